@@ -1,14 +1,34 @@
-//! What the former process of a target holds, for the one that goes on in its place: descriptors whose locks keep others off.
-//! Locks belong to what was opened, not to a process (flock(2)), so that nobody comes in between while both have them.
+//! What the former process of a target holds, for the one that goes on in its place: descriptors whose locks keep others off, and
+//! files in memory with the blocks of namespaces. Locks belong to what was opened, not to a process (flock(2)), so that nobody
+//! comes in between while both have them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use uuid::Uuid;
+
 /// What was handed to this process and is still to be claimed.
 static INHERITED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+/// The same of namespaces in memory.
+static MEMORIES: Mutex<Vec<InheritedMemory>> = Mutex::new(Vec::new());
+
+/// The blocks of a namespace in memory.
+#[derive(Debug)]
+pub struct InheritedMemory {
+    /// The namespace.
+    pub namespace: Uuid,
+    /// Bytes that its file has room for.
+    pub room: u64,
+    /// The file.
+    pub file: OwnedFd,
+}
 
 fn inherited() -> MutexGuard<'static, Vec<OwnedFd>> {
     INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn memories() -> MutexGuard<'static, Vec<InheritedMemory>> {
+    MEMORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes what the former process holds, before anything is opened.
@@ -16,9 +36,22 @@ pub fn inherit(descriptors: Vec<OwnedFd>) {
     inherited().extend(descriptors);
 }
 
-/// Lets go of what nobody has claimed: it is not used any longer.
-pub fn forget() {
+/// Takes the blocks of namespaces in memory, before anything is opened.
+pub fn inherit_memories(all: Vec<InheritedMemory>) {
+    memories().extend(all);
+}
+
+/// Lets go of what nobody has claimed: it is not used any longer. Namespaces in memory whose blocks are among it.
+pub fn forget() -> Vec<Uuid> {
     inherited().clear();
+    memories().drain(..).map(|memory| memory.namespace).collect()
+}
+
+/// The blocks of a namespace in memory, for the one who asks first.
+pub(crate) fn of_namespace(uuid: Uuid) -> Option<InheritedMemory> {
+    let mut memories = memories();
+    let at = memories.iter().position(|memory| memory.namespace == uuid)?;
+    Some(memories.swap_remove(at))
 }
 
 /// The former process' hold on this very file, folder or device.

@@ -1,48 +1,40 @@
-//! Blocks in anonymous memory that all reactors share. Reads leave it straight for the socket; writes are copied in.
-//! Nothing here is durable.
+//! Blocks in memory that all reactors share, and the next process if this one is upgraded. Reads leave it straight for the socket;
+//! writes are copied in. Nothing here is durable.
 
-use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use nvme::tcp::digest::crc32c;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::page_locks::{PAGES_PER_WORD, PageLocks, WORDS, Word};
+use super::mapping::{BLANK, Mapping};
+#[cfg(not(feature = "simulation"))]
+use super::memory_file::MemoryFile;
+use super::page_locks::{PAGES_PER_WORD, PageLocks};
+use super::written_chunks::CHUNK;
 use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
-/// What is locked and copied in one piece, and what is zeroed so: a huge page is given back as a whole.
+/// What is locked and copied in one piece.
 const PIECE: u64 = PAGES_PER_WORD * PAGE;
-const ZEROED_PIECE: u64 = 2 << 20;
-/// Bytes of the pages' locks.
-const LOCKS: usize = WORDS * WORD;
 /// How much larger than it begins a memory may become, and what even a small one may.
-const RESERVED_TIMES: usize = 16;
-const RESERVED_MIN: usize = if cfg!(miri) { 1 << 20 } else { 64 << 30 };
+const ROOM_TIMES: usize = 16;
+const ROOM_MIN: usize = if cfg!(miri) { 1 << 20 } else { 64 << 30 };
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
 const RELEASE_AT: u64 = if cfg!(miri) { u64::MAX } else { 64 << 10 };
 
-/// A stretch of anonymous memory. Whoever reads or writes a page has its lock, so that a block is always of one write. A lock
+/// A stretch of memory. Whoever reads or writes a page has its lock, so that a block is always of one write. A lock
 /// that somebody else has is not waited for: what could be done without it is told, and the caller comes again for the rest.
 #[derive(Debug)]
 pub struct Memory {
-    pointer: NonNull<c_void>,
+    mapping: Mapping,
     length: AtomicUsize,
-    /// Bytes of address space that are ours, so that it can grow where it is. The pages' locks are behind them.
-    reserved: usize,
+    /// The file that it is, if another process can have it.
+    #[cfg(not(feature = "simulation"))]
+    file: Option<MemoryFile>,
 }
-
-// SAFETY: the memory is reached by those who have its pages' locks, or by the kernel for them.
-#[allow(unsafe_code)]
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Memory {}
 
 /// What keeps memory in its place that is sent from there.
 pub(crate) trait MemoryHolder {
@@ -64,37 +56,62 @@ impl Memory {
     /// # Errors
     /// When the address space or the memory is not available.
     pub fn new(size: u64) -> io::Result<Self> {
-        let length = usize::try_from(size).ok().filter(|length| *length > 0 && length.is_multiple_of(WORD));
-        let Some(length) = length.filter(|length| *length <= usize::MAX - LOCKS - PAGE as usize) else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the size is not a whole number of blocks",
-            ));
-        };
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Miri knows no other mapping, and gives no advice.
-        let flags = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
-        let map = |bytes: usize| {
-            // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-            #[allow(unsafe_code)]
-            unsafe {
-                mmap_anonymous(std::ptr::null_mut(), bytes.saturating_add(LOCKS), protection, flags)
-            }
-        };
+        let length = whole_words(size)?;
         let length_in_pages = length.next_multiple_of(PAGE as usize);
         // Address space costs nothing where the system overcommits; where it does not, there is no room to grow.
-        let reserved = length_in_pages.saturating_mul(RESERVED_TIMES).max(RESERVED_MIN);
-        let (pointer, reserved) = match map(reserved) {
-            Ok(pointer) => (pointer, reserved),
-            Err(_) => (map(length_in_pages)?, length_in_pages),
+        let room = length_in_pages.saturating_mul(ROOM_TIMES).max(ROOM_MIN);
+        let mut mapping = Mapping::new(room).or_else(|_| Mapping::new(length_in_pages))?;
+        #[cfg(not(feature = "simulation"))]
+        let file = MemoryFile::new(mapping.file_bytes()).ok();
+        #[cfg(not(feature = "simulation"))]
+        if let Some(file) = &file {
+            mapping.put(file.descriptor())?;
+        }
+        mapping.advise();
+        Ok(Self {
+            mapping,
+            length: AtomicUsize::new(length),
+            #[cfg(not(feature = "simulation"))]
+            file,
+        })
+    }
+
+    /// `size` bytes of a file that another process has made, with what it holds and with room for `room` bytes.
+    ///
+    /// # Errors
+    /// When it is not such a file, or the address space is not available.
+    #[cfg(not(feature = "simulation"))]
+    pub fn adopt(size: u64, room: u64, file: std::os::fd::OwnedFd) -> io::Result<Self> {
+        let length = whole_words(size)?;
+        let has_room = |room: &usize| *room >= length && room.is_multiple_of(PAGE as usize);
+        let Some(room) = usize::try_from(room).ok().filter(has_room) else {
+            return Err(io::Error::other(format!("{size} bytes have no room in {room}")));
         };
-        let pointer = NonNull::new(pointer).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Transparent huge pages where the system has them to spare: random reads then miss the TLB less often.
-        // SAFETY: the advice concerns our own new mapping and changes no contents.
-        #[allow(unsafe_code)]
-        let _ =
-            cfg!(not(miri)).then(|| unsafe { madvise(pointer.as_ptr(), reserved, Advice::LinuxHugepage) });
-        Ok(Self { pointer, length: AtomicUsize::new(length), reserved })
+        let mut mapping = Mapping::new(room)?;
+        let file = MemoryFile::adopt(file, mapping.file_bytes())?;
+        mapping.put(file.descriptor())?;
+        mapping.advise();
+        Ok(Self { mapping, length: AtomicUsize::new(length), file: Some(file) })
+    }
+
+    /// Whether another process can have its blocks.
+    pub const fn is_shareable(&self) -> bool {
+        #[cfg(not(feature = "simulation"))]
+        return self.file.is_some();
+        // The simulation has one process.
+        #[cfg(feature = "simulation")]
+        return false;
+    }
+
+    /// The file with its blocks and the room it has, for the process that goes on in place of this one; `None` where its blocks
+    /// are in this process alone.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    #[cfg(not(feature = "simulation"))]
+    pub fn shared(&self) -> Option<io::Result<(u64, std::os::fd::OwnedFd)>> {
+        let file = self.file.as_ref()?.descriptor();
+        Some(file.try_clone().map(|file| (self.mapping.room() as u64, file)))
     }
 
     /// Bytes it holds.
@@ -108,8 +125,8 @@ impl Memory {
     /// When it would be larger than the address space that was reserved for it.
     pub fn resize(&self, size: u64) -> io::Result<()> {
         let wanted = usize::try_from(size).ok().filter(|wanted| wanted.is_multiple_of(WORD));
-        let Some(wanted) = wanted.filter(|wanted| *wanted > 0 && *wanted <= self.reserved) else {
-            let most = self.reserved;
+        let Some(wanted) = wanted.filter(|wanted| *wanted > 0 && *wanted <= self.mapping.room()) else {
+            let most = self.mapping.room();
             return Err(io::Error::other(format!("it was given room to grow to {most} bytes at most")));
         };
         let before = self.length.swap(wanted, Ordering::Relaxed) as u64;
@@ -167,7 +184,7 @@ impl Memory {
         // SAFETY: the range was checked, and the mapping lasts as long as `self`.
         #[allow(unsafe_code)]
         unsafe {
-            Span::from_raw(self.pointer.as_ptr().cast::<u8>().add(start), length)
+            Span::from_raw(self.readable(start, length), length)
         }
     }
 
@@ -181,7 +198,7 @@ impl Memory {
         // whoever has written them gave their locks back before. Going by words made reads with digests a tenth fewer.
         #[allow(unsafe_code)]
         unsafe {
-            let from = self.pointer.as_ptr().cast::<u8>().add(start);
+            let from = self.readable(start, bytes.len());
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
     }
@@ -199,7 +216,7 @@ impl Memory {
         let start = self.check(offset, length);
         // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held.
         #[allow(unsafe_code)]
-        look(unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast::<u8>().add(start), length) })
+        look(unsafe { std::slice::from_raw_parts(self.readable(start, length), length) })
     }
 
     /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied.
@@ -271,10 +288,10 @@ impl Memory {
     /// # Panics
     /// When they are not, or do not lie within the memory.
     pub fn zero(&self, offset: u64, length: u64) -> u64 {
-        assert!(offset + length <= self.reserved as u64, "a range within the memory");
+        assert!(offset + length <= self.mapping.room() as u64, "a range within the memory");
         let mut at = offset;
         while at < offset + length {
-            let wanted = (offset + length - at).min(ZEROED_PIECE - at % ZEROED_PIECE);
+            let wanted = (offset + length - at).min(CHUNK - at % CHUNK);
             let writer = self.take(at, wanted as usize);
             writer.zero();
             at += writer.length as u64;
@@ -296,7 +313,8 @@ impl Memory {
     }
 
     fn equals_held(&self, offset: u64, bytes: &[u8]) -> bool {
-        let words = self.words(offset, bytes.len());
+        let start = self.check(offset, bytes.len());
+        let words = self.words_at(start, self.readable(start, bytes.len()), bytes.len());
         words
             .iter()
             .zip(bytes.chunks_exact(WORD))
@@ -311,39 +329,38 @@ impl Memory {
 
     fn words(&self, offset: u64, length: usize) -> &[AtomicU64] {
         let start = self.check(offset, length);
+        self.words_at(start, self.mapping.at(start), length)
+    }
+
+    /// These bytes, which are there as words.
+    fn words_at(&self, start: usize, pointer: *const u8, length: usize) -> &[AtomicU64] {
         assert!(start.is_multiple_of(WORD) && length.is_multiple_of(WORD), "not a whole number of words");
-        // SAFETY: the range was checked and is aligned, since the mapping begins on a page. Whoever asks has the pages'
-        // locks, so that nobody copies at the same time.
+        // SAFETY: the range was checked and is aligned, since blocks begin on a page. Whoever asks has the pages' locks, so
+        // that nobody copies at the same time.
         #[allow(unsafe_code)]
         unsafe {
-            std::slice::from_raw_parts(
-                self.pointer.as_ptr().cast::<u8>().add(start).cast::<AtomicU64>(),
-                length / WORD,
-            )
+            std::slice::from_raw_parts(pointer.cast::<AtomicU64>(), length / WORD)
         }
     }
 
+    /// Where these bytes can be read, which were checked and whose pages are held: where they are, or zeroes if they are blank.
+    fn readable(&self, start: usize, length: usize) -> *const u8 {
+        let bytes = start as u64..(start + length) as u64;
+        if length <= BLANK && self.mapping.written().are_blank(&bytes) {
+            return self.mapping.blank();
+        }
+        self.mapping.at(start).cast_const()
+    }
+
     fn locks(&self) -> PageLocks<'_> {
-        // SAFETY: the mapping has room for them behind the reserved bytes, which end on a page; nothing else is there, and
-        // zero, as which they begin, is a value like any other.
-        #[allow(unsafe_code)]
-        let words =
-            unsafe { &*self.pointer.as_ptr().cast::<u8>().add(self.reserved).cast::<[Word; WORDS]>() };
-        PageLocks::new(words)
+        self.mapping.locks()
     }
 
     fn check(&self, offset: u64, length: usize) -> usize {
         let start = usize::try_from(offset).expect("an offset within the memory");
-        assert!(start <= self.reserved && length <= self.reserved - start, "a range within the memory");
+        let room = self.mapping.room();
+        assert!(start <= room && length <= room - start, "a range within the memory");
         start
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nothing borrows it now.
-        #[allow(unsafe_code)]
-        let _ = unsafe { munmap(self.pointer.as_ptr(), self.reserved + LOCKS) };
     }
 }
 
@@ -355,12 +372,12 @@ impl Writer<'_> {
     pub fn write(&self, bytes: &[u8]) {
         assert!(bytes.len() <= self.length, "what was taken is written, and no more");
         let start = self.memory.check(self.offset, bytes.len());
+        self.memory.mapping.written().mark(&(self.offset..self.offset + bytes.len() as u64));
         // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed. This has the locks of its
         // pages alone, and whoever has used them gave them back before.
         #[allow(unsafe_code)]
         unsafe {
-            let to = self.memory.pointer.as_ptr().cast::<u8>().add(start);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.mapping.at(start), bytes.len());
         }
     }
 
@@ -372,7 +389,10 @@ impl Writer<'_> {
     /// Makes all of it zeroes.
     fn zero(&self) {
         let (memory, offset, length) = (self.memory, self.offset, self.length as u64);
-        let end = offset + length;
+        let (end, written) = (offset + length, memory.mapping.written());
+        if written.are_blank(&(offset..end)) {
+            return;
+        }
         let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
         if length < RELEASE_AT || first >= last {
             return memory.fill(offset, length);
@@ -380,16 +400,10 @@ impl Writer<'_> {
         memory.fill(offset, first - offset);
         memory.fill(last, end - last);
         let start = memory.check(first, (last - first) as usize);
-        // SAFETY: whole pages of our own mapping, checked above. Private anonymous memory reads as zeroes afterwards,
-        // and it is only ever reached as atomics, for which zero is a value like any other.
-        #[allow(unsafe_code)]
-        let released = unsafe {
-            let pointer = memory.pointer.as_ptr().cast::<u8>().add(start).cast();
-            madvise(pointer, (last - first) as usize, Advice::LinuxDontNeed)
-        };
-        if released.is_err() {
+        if memory.mapping.release(start, (last - first) as usize).is_err() {
             memory.fill(first, last - first);
         }
+        written.clear(&(offset..end));
     }
 }
 
@@ -397,6 +411,14 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
     }
+}
+
+/// This many bytes, if they are words.
+fn whole_words(size: u64) -> io::Result<usize> {
+    let length = usize::try_from(size).ok().filter(|length| *length > 0 && length.is_multiple_of(WORD));
+    length.filter(|length| *length <= usize::MAX - PAGE as usize).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the size is not a whole number of blocks")
+    })
 }
 
 /// Whether these bytes are of one page, and so are held all or not at all.
@@ -469,7 +491,7 @@ mod tests {
     #[should_panic(expected = "within the memory")]
     fn a_range_past_the_end_is_refused() {
         let memory = Memory::new(4096).expect("a page");
-        memory.span(memory.reserved as u64 - 96, 200);
+        memory.span(memory.mapping.room() as u64 - 96, 200);
     }
 
     #[test]

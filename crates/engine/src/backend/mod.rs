@@ -13,12 +13,16 @@ mod file;
 #[cfg(not(feature = "simulation"))]
 mod file_identity;
 mod identity;
+mod mapping;
 mod memory;
+#[cfg(not(feature = "simulation"))]
+mod memory_file;
 mod page_locks;
 #[cfg(not(feature = "simulation"))]
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
+mod written_chunks;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -190,6 +194,8 @@ pub struct Opening<'a> {
     pub is_shared: bool,
     /// Whether somebody else writes to an image for now.
     pub is_standby: bool,
+    /// The namespace, by which the blocks are known that a former process had in memory.
+    pub namespace: Option<uuid::Uuid>,
     /// The connections to clusters there are.
     pub clusters: &'a Clusters,
 }
@@ -197,8 +203,18 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// What is served by one target alone.
     pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
-        Self { block_size, is_shared: false, is_standby: false, clusters }
+        Self { block_size, is_shared: false, is_standby: false, namespace: None, clusters }
     }
+}
+
+/// Blocks in memory: those that the former process of this target had, or blank ones.
+fn memory(size: u64, namespace: Option<uuid::Uuid>) -> io::Result<Memory> {
+    #[cfg(not(feature = "simulation"))]
+    if let Some(former) = namespace.and_then(crate::claims::of_namespace) {
+        return Memory::adopt(size, former.room, former.file);
+    }
+    let _ = namespace;
+    Memory::new(size)
 }
 
 impl Backend {
@@ -216,7 +232,7 @@ impl Backend {
         }
         Ok(match config {
             BackendConfig::Memory { size } => Self::Memory(
-                Memory::new(whole_blocks(*size))
+                memory(whole_blocks(*size), opening.namespace)
                     .map_err(|source| BackendError::Memory { size: *size, source })?,
             ),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),

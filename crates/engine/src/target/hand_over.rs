@@ -28,7 +28,11 @@ use super::lock::lock;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
 use super::served::Namespace;
 use super::succession::{HandedController, HandedQueue, HandedReservations, HandedTarget};
+use uuid::Uuid;
+
 use crate::backend::Backend;
+#[cfg(not(feature = "simulation"))]
+use crate::claims::InheritedMemory;
 use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::{self, Hold, Socket, tcp};
@@ -56,7 +60,9 @@ impl Target {
         let mut obstacles = Vec::new();
         for (nqn, namespace) in self.fabric.namespaces() {
             let what = match &*namespace.backend {
-                Backend::Memory(_) => Some("its blocks are in this process' memory"),
+                Backend::Memory(memory) if !memory.is_shareable() => {
+                    Some("its blocks are in memory that this system does not let another process have")
+                }
                 backend if backend.has_been_late() => Some(LATE_IMAGE),
                 _ if namespace.has_failed() => Some("its storage has failed, and it refuses writes"),
                 _ if namespace.has_marks() => Some("blocks of it are marked as uncorrectable"),
@@ -69,7 +75,10 @@ impl Target {
 
     /// What a process has to know of hand-overs beside their format to take this target over.
     pub fn needs(&self) -> Vec<&'static str> {
-        Vec::new()
+        let namespaces = self.fabric.namespaces();
+        let has_memory =
+            namespaces.iter().any(|(_, namespace)| matches!(&*namespace.backend, Backend::Memory(_)));
+        has_memory.then_some("memory").into_iter().collect()
     }
 
     /// The sockets that listen, for the process that goes on in its place.
@@ -96,6 +105,23 @@ impl Target {
         #[cfg(not(feature = "simulation"))]
         let files = files.chain(archive.iter().map(|archive| archive.held()));
         files.collect()
+    }
+
+    /// The blocks of namespaces in memory, for the process that goes on in its place.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    #[cfg(not(feature = "simulation"))]
+    pub fn memories(&self) -> std::io::Result<Vec<InheritedMemory>> {
+        let namespaces = self.fabric.namespaces();
+        let memories = namespaces.iter().filter_map(|(_, namespace)| match &*namespace.backend {
+            Backend::Memory(memory) => Some((namespace.uuid, memory.shared()?)),
+            Backend::Device(_) | Backend::Null(_) => None,
+        });
+        let inherited = |(uuid, shared): ([u8; 16], std::io::Result<(u64, _)>)| {
+            shared.map(|(room, file)| InheritedMemory { namespace: Uuid::from_bytes(uuid), room, file })
+        };
+        memories.map(inherited).collect()
     }
 
     /// Brings everything to rest: nothing is accepted, received, done or sent until [`Self::go_on`]. Hosts notice a pause.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
+use engine::claims::{self, InheritedMemory};
 use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, TlsKeys, Volume};
 use engine::ring::Engine;
 use engine::target::{
@@ -80,6 +81,7 @@ impl Bed {
 
     /// The next target, which accepts nothing yet.
     fn next(&self) -> Target {
+        claims::inherit_memories(self.target().memories().unwrap());
         Target::start(&TargetConfig { is_held: true, ..self.config.clone() }).unwrap()
     }
 
@@ -150,8 +152,8 @@ fn await_more(counts: &[AtomicU64], more: u64) {
     });
 }
 
-fn under_load(engine: Engine, rounds: usize) {
-    let mut bed = Bed::new(engine, |_| ());
+fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceConfig)) {
+    let mut bed = Bed::new(engine, change);
     let address = bed.address();
     let volumes =
         [connect(address, false, false), connect(address, true, false), connect(address, true, true)];
@@ -184,7 +186,78 @@ fn under_load(engine: Engine, rounds: usize) {
 
 #[test]
 fn hosts_that_write_notice_nothing_of_twenty_successors() {
-    ENGINES.into_iter().for_each(|engine| under_load(engine, 10));
+    ENGINES.into_iter().for_each(|engine| under_load(engine, 10, |_| ()));
+}
+
+fn in_memory(namespace: &mut NamespaceConfig) {
+    (namespace.backend, namespace.shared_storage) = (BackendConfig::Memory { size: SIZE }, false);
+}
+
+#[test]
+fn blocks_in_memory_are_the_next_targets_too() {
+    ENGINES.into_iter().for_each(|engine| under_load(engine, 10, in_memory));
+}
+
+#[test]
+fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
+    const GROWN: u64 = 64 << 20;
+    let mut bed = Bed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(bed.address());
+    let mut host = party.io(1);
+    let data = pattern(16 << 10, 1);
+    let put = |host: &mut Client, block| {
+        assert_status(
+            host.run(write(block, data.len()), Give::Capsule(&data)).status,
+            Status::SUCCESS,
+            "a write",
+        );
+    };
+    put(&mut host, 0);
+    let resize = |bed: &mut Bed, size| {
+        let mut fabric = bed.target().config();
+        fabric.subsystems[0].namespaces[0].backend = BackendConfig::Memory { size };
+        bed.target().apply(&fabric).unwrap();
+        bed.config.fabric.subsystems[0].namespaces[0].backend = BackendConfig::Memory { size };
+    };
+    resize(&mut bed, GROWN);
+    let (last, middle) = (GROWN / u64::from(BLOCK) - 32, SIZE / u64::from(BLOCK));
+    put(&mut host, last);
+    bed.pass_on();
+    assert!(read(&mut host, 0, 16 << 10) == data && read(&mut host, last, 16 << 10) == data);
+    assert!(read(&mut host, middle, 16 << 10).iter().all(|byte| *byte == 0), "nobody has written there");
+    put(&mut host, middle);
+    resize(&mut bed, SIZE);
+    bed.pass_on();
+    resize(&mut bed, GROWN);
+    bed.pass_on();
+    assert!(read(&mut host, 0, 16 << 10) == data);
+    for block in [middle, last] {
+        assert!(read(&mut host, block, 16 << 10).iter().all(|byte| *byte == 0), "it was cut off");
+    }
+}
+
+#[test]
+fn what_is_not_the_memory_it_should_be_is_refused_and_the_former_target_goes_on() {
+    let bed = Bed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(bed.address());
+    let mut host = party.io(1);
+    let [InheritedMemory { namespace, room, file }] = bed.target().memories().unwrap().try_into().unwrap();
+    let refused = |room, file| {
+        claims::inherit_memories(vec![InheritedMemory { namespace, room, file }]);
+        let held = TargetConfig { is_held: true, ..bed.config.clone() };
+        let reason = Target::start(&held).expect_err("it cannot be").to_string();
+        assert!(claims::forget().is_empty(), "it was tried");
+        reason
+    };
+    let plain = tempfile::tempfile().unwrap();
+    plain.set_len(room).unwrap();
+    let reason = refused(room, plain.into());
+    assert!(reason.contains("namespace 1") && reason.contains("not"), "{reason}");
+    let reason = refused(2 * room, file.try_clone().unwrap());
+    assert!(reason.contains("instead of"), "{reason}");
+    let reason = refused(1 << 20, file);
+    assert!(reason.contains("no room"), "{reason}");
+    assert!(read(&mut host, 0, BLOCK).iter().all(|byte| *byte == 0));
 }
 
 /// A write with its data in the capsule, as bytes.

@@ -19,6 +19,7 @@ const MEMORY: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_membarrier,
+    libc::SYS_memfd_create,
     libc::SYS_mlock,
     libc::SYS_mremap,
     libc::SYS_munlock,

@@ -211,6 +211,7 @@ impl Estate {
         needs: &[&str],
     ) -> io::Result<()> {
         let listening = self.target.listening()?;
+        let memories = self.target.memories()?;
         let mut holds = self.target.holds()?;
         if let Some(directory) = &self.directory {
             holds.push(directory.held()?);
@@ -220,10 +221,12 @@ impl Estate {
             fabric: self.target.config().with_identities(&self.target.namespace_identities()),
             listening: listening.len(),
             beside: serde_json::to_value(lender.offered())?,
+            memories: memories.iter().map(|memory| (memory.namespace, memory.room)).collect(),
         };
         let (output, error) = (io::stdout(), io::stderr());
+        let files = memories.iter().map(|memory| &memory.file);
         let mut descriptors: Vec<BorrowedFd<'_>> =
-            listening.iter().chain(&holds).map(OwnedFd::as_fd).collect();
+            listening.iter().chain(files).chain(&holds).map(OwnedFd::as_fd).collect();
         descriptors.extend([has_resumed.as_fd(), output.as_fd(), error.as_fd()]);
         line.say(&Word::Offer(Box::new(offer)), &descriptors)
     }

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::claims;
+use engine::backend::BackendConfig;
+use engine::claims::{self, InheritedMemory};
 use engine::target::hand_over::{Former, NotOffered, Offer, Process, Succeeded, Word};
-use engine::target::{PortConfig, Target, TargetConfig};
+use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
@@ -54,6 +55,8 @@ pub(crate) struct Successor {
     former: FormerProcess,
     offer: Offer,
     ceph: OfferedCeph,
+    /// Namespaces in memory, kept until this process serves.
+    memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
     /// Where the former process writes.
     outputs: [OwnedFd; 2],
@@ -89,14 +92,22 @@ impl Successor {
         let (Some(error), Some(output), Some(has_resumed)) = (last(), last(), last()) else {
             return Err(NotOffered::Refused("it offers nothing that is open".to_owned()));
         };
-        if descriptors.len() < offer.listening {
+        if descriptors.len() < offer.listening + offer.memories.len() {
             return Err(NotOffered::Refused("it offers less than it says".to_owned()));
         }
         let ceph = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
-        claims::inherit(descriptors.split_off(offer.listening));
+        if let Some(missing) = missing_memory(&offer) {
+            return Err(NotOffered::Refused(format!("it offers no blocks of {missing}")));
+        }
+        let mut others = descriptors.split_off(offer.listening);
+        claims::inherit(others.split_off(offer.memories.len()));
+        let memories = offer.memories.iter().zip(others);
+        let memories = memories.map(|(&(namespace, room), file)| InheritedMemory { namespace, room, file });
+        let memories: Vec<InheritedMemory> = memories.collect();
+        claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
         let former = FormerProcess { process, has_resumed };
-        Ok(Self { line, former, offer, ceph, listening, outputs: [output, error] })
+        Ok(Self { line, former, offer, ceph, memories, listening, outputs: [output, error] })
     }
 
     /// Has a target serve what the former process does, once it is told to.
@@ -124,7 +135,13 @@ impl Successor {
     /// Takes the hosts over and serves them; whether it does: otherwise the target is to be started anew. When this returns, the
     /// former process has ended.
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
-        claims::forget();
+        let forgotten = claims::forget();
+        if !forgotten.is_empty() {
+            // It would serve blank ones.
+            let reason = format!("namespaces in memory were not taken over: {forgotten:?}");
+            let _ = self.line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            return Err(Failure::failed(format!("the former process serves on: {reason}")));
+        }
         let mut heir = Heir::new(target, member, &self.ceph);
         let taken = target.succeed(&self.line, &self.former, &mut heir);
         let taken =
@@ -133,6 +150,8 @@ impl Successor {
             tracing::warn!(reason, "the former process has died amid its work; this one starts anew");
             self.take_outputs();
             if !heir.start_anew()? {
+                // The blocks are as the former process has left them.
+                claims::inherit_memories(self.memories);
                 return Ok(false);
             }
             target.go_on();
@@ -152,6 +171,29 @@ impl Successor {
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
     }
+}
+
+/// The same files once more.
+fn copies(memories: &[InheritedMemory]) -> io::Result<Vec<InheritedMemory>> {
+    let copy = |memory: &InheritedMemory| {
+        let &InheritedMemory { namespace, room, .. } = memory;
+        memory.file.try_clone().map(|file| InheritedMemory { namespace, room, file })
+    };
+    memories.iter().map(copy).collect()
+}
+
+/// A namespace in memory whose blocks are not offered.
+fn missing_memory(offer: &Offer) -> Option<String> {
+    let subsystems = offer.fabric.subsystems.iter();
+    let mut namespaces = subsystems.flat_map(|subsystem| {
+        subsystem.namespaces.iter().map(|namespace| (subsystem.nqn.as_str(), namespace))
+    });
+    let is_missing = |namespace: &NamespaceConfig| {
+        let is_offered = |uuid| offer.memories.iter().any(|(offered, _)| *offered == uuid);
+        matches!(namespace.backend, BackendConfig::Memory { .. }) && !namespace.uuid.is_some_and(is_offered)
+    };
+    let (nqn, namespace) = namespaces.find(|(_, namespace)| is_missing(namespace))?;
+    Some(format!("namespace {} of {nqn}", namespace.nsid))
 }
 
 /// Waits until the former process has died, if it does.

@@ -396,6 +396,7 @@ impl Preparation<'_> {
             block_size: config.block_size,
             is_shared: config.shared_storage,
             is_standby: self.directives.is_standby(&subsystem.nqn, config.nsid),
+            namespace: config.uuid,
             clusters: self.clusters,
         };
         Backend::open(&config.backend, opening).map_err(|source| TargetError::Namespace {

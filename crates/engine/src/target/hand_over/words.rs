@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::target::config::FabricConfig;
 use crate::target::succession::HandedTarget;
@@ -12,7 +13,7 @@ use crate::target::succession::HandedTarget;
 pub(super) const FORMAT: u32 = 1;
 
 /// What this version knows of hand-overs beside their format: what others may need it to know.
-pub(super) const KNOWN: [&str; 1] = ["ceph"];
+pub(super) const KNOWN: [&str; 2] = ["ceph", "memory"];
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,8 +68,8 @@ pub struct About {
     pub obstacles: Vec<String>,
 }
 
-/// What the next process prepares with. Descriptors: those that listen, then holds, then the end of a pipe that
-/// tells whether the former process has gone on, and standard output and error.
+/// What the next process prepares with. Descriptors: those that listen, then namespaces in memory, then holds, then the end
+/// of a pipe that tells whether the former process has gone on, and standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {
     /// What the next process has to know beside this format to take over what is handed over: names of
@@ -82,6 +83,9 @@ pub struct Offer {
     /// What else it has, for who runs the next process.
     #[serde(default)]
     pub beside: Value,
+    /// Namespaces in memory, with the bytes that their files have room for.
+    #[serde(default)]
+    pub memories: Vec<(Uuid, u64)>,
 }
 
 /// How the hosts are. Descriptors: those of the queues, then of the arrivals.

@@ -341,7 +341,7 @@ impl ImageSource for Images {
 
     fn open(&self, request: &OpenRequest) -> Result<Backend, BackendError> {
         let (block_size, is_shared) = (request.block_size, request.is_shared);
-        let opening = Opening { block_size, is_shared, is_standby: false, clusters: &self.clusters };
+        let opening = Opening { is_shared, ..Opening::alone(block_size, &self.clusters) };
         Backend::open(&request.backend, opening)
     }
 
