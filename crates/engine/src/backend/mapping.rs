@@ -1,8 +1,9 @@
 //! The address space of a memory: its blocks, where they can grow, zeroes to be read in place of blank ones, and what is known of
-//! its pages. What is done with them is the memory's.
+//! its pages and chunks. What is done with them is the memory's.
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -19,7 +20,21 @@ pub(super) const BLANK: usize = CHUNK as usize;
 /// Bytes of the pages' locks.
 const LOCKS: usize = WORDS * size_of::<Word>();
 
-/// In this order: zeroes, blocks, which of them were written, and locks. Blocks begin where a huge page can.
+/// Moves to a huge page (asm-generic/mman-common.h); libc has it for one C library alone.
+#[cfg(not(feature = "simulation"))]
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// What has become of a chunk that was to be moved to a huge page.
+#[cfg(not(feature = "simulation"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Collapsed {
+    /// It is there, or will never be.
+    Done,
+    /// Somebody used it just then.
+    Later,
+}
+
+/// In this order: zeroes, blocks, which chunks of them were written, locks, and which chunks have to be moved to huge pages. Blocks begin where a huge page can.
 #[derive(Debug)]
 pub(super) struct Mapping {
     blank: NonNull<c_void>,
@@ -44,7 +59,8 @@ impl Mapping {
     /// # Errors
     /// When the address space is not available.
     pub(super) fn new(room: usize) -> io::Result<Self> {
-        let sizes = [BLANK, room, Self::table_bytes(room), LOCKS, CHUNK as usize];
+        let table = Self::table_bytes(room);
+        let sizes = [BLANK, room, table, LOCKS, table, CHUNK as usize];
         let bytes = sizes.into_iter().try_fold(0usize, usize::checked_add);
         let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
         // Miri knows no other mapping, and gives no advice.
@@ -134,12 +150,64 @@ impl Mapping {
 
     /// Which chunks were written.
     pub(super) fn written(&self) -> WrittenChunks<'_> {
-        // SAFETY: the mapping has room for them behind the blocks; nothing else is there, and zero, as which they begin, is a
-        // value like any other.
+        self.table(0)
+    }
+
+    /// These bytes are written from now on.
+    pub(super) fn mark(&self, bytes: &Range<u64>) {
+        for chunk in self.written().mark(bytes) {
+            #[cfg(not(feature = "simulation"))]
+            if self.is_file {
+                self.mark_fresh(chunk);
+                super::huge_pages::wake();
+            }
+            let _ = chunk;
+        }
+    }
+
+    /// Chunks that have to be moved to huge pages; nobody else does from now on.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn take_fresh(&self) -> Vec<u64> {
+        self.table(Self::table_bytes(self.room) + LOCKS).take()
+    }
+
+    /// A chunk has to be moved to a huge page.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn mark_fresh(&self, chunk: u64) {
+        self.table(Self::table_bytes(self.room) + LOCKS).set(chunk);
+    }
+
+    /// All chunks that were written have to be looked at.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn mark_all_fresh(&self) {
+        self.table(Self::table_bytes(self.room) + LOCKS).copy(self.written());
+    }
+
+    /// Moves a chunk to a huge page. It can be used meanwhile: who does waits until it is there.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn collapse(&self, chunk: u64) -> Collapsed {
+        let start = (chunk * CHUNK) as usize;
+        if self.room < start + CHUNK as usize || !self.written().is_written(chunk) {
+            return Collapsed::Done;
+        }
+        // SAFETY: whole pages of our own mapping. It changes no contents.
+        #[allow(unsafe_code)]
+        let answer = unsafe { libc::madvise(self.at(start).cast(), CHUNK as usize, MADV_COLLAPSE) };
+        let is_busy = || {
+            let reason = io::Error::last_os_error().raw_os_error();
+            matches!(reason, Some(libc::EAGAIN | libc::EBUSY))
+        };
+        if answer != 0 && is_busy() { Collapsed::Later } else { Collapsed::Done }
+    }
+
+    /// A bit for each chunk, at this offset behind the blocks.
+    fn table(&self, offset: usize) -> WrittenChunks<'_> {
+        // SAFETY: the mapping has room for two of them behind the blocks; nothing else is there, and zero, as which they begin,
+        // is a value like any other.
         #[allow(unsafe_code)]
         let words = unsafe {
             std::slice::from_raw_parts(
-                self.at(self.room).cast::<AtomicU64>(),
+                self.at(self.room).add(offset).cast::<AtomicU64>(),
                 WrittenChunks::words(self.room as u64),
             )
         };
@@ -150,8 +218,7 @@ impl Mapping {
     pub(super) fn locks(&self) -> PageLocks<'_> {
         // SAFETY: as above, and behind those.
         #[allow(unsafe_code)]
-        let words =
-            unsafe { &*self.at(self.room).add(Self::table_bytes(self.room)).cast::<[Word; WORDS]>() };
+        let words = unsafe { &*self.at(self.room).add(Self::table_bytes(self.room)).cast::<[Word; WORDS]>() };
         PageLocks::new(words)
     }
 

@@ -3,11 +3,14 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use nvme::tcp::digest::crc32c;
 
+#[cfg(not(feature = "simulation"))]
+use super::huge_pages;
 use super::mapping::{BLANK, Mapping};
 #[cfg(not(feature = "simulation"))]
 use super::memory_file::MemoryFile;
@@ -29,7 +32,7 @@ const RELEASE_AT: u64 = if cfg!(miri) { u64::MAX } else { 64 << 10 };
 /// that somebody else has is not waited for: what could be done without it is told, and the caller comes again for the rest.
 #[derive(Debug)]
 pub struct Memory {
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     length: AtomicUsize,
     /// The file that it is, if another process can have it.
     #[cfg(not(feature = "simulation"))]
@@ -68,6 +71,11 @@ impl Memory {
             mapping.put(file.descriptor())?;
         }
         mapping.advise();
+        let mapping = Arc::new(mapping);
+        #[cfg(not(feature = "simulation"))]
+        if file.is_some() {
+            huge_pages::register(&mapping);
+        }
         Ok(Self {
             mapping,
             length: AtomicUsize::new(length),
@@ -91,6 +99,11 @@ impl Memory {
         let file = MemoryFile::adopt(file, mapping.file_bytes())?;
         mapping.put(file.descriptor())?;
         mapping.advise();
+        let mapping = Arc::new(mapping);
+        huge_pages::register(&mapping);
+        // What the former process has not moved yet, this one does; of all else it only has to map the huge pages.
+        mapping.mark_all_fresh();
+        huge_pages::wake();
         Ok(Self { mapping, length: AtomicUsize::new(length), file: Some(file) })
     }
 
@@ -372,7 +385,7 @@ impl Writer<'_> {
     pub fn write(&self, bytes: &[u8]) {
         assert!(bytes.len() <= self.length, "what was taken is written, and no more");
         let start = self.memory.check(self.offset, bytes.len());
-        self.memory.mapping.written().mark(&(self.offset..self.offset + bytes.len() as u64));
+        self.memory.mapping.mark(&(self.offset..self.offset + bytes.len() as u64));
         // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed. This has the locks of its
         // pages alone, and whoever has used them gave them back before.
         #[allow(unsafe_code)]

@@ -50,7 +50,9 @@ impl MemoryFile {
         }
         let found = fstat(&file)?.st_size;
         if u64::try_from(found) != Ok(length) {
-            return refuse(format!("the former process' file in memory has {found} bytes instead of {length}"));
+            return refuse(format!(
+                "the former process' file in memory has {found} bytes instead of {length}"
+            ));
         }
         Ok(Self(file))
     }

@@ -12,6 +12,8 @@ mod durability;
 mod file;
 #[cfg(not(feature = "simulation"))]
 mod file_identity;
+#[cfg(not(feature = "simulation"))]
+mod huge_pages;
 mod identity;
 mod mapping;
 mod memory;

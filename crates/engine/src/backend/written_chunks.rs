@@ -26,14 +26,42 @@ impl<'a> WrittenChunks<'a> {
         chunks_of(bytes).all(|chunk| !self.is_written(chunk))
     }
 
-    /// These bytes are written from now on.
-    pub(super) fn mark(self, bytes: &Range<u64>) {
-        for chunk in chunks_of(bytes) {
-            // Cache lines stay shared, but for the first write of a chunk.
-            if !self.is_written(chunk) {
-                self.word(chunk).fetch_or(bit(chunk), Ordering::Relaxed);
+    /// These bytes are written from now on; the chunks that were blank.
+    pub(super) fn mark(self, bytes: &Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
+        // Cache lines stay shared, but for the first write of a chunk.
+        chunks_of(bytes).filter(move |chunk| !self.is_written(*chunk) && self.set(*chunk))
+    }
+
+    /// Whether this chunk was blank and is marked now.
+    pub(super) fn set(self, chunk: u64) -> bool {
+        self.word(chunk).fetch_or(bit(chunk), Ordering::Relaxed) & bit(chunk) == 0
+    }
+
+    /// Marks those that another one has marked.
+    pub(super) fn copy(self, other: Self) {
+        for (word, other) in self.0.iter().zip(other.0) {
+            // Most are blank, and their pages of this table are taken from the system when they are written.
+            let bits = other.load(Ordering::Relaxed);
+            if bits != 0 {
+                word.fetch_or(bits, Ordering::Relaxed);
             }
         }
+    }
+
+    /// All chunks that are marked, which are not from now on.
+    pub(super) fn take(self) -> Vec<u64> {
+        let mut taken = Vec::new();
+        for (at, word) in self.0.iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::Relaxed);
+            while bits != 0 {
+                taken.push(at as u64 * u64::from(u64::BITS) + u64::from(bits.trailing_zeros()));
+                bits &= bits - 1;
+            }
+        }
+        taken
     }
 
     /// The chunks that lie within these bytes are blank again.
@@ -43,7 +71,7 @@ impl<'a> WrittenChunks<'a> {
         }
     }
 
-    fn is_written(self, chunk: u64) -> bool {
+    pub(super) fn is_written(self, chunk: u64) -> bool {
         self.word(chunk).load(Ordering::Relaxed) & bit(chunk) != 0
     }
 
@@ -66,15 +94,23 @@ mod tests {
 
     #[test]
     fn a_chunk_is_blank_until_it_is_written_and_after_all_of_it_is_cleared() {
-        let words: Vec<AtomicU64> = (0..WrittenChunks::words(100 * CHUNK)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> =
+            (0..WrittenChunks::words(100 * CHUNK)).map(|_| AtomicU64::new(0)).collect();
         assert_eq!(words.len(), 2);
         let chunks = WrittenChunks::new(&words);
         assert!(chunks.are_blank(&(0..100 * CHUNK)));
-        chunks.mark(&(70 * CHUNK - 1..70 * CHUNK + 1));
-        assert!(!chunks.are_blank(&(69 * CHUNK..69 * CHUNK + 1)) && !chunks.are_blank(&(70 * CHUNK..71 * CHUNK)));
+        let mark = |bytes: Range<u64>| chunks.mark(&bytes).collect::<Vec<u64>>();
+        assert_eq!(mark(70 * CHUNK - 1..70 * CHUNK + 1), [69, 70]);
+        assert!(mark(70 * CHUNK..71 * CHUNK).is_empty());
+        assert!(
+            !chunks.are_blank(&(69 * CHUNK..69 * CHUNK + 1)) && !chunks.are_blank(&(70 * CHUNK..71 * CHUNK))
+        );
         assert!(chunks.are_blank(&(0..69 * CHUNK)) && chunks.are_blank(&(71 * CHUNK..100 * CHUNK)));
         chunks.clear(&(69 * CHUNK + 1..71 * CHUNK));
         assert!(!chunks.are_blank(&(69 * CHUNK..70 * CHUNK)), "a part of it was not cleared");
         assert!(chunks.are_blank(&(70 * CHUNK..100 * CHUNK)));
+        assert!(chunks.set(3) && !chunks.set(3));
+        assert_eq!(chunks.take(), [3, 69]);
+        assert!(chunks.take().is_empty());
     }
 }
