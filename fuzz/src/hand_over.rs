@@ -20,7 +20,9 @@ const QUEUES_MAX: usize = 8;
 fn target() -> &'static Target {
     static TARGET: OnceLock<Target> = OnceLock::new();
     TARGET.get_or_init(|| {
-        let namespace = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
+        let mut namespace = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
+        // As the corpus has it.
+        namespace.uuid = "00000000-0000-0000-0000-000000000715".parse().ok();
         let subsystem = SubsystemConfig::new(NQN, "A", "Selvedge").with(vec![namespace]);
         let config = TargetConfig {
             fabric: FabricConfig {

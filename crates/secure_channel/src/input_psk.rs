@@ -139,6 +139,12 @@ pub struct TlsPsk {
 }
 
 impl TlsPsk {
+    /// The one that another process had, if it is as long as the suite's are.
+    pub fn restored(identity: PskIdentity, bytes: &[u8], derivation: Derivation) -> Option<Self> {
+        let is_whole = bytes.len() == identity.suite.hash().length();
+        is_whole.then(|| Self { identity, bytes: Zeroizing::new(bytes.to_vec()), derivation })
+    }
+
     /// Its identity.
     pub const fn identity(&self) -> &PskIdentity {
         &self.identity

@@ -7,10 +7,12 @@ use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ring;
 
 /// What makes something durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyncKind {
     /// fdatasync(2).
     Sync,
@@ -52,7 +54,7 @@ impl fmt::Display for SyncKind {
 }
 
 /// What could not be made durable, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncFailure {
     /// What has failed.
     pub kind: SyncKind,

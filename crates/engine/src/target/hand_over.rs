@@ -27,7 +27,7 @@ use super::Target;
 use super::lock::lock;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
 use super::served::Namespace;
-use super::succession::{HandedController, HandedQueue, HandedReservations, HandedTarget};
+use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
 use uuid::Uuid;
 
 use crate::backend::Backend;
@@ -64,8 +64,6 @@ impl Target {
                     Some("its blocks are in memory that this system does not let another process have")
                 }
                 backend if backend.has_been_late() => Some(LATE_IMAGE),
-                _ if namespace.has_failed() => Some("its storage has failed, and it refuses writes"),
-                _ if namespace.has_marks() => Some("blocks of it are marked as uncorrectable"),
                 _ => None,
             };
             obstacles.extend(what.map(|what| format!("namespace {} of {nqn}: {what}", namespace.nsid)));
@@ -185,6 +183,8 @@ impl Target {
         };
         hand_over.state.controllers = admin.filter_map(handed).collect();
         let namespaces = self.fabric.namespaces();
+        hand_over.state.namespaces =
+            namespaces.iter().filter_map(|(_, namespace)| namespace.handed()).collect();
         hand_over.state.reservations =
             namespaces.iter().filter_map(|(_, namespace)| namespace.handed_reservations()).collect();
         let ids: Vec<u16> = hand_over.state.controllers.iter().map(|controller| controller.id).collect();
@@ -218,10 +218,13 @@ impl Target {
     /// held ([`super::TargetConfig::is_held`]). What it cannot take over is closed: with each the reason, by its host's name.
     ///
     /// # Errors
-    /// When reservations cannot be taken over: without them, hosts would write what is reserved against them.
+    /// When what is known of namespaces cannot be taken over: hosts would write what is reserved against them, or read what was
+    /// marked.
     pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, String> {
         let HandOver { state, queues, arrivals } = hand_over;
         self.fabric.go_on(state.tag, &state.uniquifiers);
+        self.fabric.generated_keys.go_on(&state.generated_keys, ring::now());
+        self.take_namespaces(state.namespaces)?;
         self.take_reservations(state.reservations)?;
         let controllers: BTreeMap<u16, HandedController> =
             state.controllers.into_iter().map(|controller| (controller.id, controller)).collect();
@@ -250,20 +253,31 @@ impl Target {
         Ok(failed)
     }
 
+    fn take_namespaces(&self, all: Vec<HandedNamespace>) -> Result<(), String> {
+        for handed in all {
+            let (nqn, namespace) = self.namespace_with(handed.namespace)?;
+            namespace
+                .go_on_as(handed)
+                .map_err(|error| format!("namespace {} of {nqn}: {error}", namespace.nsid))?;
+        }
+        Ok(())
+    }
+
     fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), String> {
-        let namespaces = self.fabric.namespaces();
         for reservations in all {
-            let uuid = reservations.namespace;
-            let is_it = |(_, namespace): &&(String, Arc<Namespace>)| namespace.uuid == uuid.into_bytes();
-            let (nqn, namespace) = namespaces
-                .iter()
-                .find(is_it)
-                .ok_or_else(|| format!("the namespace {uuid}, which has reservations, is not served"))?;
+            let (nqn, namespace) = self.namespace_with(reservations.namespace)?;
             namespace
                 .go_on_with(reservations)
                 .map_err(|error| format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))?;
         }
         Ok(())
+    }
+
+    /// The namespace that hosts know by this, with its subsystem.
+    fn namespace_with(&self, uuid: Uuid) -> Result<(String, Arc<Namespace>), String> {
+        let mut namespaces = self.fabric.namespaces().into_iter();
+        let found = namespaces.find(|(_, namespace)| namespace.uuid == uuid.into_bytes());
+        found.ok_or_else(|| format!("the namespace {uuid} is not served"))
     }
 
     fn adopt(

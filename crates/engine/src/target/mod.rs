@@ -60,8 +60,8 @@ pub use report::{
 };
 use reservation_worker::ReservationWorker;
 pub use succession::{
-    HandedController, HandedFeatures, HandedKey, HandedProof, HandedQueue, HandedReservations, HandedStream,
-    HandedTarget,
+    HandedController, HandedError, HandedFeatures, HandedGeneratedKey, HandedKey, HandedNamespace,
+    HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
 };
 pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
 

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, SyncFailure, SyncKind};
 use engine::claims::{self, InheritedMemory};
 use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, TlsKeys, Volume};
 use engine::ring::Engine;
 use engine::target::{
-    HandOver, HandedTarget, HostKeyConfig, NamespaceConfig, QosConfig, Reactors, SubsystemConfig, Target,
-    TargetConfig, TlsUse,
+    HandOver, HandedNamespace, HandedTarget, HostKeyConfig, NamespaceConfig, QosConfig, Reactors,
+    SubsystemConfig, Target, TargetConfig, TlsUse,
 };
 use nvme::command::admin_opcode;
 use nvme::features::{AsyncEvent, FeatureId};
 use nvme::io::IoCommand;
+use nvme::log_page::{LogPageId, LogPageRequest};
 use nvme::reservation::{PersistenceChange, RegisterAction, ReservationType};
 use nvme::tcp::{DataPdu, Digests, PduType, flags};
 use nvme::{Status, SubmissionEntry};
@@ -347,6 +348,106 @@ fn a_reservation_that_no_file_keeps_goes_on() {
     assert_status(write(&mut holder), Status::SUCCESS, "for this host");
     holder.register_with(1, RegisterAction::Unregister, (holder.key, 0), PersistenceChange::NoChange);
     assert_status(write(&mut other), Status::SUCCESS, "it is free");
+}
+
+#[test]
+fn marks_of_blocks_and_the_error_log_go_on() {
+    for change in [|_: &mut NamespaceConfig| (), in_memory] {
+        let mut bed = Bed::new(Engine::Automatic, change);
+        let mut host = Host::connect(bed.address());
+        let mut queue = host.io(1);
+        for (start, blocks) in [(0, 2), (100, 1), (32_767, 1)] {
+            let mark = IoCommand::WriteUncorrectable { start, blocks }.encode(1);
+            assert_status(queue.run(mark, Give::Nothing).status, Status::SUCCESS, "blocks are marked");
+        }
+        let status = |queue: &mut Client, start| {
+            let command = IoCommand::Read { start, blocks: 1, force_unit_access: false };
+            queue.run(command.encode(1), Give::Room(BLOCK)).status.without_flags()
+        };
+        for start in [0, 100, 1 << 20] {
+            assert_ne!(status(&mut queue, start), Status::SUCCESS);
+        }
+        let errors = |host: &mut Host| {
+            let reply = host.admin.log_page(&LogPageRequest::new(LogPageId::ERROR_INFORMATION, 0, 8 * 64));
+            assert_status(reply.status, Status::SUCCESS, "the error log");
+            reply.data
+        };
+        let before = errors(&mut host);
+        assert!(before[2 * 64] == 1 && before[3 * 64..].iter().all(|byte| *byte == 0), "three errors");
+        for _ in 0..2 {
+            bed.pass_on();
+            assert!(errors(&mut host) == before, "it is the same");
+        }
+        for (start, expected) in [(0, true), (1, true), (2, false), (99, false), (100, true), (32_767, true)]
+        {
+            let found = status(&mut queue, start);
+            assert_eq!(found == Status::UNRECOVERED_READ_ERROR, expected, "block {start}: {found:?}");
+        }
+        let data = pattern(BLOCK as usize, 1);
+        assert_status(
+            queue.run(write(100, data.len()), Give::Capsule(&data)).status,
+            Status::SUCCESS,
+            "a write",
+        );
+        bed.pass_on();
+        assert!(read(&mut queue, 100, BLOCK) == data, "it was written since");
+        assert_ne!(errors(&mut host)[0], before[0], "errors are counted on");
+    }
+}
+
+#[test]
+fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() {
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let party = Host::connect(bed.address());
+    let mut queue = party.io(1);
+    let next = bed.next();
+    let mut hand_over = bed.target().freeze().unwrap();
+    assert_eq!(hand_over.state.namespaces, [], "all is as the storage says");
+    let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
+    let failed = HandedNamespace {
+        namespace: uuid::Uuid::from_u128(0x715),
+        marks: Vec::new(),
+        failure: Some(failure),
+    };
+    hand_over.state.namespaces.push(failed.clone());
+    bed.give(next, hand_over);
+    let data = pattern(BLOCK as usize, 1);
+    let mut status = || queue.run(write(0, data.len()), Give::Capsule(&data)).status;
+    for _ in 0..2 {
+        assert!(!status().is_success(), "nobody knows what is there");
+        assert_eq!(bed.target().failures().len(), 1);
+        let next = bed.next();
+        let hand_over = bed.target().freeze().unwrap();
+        assert_eq!(hand_over.state.namespaces, std::slice::from_ref(&failed));
+        bed.give(next, hand_over);
+    }
+    bed.target().reopen(NQN, 1).unwrap();
+    assert_status(status(), Status::SUCCESS, "it was opened anew");
+}
+
+#[test]
+fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
+    let bed = Bed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(bed.address());
+    let mut queue = party.io(1);
+    let namespace = uuid::Uuid::from_u128(0x715);
+    let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
+    let marks = (0..5000).map(|at| (2 * at, 1)).collect();
+    for (wrong, expected) in [
+        (HandedNamespace { namespace: uuid::Uuid::nil(), marks: Vec::new(), failure: None }, "not served"),
+        (HandedNamespace { namespace, marks, failure: None }, "too many"),
+        (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "nothing that could"),
+    ] {
+        let next = bed.next();
+        let mut hand_over = bed.target().freeze().unwrap();
+        hand_over.state.namespaces.push(wrong);
+        let reason = next.take_over(hand_over).unwrap_err();
+        assert!(reason.contains(expected), "{reason}");
+        next.disown();
+        drop(next);
+        bed.target().go_on();
+        assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
+    }
 }
 
 #[test]

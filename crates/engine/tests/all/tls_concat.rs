@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use authentication::{Concatenation, Group, Hash, HostSide, HostStep, HostTerms, Secret};
 use engine::backend::BackendConfig;
+use engine::claims;
 use engine::initiator::{
     ConnectOptions, Controller, Data, HostIdentity, HostSecrets, PathOptions, TlsKeys, Volume,
 };
 use engine::ring::{Buffer, Engine, fill_random};
-use engine::target::{HostKeyConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TlsUse};
+use engine::target::{HandOver, HostKeyConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TlsUse};
 use nvme::authentication::Transfer;
 use nvme::discovery::tcp_security;
 use nvme::discovery::transport_requirements::{SECURE_CHANNEL_NOT_REQUIRED, SECURE_CHANNEL_NOT_SPECIFIED};
@@ -233,6 +235,60 @@ fn a_key_is_replaced_twice_and_more_under_io() {
         }
         assert_eq!(bed.target.status().controllers.len(), 2, "they are the same associations all the time");
     }
+}
+
+/// The next target takes over. A host that authenticates anew is waited for.
+fn pass_on(bed: &mut Bed) {
+    let mut config = configure(Engine::Automatic, Vec::new());
+    config.fabric = bed.target.config();
+    config.fabric.ports[0].address = bed.target.ports()[0];
+    let listening = bed.target.listening().unwrap();
+    config.inherited = listening.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
+    config.is_held = true;
+    claims::inherit_memories(bed.target.memories().unwrap());
+    let next = Target::start(&config).unwrap();
+    let patience = Duration::from_secs(10);
+    let HandOver { state, queues, arrivals } = bed.target.freeze_within(patience, patience).unwrap();
+    // As it goes to another process.
+    let text = serde_json::to_string(&state).unwrap();
+    let hand_over = HandOver { state: serde_json::from_str(&text).unwrap(), queues, arrivals };
+    assert_eq!(next.take_over(hand_over).unwrap(), []);
+    std::mem::replace(&mut bed.target, next).leave();
+    bed.target.go_on();
+}
+
+#[test]
+fn keys_go_over_to_the_next_target_and_let_later_queues_in() {
+    let mut bed = Bed::new(|_| {});
+    let options = bed.options(HOST, 1, Some(9));
+    let secrets = HostSecrets {
+        reauth_interval: Some(Duration::from_millis(300)),
+        ..HostSecrets::clone(options.secrets.as_ref().unwrap())
+    };
+    let volume = Volume::connect(PathOptions::once(options.clone(), 1)).unwrap();
+    let renewed = ConnectOptions { secrets: Some(Arc::new(secrets)), ..options };
+    let controllers = [renewed.clone(), renewed].map(|options| Controller::connect(options).unwrap());
+    let ids =
+        |bed: &Bed| -> Vec<u16> { bed.target.status().controllers.iter().map(|of| of.cntlid).collect() };
+    let (before, mut keys) = (ids(&bed), BTreeSet::new());
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut round = 0;
+    // Each controller's first key, and some in place of them.
+    while keys.len() < 7 || round < 6 {
+        assert!(Instant::now() < end, "the key is not replaced: {keys:?}");
+        pass_on(&mut bed);
+        round += 1;
+        pass(&volume, round).unwrap();
+        for controller in &controllers {
+            let mut host = Host::live(Engine::Automatic, &controller.queue_options(1));
+            host.submit(READ, Data::Receive(Buffer::zeroed(4096)), 1);
+            assert_eq!(host.completion().status, Status::SUCCESS);
+            keys.extend(bed.identities());
+            host.queue.close(&mut host.ring);
+            bed.wait_until_gone(controller.id(), 1, end);
+        }
+    }
+    assert_eq!(ids(&bed), before, "they are the same associations all the time");
 }
 
 #[test]

@@ -449,9 +449,10 @@ impl State {
         self.is_disabling || self.is_shutting_down
     }
 
-    /// Counts errors on from those of the former process, whose entries are gone.
-    pub(super) const fn set_error_count(&mut self, count: u64) {
-        self.error_count = count;
+    /// Has the errors of the former process, newest first, and counts on from those.
+    pub(super) fn set_errors(&mut self, count: u64, mut errors: Vec<ErrorLogEntry>) {
+        errors.truncate(ERROR_LOG_ENTRIES);
+        (self.error_count, self.errors) = (count, errors);
     }
 
     /// Errors since the controller was made.

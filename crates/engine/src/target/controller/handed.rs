@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use authentication::{Authenticated, Group, Hash};
+use nvme::log_page::ErrorLogEntry;
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::controller::Controller;
@@ -10,16 +12,16 @@ use super::event::Events;
 use super::features::Features;
 use crate::ring;
 use crate::target::lock::lock;
-use crate::target::succession::{HandedController, HandedFeatures, HandedProof};
+use crate::target::succession::{HandedController, HandedError, HandedFeatures, HandedProof};
 
 impl Controller {
     /// What the next process needs to have it too. `None` for one that has ended or is amid a reset or a shutdown, and for one
-    /// with what is kept in memory alone and cannot be handed on yet: a TLS key of its own, or notices that its host has not
-    /// read. Its host connects again.
+    /// with notices that its host has not read, which cannot be handed on yet. Its host connects again.
     pub(crate) fn handed(&self, address: std::net::IpAddr) -> Option<HandedController> {
-        if self.has_ended() || lock(&self.generated_key).is_some() {
+        if self.has_ended() {
             return None;
         }
+        let generated_key = lock(&self.generated_key).as_ref().map(|key| key.psk.identity().to_string());
         let state = self.state();
         if state.is_in_transition() || !state.reservation_log.is_empty() || !state.cross_resets.is_quiet() {
             return None;
@@ -38,6 +40,8 @@ impl Controller {
             events: state.events.bits(),
             changed_namespaces: state.changed_namespaces.iter().copied().collect(),
             error_count: state.error_count(),
+            errors: state.errors().iter().map(HandedError::of).collect(),
+            generated_key,
             told_quiesce_ms: self.quiesce.told_ms(),
             proof: self.proof.as_ref().map(HandedProof::of),
         })
@@ -51,14 +55,45 @@ impl Controller {
         state.features = Features::going_on(&handed.features);
         state.events = Events::going_on(handed.events);
         state.changed_namespaces = handed.changed_namespaces.iter().copied().collect::<BTreeSet<u32>>();
-        state.set_error_count(handed.error_count);
+        state.set_errors(handed.error_count, handed.errors.iter().map(HandedError::entry).collect());
         self.quiesce.go_on(handed.told_quiesce_ms);
         self.update_ready(&state);
     }
 }
 
+impl HandedError {
+    fn of(entry: &ErrorLogEntry) -> Self {
+        Self {
+            count: entry.error_count.get(),
+            queue_id: entry.queue_id.get(),
+            command_id: entry.command_id.get(),
+            opcode: entry.opcode,
+            status: entry.status.get(),
+            parameter_location: entry.parameter_location.get(),
+            lba: entry.lba.get(),
+            nsid: entry.namespace_id.get(),
+        }
+    }
+
+    fn entry(&self) -> ErrorLogEntry {
+        ErrorLogEntry {
+            error_count: U64::new(self.count),
+            queue_id: U16::new(self.queue_id),
+            command_id: U16::new(self.command_id),
+            opcode: self.opcode,
+            status: U16::new(self.status),
+            parameter_location: U16::new(self.parameter_location),
+            lba: U64::new(self.lba),
+            namespace_id: U32::new(self.nsid),
+            transport_type: 3,
+            version: 1,
+            ..ErrorLogEntry::default()
+        }
+    }
+}
+
 impl HandedProof {
-    fn of(proof: &Authenticated) -> Self {
+    pub(crate) fn of(proof: &Authenticated) -> Self {
         let Authenticated { hash, group, is_bidirectional, secret } = *proof;
         Self { hash: hash.id(), group: group.id(), is_bidirectional, secret }
     }

@@ -317,7 +317,12 @@ impl Fabric {
         let mut uniquifiers: Vec<(u16, u8)> =
             controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
         uniquifiers.sort_unstable();
-        HandedTarget { tag: self.tag.load(Ordering::Acquire), uniquifiers, ..HandedTarget::default() }
+        HandedTarget {
+            tag: self.tag.load(Ordering::Acquire),
+            uniquifiers,
+            generated_keys: self.generated_keys.handed(ring::now()),
+            ..HandedTarget::default()
+        }
     }
 
     /// Goes on with the former process' controllers: those that come get other instances than any before.

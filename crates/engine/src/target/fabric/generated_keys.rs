@@ -4,12 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use secure_channel::PskIdentity;
+use secure_channel::{Derivation, Origin, PskIdentity, TlsPsk};
 
 use crate::limits::{GENERATED_KEY_OVERLAP_MS, GENERATED_KEY_WAIT_MS, GENERATED_KEYS_PER_HOST_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 use crate::target::served::GeneratedKey;
+use crate::target::succession::{HandedGeneratedKey, HandedProof, HandedSecret};
 
 /// The keys of all hosts.
 #[derive(Debug, Default)]
@@ -53,6 +54,35 @@ impl GeneratedKeys {
         kept.iter().find(|kept| kept.key.psk.identity() == identity).map(|kept| kept.key.clone())
     }
 
+    /// What the next process needs to accept them too.
+    pub(crate) fn handed(&self, now: Moment) -> Vec<HandedGeneratedKey> {
+        let mut kept = lock(&self.0);
+        kept.retain(|kept| kept.is_good(now));
+        let handed = |kept: &Kept| HandedGeneratedKey {
+            identity: kept.key.psk.identity().to_string(),
+            secret: HandedSecret::new(kept.key.psk.reveal()),
+            proof: HandedProof::of(&kept.key.proof),
+            remaining_ms: kept.until.0.saturating_sub(now.0) / 1_000_000,
+        };
+        kept.iter().map(handed).collect()
+    }
+
+    /// Accepts those of the former process, too. Controllers that use some claim them before their time is over. What is not
+    /// such a key is left out: its host authenticates again.
+    pub(crate) fn go_on(&self, handed: &[HandedGeneratedKey], now: Moment) {
+        let mut kept = lock(&self.0);
+        kept.retain(|kept| kept.is_good(now));
+        for of in handed {
+            let Some(key) = key(of).map(Arc::new) else { continue };
+            // A while for those that associations use, which come right behind and claim them.
+            let is_used = of.remaining_ms == 0;
+            let ms = if is_used { GENERATED_KEY_OVERLAP_MS } else { of.remaining_ms };
+            let until = now.after(Duration::from_millis(ms.min(GENERATED_KEY_WAIT_MS)));
+            kept.retain(|kept| kept.key.psk.identity() != key.psk.identity());
+            kept.push(Kept { key, until });
+        }
+    }
+
     /// It is an association's, and lasts as long.
     pub(crate) fn claim(&self, key: &Arc<GeneratedKey>) {
         self.set_end(key, Moment(0));
@@ -68,6 +98,14 @@ impl GeneratedKeys {
         let found = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.key, key));
         found.into_iter().for_each(|kept| kept.until = until);
     }
+}
+
+/// A key of the former process, if it is one.
+fn key(handed: &HandedGeneratedKey) -> Option<GeneratedKey> {
+    let identity: PskIdentity = handed.identity.parse().ok()?;
+    let proof = handed.proof.proof().filter(|_| identity.origin == Origin::Generated)?;
+    let psk = TlsPsk::restored(identity, handed.secret.expose(), Derivation::Standard)?;
+    Some(GeneratedKey { psk, proof })
 }
 
 #[cfg(test)]
@@ -109,6 +147,34 @@ mod tests {
         keys.claim(&used);
         drop(used);
         assert!(!is_there(6), "its association has ended");
+    }
+
+    #[test]
+    fn the_next_process_accepts_what_this_one_does_and_no_longer() {
+        let (keys, next) = (GeneratedKeys::default(), GeneratedKeys::default());
+        let (used, waiting) = (key("nqn.host", 1), key("nqn.other", 2));
+        for key in [&used, &waiting] {
+            keys.keep(key, Moment(0));
+        }
+        keys.claim(&used);
+        drop(waiting);
+        let mut handed = keys.handed(Moment(WAIT / 3));
+        assert_eq!(handed.len(), 2);
+        let mut damaged = handed[1].clone();
+        damaged.secret = HandedSecret::new(&[1; 31]);
+        let mut configured = handed[1].clone();
+        configured.identity = configured.identity.replacen("G01", "R01", 1);
+        handed.extend([damaged, configured]);
+        next.go_on(&handed, Moment(0));
+        let found = |key: &GeneratedKey, now| next.find(key.psk.identity(), Moment(now));
+        let again = found(&used, 1).expect("it is there");
+        assert!(again.psk == used.psk && again.proof == used.proof);
+        next.claim(&again);
+        let other = key("nqn.other", 2);
+        assert!(found(&other, 2 * WAIT / 3 - 1).is_some() && found(&other, 2 * WAIT / 3).is_none());
+        assert!(found(&used, 9 * WAIT).is_some());
+        drop(again);
+        assert!(found(&used, 9 * WAIT).is_none(), "its association has ended");
     }
 
     #[test]

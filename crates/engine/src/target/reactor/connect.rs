@@ -43,8 +43,17 @@ pub(super) struct Caller<'a> {
     pub(super) now: Moment,
     /// How its host has authenticated, with the identifier that it was promised for a controller.
     pub(super) proof: Option<Proof>,
-    /// The controller that the former process had, where this is its admin queue.
-    pub(super) former: Option<ControllerInstance>,
+    /// What it was in the former process, if it comes from there.
+    pub(super) former: Option<Former>,
+}
+
+/// What a queue was in the former process.
+pub(super) struct Former {
+    /// Its controller, where it is the admin queue.
+    pub(super) instance: Option<ControllerInstance>,
+    /// The TLS key of its association that has come out of an authentication. The one that protects its own stream may be gone
+    /// since.
+    pub(super) key: Option<Arc<GeneratedKey>>,
 }
 
 /// What a connection has become.
@@ -228,6 +237,9 @@ fn join(
 /// The key that protects the stream, if it has come out of an authentication. It may have been replaced since the handshake, or
 /// its association may have ended.
 fn generated_key(caller: &Caller<'_>) -> Result<Option<Arc<GeneratedKey>>, Refusal> {
+    if let Some(former) = &caller.former {
+        return Ok(former.key.clone());
+    }
     let Some(protection) = caller.protection else { return Ok(None) };
     if protection.identity.origin != Origin::Generated {
         return Ok(None);
@@ -281,13 +293,14 @@ fn connect_admin(
         network: Network::of(caller.peer.ip()),
         is_named: subsystem.names(&host.nqn),
     };
+    let former = caller.former.as_ref().and_then(|former| former.instance);
     let make = |instance| {
         let of = (port, guest.clone(), proof.map(|(proof, _)| proof));
-        let instance = caller.former.unwrap_or(instance);
+        let instance = former.unwrap_or(instance);
         Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
     };
-    let former = caller.former.map(|former| former.controller_id);
-    let promised = former.or_else(|| proof.and_then(|(_, promised)| promised));
+    let former_id = former.map(|former| former.controller_id);
+    let promised = former_id.or_else(|| proof.and_then(|(_, promised)| promised));
     let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
     tracing::info!(
         controller = controller.id,

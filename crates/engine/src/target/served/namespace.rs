@@ -16,7 +16,7 @@ use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{Access, HostId, ReservationView, Reservations};
-use crate::target::succession::HandedReservations;
+use crate::target::succession::{HandedNamespace, HandedReservations};
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -302,9 +302,31 @@ impl Namespace {
         Ok(())
     }
 
-    /// Whether it remembers something that no other process could: blocks that were marked as uncorrectable.
-    pub(crate) fn has_marks(&self) -> bool {
-        !self.uncorrectable.is_empty()
+    /// What nobody but this process knows of it, if there is something.
+    pub(crate) fn handed(&self) -> Option<HandedNamespace> {
+        let (marks, failure) = (self.uncorrectable.marked(), self.backend.failure().cloned());
+        let is_ordinary = marks.is_empty() && failure.is_none();
+        (!is_ordinary).then(|| HandedNamespace { namespace: Uuid::from_bytes(self.uuid), marks, failure })
+    }
+
+    /// Is as it was in the former process.
+    ///
+    /// # Errors
+    /// When it cannot have been so.
+    pub(crate) fn go_on_as(&self, handed: HandedNamespace) -> Result<(), String> {
+        for (start, blocks) in handed.marks {
+            self.uncorrectable.mark(start, blocks).map_err(|_| "too many of its blocks are marked")?;
+        }
+        self.set_flag(flags::UNCORRECTABLE, !self.uncorrectable.is_empty());
+        if let Some(failure) = handed.failure {
+            let durability = match &*self.backend {
+                Backend::Device(device) => device.durability(),
+                Backend::Memory(_) | Backend::Null(_) => None,
+            };
+            durability.ok_or("it has nothing that could have failed")?.fail(failure);
+            self.note_failure();
+        }
+        Ok(())
     }
 
     /// Goes on as another namespace has been until now, whose blocks are the same and were opened before. The reservation worker must not

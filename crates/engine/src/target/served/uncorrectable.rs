@@ -48,6 +48,11 @@ impl Uncorrectable {
         *own = ranges;
     }
 
+    /// The marked blocks: the first of some, and how many.
+    pub(crate) fn marked(&self) -> Vec<(u64, u64)> {
+        self.lock().iter().map(|range| (range.start, range.end - range.start)).collect()
+    }
+
     /// Marks `blocks` blocks from `start` on.
     ///
     /// # Errors

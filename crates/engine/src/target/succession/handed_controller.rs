@@ -33,10 +33,35 @@ pub struct HandedController {
     pub changed_namespaces: Vec<u32>,
     /// Errors since it was made.
     pub error_count: u64,
+    /// The error log, newest entry first.
+    pub errors: Vec<HandedError>,
+    /// The identity of the TLS key that has come out of its host's authentication, if one has.
+    pub generated_key: Option<String>,
     /// The Command Quiesce Time that its host was told, in milliseconds; 0 if it has not asked.
     pub told_quiesce_ms: u16,
     /// How its host has authenticated, if it had to.
     pub proof: Option<HandedProof>,
+}
+
+/// An entry of the error log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedError {
+    /// Its number.
+    pub count: u64,
+    /// The queue.
+    pub queue_id: u16,
+    /// The command.
+    pub command_id: u16,
+    /// Its operation.
+    pub opcode: u8,
+    /// Its status as it was answered.
+    pub status: u16,
+    /// Where the wrong parameter is.
+    pub parameter_location: u16,
+    /// The first block.
+    pub lba: u64,
+    /// The namespace.
+    pub nsid: u32,
 }
 
 /// What a host has set of its controller's features.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::HandedSecret;
+
 /// A queue, which is a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedQueue {
@@ -56,7 +58,7 @@ pub struct HandedStream {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedKey {
     /// The traffic secret.
-    pub secret: Vec<u8>,
+    pub secret: HandedSecret,
     /// Records that it was used for.
     pub records: u64,
     /// How often it was changed.
@@ -73,11 +75,5 @@ impl std::fmt::Debug for HandedStream {
 impl std::fmt::Debug for HandedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HandedKey({} records, {} updates)", self.records, self.updates)
-    }
-}
-
-impl Drop for HandedKey {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.secret);
     }
 }

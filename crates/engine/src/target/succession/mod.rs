@@ -3,12 +3,18 @@
 //! it, in the same order.
 
 mod handed_controller;
+mod handed_generated_key;
+mod handed_namespace;
 mod handed_queue;
 mod handed_reservations;
+mod handed_secret;
 
-pub use handed_controller::{HandedController, HandedFeatures, HandedProof};
+pub use handed_controller::{HandedController, HandedError, HandedFeatures, HandedProof};
+pub use handed_generated_key::HandedGeneratedKey;
+pub use handed_namespace::HandedNamespace;
 pub use handed_queue::{HandedKey, HandedQueue, HandedStream};
 pub use handed_reservations::HandedReservations;
+pub use handed_secret::HandedSecret;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +25,10 @@ pub struct HandedTarget {
     pub tag: u32,
     /// The uniquifier that the last controller with each identifier had.
     pub uniquifiers: Vec<(u16, u8)>,
+    /// Namespaces that are not as their storage says.
+    pub namespaces: Vec<HandedNamespace>,
+    /// TLS keys that have come out of authentications.
+    pub generated_keys: Vec<HandedGeneratedKey>,
     /// Reservations of namespaces, where there are some.
     pub reservations: Vec<HandedReservations>,
     /// The controllers, in the order of their identifiers.

@@ -1,6 +1,8 @@
 //! A queue that comes to rest for another process: it ends what was under way, and keeps what comes meanwhile as it came. A queue
 //! of the former process begins so.
 
+use std::sync::Arc;
+
 use nvme::SubmissionEntry;
 use nvme::cross_reset::ControllerInstance;
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData};
@@ -15,11 +17,12 @@ use crate::ring::{BufferPool, Moment};
 use crate::secure_stream::{Protection, StreamState};
 use crate::target::messaging::{Adoption, Freeze, Frozen};
 use crate::target::queue::{Disconnect, Next, QueueState};
-use crate::target::reactor::connect::{self, Caller};
+use crate::target::reactor::connect::{self, Caller, Former};
 use crate::target::reactor::frozen_queue::{FrozenQueue, Kept};
 use crate::target::reactor::host_authentication::HostAuthentication;
 use crate::target::reactor::role::Role;
-use crate::target::succession::{HandedController, HandedKey, HandedQueue, HandedStream};
+use crate::target::served::GeneratedKey;
+use crate::target::succession::{HandedController, HandedKey, HandedQueue, HandedSecret, HandedStream};
 
 /// The number of a slot that no command has: what comes for it is data of a command that is kept for later.
 pub(super) const LATER: u16 = u16::MAX;
@@ -231,7 +234,7 @@ impl Connection {
         let Adoption { queue, controller, .. } = adoption;
         let state = queue_state(&queue)?;
         self.protection = match &queue.stream {
-            Some(stream) => Some(std::sync::Arc::new(protection(stream)?)),
+            Some(stream) => Some(Arc::new(protection(stream)?)),
             None => None,
         };
         self.queue.go_on(state, env.fabric.tls_record_limit);
@@ -266,6 +269,10 @@ impl Connection {
             Some(proof) => Some((proof.proof().ok_or("its authentication is of an unknown kind")?, None)),
             None => None,
         };
+        let key = match &controller.generated_key {
+            Some(identity) => Some(generated_key(identity, self.port, env)?),
+            None => None,
+        };
         let caller = Caller {
             address: self.address,
             port: self.port,
@@ -276,7 +283,7 @@ impl Connection {
             fabric: env.fabric,
             now: env.now,
             proof,
-            former: is_admin.then_some(instance),
+            former: Some(Former { instance: is_admin.then_some(instance), key }),
         };
         let connected = connect::connect(&connect.encode(), data.as_bytes(), &caller, &mut self.seen)
             .map_err(|refused| refused.status.to_string())?;
@@ -296,9 +303,16 @@ impl Connection {
     }
 }
 
+/// The key that has come out of an authentication and has this identity.
+fn generated_key(identity: &str, port: u16, env: &Environment<'_>) -> Result<Arc<GeneratedKey>, String> {
+    let identity = identity.parse().map_err(|_| "the identity of its generated TLS key is none")?;
+    let key = env.fabric.generated_key(port, &identity, env.now);
+    key.ok_or_else(|| "its generated TLS key is unknown or not allowed".to_owned())
+}
+
 fn handed_stream(stream: StreamState, protection: &Protection) -> HandedStream {
     let key = |state: DirectionState| HandedKey {
-        secret: state.secret.expose().to_vec(),
+        secret: HandedSecret::new(state.secret.expose()),
         records: state.records,
         updates: state.updates,
     };
@@ -344,7 +358,7 @@ fn queue_state(queue: &HandedQueue) -> Result<QueueState, String> {
 fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
     let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
     let direction = |key: &HandedKey| {
-        let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;
+        let secret = TrafficSecret::new(suite, key.secret.expose()).ok_or("a TLS key has a wrong length")?;
         Ok::<_, String>(DirectionState { secret, records: key.records, updates: key.updates })
     };
     Ok(StreamState {

@@ -1,0 +1,17 @@
+//! What nobody but the former process knows of a namespace, as it is left to the next one.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::backend::SyncFailure;
+
+/// A namespace that is not as its storage says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedNamespace {
+    /// The namespace.
+    pub namespace: Uuid,
+    /// Blocks that are marked as uncorrectable: the first of some, and how many.
+    pub marks: Vec<(u64, u64)>,
+    /// Why its storage can make nothing durable, if that is so.
+    pub failure: Option<SyncFailure>,
+}
