@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
 use crate::failure::Failure;
 pub(crate) use machine::Machine as MptcpMachine;
 use plan::Step;
@@ -93,10 +95,47 @@ pub(crate) struct Applied {
     undo: Vec<Words>,
 }
 
+/// The same for the process that goes on with it, and takes it back in the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HandedSettings {
+    done: Vec<String>,
+    undo: Vec<Words>,
+}
+
+impl HandedSettings {
+    /// It is this process that takes them back from now on.
+    pub(crate) fn go_on(self) -> Applied {
+        let Self { done, undo } = self;
+        Applied { done, undo }
+    }
+
+    /// Whether they are what this program has set, which nobody should have it run anything else in place of.
+    pub(crate) fn are_sound(&self) -> bool {
+        self.undo.iter().all(|words| words.first().is_some_and(|word| word == "mptcp"))
+    }
+}
+
 impl Applied {
     /// The commands that were run.
     pub(crate) fn lines(&self) -> &[String] {
         &self.done
+    }
+
+    /// What the next process needs to take them back.
+    pub(crate) fn handed(&self) -> HandedSettings {
+        HandedSettings { done: self.done.clone(), undo: self.undo.clone() }
+    }
+
+    /// They are another process' from now on.
+    pub(crate) fn disown(mut self) {
+        self.undo.clear();
+    }
+
+    /// The former process' settings, and these.
+    pub(crate) fn behind(mut self, mut former: Self) -> Self {
+        former.done.append(&mut self.done);
+        former.undo.append(&mut self.undo);
+        former
     }
 }
 

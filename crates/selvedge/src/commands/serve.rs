@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
 use crate::machine::Machine;
-use crate::mptcp::{Applied, MptcpMachine, MptcpPlan};
+use crate::mptcp::{Applied, HandedSettings, MptcpMachine, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
@@ -46,16 +46,17 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
     let successor = Successor::from_environment()?;
-    let Begun { target, administration, member, connections, mptcp, directory } = match &flags.gateway_group {
-        Some(group) => begin_as_gateway(flags, list.as_ref(), group, successor)?,
-        None => begin(flags, list.as_ref(), successor)?,
-    };
+    let Begun { target, administration, member, connections, mptcp, former, directory } =
+        match &flags.gateway_group {
+            Some(group) => begin_as_gateway(flags, list.as_ref(), group, successor)?,
+            None => begin(flags, list.as_ref(), successor)?,
+        };
     administration.audit().write(Event::done(Kind::Start));
     let desk = HostDesk::open(&target, administration.clone())?;
     let metrics = doors.start_metrics(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
     let announcer = announce(flags, &target)?;
-    let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target)?;
+    let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
@@ -67,13 +68,16 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     }
     let places = controls.iter().map(|control| control.endpoint().clone());
-    let obstacles = obstacles(settings.is_some());
-    let predecessor = Predecessor::wait(places, &target, &administration, directory, obstacles);
+    let settings_left = settings.as_ref().map(Applied::handed);
+    let predecessor = Predecessor::wait(places, &target, &administration, directory, settings_left);
     let service = Service::ready(&target);
     stop.wait();
     if predecessor.as_ref().is_some_and(Predecessor::is_over) {
         // Where the next process listens for administrators, too.
         drop((predecessor, announcer, controls, metrics, desk));
+        if let Some(settings) = settings {
+            settings.disown();
+        }
         target.leave();
         return Ok(());
     }
@@ -96,12 +100,6 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     Ok(left?)
 }
 
-/// What keeps a target from going on in another process that it does not know of itself.
-fn obstacles(has_settings: bool) -> Vec<String> {
-    let why = "it has set the machine's MPTCP configuration (--configure-mptcp), and undoes that at its end";
-    if has_settings { vec![why.to_owned()] } else { Vec::new() }
-}
-
 /// A target that serves, whose it is to change, and its part in a group of gateways.
 struct Begun {
     target: Arc<Target>,
@@ -111,6 +109,8 @@ struct Begun {
     connections: Option<Arc<ClusterConnections>>,
     /// The machine's settings, where a port has MPTCP.
     mptcp: Option<MptcpMachine>,
+    /// What the former process has set of them.
+    former: Option<Applied>,
     /// Its state directory.
     directory: Option<Arc<StateDirectory>>,
 }
@@ -146,8 +146,11 @@ fn begin(
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
     let mut target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    let mut former = None;
     if let Some(successor) = successor {
+        let settings = successor.settings();
         let serves = successor.succeed(&target, None)?;
+        former = settings.map(HandedSettings::go_on);
         if !serves {
             drop(target);
             engine.is_held = false;
@@ -161,7 +164,7 @@ fn begin(
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));
-    Ok(Begun { target, administration, member: None, connections, mptcp, directory })
+    Ok(Begun { target, administration, member: None, connections, mptcp, former, directory })
 }
 
 /// Starts a target whose former process was killed: what that one had begun keeps its files until it has ended.
@@ -220,7 +223,15 @@ fn begin_as_gateway(
     let administration = Administration::of_gateway(target.clone(), member.membership());
     let audit = AuditLog::open(flags.audit_log.as_ref(), None)?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));
-    Ok(Begun { target, administration, member: Some(member), connections: None, mptcp, directory: None })
+    Ok(Begun {
+        target,
+        administration,
+        member: Some(member),
+        connections: None,
+        mptcp,
+        former: None,
+        directory: None,
+    })
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.
@@ -277,14 +288,16 @@ impl MptcpSummary {
         }
     }
 
-    /// Says what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for. What was set stays so
+    /// Says what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for, beside what the former
+    /// process has set. What was set stays so
     /// for as long as what comes with it lives.
     fn prepare(
         flags: &ServeFlags,
         machine: Option<&MptcpMachine>,
         target: &Target,
+        former: Option<Applied>,
     ) -> Result<(Option<Self>, Option<Applied>), Failure> {
-        let Some(machine) = machine else { return Ok((None, None)) };
+        let Some(machine) = machine else { return Ok((None, former)) };
         let ports = target.config().ports;
         let addresses: Vec<SocketAddr> =
             ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
@@ -292,9 +305,12 @@ impl MptcpSummary {
         let mut summary = Self { remarks: plan.remarks().to_vec(), ..Self::default() };
         if !flags.configure_mptcp {
             summary.missing = plan.lines();
-            return Ok((Some(summary), None));
+            return Ok((Some(summary), former));
         }
-        let applied = plan.apply()?;
+        let mut applied = plan.apply()?;
+        if let Some(former) = former {
+            applied = applied.behind(former);
+        }
         summary.configured = applied.lines().to_vec();
         Ok((Some(summary), Some(applied)))
     }

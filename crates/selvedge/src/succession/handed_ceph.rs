@@ -8,9 +8,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a next process has to know that is to take it over.
-pub(super) const NEED: &str = "ceph";
-
 /// What the former process has of Ceph clusters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct OfferedCeph {

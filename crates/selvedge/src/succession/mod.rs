@@ -3,6 +3,7 @@
 //! hands over how they are, and says `Go`. Before that word it may go on itself, and after it never: so that one of the two
 //! serves, and never both. Where the former dies without it, the next one sees that and serves.
 
+mod belongings;
 mod handed_ceph;
 mod heir;
 mod lender;

@@ -25,6 +25,7 @@ use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
+use crate::mptcp::HandedSettings;
 use crate::spec::endpoint::Endpoint;
 use crate::state_directory::StateDirectory;
 
@@ -44,6 +45,8 @@ struct Estate {
     administration: Arc<Administration>,
     directory: Option<Arc<StateDirectory>>,
     obstacles: Vec<String>,
+    /// What it has set of the machine, and the last of its processes takes back.
+    settings: Option<HandedSettings>,
     /// The file that is run, by device and inode.
     program: Option<(u64, u64)>,
     /// Another process serves.
@@ -64,7 +67,7 @@ impl Predecessor {
         target: &Arc<Target>,
         administration: &Arc<Administration>,
         directory: Option<Arc<StateDirectory>>,
-        obstacles: Vec<String>,
+        (obstacles, settings): (Vec<String>, Option<HandedSettings>),
     ) -> Option<Self> {
         let mut paths = controls.filter_map(|control| match control {
             Endpoint::Unix(path) => Some(path),
@@ -76,6 +79,7 @@ impl Predecessor {
             administration: administration.clone(),
             directory,
             obstacles,
+            settings,
             program: std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino())),
             is_over: AtomicBool::new(false),
             ends: AtomicBool::new(false),
@@ -222,6 +226,7 @@ impl Estate {
             listening: listening.len(),
             beside: serde_json::to_value(lender.offered())?,
             memories: memories.iter().map(|memory| (memory.namespace, memory.room)).collect(),
+            settings: self.settings.clone(),
         };
         let (output, error) = (io::stdout(), io::stderr());
         let files = memories.iter().map(|memory| &memory.file);

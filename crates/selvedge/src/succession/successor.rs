@@ -17,11 +17,13 @@ use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
-use super::handed_ceph::{self, OfferedCeph};
+use super::belongings::Belongings;
+use super::handed_ceph;
 use super::heir::Heir;
 use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::failure::Failure;
+use crate::mptcp::HandedSettings;
 
 /// Names the socket at which the former process waits.
 pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
@@ -54,7 +56,7 @@ pub(crate) struct Successor {
     line: Line,
     former: FormerProcess,
     offer: Offer,
-    ceph: OfferedCeph,
+    belongings: Belongings,
     /// Namespaces in memory, kept until this process serves.
     memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
@@ -95,7 +97,10 @@ impl Successor {
         if descriptors.len() < offer.listening + offer.memories.len() {
             return Err(NotOffered::Refused("it offers less than it says".to_owned()));
         }
-        let ceph = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
+        let belongings: Belongings = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
+        if belongings.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
+            return Err(NotOffered::Refused("it offers settings that are not MPTCP's".to_owned()));
+        }
         if let Some(missing) = missing_memory(&offer) {
             return Err(NotOffered::Refused(format!("it offers no blocks of {missing}")));
         }
@@ -107,14 +112,14 @@ impl Successor {
         claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
         let former = FormerProcess { process, has_resumed };
-        Ok(Self { line, former, offer, ceph, memories, listening, outputs: [output, error] })
+        Ok(Self { line, former, offer, belongings, memories, listening, outputs: [output, error] })
     }
 
     /// Has a target serve what the former process does, once it is told to.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
         // Opened beforehand, and taken when the former process lets go of them.
-        config.directives.standby.clone_from(&self.ceph.locked);
+        config.directives.standby.clone_from(&self.belongings.ceph.locked);
         self.hold(config);
     }
 
@@ -126,10 +131,15 @@ impl Successor {
 
     /// The gateway that the former process is, and its ports.
     pub(crate) fn gateway(&self) -> Result<(&OfferedMember, &[PortConfig]), Failure> {
-        let member = self.ceph.member.as_ref();
+        let member = self.belongings.ceph.member.as_ref();
         let member =
             member.ok_or_else(|| Failure::failed("the former process is not a gateway of a group"))?;
         Ok((member, &self.offer.fabric.ports))
+    }
+
+    /// What the former process has set of the machine. It is this one's to take back once it serves.
+    pub(crate) fn settings(&self) -> Option<HandedSettings> {
+        self.belongings.settings.clone()
     }
 
     /// Takes the hosts over and serves them; whether it does: otherwise the target is to be started anew. When this returns, the
@@ -142,7 +152,7 @@ impl Successor {
             let _ = self.line.say(&Word::Refused(vec![reason.clone()]), &[]);
             return Err(Failure::failed(format!("the former process serves on: {reason}")));
         }
-        let mut heir = Heir::new(target, member, &self.ceph);
+        let mut heir = Heir::new(target, member, &self.belongings.ceph);
         let taken = target.succeed(&self.line, &self.former, &mut heir);
         let taken =
             taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;

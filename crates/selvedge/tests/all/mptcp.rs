@@ -20,7 +20,9 @@ ip mptcp limits set add_addr_accepted 0 subflows 2
 /// Functions that start a target, wait until it has told all, and show the machine's settings.
 const FUNCTIONS: &str = r#"
 serve() {
-    "$SELVEDGE" serve --control none --reactors 1 --allow-any-host --namespace null:1m "$@" >"$FOLDER/told" &
+    doors="--control none"
+    case "$*" in *--control*) doors= ;; esac
+    "$SELVEDGE" serve $doors --reactors 1 --allow-any-host --namespace null:1m "$@" >"$FOLDER/told" &
     pid=$!
     for _ in $(seq 500); do
         grep -q '^  *1  *4096' "$FOLDER/told" && break
@@ -103,6 +105,27 @@ fn a_killed_target_leaves_its_settings_and_the_next_finds_them() {
     let parts: Vec<&str> = text.split("---\n").collect();
     assert!(parts[0].contains("endpoint add") && !parts[1].contains("endpoint add"), "{text}");
     assert!(parts[2].contains("10.9.2.1 id 1 signal"), "what another left is not taken away:\n{text}");
+}
+
+#[test]
+fn the_last_process_of_upgrades_undoes_what_the_first_has_set() {
+    let script = r#"
+        control="--control unix:$FOLDER/control"
+        serve $control -t mptcp -a 10.9.1.1 -a 10.9.2.1 --configure-mptcp >/dev/null; settings
+        for _ in 1 2; do
+            next=$("$SELVEDGE" upgrade $control -o json | sed -n 's/.*"process": *\([0-9]*\).*/\1/p' | tail -n 1)
+            wait $pid || true
+            echo ---; settings
+        done
+        kill $next
+        for _ in $(seq 500); do kill -0 $next 2>/dev/null || break; sleep 0.02; done
+        echo ---; settings"#;
+    let Some(output) = in_namespace(script) else { return };
+    let text = stdout(&output);
+    let parts: Vec<&str> = text.split("---\n").collect();
+    assert!(parts.len() == 4 && parts[0].contains("10.9.2.1 id 1 signal"), "{text}");
+    assert!(parts[1] == parts[0] && parts[2] == parts[0], "they stay:\n{text}");
+    assert_eq!(parts[3].trim(), "add_addr_accepted 0 subflows 2", "{text}");
 }
 
 #[test]

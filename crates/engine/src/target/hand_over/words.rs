@@ -13,7 +13,7 @@ use crate::target::succession::HandedTarget;
 pub(super) const FORMAT: u32 = 1;
 
 /// What this version knows of hand-overs beside their format: what others may need it to know.
-pub(super) const KNOWN: [&str; 2] = ["ceph", "memory"];
+pub(super) const KNOWN: [&str; 3] = ["ceph", "memory", "MPTCP settings"];
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
