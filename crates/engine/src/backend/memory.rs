@@ -63,13 +63,9 @@ impl Memory {
         let length_in_pages = length.next_multiple_of(PAGE as usize);
         // Address space costs nothing where the system overcommits; where it does not, there is no room to grow.
         let room = length_in_pages.saturating_mul(ROOM_TIMES).max(ROOM_MIN);
-        let mut mapping = Mapping::new(room).or_else(|_| Mapping::new(length_in_pages))?;
+        let mapping = Mapping::new(room).or_else(|_| Mapping::new(length_in_pages))?;
         #[cfg(not(feature = "simulation"))]
-        let file = MemoryFile::new(mapping.file_bytes()).ok();
-        #[cfg(not(feature = "simulation"))]
-        if let Some(file) = &file {
-            mapping.put(file.descriptor())?;
-        }
+        let (mapping, file) = on_file(mapping)?;
         mapping.advise();
         let mapping = Arc::new(mapping);
         #[cfg(not(feature = "simulation"))]
@@ -424,6 +420,16 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
     }
+}
+
+/// The same on a file, where the system has such files.
+#[cfg(not(feature = "simulation"))]
+fn on_file(mut mapping: Mapping) -> io::Result<(Mapping, Option<MemoryFile>)> {
+    let file = MemoryFile::new(mapping.file_bytes()).ok();
+    if let Some(file) = &file {
+        mapping.put(file.descriptor())?;
+    }
+    Ok((mapping, file))
 }
 
 /// This many bytes, if they are words.

@@ -38,6 +38,7 @@ impl<'a> WrittenChunks<'a> {
     }
 
     /// Marks those that another one has marked.
+    #[cfg(not(feature = "simulation"))]
     pub(super) fn copy(self, other: Self) {
         for (word, other) in self.0.iter().zip(other.0) {
             // Most are blank, and their pages of this table are taken from the system when they are written.
@@ -49,6 +50,7 @@ impl<'a> WrittenChunks<'a> {
     }
 
     /// All chunks that are marked, which are not from now on.
+    #[cfg(not(feature = "simulation"))]
     pub(super) fn take(self) -> Vec<u64> {
         let mut taken = Vec::new();
         for (at, word) in self.0.iter().enumerate() {
