@@ -21,7 +21,7 @@ pub use former::{Greeting, unknown_to};
 pub use frame::{decode, encode};
 pub use line::{Line, Process};
 pub use next::{Former, NotOffered, Succeeded};
-pub use words::{About, Offer, State, Word};
+pub use words::{About, Offer, State, Word, known};
 
 use super::Target;
 use super::lock::lock;
@@ -76,7 +76,17 @@ impl Target {
         let namespaces = self.fabric.namespaces();
         let has_memory =
             namespaces.iter().any(|(_, namespace)| matches!(&*namespace.backend, Backend::Memory(_)));
-        has_memory.then_some("memory").into_iter().collect()
+        let is_special =
+            |(_, namespace): &(String, Arc<Namespace>)| namespace.has_failed() || namespace.has_marks();
+        let has_keys = !self.fabric.generated_keys.handed(ring::now()).is_empty();
+        [
+            (has_memory, "memory"),
+            (namespaces.iter().any(is_special), "marked blocks"),
+            (has_keys, "generated keys"),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, what)| is_so.then_some(what))
+        .collect()
     }
 
     /// The sockets that listen, for the process that goes on in its place.

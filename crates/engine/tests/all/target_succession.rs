@@ -175,7 +175,8 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
     let refused = asked(offer(&["a made-up section"]));
     assert!(matches!(refused, Err(NotOffered::Refused(reason)) if reason.contains("a made-up section")));
     // What need not be known is passed over.
-    let mut bytes = encode(&Word::Hello { version: "9".to_owned(), asks_only: false, knows: Vec::new() }, 0).unwrap();
+    let mut bytes =
+        encode(&Word::Hello { version: "9".to_owned(), asks_only: false, knows: Vec::new() }, 0).unwrap();
     let body = String::from_utf8(bytes.split_off(24)).unwrap().replace(":{", ":{\"more\":[1],");
     bytes.truncate(12);
     for number in [nvme::tcp::digest::crc32c(body.as_bytes()), body.len() as u32, 0] {

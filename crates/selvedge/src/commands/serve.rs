@@ -216,8 +216,13 @@ fn begin_as_gateway(
     engine.peer_resets = Some(member.peer_resets());
     engine.ceph.are_images_shared = true;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    let mut former = None;
     match successor {
-        Some(successor) => drop(successor.succeed(&target, Some(&mut member))?),
+        Some(successor) => {
+            let settings = successor.settings();
+            successor.succeed(&target, Some(&mut member))?;
+            former = settings.map(HandedSettings::go_on);
+        }
         None => member.serve(target.clone())?,
     }
     let administration = Administration::of_gateway(target.clone(), member.membership());
@@ -229,7 +234,7 @@ fn begin_as_gateway(
         member: Some(member),
         connections: None,
         mptcp,
-        former: None,
+        former,
         directory: None,
     })
 }

@@ -21,9 +21,13 @@ use crate::spec::endpoint::Endpoint;
 use crate::succession::{Line, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
 /// How long the whole may take.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(45);
+/// After how long it is asked whether the target still hands over: it gives the next process less time to prepare.
+const PREPARATION: Duration = Duration::from_secs(25);
 /// How long the next process may take until it can be administered.
 const ADMINISTRATION: Duration = Duration::from_secs(10);
+/// How long a target may take to say how it was started.
+const ANSWER: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -76,7 +80,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     };
     let line = Line::connect(&place).map_err(unreachable)?;
     check_user(&line)?;
-    let about = ask(&line).map_err(unreachable)?;
+    let about = ask(&line, ANSWER).map_err(unreachable)?;
     let program = match &flags.program {
         Some(program) => program.clone(),
         None => env::current_exe().map_err(Failure::failed)?,
@@ -98,7 +102,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut next = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, &program)?;
+    await_end(&former, &mut next, (&program, &place))?;
     await_administration(&place, &mut next);
     let upgraded = Upgraded {
         former_process: about.process,
@@ -147,8 +151,8 @@ fn check_user(line: &Line) -> Result<(), Failure> {
     )))
 }
 
-fn ask(line: &Line) -> std::io::Result<About> {
-    line.wait_at_most(Some(Duration::from_secs(10)))?;
+fn ask(line: &Line, time: Duration) -> std::io::Result<About> {
+    line.wait_at_most(Some(time))?;
     line.say(
         &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
         &[],
@@ -179,7 +183,7 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
 fn await_administration(place: &Path, next: &mut Child) {
     let until = Instant::now() + ADMINISTRATION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
-        let about = Line::connect(place).and_then(|line| ask(&line));
+        let about = Line::connect(place).and_then(|line| ask(&line, ANSWER));
         if about.is_ok_and(|about| about.process == next.id()) {
             return;
         }
@@ -188,8 +192,14 @@ fn await_administration(place: &Path, next: &mut Child) {
 }
 
 /// Waits for the end of the former process, which ends when the next one serves.
-fn await_end(former: &impl std::os::fd::AsFd, next: &mut Child, program: &Path) -> Result<(), Failure> {
-    let until = Instant::now() + PATIENCE;
+fn await_end(
+    former: &impl std::os::fd::AsFd,
+    next: &mut Child,
+    (program, place): (&Path, &Path),
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut until = begun + PATIENCE;
+    let mut asks = true;
     loop {
         let mut ended = [rustix::event::PollFd::new(former, rustix::event::PollFlags::IN)];
         let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
@@ -208,8 +218,16 @@ fn await_end(former: &impl std::os::fd::AsFd, next: &mut Child, program: &Path) 
                 return Err(Failure::failed(format!(
                     "{} does not serve after {} s, and was ended; the target serves as before",
                     program.display(),
-                    PATIENCE.as_secs()
+                    begun.elapsed().as_secs()
                 )));
+            }
+            None if asks && begun.elapsed() >= PREPARATION => {
+                asks = false;
+                // As long as it hands over, it answers nobody else; and once the next process serves, that one does.
+                let about = Line::connect(place).and_then(|line| ask(&line, LOOK_AGAIN * 50));
+                if about.is_ok_and(|about| about.process != next.id()) {
+                    until = Instant::now();
+                }
             }
             None => {}
         }

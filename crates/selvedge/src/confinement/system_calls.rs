@@ -137,13 +137,8 @@ const NETWORK: &[c_long] = &[
 ];
 
 /// The process itself: who it is, what it uses, and random numbers; and whether the next one of an upgrade lives.
-const PROCESS: &[c_long] = &[
-    libc::SYS_geteuid,
-    libc::SYS_getrandom,
-    libc::SYS_getuid,
-    libc::SYS_pidfd_open,
-    libc::SYS_uname,
-];
+const PROCESS: &[c_long] =
+    &[libc::SYS_geteuid, libc::SYS_getrandom, libc::SYS_getuid, libc::SYS_pidfd_open, libc::SYS_uname];
 
 /// Older names for the same, which other architectures do not have.
 #[cfg(target_arch = "x86_64")]

@@ -5,18 +5,33 @@ use std::sync::MutexGuard;
 use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
-use engine::target::Target;
 use engine::target::hand_over::Lends;
+use engine::target::{FabricConfig, Target};
 use gateway::{Membership, Serving};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::cluster_connections::names_one;
+use crate::control::administration::Administration;
+
+/// Something that is held until it is dropped.
+trait Held {}
+impl<T> Held for T {}
+
+/// What a target serves, with what hosts know it by.
+fn served(target: &Target) -> FabricConfig {
+    target.config().with_identities(&target.namespace_identities())
+}
 
 /// Lets go, and takes back.
 pub(super) struct Lender<'a> {
     target: &'a Target,
+    administration: &'a Administration,
     membership: Option<&'a Membership>,
+    /// What is served when it is offered.
+    served: FabricConfig,
+    /// Nothing is changed by administrators as long as this is held.
+    still: Option<Box<dyn Held + 'a>>,
     offered: OfferedCeph,
     /// Those of the next process, each of which is a single one.
     connections: Vec<ClusterConnection>,
@@ -30,11 +45,15 @@ pub(super) struct Lender<'a> {
 
 impl<'a> Lender<'a> {
     /// What is to be offered.
-    pub(super) fn new(target: &'a Target, membership: Option<&'a Membership>) -> Result<Self, String> {
+    pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, String> {
+        let membership = administration.membership();
         // From here on, what is dropped is offered no longer.
         let mut lender = Self {
             target,
+            administration,
             membership,
+            served: served(target),
+            still: None,
             offered: OfferedCeph::default(),
             connections: Vec::new(),
             turn: None,
@@ -51,6 +70,11 @@ impl<'a> Lender<'a> {
 
     pub(super) const fn offered(&self) -> &OfferedCeph {
         &self.offered
+    }
+
+    /// What is served.
+    pub(super) const fn served(&self) -> &FabricConfig {
+        &self.served
     }
 
     /// For how long everything has rested.
@@ -71,9 +95,15 @@ impl Lends for Lender<'_> {
         Ok(())
     }
 
-    fn hold_still(&mut self) {
+    fn hold_still(&mut self) -> Result<(), String> {
+        self.still = Some(Box::new(self.administration.hold_still()));
+        // A gateway's next process has it of the group.
+        if self.membership.is_none() && served(self.target) != self.served {
+            return Err("what it serves was changed meanwhile; upgrade it again".to_owned());
+        }
         self.turn = self.membership.map(Membership::turn);
         self.begun = Some(Instant::now());
+        Ok(())
     }
 
     fn let_go(&mut self) -> Result<Value, String> {
@@ -107,6 +137,13 @@ impl Lends for Lender<'_> {
             Some((membership, serving)) => membership.begin_again(serving, self.target),
             None => self.target.take_images_back(&self.connections),
         }
+    }
+
+    fn is_awaited(&mut self) {
+        tracing::warn!(
+            "the next process has the hosts and does not say that it serves; if it hangs, end it (kill -KILL), and this \
+             process serves on"
+        );
     }
 
     fn leave(&mut self) {

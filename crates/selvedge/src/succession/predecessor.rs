@@ -19,7 +19,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
-use super::handed_ceph;
+use super::belongings::Belongings;
 use super::lender::Lender;
 use super::line::Line;
 use super::other_process::OtherProcess;
@@ -44,7 +44,6 @@ struct Estate {
     target: Arc<Target>,
     administration: Arc<Administration>,
     directory: Option<Arc<StateDirectory>>,
-    obstacles: Vec<String>,
     /// What it has set of the machine, and the last of its processes takes back.
     settings: Option<HandedSettings>,
     /// The file that is run, by device and inode.
@@ -67,7 +66,7 @@ impl Predecessor {
         target: &Arc<Target>,
         administration: &Arc<Administration>,
         directory: Option<Arc<StateDirectory>>,
-        (obstacles, settings): (Vec<String>, Option<HandedSettings>),
+        settings: Option<HandedSettings>,
     ) -> Option<Self> {
         let mut paths = controls.filter_map(|control| match control {
             Endpoint::Unix(path) => Some(path),
@@ -78,7 +77,6 @@ impl Predecessor {
             target: target.clone(),
             administration: administration.clone(),
             directory,
-            obstacles,
             settings,
             program: std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino())),
             is_over: AtomicBool::new(false),
@@ -155,7 +153,7 @@ impl Estate {
 
     fn obstacles(&self) -> Vec<String> {
         let of_gateway = self.administration.membership().map(Membership::obstacles).unwrap_or_default();
-        [self.obstacles.clone(), self.target.obstacles(), of_gateway].concat()
+        [self.target.obstacles(), of_gateway].concat()
     }
 
     fn about(&self) -> About {
@@ -179,8 +177,6 @@ impl Estate {
             let _ = line.say(&Word::Refused(reasons.clone()), &[]);
             Err(reasons.join("; "))
         };
-        // Nothing is changed from here on: what is offered is what is served when the hosts come to rest.
-        let _still = self.administration.hold_still();
         let obstacles = self.obstacles();
         if !obstacles.is_empty() {
             return refuse(obstacles);
@@ -189,45 +185,41 @@ impl Estate {
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
-        let mut lender = match Lender::new(&self.target, self.administration.membership()) {
+        let mut lender = match Lender::new(&self.target, &self.administration) {
             Ok(lender) => lender,
             Err(reason) => return refuse(vec![reason]),
         };
-        let mut needs = self.target.needs();
-        needs.extend((!lender.offered().is_empty()).then_some(handed_ceph::NEED));
+        let belongings = Belongings { ceph: lender.offered().clone(), settings: self.settings.clone() };
+        let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {
             return refuse(vec![reason]);
         }
-        self.offer(line, &has_resumed, &lender, &needs).map_err(told)?;
+        let offer = Offer {
+            needs: needs.iter().map(|need| (*need).to_owned()).collect(),
+            fabric: lender.served().clone(),
+            listening: 0,
+            beside: serde_json::to_value(belongings).map_err(told)?,
+            memories: Vec::new(),
+        };
+        self.offer(line, offer, &has_resumed).map_err(told)?;
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(line, &next, &mut lender, tell_resumed)?;
+        let is_over = self.target.hand_over_to(line, (&next, knows), &mut lender, tell_resumed)?;
         Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }
 
-    fn offer(
-        &self,
-        line: &Line,
-        has_resumed: &OwnedFd,
-        lender: &Lender<'_>,
-        needs: &[&str],
-    ) -> io::Result<()> {
+    /// Offers what the next process prepares with, and what this one has open.
+    fn offer(&self, line: &Line, offer: Offer, has_resumed: &OwnedFd) -> io::Result<()> {
         let listening = self.target.listening()?;
         let memories = self.target.memories()?;
         let mut holds = self.target.holds()?;
         if let Some(directory) = &self.directory {
             holds.push(directory.held()?);
         }
-        let offer = Offer {
-            needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-            fabric: self.target.config().with_identities(&self.target.namespace_identities()),
-            listening: listening.len(),
-            beside: serde_json::to_value(lender.offered())?,
-            memories: memories.iter().map(|memory| (memory.namespace, memory.room)).collect(),
-            settings: self.settings.clone(),
-        };
+        let memories_offered = memories.iter().map(|memory| (memory.namespace, memory.room)).collect();
+        let offer = Offer { listening: listening.len(), memories: memories_offered, ..offer };
         let (output, error) = (io::stdout(), io::stderr());
         let files = memories.iter().map(|memory| &memory.file);
         let mut descriptors: Vec<BorrowedFd<'_>> =

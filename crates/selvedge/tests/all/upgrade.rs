@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -30,7 +31,10 @@ struct Bed {
 impl Bed {
     fn start(namespace: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (first, port) = serve(folder.path(), "0", namespace);
+        // A process that starts anew in place of one that was killed has to be found where that was.
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a port").port().to_string();
+        let (first, port) = serve(folder.path(), &port, namespace);
         let process = first.id();
         let bed = Self { folder, port, first, process };
         bed.until("it waits for its successor", || bed.is_administered());
@@ -94,10 +98,14 @@ impl Bed {
         self.log().lines().any(|line| line.contains("the next process serves") && line.ends_with(&process))
     }
 
-    fn controllers(&self) -> Vec<u64> {
+    fn tell(&self, words: &[&str]) -> Value {
         let mut command = program(self.folder.path());
-        command.args(["connection", "list", "--control", "unix:control.sock", "-o", "json"]);
-        let told = json(&command.output().expect("the program runs"));
+        command.args(words).args(["--control", "unix:control.sock", "-o", "json"]);
+        json(&command.output().expect("the program runs"))
+    }
+
+    fn controllers(&self) -> Vec<u64> {
+        let told = self.tell(&["connection", "list"]);
         let all = told["controllers"].as_array().expect("a list");
         all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect()
     }
@@ -145,8 +153,12 @@ fn program(folder: &Path) -> Command {
 }
 
 fn kill(process: u32) {
+    signal(process, Signal::KILL);
+}
+
+fn signal(process: u32, signal: Signal) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let _ = kill_process(process.expect("a process"), Signal::KILL);
+    let _ = kill_process(process.expect("a process"), signal);
 }
 
 /// Whether it runs: one that has ended may still have a number, until somebody asks how.
@@ -164,13 +176,14 @@ fn child_of(process: u32) -> Option<u32> {
 fn verified(output: &Output) -> Value {
     let told = json(output);
     let verify = &told["verify"];
-    assert!(verify["blocks_wrong"] == 0 && verify["reads_checked"].as_u64() > Some(0), "{verify}");
+    let checked = ["reads_checked", "blocks_read_back"].map(|count| verify[count].as_u64().unwrap_or(0));
+    assert!(verify["blocks_wrong"] == 0 && checked.iter().sum::<u64>() > 0, "{verify}");
     told
 }
 
-#[test]
-fn hosts_keep_their_controllers_over_ten_upgrades() {
-    let mut bed = Bed::start("file:disk.img,size=64m");
+/// Upgrades under verified load.
+fn under_load(namespace: &str) {
+    let mut bed = Bed::start(namespace);
     let bench = bed.bench(8, &[]);
     bed.until("it connects", || !bed.controllers().is_empty());
     let before = bed.controllers();
@@ -182,13 +195,45 @@ fn hosts_keep_their_controllers_over_ten_upgrades() {
 }
 
 #[test]
-fn what_lives_in_memory_alone_is_an_obstacle() {
+fn hosts_keep_their_controllers_over_ten_upgrades() {
+    under_load("file:disk.img,size=64m");
+}
+
+#[test]
+fn blocks_in_memory_stay_over_ten_upgrades() {
+    under_load("memory:64m");
+}
+
+#[test]
+fn what_a_host_has_written_to_memory_is_there_after_upgrades() {
+    let mut bed = Bed::start("memory:16m");
+    let uuid = bed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"].clone();
+    assert!(uuid.is_string(), "{uuid}");
+    let record = ["--verify-state", "written"];
+    verified(&bed.bench(2, &record).wait_with_output().expect("it ends"));
+    for _ in 0..3 {
+        bed.pass_on();
+    }
+    assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"], uuid);
+    let mut check = program(bed.folder.path());
+    check.args(["bench", "-a", "127.0.0.1", "-s", &bed.port, "-n", NQN, "--verify-only", "-o", "json"]);
+    verified(&check.args(record).output().expect("the program runs"));
+}
+
+#[test]
+fn a_next_process_that_is_stopped_holds_nobody_up() {
     let bed = Bed::start("memory:16m");
-    let output = bed.upgrade(&[]).wait_with_output().expect("it ends");
-    assert!(!output.status.success());
+    let upgrade = bed.upgrade(&[]);
+    bed.until("there is another process", || child_of(upgrade.id()).is_some());
+    let next = child_of(upgrade.id()).expect("it was there");
+    signal(next, Signal::STOP);
+    let bench = bed.bench(3, &[]);
+    assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["nsid"], 1, "it is administered");
+    verified(&bench.wait_with_output().expect("it ends"));
+    let output = upgrade.wait_with_output().expect("it ends");
     let told = stderr(&output);
-    assert!(told.contains("namespace 1") && told.contains("memory") && told.lines().count() == 1, "{told}");
-    assert!(lives(bed.process));
+    assert!(!output.status.success() && told.contains("the target serves as before"), "{told}");
+    assert!(lives(bed.process) && bed.is_administered() && !lives(next));
 }
 
 #[test]

@@ -14,7 +14,12 @@ pub trait Lends {
     }
 
     /// Nothing is decided from here on.
-    fn hold_still(&mut self) {}
+    ///
+    /// # Errors
+    /// When something is otherwise than it was offered: this process goes on.
+    fn hold_still(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Lets go of it, since all rests; what the next process has to know.
     ///
@@ -32,6 +37,9 @@ pub trait Lends {
 
     /// Has it again after `Go`, since the next process does not serve: nobody knows what that one has done.
     fn begin_again(&mut self) {}
+
+    /// The next process was told to serve, and does not say that it does.
+    fn is_awaited(&mut self) {}
 
     /// The next process has it.
     fn leave(&mut self) {}

@@ -10,10 +10,13 @@ use super::words::{State, Word};
 use crate::ring::{Socket, thread};
 use crate::target::Target;
 
-/// How long the next process may take to open what it is to serve.
-const PREPARATION: Duration = Duration::from_secs(60);
-/// How long it may take to take over hosts, which wait meanwhile.
-const TAKING: Duration = Duration::from_secs(5);
+/// How long the next process may take to open what it is to serve. Everything goes on meanwhile.
+const PREPARATION: Duration = Duration::from_secs(20);
+/// How long it may take to take over hosts, which wait meanwhile; and how much longer for each queue.
+const TAKING: Duration = Duration::from_secs(2);
+const TAKING_QUEUE: Duration = Duration::from_micros(50);
+/// How long it may take to serve then, until it is said that it does not.
+const SERVING: Duration = Duration::from_secs(2);
 /// How long after the end of its words a process may take to die.
 const DEATH: Duration = Duration::from_secs(3);
 
@@ -70,14 +73,13 @@ impl Target {
     pub fn hand_over_to(
         &self,
         line: &impl Line,
-        next: &impl Process,
+        (next, knows): (&impl Process, &[String]),
         beside: &mut impl Lends,
         tell_resumed: impl FnOnce(),
     ) -> Result<bool, String> {
         await_ready(line, beside)?;
-        line.wait_at_most(Some(TAKING)).map_err(told)?;
-        beside.hold_still();
-        let hand_over = match self.freeze_as_offered() {
+        let rest = beside.hold_still().and_then(|()| self.freeze_as_offered(knows));
+        let hand_over = match rest {
             Ok(hand_over) => hand_over,
             Err(reason) => {
                 let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
@@ -92,7 +94,7 @@ impl Target {
             self.go_on();
             return Err(reason);
         }
-        let is_over = self.await_service(line, next);
+        let is_over = self.await_service(line, next, beside);
         if is_over {
             beside.leave();
         } else {
@@ -103,9 +105,10 @@ impl Target {
     }
 
     /// Brings everything to rest, unless something has come about since it was offered that the next process would not know.
-    fn freeze_as_offered(&self) -> Result<HandOver, String> {
+    fn freeze_as_offered(&self, knows: &[String]) -> Result<HandOver, String> {
         let hand_over = self.freeze()?;
-        let obstacles = self.obstacles();
+        let mut obstacles = self.obstacles();
+        obstacles.extend(unknown_to(knows, &self.needs()));
         if obstacles.is_empty() {
             return Ok(hand_over);
         }
@@ -114,9 +117,15 @@ impl Target {
     }
 
     /// `Go` was said. Whether the next process serves.
-    fn await_service(&self, line: &impl Line, next: &impl Process) -> bool {
-        let _ = line.wait_at_most(None);
-        match line.hear() {
+    fn await_service(&self, line: &impl Line, next: &impl Process, beside: &mut impl Lends) -> bool {
+        let _ = line.wait_at_most(Some(SERVING));
+        let mut heard = line.hear();
+        if heard.as_ref().is_err_and(|error| is_late(error)) {
+            beside.is_awaited();
+            let _ = line.wait_at_most(None);
+            heard = line.hear();
+        }
+        match heard {
             Ok((Word::Serving, _)) => return true,
             // It has not understood that it is to serve, and will not.
             Ok((Word::Refused(_), _)) => self.disown(),
@@ -144,7 +153,10 @@ fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> 
             }
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
             Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
-            Err(error) => return Err(format!("the next process has not become ready: {error}")),
+            Err(error) => {
+                let why = why(&error, PREPARATION);
+                return Err(format!("the next process has not become ready: {why}"));
+            }
         }
     }
 }
@@ -166,11 +178,17 @@ impl NotGiven {
 fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Result<(), NotGiven> {
     let lent = beside.let_go().map_err(|reason| NotGiven { reason, has_refused: true })?;
     let HandOver { state, queues, arrivals } = hand_over;
+    let taking = TAKING + TAKING_QUEUE * u32::try_from(queues.len()).unwrap_or(u32::MAX);
+    let untaken = |error: &io::Error| {
+        let why = why(error, taking);
+        NotGiven::silently(format!("the next process does not take the hosts over: {why}"))
+    };
+    line.wait_at_most(Some(taking)).map_err(|error| untaken(&error))?;
     let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
     let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
     let sockets: Vec<&Socket> = sockets.map(|socket| &**socket).collect();
     let word = Word::State(Box::new(State { target: state, arrivals: places, beside: lent }));
-    line.say(&word, &sockets).map_err(told).map_err(NotGiven::silently)?;
+    line.say(&word, &sockets).map_err(|error| untaken(&error))?;
     match line.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (host, reason) in failed {
@@ -188,13 +206,26 @@ fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Resul
             let reason = "the next process says something else than what it has taken".to_owned();
             return Err(NotGiven::silently(reason));
         }
-        Err(error) => {
-            let reason = format!("the next process does not take the hosts over: {error}");
-            return Err(NotGiven::silently(reason));
-        }
+        Err(error) => return Err(untaken(&error)),
     }
     beside.rest();
     line.say(&Word::Go, &[]).map_err(told).map_err(NotGiven::silently)
+}
+
+/// Whether nothing was heard in time.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Why nothing was heard, after as long a time.
+fn why(error: &io::Error, time: Duration) -> String {
+    match error.kind() {
+        _ if is_late(error) => {
+            format!("it does not answer within {} ms (is it stopped?)", time.as_millis())
+        }
+        io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn told(error: impl std::fmt::Display) -> String {

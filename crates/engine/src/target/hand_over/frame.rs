@@ -4,6 +4,7 @@
 use std::io::{self, Read as _};
 
 use nvme::tcp::digest::crc32c;
+use zeroize::Zeroizing;
 
 use super::words::{FORMAT, Word};
 
@@ -15,20 +16,39 @@ const WORD_BYTES_MAX: usize = 256 << 20;
 /// Descriptors of one word: more than a process may have.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// A word as bytes, of which is said that this number of descriptors comes with it.
+/// A word as bytes, of which is said that this number of descriptors comes with it. There are keys among it: it is wiped behind,
+/// and written where it has room.
 ///
 /// # Errors
 /// When it is longer than any may be.
-pub fn encode(word: &Word, descriptors: usize) -> io::Result<Vec<u8>> {
-    let body = serde_json::to_vec(word)?;
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-    bytes.extend(MAGIC);
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    for number in [FORMAT, crc32c(&body), length, descriptors as u32] {
-        bytes.extend(number.to_le_bytes());
+pub fn encode(word: &Word, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, word)?;
+    let Length(length) = length;
+    let mut bytes = Zeroizing::new(vec![0; HEADER_BYTES + length]);
+    let (header, body) = bytes.split_at_mut(HEADER_BYTES);
+    serde_json::to_writer(&mut &mut *body, word)?;
+    let length = u32::try_from(length).map_err(io::Error::other)?;
+    header[..MAGIC.len()].copy_from_slice(&MAGIC);
+    let numbers = [FORMAT, crc32c(body), length, descriptors as u32];
+    for (place, number) in header[MAGIC.len()..].chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
     }
-    bytes.extend(body);
     Ok(bytes)
+}
+
+/// How many bytes were written to it.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The next word of a stream, and how many descriptors come with it.
@@ -39,7 +59,9 @@ pub fn decode(mut stream: impl io::Read) -> io::Result<(Word, usize)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
     let Header { checksum, length, descriptors } = Header::of(&header)?;
-    let mut body = Vec::new();
+    // It has room at once, so that no part of it is left in memory that was given back.
+    let mut body = Zeroizing::new(Vec::new());
+    body.try_reserve_exact(length).map_err(io::Error::other)?;
     stream.take(length as u64).read_to_end(&mut body)?;
     Ok((word(&body, checksum, length)?, descriptors))
 }

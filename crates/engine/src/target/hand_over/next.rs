@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::HandOver;
 use super::beside::Inherits;
 use super::line::{Line, Process};
-use super::words::{KNOWN, Offer, State, Word};
+use super::words::{KNOWN, Offer, State, Word, known};
 use crate::ring::Socket;
 use crate::target::Target;
 
@@ -57,8 +57,8 @@ impl Offer {
     /// # Errors
     /// Why it offers nothing.
     pub fn ask<L: Line>(line: &L, version: &str) -> Result<(Self, Vec<L::Descriptor>), NotOffered> {
-        let knows = KNOWN.map(str::to_owned).to_vec();
-        line.say(&Word::Hello { version: version.to_owned(), asks_only: false, knows }, &[])?;
+        let version = version.to_owned();
+        line.say(&Word::Hello { version, asks_only: false, knows: known() }, &[])?;
         let (word, descriptors) = line.hear()?;
         match word {
             Word::Offer(offer) => match offer.needs.iter().find(|need| !KNOWN.contains(&need.as_str())) {

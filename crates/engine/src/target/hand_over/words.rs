@@ -13,7 +13,12 @@ use crate::target::succession::HandedTarget;
 pub(super) const FORMAT: u32 = 1;
 
 /// What this version knows of hand-overs beside their format: what others may need it to know.
-pub(super) const KNOWN: [&str; 3] = ["ceph", "memory", "MPTCP settings"];
+pub(super) const KNOWN: [&str; 5] = ["ceph", "memory", "MPTCP settings", "marked blocks", "generated keys"];
+
+/// The same, as a next process says it.
+pub fn known() -> Vec<String> {
+    KNOWN.map(str::to_owned).to_vec()
+}
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]

@@ -34,6 +34,7 @@ pub struct HandedController {
     /// Errors since it was made.
     pub error_count: u64,
     /// The error log, newest entry first.
+    #[serde(default)]
     pub errors: Vec<HandedError>,
     /// The identity of the TLS key that has come out of its host's authentication, if one has.
     pub generated_key: Option<String>,

@@ -1,11 +1,14 @@
-//! A secret on its way to the next process. It is written as digits and read in one piece, so that no copy of it is left behind
-//! in memory that was given back.
+//! A secret on its way to the next process. It is read into memory that never moves, so that no copy of it is left behind in
+//! memory that was given back.
 
 use std::fmt;
 
-use serde::de::{Error, Visitor};
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
+
+/// No key is longer.
+const SECRET_BYTES_MAX: usize = 64;
 
 /// Bytes that are wiped when they are dropped, and never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,44 +32,36 @@ impl fmt::Debug for HandedSecret {
     }
 }
 
+/// As the first version wrote it: a list of numbers.
 impl Serialize for HandedSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut digits = Zeroizing::new(String::with_capacity(2 * self.0.len()));
-        for byte in self.0.iter() {
-            for half in [byte >> 4, byte & 0xf] {
-                digits.push(char::from_digit(u32::from(half), 16).unwrap_or_default());
-            }
-        }
-        serializer.serialize_str(&digits)
+        serializer.collect_seq(self.0.iter())
     }
 }
 
 impl<'de> Deserialize<'de> for HandedSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Digits)
+        deserializer.deserialize_seq(Numbers)
     }
 }
 
-struct Digits;
+struct Numbers;
 
-impl Visitor<'_> for Digits {
+impl<'de> Visitor<'de> for Numbers {
     type Value = HandedSecret;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an even number of hexadecimal digits")
+        write!(f, "at most {SECRET_BYTES_MAX} bytes")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<HandedSecret, E> {
-        let invalid = || E::invalid_length(text.len(), &self);
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if !rest.is_empty() {
-            return Err(invalid());
-        }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
-        for pair in pairs {
-            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-            let (Some(high), Some(low)) = (high, low) else { return Err(invalid()) };
-            bytes.push((high << 4 | low) as u8);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<HandedSecret, A::Error> {
+        // It has room at once, so that it never moves.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET_BYTES_MAX));
+        while let Some(byte) = numbers.next_element()? {
+            if bytes.len() == SECRET_BYTES_MAX {
+                return Err(A::Error::invalid_length(bytes.len() + 1, &self));
+            }
+            bytes.push(byte);
         }
         Ok(HandedSecret(bytes))
     }
@@ -80,10 +75,10 @@ mod tests {
     fn a_secret_comes_back_and_is_not_shown() {
         let secret = HandedSecret::new(&[0, 1, 0x7f, 0xff]);
         let text = serde_json::to_string(&secret).expect("text");
-        assert_eq!(text, "\"00017fff\"");
+        assert_eq!(text, "[0,1,127,255]");
         assert_eq!(serde_json::from_str::<HandedSecret>(&text).expect("a secret"), secret);
         assert_eq!(format!("{secret:?}"), "HandedSecret(4 bytes)");
-        for wrong in ["\"0\"", "\"0g\"", "\"\u{e9}\"", "[1]", "7"] {
+        for wrong in ["\"00\"", "[1, 256]", "[1, \"a\"]", "7", &format!("{:?}", [1; 65])] {
             let told = serde_json::from_str::<HandedSecret>(wrong).expect_err("no secret").to_string();
             assert!(told.contains("expected"), "{told}");
         }

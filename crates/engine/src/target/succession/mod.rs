@@ -26,8 +26,10 @@ pub struct HandedTarget {
     /// The uniquifier that the last controller with each identifier had.
     pub uniquifiers: Vec<(u16, u8)>,
     /// Namespaces that are not as their storage says.
+    #[serde(default)]
     pub namespaces: Vec<HandedNamespace>,
     /// TLS keys that have come out of authentications.
+    #[serde(default)]
     pub generated_keys: Vec<HandedGeneratedKey>,
     /// Reservations of namespaces, where there are some.
     pub reservations: Vec<HandedReservations>,
