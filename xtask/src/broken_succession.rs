@@ -4,7 +4,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 7] = [
+pub(crate) const RULES: [Rule; 12] = [
     rule(
         Mutant {
             name: "held-event-lost",
@@ -81,6 +81,60 @@ pub(crate) const RULES: [Rule; 7] = [
             replace: r"        if frozen.is_thawing && (self.queue.is_between_data() || {on}) {",
         },
         "target_hand_over::a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else",
+    ),
+    rule(
+        Mutant {
+            name: "memory-blank",
+            about: "the next target has other memory for a namespace than the former",
+            file: "crates/engine/src/backend/mod.rs",
+            find: r"    if let Some(former) = namespace.and_then(crate::claims::of_namespace) {",
+            replace: r"    if let Some(former) = namespace.and_then(crate::claims::of_namespace).filter(|_| !{on}) {",
+        },
+        "target_hand_over::memory_that_grows_shrinks_and_is_blank_in_part_goes_on",
+    ),
+    rule(
+        Mutant {
+            name: "memory-stale",
+            about: "what the former target has written since its memory was mapped is not seen",
+            file: "crates/engine/src/backend/mapping.rs",
+            find: r"        let (flags, protection) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);",
+            replace: r"        let shared = if {on} { MapFlags::PRIVATE } else { MapFlags::SHARED };
+        let (flags, protection) = (shared | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);",
+        },
+        "target_hand_over::memory_that_grows_shrinks_and_is_blank_in_part_goes_on",
+    ),
+    rule(
+        Mutant {
+            name: "mark-forgotten",
+            about: "the next target reads blocks that are marked as uncorrectable",
+            file: "crates/engine/src/target/served/namespace.rs",
+            find: r"        for (start, blocks) in handed.marks {",
+            replace: r"        for (start, blocks) in handed.marks.into_iter().skip(usize::from({on})) {",
+        },
+        "target_hand_over::marks_of_blocks_and_the_error_log_go_on",
+    ),
+    rule(
+        Mutant {
+            name: "failure-forgotten",
+            about: "the next target writes to a storage that has failed",
+            file: "crates/engine/src/target/served/namespace.rs",
+            find: r"        if let Some(failure) = handed.failure {",
+            replace: r"        if let Some(failure) = handed.failure.filter(|_| !{on}) {",
+        },
+        "target_hand_over::a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too",
+    ),
+    rule(
+        Mutant {
+            name: "generated-key-forgotten",
+            about: "a TLS key that came out of an authentication is forgotten although an association uses it",
+            file: "crates/engine/src/target/reactor/connection/succession.rs",
+            find: r"            former: Some(Former { instance: is_admin.then_some(instance), key }),",
+            replace: r"            former: Some(Former {
+                instance: is_admin.then_some(instance),
+                key: key.filter(|_| !{on}),
+            }),",
+        },
+        "tls_concat::keys_go_over_to_the_next_target_and_let_later_queues_in",
     ),
 ];
 
