@@ -4,9 +4,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-const MODEL: &str = "model_tests::never_two_write_and_all_comes_to_rest";
-
-pub(crate) const RULES: [Rule; 5] = [
+pub(crate) const RULES: [Rule; 4] = [
     rule(
         Mutant {
             name: "both-beat",
@@ -50,16 +48,6 @@ pub(crate) const RULES: [Rule; 5] = [
             replace: r"        told.filter(|told| told.epoch == epoch || {on}).cloned()",
         },
         "negotiation::tests::an_older_version_that_comes_back_by_the_name_of_a_newer_one_is_one_that_says_nothing",
-    ),
-    rule(
-        Mutant {
-            name: "connection-not-fenced",
-            about: "a dead gateway's connections are not in the fence of its groups",
-            file: "crates/gateway/src/state.rs",
-            find: r"            group.fence.extend(addresses.iter().cloned());",
-            replace: r"            group.fence.extend(addresses.iter().take(if {on} { 1 } else { usize::MAX }).cloned());",
-        },
-        MODEL,
     ),
 ];
 
