@@ -76,6 +76,8 @@ pub(crate) struct Client {
     awaits_writable: bool,
     /// What it sends is not taken, or not made into commands, until something of what it has under way has ended.
     needs_room: bool,
+    /// Nothing of what it sends is taken: it is to be handed over.
+    pub(crate) is_frozen: bool,
 }
 
 impl Client {
@@ -103,6 +105,7 @@ impl Client {
             has_end: false,
             awaits_writable: false,
             needs_room: false,
+            is_frozen: false,
         }
     }
 
@@ -113,6 +116,11 @@ impl Client {
 
     pub(crate) const fn is_in_handshake(&self) -> bool {
         matches!(self.phase, Phase::Handshake(_) | Phase::Securing(_))
+    }
+
+    /// Whether the socket has room for no more of what it is to be sent.
+    pub(crate) const fn awaits_writable(&self) -> bool {
+        self.awaits_writable
     }
 
     /// Whether it is one that has proved by TLS who it is.
@@ -206,6 +214,7 @@ impl Client {
         loop {
             match (&mut self.phase, &mut self.incoming) {
                 (Phase::Ending | Phase::Gone, _) => return Ok(Needs::Room),
+                _ if self.is_frozen => return Ok(Needs::Room),
                 (Phase::Handshake(handshake), _) => {
                     let step = handshake.step(self.input.bytes(), &storage.exports, &mut self.output.text)?;
                     match step {

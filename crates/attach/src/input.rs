@@ -31,6 +31,13 @@ impl Input {
         Self { space: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
     }
 
+    /// One in which these bytes are.
+    pub(crate) fn going_on(bytes: &[u8]) -> Self {
+        let mut space = vec![0; INPUT_BYTES.max(bytes.len())];
+        space[..bytes.len()].copy_from_slice(bytes);
+        Self { space: space.into(), start: 0, end: bytes.len() }
+    }
+
     /// What has not been taken.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.space[self.start..self.end]

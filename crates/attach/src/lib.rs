@@ -11,14 +11,20 @@
 //! ([`limits`]), and one that breaks the protocol loses its connection.
 
 mod client;
+mod client_state;
 mod commands;
 mod disk;
 mod disk_queues;
+mod handed_client;
+mod hex_bytes;
+mod holder;
 mod input;
 pub mod limits;
 mod listener;
+mod order;
 mod output;
 mod places;
+mod quiescing;
 mod requests;
 mod server;
 mod status;
@@ -30,6 +36,11 @@ mod vhost_user;
 mod worker;
 
 pub use disk::{Disk, DiskError};
+pub use handed_client::{
+    HandedClient, HandedDisk, HandedHeaders, HandedIncoming, HandedKey, HandedServer, HandedStage,
+    HandedStream, HandedWrite,
+};
+pub use holder::Holder;
 pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};

@@ -29,6 +29,15 @@ pub const TLS_HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 /// How long requests that were received may take when a server ends, in milliseconds; where no path is left they would
 /// keep it for as long as a path may come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
+/// How long what has been asked for may take to end when disks are handed over to another process, in milliseconds. Whoever uses
+/// them waits meanwhile: a storage that takes longer is not waited for, and this process serves on.
+pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
+/// How long a client may read nothing of what it has asked for when it is handed over, in milliseconds: the answers that are left
+/// then go on with it, if they are few.
+pub const HAND_OVER_STALL_MS: u64 = 100;
+/// Bytes that a client may not have read when it is handed over; one with more connects again. A socket takes a few of the
+/// greatest replies, so that one that reads has fewer.
+pub const HANDED_UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
 /// How long the kernel may read the partitions of a new block device, in milliseconds, before those reads fail.

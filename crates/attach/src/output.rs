@@ -137,6 +137,15 @@ impl Output {
         &self.text[self.text_sent..]
     }
 
+    /// All bytes that have not been sent.
+    pub(crate) fn unsent(&self) -> Vec<u8> {
+        let mut bytes = self.unsent_text().to_vec();
+        let before = bytes.len();
+        self.parts.iter().flat_map(|part| [part.head(), part.data()]).for_each(|part| bytes.extend(part));
+        bytes.drain(before..before + self.part_sent);
+        bytes
+    }
+
     /// They are sent by somebody else.
     pub(crate) fn drop_text(&mut self) {
         self.text.clear();

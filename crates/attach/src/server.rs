@@ -11,9 +11,11 @@ use engine::ring::{Ring, RingOptions, Waker};
 use nbd::Export;
 
 use crate::disk::Disk;
+use crate::holder::Holder;
 use crate::listener::Listener;
+use crate::order::Hand;
 use crate::tls::{HandshakeThread, ServerTls};
-use crate::worker::{Colleague, Plan, Worker};
+use crate::worker::{Plan, Worker};
 
 /// How a server works.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +24,13 @@ pub struct ServerOptions {
     pub threads: u16,
     /// What carries their I/O.
     pub ring: RingOptions,
+    /// Whether it only gets ready, and serves when it is told to: it goes on in place of another process.
+    pub is_held: bool,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { threads: 1, ring: RingOptions::default() }
+        Self { threads: 1, ring: RingOptions::default(), is_held: false }
     }
 }
 
@@ -61,10 +65,10 @@ impl ServerOptions {
 }
 
 /// A server that runs. Dropping it ends it as `stop` does.
-#[derive(Debug)]
 pub struct Server {
     stopping: Arc<AtomicBool>,
     threads: Vec<(Waker, JoinHandle<Tally>)>,
+    hands: Vec<Hand>,
     /// It ends behind them.
     handshakes: Option<HandshakeThread>,
     exports: Vec<Export>,
@@ -96,17 +100,18 @@ impl Server {
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
         let (handshakes, jobs) = tls.map(HandshakeThread::start).transpose()?.unzip();
-        let mut server = Self { stopping: stopping.clone(), threads: Vec::new(), handshakes, exports };
+        let (threads, hands) = (Vec::new(), Vec::new());
+        let mut server = Self { stopping: stopping.clone(), threads, hands, handshakes, exports };
         // Where something fails, it goes before the server, which waits for a thread that has work as long as it is there.
         let jobs = jobs;
-        let (mut colleagues, mut listeners) = (Vec::new(), Some(listeners));
+        let (mut listeners, is_held) = (Some(listeners), options.is_held);
         // The first comes last: it knows all others.
         for number in (0..count).rev() {
-            let (sender, arrivals) = channel();
+            let (sender, orders) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
-            let plan = Plan { disks, number, count, stopping, arrivals, tls };
+            let plan = Plan { disks, number, count, stopping, orders, is_held, tls };
             let (listeners, others) = match number {
-                0 => (listeners.take().unwrap_or_default(), std::mem::take(&mut colleagues)),
+                0 => (listeners.take().unwrap_or_default(), server.hands.clone()),
                 _ => (Vec::new(), Vec::new()),
             };
             let open = |ring| {
@@ -114,10 +119,15 @@ impl Server {
                 Ok(|| worker.run())
             };
             let (waker, thread) = start_thread(format!("nbd-{number}"), options.ring, open)?;
-            colleagues.push(Colleague { arrivals: sender, waker: waker.clone() });
+            server.hands.push(Hand { orders: sender, waker: waker.clone() });
             server.threads.push((waker, thread));
         }
         Ok(server)
+    }
+
+    /// What hands its clients over to another process.
+    pub fn holder(&self) -> Holder {
+        Holder::new(self.hands.clone(), &self.exports)
     }
 
     /// The disks as clients saw them at the beginning.

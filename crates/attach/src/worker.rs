@@ -7,26 +7,18 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Event, Moment, Ring, Socket, Waker};
+use engine::ring::{Event, Moment, Ring, Socket};
 use nbd::{Export, Tls};
 
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
 use crate::listener::Listener;
+use crate::order::{Hand, Order, Quiesced};
 use crate::server::Tally;
 use crate::storage::Storage;
 use crate::tls::{Handshakes, Jobs};
 use crate::turns::Turns;
-
-/// A client on its way to its thread, and who it is.
-pub(crate) type Arrival = (Socket, String);
-
-/// Another thread, to which clients are given.
-pub(crate) struct Colleague {
-    pub(crate) arrivals: Sender<Arrival>,
-    pub(crate) waker: Waker,
-}
 
 /// What a thread is made of.
 pub(crate) struct Plan {
@@ -34,25 +26,44 @@ pub(crate) struct Plan {
     pub(crate) number: u16,
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
-    pub(crate) arrivals: Receiver<Arrival>,
+    pub(crate) orders: Receiver<Order>,
+    /// It serves only when it is told to.
+    pub(crate) is_held: bool,
     /// What clients may do about TLS, and who does its handshakes.
     pub(crate) tls: Option<(Tls, Jobs)>,
 }
 
+/// What a thread does at present.
+pub(crate) enum Course {
+    Serves,
+    /// It takes nothing that clients send; who asked is told when nothing is under way.
+    Quiesces {
+        asker: Sender<Vec<Quiesced>>,
+        since: Moment,
+    },
+    /// Nothing of a client is touched: another process may have it.
+    Rests,
+    /// Another process has them.
+    Leaves,
+}
+
 pub(crate) struct Worker {
-    ring: Ring,
-    storage: Storage,
-    clients: Vec<Option<Client>>,
+    pub(crate) ring: Ring,
+    pub(crate) storage: Storage,
+    pub(crate) clients: Vec<Option<Client>>,
     /// Of clients, by place.
-    turns: Turns,
+    pub(crate) turns: Turns,
     listeners: Vec<Listener>,
-    colleagues: Vec<Colleague>,
+    colleagues: Vec<Hand>,
     next_thread: usize,
     /// Listeners may have more connections than were taken.
-    accept_again: bool,
-    arrivals: Receiver<Arrival>,
+    pub(crate) accept_again: bool,
+    /// It was told to take no more connections.
+    pub(crate) stops_accepting: bool,
+    pub(crate) course: Course,
+    orders: Receiver<Order>,
     /// Where there is TLS.
-    handshakes: Option<Handshakes>,
+    pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
     /// When it ends whatever is under way, once it shall end.
     end_at: Option<Moment>,
@@ -70,7 +81,7 @@ impl Worker {
         mut ring: Ring,
         plan: Plan,
         listeners: Vec<Listener>,
-        colleagues: Vec<Colleague>,
+        colleagues: Vec<Hand>,
     ) -> io::Result<Self> {
         for (token, listener) in (LISTENER_TOKEN..QUEUE_TOKEN).zip(&listeners) {
             listener.prepare()?;
@@ -87,7 +98,9 @@ impl Worker {
             colleagues,
             next_thread: 0,
             accept_again: false,
-            arrivals: plan.arrivals,
+            stops_accepting: plan.is_held,
+            course: if plan.is_held { Course::Rests } else { Course::Serves },
+            orders: plan.orders,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
@@ -120,6 +133,10 @@ impl Worker {
         let timeout = self.timeout();
         self.ring.wait(timeout, &mut events)?;
         let now = self.ring.now();
+        // Before the queues' turn: one that is told to serve has to know which writes wait when it begins.
+        while let Ok(order) = self.orders.try_recv() {
+            self.carry_out(order);
+        }
         self.storage.take_in(&mut self.ring, &mut self.scratch, &events, now);
         while let Some((place, piece, ended)) = self.storage.pop() {
             let client = self.storage.requests.get(place).map(|request| request.client);
@@ -148,25 +165,32 @@ impl Worker {
             }
         }
         self.events = events;
-        while let Ok((socket, peer)) = self.arrivals.try_recv() {
-            self.take_client(socket, peer);
-        }
         self.go_on_with_handshakes(now);
         if self.storage.has_room_again() {
             (0..self.clients.len()).for_each(|place| self.turns.add(place));
         }
-        self.serve();
+        match self.course {
+            Course::Serves => self.serve(),
+            Course::Quiesces { .. } => {
+                self.serve();
+                self.rest_if_quiesced(now);
+            }
+            Course::Rests | Course::Leaves => {}
+        }
         Ok(())
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        if !self.turns.is_empty() || self.accept_again || self.storage.has_more() {
+        let has_turns = !self.turns.is_empty() || self.accept_again;
+        if self.storage.has_more() || has_turns && !matches!(self.course, Course::Rests) {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
         let handshake = self.handshakes.as_ref().and_then(Handshakes::next_deadline);
-        let deadline = self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).min();
-        deadline.map(|deadline| deadline.since(now))
+        let rest = self.looks_again_at(now);
+        let deadlines =
+            self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).chain(rest);
+        deadlines.min().map(|deadline| deadline.since(now))
     }
 
     /// Gives each client its turn that something has happened to. Those that want another one get it in the next round.
@@ -211,7 +235,7 @@ impl Worker {
     }
 
     /// Closes the connection of a client that is gone; its place is free when nothing of it is under way.
-    fn part(&mut self, place: usize) {
+    pub(crate) fn part(&mut self, place: usize) {
         let Some(client) = &mut self.clients[place] else { return };
         if let Some(socket) = client.take_socket() {
             self.ring.unwatch(&socket, place as u32);
@@ -223,6 +247,9 @@ impl Worker {
 
     /// Takes the connections that wait.
     fn accept(&mut self, at: usize) {
+        if self.stops_accepting {
+            return;
+        }
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(listener) = self.listeners.get(at) else { return };
             match listener.accept() {
@@ -245,16 +272,12 @@ impl Worker {
         self.next_thread = (thread + 1) % (self.colleagues.len() + 1);
         match thread.checked_sub(1) {
             None => self.take_client(socket, peer),
-            Some(other) => {
-                let Colleague { arrivals, waker } = &self.colleagues[other];
-                // A thread that is gone takes none, which closes the connection.
-                let _ = arrivals.send((socket, peer));
-                waker.wake();
-            }
+            // A thread that is gone takes none, which closes the connection.
+            Some(other) => self.colleagues[other].order(Order::Client(socket, peer)),
         }
     }
 
-    fn take_client(&mut self, socket: Socket, peer: String) {
+    pub(crate) fn take_client(&mut self, socket: Socket, peer: String) {
         let Some(place) = self.free_place() else {
             tracing::warn!(
                 client = peer,
@@ -269,13 +292,19 @@ impl Worker {
         self.storage.renew_exports();
         self.storage.tally.clients += 1;
         tracing::debug!(client = peer, "NBD client connected");
-        let tls = self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer);
-        self.clients[place] = Some(Client::new((place, self.storage.tally.clients), socket, peer, tls));
+        let mut client = Client::new((place, self.storage.tally.clients), socket, peer, self.tls());
+        client.freeze(!matches!(self.course, Course::Serves));
+        self.clients[place] = Some(client);
         self.turns.add(place);
     }
 
+    /// What clients may do about TLS.
+    pub(crate) fn tls(&self) -> Tls {
+        self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer)
+    }
+
     /// A place for another client. Where all are taken, one that has not chosen an export goes.
-    fn free_place(&mut self) -> Option<usize> {
+    pub(crate) fn free_place(&mut self) -> Option<usize> {
         if let Some(place) = self.clients.iter().position(Option::is_none) {
             return Some(place);
         }
@@ -298,6 +327,9 @@ impl Worker {
 
     /// Whether the thread may end. Once it shall, clients send no more, and what they have sent is answered.
     fn is_done(&mut self) -> bool {
+        if matches!(self.course, Course::Leaves) {
+            return true;
+        }
         if !self.stopping.load(Ordering::Acquire) {
             return false;
         }

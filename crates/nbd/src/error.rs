@@ -23,6 +23,20 @@ pub enum Errno {
 }
 
 impl Errno {
+    /// The error of this code.
+    pub fn of(code: u32) -> Option<Self> {
+        let all = [
+            Self::NotPermitted,
+            Self::InputOutput,
+            Self::Invalid,
+            Self::NoSpace,
+            Self::Overflow,
+            Self::NotSupported,
+            Self::ShuttingDown,
+        ];
+        all.into_iter().find(|error| error.code() == code)
+    }
+
     /// What is sent.
     pub const fn code(self) -> u32 {
         self as u32

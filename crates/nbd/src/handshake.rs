@@ -93,6 +93,19 @@ pub enum Step {
     Ended,
 }
 
+/// How far a handshake is between two options: what another process needs to go on with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeState {
+    /// The client's flags, once they have come.
+    pub client_flags: Option<u32>,
+    /// TLS has begun.
+    pub is_secure: bool,
+    /// The form of replies that was agreed on.
+    pub headers: Headers,
+    /// The export whose block status the client has chosen to ask for, by its place.
+    pub allocation_of: Option<usize>,
+}
+
 /// A connection before an export is chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
@@ -110,6 +123,18 @@ impl Handshake {
     /// One of a server that has TLS, or has none.
     pub fn with_tls(tls: Tls) -> Self {
         Self { tls, ..Self::default() }
+    }
+
+    /// One that another process has begun.
+    pub const fn going_on(state: HandshakeState, tls: Tls) -> Self {
+        let HandshakeState { client_flags, is_secure, headers, allocation_of } = state;
+        Self { client_flags, tls, is_secure, headers, allocation_of }
+    }
+
+    /// What another process needs to go on with it.
+    pub const fn state(&self) -> HandshakeState {
+        let Self { client_flags, is_secure, headers, allocation_of, .. } = *self;
+        HandshakeState { client_flags, is_secure, headers, allocation_of }
     }
 
     /// From here on all that comes was sent by TLS. Nothing that was agreed before is kept: somebody else may have said it.

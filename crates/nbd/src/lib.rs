@@ -36,6 +36,6 @@ mod tests;
 
 pub use error::{Errno, ProtocolError};
 pub use export::Export;
-pub use handshake::{Handshake, Headers, Session, Step, Tls};
+pub use handshake::{Handshake, HandshakeState, Headers, Session, Step, Tls};
 pub use reply::{HEAD_BYTES_MAX, Head, Replies};
 pub use request::{Command, REQUEST_BYTES_MAX, Request};

@@ -23,13 +23,15 @@ pub(crate) struct Protection {
 
 /// How far both directions of a stream are, between two records that were sent.
 #[derive(Debug)]
-pub(crate) struct StreamState {
-    pub(crate) sending: DirectionState,
-    pub(crate) receiving: DirectionState,
+pub struct StreamState {
+    /// The key of what goes.
+    pub sending: DirectionState,
+    /// The key of what comes.
+    pub receiving: DirectionState,
     /// What has come of the next record.
-    pub(crate) begun: Vec<u8>,
+    pub begun: Vec<u8>,
     /// How often the peer had changed its key when it was asked to last.
-    pub(crate) asked: Option<u64>,
+    pub asked: Option<u64>,
 }
 
 /// Both directions of a stream.
@@ -57,14 +59,14 @@ impl SecureStream {
     }
 
     /// One that another process had.
-    pub(crate) fn going_on(state: StreamState, peer: Peer, limit: RecordLimit) -> Self {
+    pub fn going_on(state: StreamState, peer: Peer, limit: RecordLimit) -> Self {
         let StreamState { sending, receiving, begun, asked } = state;
         let inbound = Inbound::going_on(&receiving, peer, begun);
         Self { inbound, outbound: Outbound::going_on(&sending, limit), limit, asked }
     }
 
     /// What another process needs to go on with it; `None` as long as none can.
-    pub(crate) fn state(&self) -> Option<StreamState> {
+    pub fn state(&self) -> Option<StreamState> {
         let (receiving, begun) = self.inbound.state()?;
         Some(StreamState { sending: self.outbound.state()?, receiving, begun, asked: self.asked })
     }

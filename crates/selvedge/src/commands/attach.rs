@@ -151,7 +151,7 @@ impl Attaching<'_> {
     }
 
     fn server_options(&self) -> ServerOptions {
-        ServerOptions { threads: self.threads, ring: self.ring() }
+        ServerOptions { threads: self.threads, ring: self.ring(), ..ServerOptions::default() }
     }
 
     fn is_told(&self) -> bool {

@@ -1,0 +1,239 @@
+//! A client that is handed over: when nothing of it is under way, what another process needs to go on with it, and how one begins
+//! that another process had.
+
+use engine::ring::Socket;
+use engine::secure_stream::{SecureStream, StreamState};
+use nbd::limits::PAYLOAD_BYTES_MAX;
+use nbd::{Errno, Handshake, HandshakeState, Headers, Replies, Session, Tls};
+use secure_channel::{DirectionState, Peer, RecordLimit, Suite, TrafficSecret};
+
+use crate::client::{Client, Incoming, Phase};
+use crate::handed_client::{
+    HandedClient, HandedHeaders, HandedIncoming, HandedKey, HandedStage, HandedStream, HandedWrite,
+};
+use crate::input::Input;
+use crate::limits::{HANDED_UNSENT_BYTES_MAX, INPUT_BYTES, PIECE_BYTES};
+use crate::requests::{Request, Work};
+use crate::storage::Storage;
+
+/// What is received and not taken, of a client that is handed over: a full input, and the piece that its write waits for.
+const RECEIVED_BYTES_MAX: usize = INPUT_BYTES + PIECE_BYTES as usize;
+
+impl Client {
+    /// Takes nothing that it sends from now on, or goes on with that.
+    pub(crate) const fn freeze(&mut self, is_frozen: bool) {
+        self.is_frozen = is_frozen;
+    }
+
+    /// Whether nothing is under way for it at a target, and all that it gets is ready to be sent.
+    pub(crate) fn is_answered(&self) -> bool {
+        let receiving = usize::from(matches!(self.incoming, Incoming::Data { .. }));
+        self.commands == 0 && self.listed.is_empty() && self.requests == receiving
+    }
+
+    /// Whether it waits for nothing but its client. Where `is_late`, it need not have taken all of its answers.
+    pub(crate) fn is_quiesced(&self, is_late: bool) -> bool {
+        let has_stream_ready = self.secure.as_ref().is_none_or(|secure| secure.state().is_some());
+        let has_sent = self.output.is_empty() && (has_stream_ready || self.phase_ends());
+        self.is_answered() && (has_sent || is_late && self.awaits_writable())
+    }
+
+    const fn phase_ends(&self) -> bool {
+        matches!(self.phase, Phase::Ending | Phase::Gone)
+    }
+
+    /// What another process needs to go on with it. `None` where none can: it ends anyway, or is in the middle of TLS' handshake,
+    /// or reads too little of what it has asked for.
+    pub(crate) fn state(&self, storage: &mut Storage) -> Option<HandedClient> {
+        if !self.is_answered() {
+            return None;
+        }
+        let unsent = self.output.unsent();
+        let stream = match &self.secure {
+            None => None,
+            // A record that has left in part is that of this process.
+            Some(_) if !unsent.is_empty() => return None,
+            Some(secure) => Some(handed_stream(secure.state()?)),
+        };
+        let (mut received, mut handed) = (Vec::new(), HandedIncoming::Nothing);
+        match &self.incoming {
+            Incoming::Nothing => {}
+            Incoming::Refused { left } => handed = HandedIncoming::Refused { left: *left },
+            Incoming::Data { place, buffer, filled, .. } => {
+                received.extend_from_slice(buffer.as_ref().map_or(&[][..], |buffer| &buffer[..*filled]));
+                handed = HandedIncoming::Write(handed_write(storage.requests.get(*place)?));
+            }
+        }
+        received.extend_from_slice(self.input.bytes());
+        let stage = match &self.phase {
+            Phase::Handshake(handshake) => {
+                let HandshakeState { client_flags, is_secure, headers, allocation_of } = handshake.state();
+                let headers = handed_headers(headers);
+                HandedStage::Handshake { client_flags, is_secure, headers, allocation_of }
+            }
+            Phase::Transmission(session) => HandedStage::Transmission {
+                disk: session.export,
+                headers: handed_headers(session.headers),
+                has_allocation: session.has_allocation,
+                incoming: handed,
+            },
+            Phase::Securing(_) | Phase::Ending | Phase::Gone => return None,
+        };
+        let is_little = unsent.len() <= HANDED_UNSENT_BYTES_MAX && received.len() <= RECEIVED_BYTES_MAX;
+        is_little.then(|| HandedClient { peer: self.peer.clone(), stage, received, unsent, stream })
+    }
+
+    /// One that another process had. `places` are those of its disks here.
+    ///
+    /// # Errors
+    /// When it cannot be what a client of that process was, or its disk is another one.
+    pub(crate) fn going_on(
+        (place, number): (usize, u64),
+        (handed, socket): (&HandedClient, Socket),
+        places: &[Option<usize>],
+        (storage, tls): (&mut Storage, Tls),
+    ) -> Result<Self, String> {
+        let HandedClient { peer, stage, received, unsent, stream } = handed;
+        if received.len() > RECEIVED_BYTES_MAX || unsent.len() > HANDED_UNSENT_BYTES_MAX {
+            return Err("more was received from it, or not sent to it, than a process keeps".to_owned());
+        }
+        let place_of = |disk: &usize| {
+            let found = places.get(*disk).copied().flatten();
+            found.ok_or_else(|| "its disk is not served by the next process, or has other blocks".to_owned())
+        };
+        let mut client = Self::new((place, number), socket, peer.clone(), tls);
+        client.output.text.clone_from(unsent);
+        client.input = Input::going_on(received);
+        if let Some(stream) = stream {
+            let stream = SecureStream::going_on(stream_state(stream)?, Peer::Host, RecordLimit::default());
+            client.secure = Some(Box::new(stream));
+        }
+        match stage {
+            HandedStage::Handshake { client_flags, is_secure, headers, allocation_of } => {
+                if *is_secure != client.secure.is_some() {
+                    return Err("its TLS has no keys, or was never begun".to_owned());
+                }
+                let (client_flags, is_secure) = (*client_flags, *is_secure);
+                let allocation_of = allocation_of.as_ref().map(place_of).transpose()?;
+                let headers = headers_of(*headers);
+                let state = HandshakeState { client_flags, is_secure, headers, allocation_of };
+                client.phase = Phase::Handshake(Handshake::going_on(state, tls));
+            }
+            HandedStage::Transmission { disk, headers, has_allocation, incoming } => {
+                if tls == Tls::Required && client.secure.is_none() {
+                    return Err("it does without TLS, which is required now".to_owned());
+                }
+                let (export, headers) = (place_of(disk)?, headers_of(*headers));
+                let session = Session { export, headers, has_allocation: *has_allocation };
+                client.phase = Phase::Transmission(session);
+                client.receives(incoming, session, storage)?;
+            }
+        }
+        Ok(client)
+    }
+
+    /// Goes on with what of a request was being received.
+    fn receives(
+        &mut self,
+        incoming: &HandedIncoming,
+        session: Session,
+        storage: &mut Storage,
+    ) -> Result<(), String> {
+        let write = match incoming {
+            HandedIncoming::Nothing => return Ok(()),
+            HandedIncoming::Refused { left } if *left <= PAYLOAD_BYTES_MAX => {
+                self.incoming = Incoming::Refused { left: *left };
+                return Ok(());
+            }
+            HandedIncoming::Refused { .. } => return Err("a request of it is too long".to_owned()),
+            HandedIncoming::Write(write) => write,
+        };
+        let block = u64::from(storage.exports[session.export].block_bytes);
+        let (length, written) = (u64::from(write.length), u64::from(write.written));
+        let is_whole = [write.offset, length, written].iter().all(|bytes| bytes.is_multiple_of(block));
+        let is_within = write.offset.checked_add(length).is_some() && write.length <= PAYLOAD_BYTES_MAX;
+        if !is_whole || !is_within || written >= length {
+            return Err("a write of it is not one that was begun".to_owned());
+        }
+        let error = write.error.map(|code| Errno::of(code).unwrap_or(Errno::InputOutput));
+        let work = Work::Write { is_durable: write.is_durable };
+        let replies = Replies { headers: session.headers, cookie: write.cookie, offset: write.offset };
+        let place = storage.requests.add(Request {
+            client: self.place,
+            disk: session.export,
+            work,
+            replies,
+            length,
+            piece_bytes: storage.piece_bytes(session.export, work),
+            issued: written,
+            commands: 0,
+            error,
+            is_listed: true,
+            whole: Vec::new(),
+            reserved_bytes: 0,
+        });
+        self.requests = 1;
+        self.incoming = Incoming::Data { place, left: write.length - write.written, buffer: None, filled: 0 };
+        Ok(())
+    }
+}
+
+fn handed_write(request: &Request) -> HandedWrite {
+    HandedWrite {
+        cookie: request.replies.cookie,
+        offset: request.replies.offset,
+        // Requests with data are limited to less.
+        length: request.length as u32,
+        written: request.issued as u32,
+        error: request.error.map(Errno::code),
+        is_durable: matches!(request.work, Work::Write { is_durable: true }),
+    }
+}
+
+const fn handed_headers(headers: Headers) -> HandedHeaders {
+    match headers {
+        Headers::Simple => HandedHeaders::Simple,
+        Headers::Structured => HandedHeaders::Structured,
+        Headers::Extended => HandedHeaders::Extended,
+    }
+}
+
+const fn headers_of(headers: HandedHeaders) -> Headers {
+    match headers {
+        HandedHeaders::Simple => Headers::Simple,
+        HandedHeaders::Structured => Headers::Structured,
+        HandedHeaders::Extended => Headers::Extended,
+    }
+}
+
+fn handed_stream(state: StreamState) -> HandedStream {
+    let key = |state: &DirectionState| HandedKey {
+        secret: state.secret.expose().to_vec(),
+        records: state.records,
+        updates: state.updates,
+    };
+    HandedStream {
+        suite: state.sending.secret.suite().id(),
+        sending: key(&state.sending),
+        receiving: key(&state.receiving),
+        begun: state.begun,
+        asked: state.asked,
+    }
+}
+
+fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
+    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
+    if stream.begun.len() > secure_channel::RECORD_BYTES_MAX {
+        return Err("more of a TLS record has come than one has".to_owned());
+    }
+    let direction = |key: &HandedKey| {
+        let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;
+        Ok::<_, String>(DirectionState { secret, records: key.records, updates: key.updates })
+    };
+    Ok(StreamState {
+        sending: direction(&stream.sending)?,
+        receiving: direction(&stream.receiving)?,
+        begun: stream.begun.clone(),
+        asked: stream.asked,
+    })
+}

@@ -1,0 +1,148 @@
+//! An NBD client as it is handed over to another process: data alone, as it is written and read.
+
+use serde::{Deserialize, Serialize};
+
+/// All clients of a server, between two of their requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedServer {
+    /// The disks by their names, as clients' states refer to them.
+    pub disks: Vec<HandedDisk>,
+    /// The clients, in the order of their sockets.
+    pub clients: Vec<HandedClient>,
+}
+
+/// What clients were told about a disk that must not change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedDisk {
+    /// Its name.
+    pub name: String,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedClient {
+    /// Who it is, for the log.
+    pub peer: String,
+    /// How far its connection is.
+    pub stage: HandedStage,
+    /// What has come and was not taken. In the middle of a write it begins with that write's data.
+    #[serde(with = "crate::hex_bytes")]
+    pub received: Vec<u8>,
+    /// What it has not been sent yet of the answers to what it has asked for.
+    #[serde(with = "crate::hex_bytes")]
+    pub unsent: Vec<u8>,
+    /// TLS, if it uses that.
+    pub stream: Option<HandedStream>,
+}
+
+/// How far a connection is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandedStage {
+    /// It has chosen no disk yet.
+    Handshake {
+        /// The client's flags, once they have come.
+        client_flags: Option<u32>,
+        /// TLS has begun.
+        is_secure: bool,
+        /// The form of replies.
+        headers: HandedHeaders,
+        /// The disk whose block status the client has chosen to ask for.
+        allocation_of: Option<usize>,
+    },
+    /// It has chosen a disk.
+    Transmission {
+        /// Which one, by its place.
+        disk: usize,
+        /// The form of replies.
+        headers: HandedHeaders,
+        /// Whether it may ask for the status of blocks.
+        has_allocation: bool,
+        /// What of a request is being received.
+        incoming: HandedIncoming,
+    },
+}
+
+/// The form of requests and replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandedHeaders {
+    /// Replies of one piece.
+    Simple,
+    /// Replies in chunks.
+    Structured,
+    /// Replies in chunks, and 64 bits for lengths.
+    Extended,
+}
+
+/// What of a request is being received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandedIncoming {
+    /// Nothing: a header comes next.
+    Nothing,
+    /// Data of a request that was refused.
+    Refused {
+        /// Bytes that are still to come.
+        left: u32,
+    },
+    /// Data of a write.
+    Write(HandedWrite),
+}
+
+/// A write of which not all data has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedWrite {
+    /// By which its reply is known.
+    pub cookie: u64,
+    /// Where it begins on the disk.
+    pub offset: u64,
+    /// Bytes of it.
+    pub length: u32,
+    /// Bytes of it that are written already, from the first on.
+    pub written: u32,
+    /// Why it has failed already, as NBD's number.
+    pub error: Option<u32>,
+    /// Whether it has to be durable before it is answered.
+    pub is_durable: bool,
+}
+
+/// TLS between two records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedStream {
+    /// The cipher suite, by its number in TLS.
+    pub suite: u16,
+    /// The key of each direction.
+    pub sending: HandedKey,
+    /// The same for what comes.
+    pub receiving: HandedKey,
+    /// What has come of a record.
+    #[serde(with = "crate::hex_bytes")]
+    pub begun: Vec<u8>,
+    /// How often the client had changed its key when it was asked to last.
+    pub asked: Option<u64>,
+}
+
+/// The key of one direction.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedKey {
+    /// The traffic secret.
+    #[serde(with = "crate::hex_bytes")]
+    pub secret: Vec<u8>,
+    /// Records that it was used for.
+    pub records: u64,
+    /// How often it was changed.
+    pub updates: u64,
+}
+
+/// Without the secret.
+impl std::fmt::Debug for HandedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HandedKey({} records, {} updates)", self.records, self.updates)
+    }
+}
+
+impl Drop for HandedKey {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.secret);
+    }
+}

@@ -1,0 +1,44 @@
+//! What the threads of an NBD server are told while they serve, and by whom.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use engine::ring::{Socket, Waker};
+
+use crate::handed_client::HandedClient;
+
+/// A client and its socket, for another process.
+pub(crate) type Quiesced = (HandedClient, OwnedFd);
+
+/// What a thread is told.
+pub(crate) enum Order {
+    /// A client that has connected, and who it is.
+    Client(Socket, String),
+    /// Take no more connections; who asks is told when none is taken from now on.
+    StopAccepting(Sender<()>),
+    /// Take nothing that clients send, end what is under way, and say how clients are then.
+    Freeze(Sender<Vec<Quiesced>>),
+    /// Serve these, too, which another process had. Their disks are here at these places. Who cannot be served is told, with the
+    /// reason.
+    Adopt(Vec<(HandedClient, Socket)>, Arc<[Option<usize>]>, Sender<Vec<(String, String)>>),
+    /// Serve on. Where another process had the clients meanwhile (`true`), their connections are closed.
+    Thaw(bool),
+    /// End without a word to any client: another process serves them.
+    Leave,
+}
+
+/// A thread, as others know it.
+#[derive(Clone)]
+pub(crate) struct Hand {
+    pub(crate) orders: Sender<Order>,
+    pub(crate) waker: Waker,
+}
+
+impl Hand {
+    /// Gives an order. A thread that is gone takes none.
+    pub(crate) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,115 @@
+//! A thread whose clients are handed over: it ends what is under way, says how they are, and serves on or leaves them to another
+//! process.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ring::{Moment, Socket};
+use rustix::net::{Shutdown, shutdown};
+
+use crate::client::Client;
+use crate::handed_client::HandedClient;
+use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
+use crate::order::{Order, Quiesced};
+use crate::worker::{Course, Worker};
+
+/// How often it is looked whether clients have taken their answers.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+impl Worker {
+    /// Does what it is told.
+    pub(crate) fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Client(socket, peer) => self.take_client(socket, peer),
+            Order::StopAccepting(asker) => {
+                self.stops_accepting = true;
+                let _ = asker.send(());
+            }
+            Order::Freeze(asker) => {
+                self.course = Course::Quiesces { asker, since: self.ring.now() };
+                for place in 0..self.clients.len() {
+                    if let Some(client) = &mut self.clients[place] {
+                        client.freeze(true);
+                        self.turns.add(place);
+                    }
+                }
+            }
+            Order::Adopt(handed, places, asker) => {
+                let adopt = |(client, socket)| {
+                    let peer = HandedClient::clone(&client).peer;
+                    self.adopt(client, socket, &places).err().map(|reason| (peer, reason))
+                };
+                let _ = asker.send(handed.into_iter().filter_map(adopt).collect());
+            }
+            Order::Thaw(is_disowned) => self.thaw(is_disowned),
+            Order::Leave => self.course = Course::Leaves,
+        }
+    }
+
+    /// Serves on, as if nothing had been, or without its clients.
+    fn thaw(&mut self, is_disowned: bool) {
+        self.course = Course::Serves;
+        (self.stops_accepting, self.accept_again) = (false, true);
+        for place in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[place] else { continue };
+            client.freeze(false);
+            if is_disowned {
+                // The other process, if it still has the socket, finds its end.
+                if let Some(socket) = &client.socket {
+                    let _ = shutdown(socket, Shutdown::Both);
+                }
+                client.leave(&mut self.storage);
+                self.part(place);
+            } else {
+                self.turns.add(place);
+            }
+        }
+    }
+
+    /// When it is looked again whether it has quiesced.
+    pub(crate) fn looks_again_at(&self, now: Moment) -> Option<Moment> {
+        matches!(self.course, Course::Quiesces { .. }).then(|| now.after(LOOK_INTERVAL))
+    }
+
+    /// Says how its clients are, if nothing is under way.
+    pub(crate) fn rest_if_quiesced(&mut self, now: Moment) {
+        let Course::Quiesces { asker, since } = &self.course else { return };
+        let is_past = |limit_ms: u64| now >= since.after(Duration::from_millis(limit_ms));
+        let (is_late, is_over) = (is_past(HAND_OVER_STALL_MS), is_past(HAND_OVER_TIMEOUT_MS));
+        let is_quiesced = |client: &Client| {
+            let is_out_of_time = is_over && client.is_answered();
+            client.is_securing() || client.is_quiesced(is_late) || is_out_of_time
+        };
+        if !self.clients.iter().flatten().all(is_quiesced) {
+            return;
+        }
+        let asker = asker.clone();
+        self.course = Course::Rests;
+        let quiesced = |client: &Client| -> Option<Quiesced> {
+            let socket = client.socket.as_ref()?.as_fd().try_clone_to_owned().ok()?;
+            client.state(&mut self.storage).map(|state| (state, socket))
+        };
+        let _ = asker.send(self.clients.iter().flatten().filter_map(quiesced).collect());
+    }
+
+    /// Takes a client that another process had.
+    fn adopt(
+        &mut self,
+        handed: HandedClient,
+        socket: Socket,
+        places: &Arc<[Option<usize>]>,
+    ) -> Result<(), String> {
+        let place = self.free_place().ok_or("this process has as many clients as it takes")?;
+        let tls = self.tls();
+        self.storage.tally.clients += 1;
+        let id = (place, self.storage.tally.clients);
+        let mut client = Client::going_on(id, (&handed, socket), places, (&mut self.storage, tls))?;
+        client.freeze(true);
+        if let Some(socket) = &client.socket {
+            self.ring.watch(socket, place as u32).map_err(|error| error.to_string())?;
+        }
+        self.clients[place] = Some(client);
+        Ok(())
+    }
+}
