@@ -44,4 +44,7 @@ pub use holder::Holder;
 pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
-pub use vhost_user::VhostUserServer;
+pub use vhost_user::{
+    HandedDoor, HandedFrontEnd, HandedInflight, HandedRegion, HandedVhostServer, HandedVring, VhostHolder,
+    VhostUserServer,
+};

@@ -53,6 +53,16 @@ impl BackendChannel {
         sockets.flatten().next().map(|socket| Self { socket })
     }
 
+    /// The one that another process had.
+    pub(super) const fn going_on(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// Its socket, for another process.
+    pub(super) fn handed(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
     /// Says that the configuration space has changed. It does not wait for a front end that does not listen; whether it could be said.
     pub(super) fn say_config_changed(&self) -> io::Result<bool> {
         let header = Header { request: CONFIG_CHANGE, flags: FLAGS, length: 0 };

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::backend_channel::BackendChannel;
 use super::device::Device;
+use super::door_order::{DoorOrder, Rest};
 use super::session::Session;
 use super::worker::Hand;
 use crate::disk::Disk;
@@ -30,28 +32,66 @@ pub(super) struct Door {
     pub(super) end: Arc<OwnedFd>,
     /// The connection of the front end that is there, so that hearing it can be ended.
     pub(super) connection: Arc<Mutex<Option<Arc<UnixStream>>>>,
+    /// What it is told while it serves, and what is readable then.
+    pub(super) orders: Receiver<DoorOrder>,
+    pub(super) wake: Arc<OwnedFd>,
+    /// It serves only when it is told to.
+    pub(super) is_held: bool,
+}
+
+/// A front end that is heard.
+pub(super) struct Caller {
+    pub(super) stream: Arc<UnixStream>,
+    pub(super) session: Arc<Mutex<Session>>,
+    pub(super) handler: BackendReqHandler<Mutex<Session>>,
+}
+
+/// How hearing front ends goes on.
+enum Then {
+    /// With the next one.
+    Next,
+    /// Not at all.
+    End,
 }
 
 impl Door {
     /// Takes front ends until it shall end. How many came.
     pub(super) fn run(self) -> u64 {
         let mut front_ends = 0;
-        while let Some(stream) = self.next() {
-            front_ends += 1;
-            let stream = Arc::new(stream);
-            *self.connection() = Some(stream.clone());
+        let mut adopted = None;
+        if self.is_held
+            && let Rest::Leaves = self.rest(&mut adopted)
+        {
+            return front_ends;
+        }
+        loop {
+            let (caller, is_new) = match adopted.take() {
+                Some(caller) => (Some(caller), false),
+                None => match self.next() {
+                    Some(stream) => (self.greet(&Arc::new(stream)), true),
+                    None => break,
+                },
+            };
+            let Some(mut caller) = caller else { continue };
+            front_ends += u64::from(is_new);
+            *self.connection() = Some(caller.stream.clone());
             // Whoever ends it may have looked before.
             if self.is_ending() {
                 break;
             }
             // Whatever a front end brings about is its own affair.
-            if catch_unwind(AssertUnwindSafe(|| self.hear(&stream))).is_err() {
-                tracing::error!(
-                    disk = self.disk.name,
-                    "hearing a vhost-user front end failed; closing its connection"
-                );
-            }
+            let then =
+                catch_unwind(AssertUnwindSafe(|| self.hear(&mut caller, is_new))).unwrap_or_else(|_| {
+                    tracing::error!(
+                        disk = self.disk.name,
+                        "hearing a vhost-user front end failed; closing its connection"
+                    );
+                    Then::Next
+                });
             *self.connection() = None;
+            if let Then::End = then {
+                break;
+            }
         }
         front_ends
     }
@@ -60,7 +100,7 @@ impl Door {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
@@ -69,7 +109,8 @@ impl Door {
         loop {
             let mut descriptors = [
                 PollFd::new(&self.listener, PollFlags::IN),
-                PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(&*self.end), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
             ];
             match poll(&mut descriptors, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -78,7 +119,7 @@ impl Door {
                     return None;
                 }
             }
-            if self.is_ending() {
+            if self.is_ending() || matches!(self.rest_alone(), Some(Rest::Leaves)) {
                 return None;
             }
             match self.listener.accept() {
@@ -92,32 +133,55 @@ impl Door {
         }
     }
 
-    /// Does what a front end asks for, until it is gone.
-    fn hear(&self, stream: &Arc<UnixStream>) {
-        let device = Device::of(&self.disk).map_err(io::Error::other);
-        let own = device.and_then(|device| Ok((device, stream.set_nonblocking(false)?, stream.try_clone()?)));
-        let (device, own) = match own {
-            Ok((device, (), own)) => (device, own),
-            Err(error) => {
-                tracing::warn!(disk = self.disk.name, %error, "cannot serve a vhost-user front end");
-                return;
-            }
+    /// A front end that has connected.
+    fn greet(&self, stream: &Arc<UnixStream>) -> Option<Caller> {
+        let begin = || {
+            let session = self.session(stream)?;
+            stream.set_nonblocking(false)?;
+            let handler = BackendReqHandler::from_stream(stream.try_clone()?, session.clone());
+            Ok::<_, io::Error>(Caller { stream: stream.clone(), session, handler })
         };
-        tracing::debug!(disk = self.disk.name, "vhost-user front end connected");
+        let begun = begin();
+        if let Err(error) = &begun {
+            tracing::warn!(disk = self.disk.name, %error, "cannot serve a vhost-user front end");
+        }
+        begun.ok()
+    }
+
+    /// What is known of a front end that has said nothing.
+    pub(super) fn session(&self, stream: &Arc<UnixStream>) -> io::Result<Arc<Mutex<Session>>> {
+        let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
         let session = Session::new(self.front_end, disk, self.hands.clone(), stream.clone());
-        let session = Arc::new(Mutex::new(session));
-        let mut heard = BackendReqHandler::from_stream(own, session.clone());
-        let error = loop {
-            wait_for_message(stream, &session);
-            let coming = BackendChannel::coming(stream);
-            lock(&session).coming = coming;
-            match heard.handle_request() {
-                Ok(()) | Err(Error::SocketRetry(_)) => {}
-                Err(error) => break error,
+        Ok(Arc::new(Mutex::new(session)))
+    }
+
+    /// Does what a front end asks for, until it is gone.
+    fn hear(&self, caller: &mut Caller, is_new: bool) -> Then {
+        let Caller { stream, session, handler } = caller;
+        tracing::debug!(disk = self.disk.name, is_new, "vhost-user front end connected");
+        let resumed = if is_new { Ok(()) } else { lock(session).resume() };
+        let error = resumed.err().unwrap_or_else(|| {
+            loop {
+                self.wait_for_message(stream, session);
+                match self.rest_with(session) {
+                    None => {}
+                    Some(Rest::GoesOn(Ok(()))) => continue,
+                    Some(Rest::GoesOn(Err(error))) => break error,
+                    // Nothing of it is under way, and another process may hear it.
+                    Some(Rest::Disowned) => break Error::Disconnected,
+                    Some(Rest::Leaves) => break Error::SocketRetry(io::ErrorKind::Interrupted.into()),
+                }
+                let coming = BackendChannel::coming(&**stream);
+                lock(session).coming = coming;
+                match handler.handle_request() {
+                    Ok(()) | Err(Error::SocketRetry(_)) => {}
+                    Err(error) => break error,
+                }
             }
-        };
+        });
         match error {
+            Error::SocketRetry(_) => return Then::End,
             Error::Disconnected | Error::SocketBroken(_) => {
                 tracing::debug!(disk = self.disk.name, "vhost-user front end disconnected");
             }
@@ -126,26 +190,32 @@ impl Door {
                 tracing::warn!(disk = self.disk.name, %error, "a vhost-user front end breaks the protocol; closing the connection");
             }
         }
-        lock(&session).end(!self.is_ending());
+        lock(session).end(!self.is_ending());
         // It is told only now that what its guest asked for has ended.
         let _ = stream.shutdown(Shutdown::Both);
+        if self.is_ending() { Then::End } else { Then::Next }
     }
-}
 
-/// Waits until a front end says something, or is gone, and tells it meanwhile when its disk has another size.
-fn wait_for_message(stream: &UnixStream, session: &Mutex<Session>) {
-    let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
-    loop {
-        let timeout = interval.as_ref().filter(|_| lock(session).has_channel());
-        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout) {
-            Ok(0) => lock(session).tell_size(),
-            Err(rustix::io::Errno::INTR) => {}
-            // Whoever hears it finds out what is wrong.
-            Ok(_) | Err(_) => return,
+    /// Waits until a front end says something, or is gone, or this thread is told something, and tells the front end meanwhile when
+    /// its disk has another size.
+    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) {
+        let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
+        loop {
+            let timeout = interval.as_ref().filter(|_| lock(session).has_channel());
+            let mut descriptors = [
+                PollFd::new(stream, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut descriptors, timeout) {
+                Ok(0) => lock(session).tell_size(),
+                Err(rustix::io::Errno::INTR) => {}
+                // Whoever hears it finds out what is wrong.
+                Ok(_) | Err(_) => return,
+            }
         }
     }
 }
 
-fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+pub(super) fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use vhost::vhost_user::message::VhostUserMemoryRegion;
@@ -12,6 +13,7 @@ use vm_memory::{
     GuestRegionMmap,
 };
 
+use super::handed_front_end::HandedRegion;
 use super::lost_memory::{Watched, check_length};
 use crate::limits::MEMORY_REGIONS_MAX;
 
@@ -92,6 +94,38 @@ impl GuestMemory {
         self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
         self.memory = (regions.num_regions() > 0).then(|| Arc::new(Memory { watched, regions }));
         Ok(())
+    }
+
+    /// What of it another process needs, with the files.
+    pub(super) fn handed(&self) -> io::Result<(Vec<HandedRegion>, Vec<OwnedFd>)> {
+        let Some(memory) = &self.memory else { return Ok(Default::default()) };
+        let (mut regions, mut files) = (Vec::new(), Vec::new());
+        for mapping in &self.mappings {
+            let region = memory.find_region(GuestAddress(mapping.guest));
+            let file = region.and_then(|region| region.file_offset());
+            let file = file.ok_or_else(|| io::Error::other("a region of memory has no file"))?;
+            let Mapping { front_end, guest, size } = *mapping;
+            regions.push(HandedRegion { guest, front_end, size, offset: file.start() });
+            files.push(file.file().as_fd().try_clone_to_owned()?);
+        }
+        Ok((regions, files))
+    }
+
+    /// The same memory in another process.
+    pub(super) fn going_on(handed: &[HandedRegion], files: Vec<OwnedFd>) -> io::Result<Self> {
+        let region = |handed: &HandedRegion| {
+            let HandedRegion { guest, front_end, size, offset } = *handed;
+            VhostUserMemoryRegion::new(guest, size, front_end, offset)
+        };
+        let mut memory = Self::default();
+        if handed.len() > MEMORY_REGIONS_MAX || handed.len() != files.len() {
+            return Err(io::Error::other("too many regions of memory, or too few files"));
+        }
+        if !handed.is_empty() {
+            let regions: Vec<_> = handed.iter().map(region).collect();
+            memory.replace(&regions, files.into_iter().map(File::from).collect())?;
+        }
+        Ok(memory)
     }
 
     /// Where the guest sees what the front end has at `address`.

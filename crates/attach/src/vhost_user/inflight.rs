@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -11,6 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes as _, FileOffset, MmapRegion, VolatileMemory as _};
 
+use super::handed_front_end::HandedInflight;
 use super::lost_memory::{Watched, check_length};
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
@@ -45,6 +47,8 @@ pub(super) struct InflightRegion {
     mapping: Arc<Mapping>,
     vrings: usize,
     entries: u16,
+    /// As the front end has described it.
+    told: HandedInflight,
 }
 
 /// One virtqueue.
@@ -94,7 +98,23 @@ impl InflightRegion {
         let memory = MmapRegion::from_file(FileOffset::new(file, told.mmap_offset), bytes as usize);
         let memory = memory.map_err(io::Error::other)?;
         let mapping = Arc::new(Mapping { _watched: Watched::new(memory.as_ptr(), memory.size())?, memory });
-        Ok(Self { mapping, vrings: told.num_queues.into(), entries })
+        let (size, offset) = (told.mmap_size, told.mmap_offset);
+        let (vrings, told_entries) = (told.num_queues, told.queue_size);
+        let told = HandedInflight { size, offset, vrings, entries: told_entries };
+        Ok(Self { mapping, vrings: vrings.into(), entries, told })
+    }
+
+    /// What of it another process needs, with its file.
+    pub(super) fn handed(&self) -> io::Result<(HandedInflight, OwnedFd)> {
+        let file = self.mapping.memory.file_offset();
+        let file = file.ok_or_else(|| io::Error::other("the in-flight region has no file"))?;
+        Ok((self.told, file.file().as_fd().try_clone_to_owned()?))
+    }
+
+    /// The same region in another process.
+    pub(super) fn going_on(handed: HandedInflight, file: OwnedFd) -> io::Result<Self> {
+        let HandedInflight { size, offset, vrings, entries } = handed;
+        Self::map(&VhostUserInflight::new(size, offset, vrings, entries), file.into())
     }
 
     /// The part of one virtqueue. Without it, requests would be done twice or never when a process dies that serves it.

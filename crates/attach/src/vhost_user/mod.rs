@@ -13,7 +13,12 @@ mod chain;
 mod descriptor;
 mod device;
 mod door;
+mod door_order;
+mod door_rest;
+mod front_end_socket;
 mod guest_memory;
+mod handed_front_end;
+mod holder;
 mod inflight;
 mod lost_memory;
 mod namespace;
@@ -21,8 +26,13 @@ mod requests;
 mod server;
 mod service;
 mod session;
+mod session_state;
 mod vring;
 mod work;
 mod worker;
 
+pub use handed_front_end::{
+    HandedDoor, HandedFrontEnd, HandedInflight, HandedRegion, HandedVhostServer, HandedVring,
+};
+pub use holder::VhostHolder;
 pub use server::VhostUserServer;

@@ -15,19 +15,21 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
 use super::door::Door;
+use super::door_order::DoorHand;
+use super::holder::VhostHolder;
 use super::worker::{Hand, Plan, Worker};
 use crate::disk::Disk;
 use crate::limits::FRONT_ENDS_MAX;
 use crate::server::{ServerOptions, Tally, start_thread};
 
 /// A server of vhost-user front ends that runs. Dropping it ends it as `stop` does.
-#[derive(Debug)]
 pub struct VhostUserServer {
     stopping: Arc<AtomicBool>,
     end: Arc<OwnedFd>,
     connections: Vec<Arc<Mutex<Option<Arc<UnixStream>>>>>,
     workers: Vec<(Waker, JoinHandle<Tally>)>,
     doors: Vec<JoinHandle<u64>>,
+    door_hands: Vec<DoorHand>,
     exports: Vec<Export>,
 }
 
@@ -49,6 +51,7 @@ impl VhostUserServer {
             connections: Vec::new(),
             workers: Vec::new(),
             doors: Vec::new(),
+            door_hands: Vec::new(),
             exports: devices.iter().map(|device| device.export.clone()).collect(),
         };
         let known: Vec<_> = disks.iter().map(|(disk, _)| disk.paths.clone()).zip(devices).collect();
@@ -71,11 +74,20 @@ impl VhostUserServer {
             let connection = Arc::<Mutex<_>>::default();
             server.connections.push(connection.clone());
             let (stopping, end) = (server.stopping.clone(), server.end.clone());
-            let door = Door { front_end, disk, listener, hands: hands.clone(), stopping, end, connection };
+            let (door_hand, orders, wake) = DoorHand::new()?;
+            server.door_hands.push(door_hand);
+            let (hands, is_held) = (hands.clone(), options.is_held);
+            let door =
+                Door { front_end, disk, listener, hands, stopping, end, connection, orders, wake, is_held };
             let thread = Builder::new().name(format!("vhost-{front_end}"));
             server.doors.push(thread.spawn(move || door.run())?);
         }
         Ok(server)
+    }
+
+    /// What hands its front ends over to another process.
+    pub fn holder(&self) -> VhostHolder {
+        VhostHolder::new(&self.door_hands)
     }
 
     /// The disks as they were at the beginning.

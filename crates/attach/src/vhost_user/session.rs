@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 
 use engine::initiator::Paths;
 use vhost::vhost_user::message::{
@@ -33,22 +33,22 @@ const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
 
 /// A virtqueue, as the front end has described it.
 #[derive(Clone, Debug, Default)]
-struct VringSettings {
-    entries: u16,
+pub(super) struct VringSettings {
+    pub(super) entries: u16,
     /// Its tables, by the addresses of the front end.
-    tables: Option<Tables>,
-    next_avail: u16,
-    kick: Option<Arc<OwnedFd>>,
-    call: Option<Arc<OwnedFd>>,
-    is_enabled: bool,
-    is_running: bool,
+    pub(super) tables: Option<Tables>,
+    pub(super) next_avail: u16,
+    pub(super) kick: Option<Arc<OwnedFd>>,
+    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) is_enabled: bool,
+    pub(super) is_running: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tables {
-    descriptors: u64,
-    available: u64,
-    used: u64,
+pub(super) struct Tables {
+    pub(super) descriptors: u64,
+    pub(super) available: u64,
+    pub(super) used: u64,
 }
 
 /// A front end that is connected.
@@ -58,18 +58,20 @@ pub(super) struct Session {
     paths: Arc<Paths>,
     device: Device,
     /// The size that it knows the disk by, once it has asked.
-    known_bytes: Option<u64>,
+    pub(super) known_bytes: Option<u64>,
     /// The channel that a message brings which is about to be heard.
     pub(super) coming: Option<BackendChannel>,
-    channel: Option<BackendChannel>,
+    pub(super) channel: Option<BackendChannel>,
     /// The threads. Virtqueues are given to them in turn.
     hands: Arc<[Hand]>,
-    connection: Arc<UnixStream>,
-    memory: GuestMemory,
+    pub(super) connection: Arc<UnixStream>,
+    pub(super) memory: GuestMemory,
     /// What is under way, in memory that the front end keeps.
-    inflight: Option<InflightRegion>,
-    features: u64,
-    vrings: Vec<VringSettings>,
+    pub(super) inflight: Option<InflightRegion>,
+    pub(super) features: u64,
+    /// Of the protocol.
+    pub(super) protocol_features: u64,
+    pub(super) vrings: Vec<VringSettings>,
 }
 
 impl Session {
@@ -91,6 +93,7 @@ impl Session {
             memory: GuestMemory::default(),
             inflight: None,
             features: 0,
+            protocol_features: 0,
             vrings: vec![VringSettings::default(); VRINGS_MAX],
         }
     }
@@ -124,7 +127,7 @@ impl Session {
     }
 
     /// Begins a virtqueue of which all is known that it needs, and that is enabled.
-    fn start(&mut self, index: usize) -> Result<()> {
+    pub(super) fn start(&mut self, index: usize) -> Result<()> {
         let vring = &self.vrings[index];
         let (Some(tables), Some(kick), Some(memory)) = (vring.tables, &vring.kick, &self.memory.memory)
         else {
@@ -178,6 +181,11 @@ impl Session {
         self.hand(index).order(Order::Start(self.place(index), Box::new(plan)));
         self.vrings[index].is_running = true;
         Ok(())
+    }
+
+    /// Has a virtqueue stop; who asks is told when nothing of it is under way.
+    pub(super) fn order_stop(&self, index: usize, asker: Sender<vring::Stopped>) {
+        self.hand(index).order(Order::Stop(self.place(index), false, asker));
     }
 
     /// Stops a virtqueue, and waits until nothing of it is under way.
@@ -328,7 +336,8 @@ impl VhostUserBackendReqHandlerMut for Session {
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
     }
 
-    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        self.protocol_features = features;
         Ok(())
     }
 

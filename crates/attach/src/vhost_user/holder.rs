@@ -1,0 +1,102 @@
+//! A running server of front ends, for whoever hands them over to another process, or takes over those of one.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use super::door_order::{DoorHand, DoorOrder};
+use super::handed_front_end::HandedVhostServer;
+use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
+
+/// How long a thread may take to take over what another process had.
+const ADOPTION: Duration = Duration::from_secs(5);
+
+/// A server that may be handed over.
+#[derive(Clone)]
+pub struct VhostHolder {
+    doors: Arc<[DoorHand]>,
+}
+
+impl VhostHolder {
+    pub(super) fn new(doors: &[DoorHand]) -> Self {
+        Self { doors: doors.into() }
+    }
+
+    /// Brings the server to rest: what guests have asked for ends, and nothing else begins. What another process needs to go on,
+    /// and the descriptors.
+    ///
+    /// # Errors
+    /// When what is under way takes too long. The server serves on then.
+    pub fn freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), String> {
+        let frozen = self.try_freeze();
+        if frozen.is_err() {
+            self.thaw(false);
+        }
+        frozen
+    }
+
+    fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), String> {
+        let ask = |door: &DoorHand| {
+            let (asker, answer) = channel();
+            door.order(DoorOrder::Freeze(asker));
+            answer
+        };
+        let answers: Vec<_> = self.doors.iter().map(ask).collect();
+        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS);
+        let (mut handed, mut descriptors) = (HandedVhostServer::default(), Vec::new());
+        for answered in &answers {
+            let (door, own) = answer(answered, until)??;
+            handed.doors.push(door);
+            descriptors.extend(own);
+        }
+        Ok((handed, descriptors))
+    }
+
+    /// Serves on. Where another process may have heard the front ends meanwhile (`is_disowned`), their connections are closed.
+    pub fn thaw(&self, is_disowned: bool) {
+        self.doors.iter().for_each(|door| door.order(DoorOrder::Thaw(is_disowned)));
+    }
+
+    /// Ends without a word to any front end: another process serves them.
+    pub fn leave(&self) {
+        self.doors.iter().for_each(|door| door.order(DoorOrder::Leave));
+    }
+
+    /// Takes over what another process has brought to rest. This server serves when `thaw` is called. Those that cannot be taken
+    /// are named with the reason; their connections are closed.
+    ///
+    /// # Errors
+    /// When it is not what a server hands over.
+    pub fn adopt(
+        &self,
+        handed: HandedVhostServer,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Vec<(String, String)>, String> {
+        let count = handed.doors.iter().fold(0_usize, |sum, door| sum.saturating_add(door.descriptors));
+        if handed.doors.len() != self.doors.len() || count != descriptors.len() {
+            return Err("the former process has other sockets, or hands over other descriptors".to_owned());
+        }
+        let mut descriptors = descriptors.into_iter();
+        let mut answers = Vec::new();
+        for (door, handed) in self.doors.iter().zip(handed.doors) {
+            let own = descriptors.by_ref().take(handed.descriptors).collect();
+            let (asker, answer) = channel();
+            let name = handed.disk.name.clone();
+            door.order(DoorOrder::Adopt(Box::new((handed, own)), asker));
+            answers.push((name, answer));
+        }
+        let until = Instant::now() + ADOPTION;
+        let mut failed = Vec::new();
+        for (name, adopted) in answers {
+            let reason = answer(&adopted, until)?;
+            failed.extend(reason.map(|reason| (format!("of disk {name}"), reason)));
+        }
+        Ok(failed)
+    }
+}
+
+fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, String> {
+    let answered = answers.recv_timeout(until.saturating_duration_since(Instant::now()));
+    answered.map_err(|_| "what guests have asked for takes too long to end".to_owned())
+}
