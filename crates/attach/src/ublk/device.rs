@@ -18,6 +18,7 @@ use super::control::Control;
 use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, SECTOR_BYTES, feature, order, state};
 use super::error::DeviceError;
 use super::geometry::Geometry;
+use super::holder::{DeviceFile, DeviceHolder};
 use super::queue::{Orders, Plan};
 use super::queue_thread::QueueThread;
 use super::tally::DeviceTally;
@@ -65,7 +66,7 @@ pub struct Device {
     ring: RingOptions,
     geometry: Geometry,
     /// `/dev/ublkcN`; the driver keeps the device for as long as it is open.
-    file: Option<Arc<File>>,
+    file: DeviceFile,
     threads: Vec<QueueThread>,
     orders: Arc<Orders>,
     stage: Stage,
@@ -158,7 +159,17 @@ impl Device {
         stage: Stage,
     ) -> Self {
         let (disk, orders) = (disk.clone(), Arc::default());
-        Self { control, disk, info, ring, geometry, file: None, threads: Vec::new(), orders, stage }
+        Self {
+            control,
+            disk,
+            info,
+            ring,
+            geometry,
+            file: DeviceFile::default(),
+            threads: Vec::new(),
+            orders,
+            stage,
+        }
     }
 
     /// The device appears, or goes on. Where its last process has not ended, that is waited for until `is_enough`.
@@ -171,7 +182,7 @@ impl Device {
             self.claim(is_enough)?;
         }
         let file = Arc::new(self.open_file()?);
-        self.file = Some(file.clone());
+        self.file.put(file.clone());
         for number in 0..self.info.queues {
             let (paths, orders) = (self.disk.paths.clone(), self.orders.clone());
             let (count, depth) = (self.info.queues, self.info.depth);
@@ -236,6 +247,12 @@ impl Device {
             tracing::warn!(%error, device = %self.path().display(), "the block device does not get its new size");
         }
         Some((size_bytes, told.is_ok()))
+    }
+
+    /// What leaves the device to another process while this one waits for nothing else. It has been started.
+    pub fn holder(&self) -> DeviceHolder {
+        let wakers = self.threads.iter().map(|thread| thread.waker().clone()).collect();
+        DeviceHolder::new(self.orders.clone(), wakers, self.file.clone())
     }
 
     /// Takes the device away. What is under way has `limits::END_TIMEOUT_MS`, then it fails.
@@ -347,7 +364,7 @@ impl Device {
             tracing::debug!(%error, device = number, "the block device was not stopped");
         }
         let tally = self.join();
-        self.file = None;
+        self.file.close();
         let deleted = self.control.begin((order::DELETE_DEVICE, number), 0);
         match deleted.map(|()| self.control.wait(Some(limit))) {
             Ok(Some(Ok(()))) => {}
@@ -393,7 +410,7 @@ impl Device {
         self.orders.leaves.store(true, Ordering::Release);
         self.threads.iter().for_each(QueueThread::wake);
         let tally = self.join();
-        self.file = None;
+        self.file.close();
         tally
     }
 

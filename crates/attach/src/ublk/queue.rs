@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::initiator::{CommandQueues, Data, Ended, PathQueues, Paths, Request as QueueRequest};
@@ -40,8 +40,14 @@ pub(super) struct Plan {
 pub(super) struct Orders {
     /// All that is under way, and all that comes, fails from now on.
     pub(super) gives_up: AtomicBool,
-    /// The thread ends, and the device stays for another process.
+    /// The thread ends, and the device stays for another process. What was begun ends before.
     pub(super) leaves: AtomicBool,
+    /// No request is begun for now.
+    pub(super) rests: AtomicBool,
+    /// Threads of which nothing is under way since then.
+    pub(super) quiet: AtomicUsize,
+    /// Threads that have ended.
+    pub(super) ended: AtomicUsize,
 }
 
 pub(super) struct Queue {
@@ -59,6 +65,10 @@ pub(super) struct Queue {
     /// Tags that the driver may have a request for.
     live: usize,
     is_closed: bool,
+    /// Requests that have come during a rest, by their tags.
+    deferred: Vec<u16>,
+    /// It has said that nothing is under way in this rest.
+    is_quiet: bool,
     events: Vec<Event>,
     scratch: Vec<u8>,
     tally: DeviceTally,
@@ -90,6 +100,8 @@ impl Queue {
             under_way: vec![None; depth.into()],
             live: depth.into(),
             is_closed: false,
+            deferred: Vec::with_capacity(depth.into()),
+            is_quiet: false,
             events: Vec::with_capacity(256),
             scratch: vec![0; RECEIVE_LENGTH],
             tally: DeviceTally::default(),
@@ -105,7 +117,7 @@ impl Queue {
 
     /// Serves until the driver has no more requests.
     pub(super) fn run(mut self) -> DeviceTally {
-        while self.live > 0 && !self.plan.orders.leaves.load(Ordering::Acquire) {
+        while self.live > 0 && !self.may_leave() {
             if let Err(error) = self.turn() {
                 tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
                 break;
@@ -114,6 +126,35 @@ impl Queue {
         self.close();
         self.ring.unwatch(&self.requests, REQUESTS_TOKEN);
         self.tally
+    }
+
+    /// Whether the device is to be left, and nothing of it is under way. A request that has come and was not begun is given to the
+    /// next process.
+    fn may_leave(&mut self) -> bool {
+        let leaves = self.plan.orders.leaves.load(Ordering::Acquire);
+        let is_quiet = self.is_closed || self.under_way.iter().all(Option::is_none);
+        // What has ended is answered by this process, so that the next one does not do it again.
+        leaves && is_quiet && self.requests.submit().is_ok()
+    }
+
+    /// Says that nothing is under way, or begins what has come during a rest that is over.
+    fn rest(&mut self) -> io::Result<()> {
+        if !self.rests() {
+            self.is_quiet = false;
+            let deferred = std::mem::take(&mut self.deferred);
+            return deferred.iter().try_for_each(|tag| self.begin(*tag));
+        }
+        if !self.is_quiet && self.under_way.iter().all(Option::is_none) {
+            self.is_quiet = true;
+            self.requests.submit()?;
+            self.plan.orders.quiet.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn rests(&self) -> bool {
+        let Orders { leaves, rests, .. } = &*self.plan.orders;
+        rests.load(Ordering::Acquire) || leaves.load(Ordering::Acquire)
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -138,7 +179,9 @@ impl Queue {
             self.ended(ended)?;
         }
         while let Some((tag, result)) = self.requests.pop() {
-            if result == 0 {
+            if result == 0 && self.rests() {
+                self.deferred.push(tag);
+            } else if result == 0 {
                 self.begin(tag)?;
             } else {
                 self.live -= 1;
@@ -148,7 +191,7 @@ impl Queue {
                 }
             }
         }
-        Ok(())
+        if self.is_quiet || !self.deferred.is_empty() || self.rests() { self.rest() } else { Ok(()) }
     }
 
     fn timeout(&mut self) -> Option<Duration> {

@@ -1,6 +1,7 @@
 //! The thread of one queue of a device: it opens what it needs, waits for the word, and then asks for requests.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
@@ -22,6 +23,7 @@ impl QueueThread {
         let (opened, outcome) = sync_channel(1);
         let (begin, word) = sync_channel(1);
         let (tell, told) = sync_channel(1);
+        let orders = plan.orders.clone();
         let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
             let queue = Ring::new(ring).and_then(|ring| {
                 let waker = ring.waker();
@@ -44,7 +46,9 @@ impl QueueThread {
             let begun = queue.fetch();
             let goes_on = begun.is_ok();
             let _ = tell.send(begun);
-            if goes_on { queue.run() } else { DeviceTally::default() }
+            let tally = if goes_on { queue.run() } else { DeviceTally::default() };
+            orders.ended.fetch_add(1, Ordering::AcqRel);
+            tally
         })?;
         let ended = |_| Err(io::Error::other("it ended at once"));
         let waker = outcome.recv().unwrap_or_else(ended)?;
@@ -60,6 +64,10 @@ impl QueueThread {
     /// Whether it has asked.
     pub(super) fn begun(&self) -> io::Result<()> {
         self.told.recv().unwrap_or_else(|_| Err(io::Error::other("it has ended")))
+    }
+
+    pub(super) const fn waker(&self) -> &Waker {
+        &self.waker
     }
 
     pub(super) fn wake(&self) {

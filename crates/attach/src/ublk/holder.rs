@@ -1,0 +1,92 @@
+//! A block device that is served, for whoever leaves it to another process.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::ring::Waker;
+
+use super::queue::Orders;
+use crate::limits::HAND_OVER_TIMEOUT_MS;
+
+/// How often it is looked whether all threads have done what they were told.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// `/dev/ublkcN`, as long as it is open.
+#[derive(Clone, Default)]
+pub(super) struct DeviceFile(Arc<Mutex<Option<Arc<File>>>>);
+
+impl DeviceFile {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<File>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, file: Arc<File>) {
+        *self.lock() = Some(file);
+    }
+
+    pub(super) fn close(&self) {
+        *self.lock() = None;
+    }
+}
+
+/// A device that may be left to another process.
+#[derive(Clone)]
+pub struct DeviceHolder {
+    orders: Arc<Orders>,
+    wakers: Arc<[Waker]>,
+    file: DeviceFile,
+}
+
+impl DeviceHolder {
+    pub(super) fn new(orders: Arc<Orders>, wakers: Arc<[Waker]>, file: DeviceFile) -> Self {
+        Self { orders, wakers, file }
+    }
+
+    /// Begins no request of the device until `thaw` or `leave`, and waits until nothing is under way.
+    ///
+    /// # Errors
+    /// When that takes too long; it is served on then.
+    pub fn freeze(&self) -> Result<(), String> {
+        self.orders.quiet.store(0, Ordering::Release);
+        self.orders.rests.store(true, Ordering::Release);
+        self.wake();
+        if self.all(&self.orders.quiet) {
+            return Ok(());
+        }
+        self.thaw();
+        Err("what the block device was asked for takes too long to end".to_owned())
+    }
+
+    /// Serves on.
+    pub fn thaw(&self) {
+        self.orders.rests.store(false, Ordering::Release);
+        self.wake();
+    }
+
+    /// Leaves the device to another process: requests wait for that. Says whether it could be left at once.
+    pub fn leave(&self) -> bool {
+        self.orders.leaves.store(true, Ordering::Release);
+        self.wake();
+        let has_ended = self.all(&self.orders.ended);
+        self.file.close();
+        has_ended
+    }
+
+    fn wake(&self) {
+        self.wakers.iter().for_each(Waker::wake);
+    }
+
+    /// Waits until all threads have counted themselves.
+    fn all(&self, counted: &AtomicUsize) -> bool {
+        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
+        while counted.load(Ordering::Acquire) < self.wakers.len() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        true
+    }
+}
