@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use beside::{Inherits, Lends};
 pub use former::{Greeting, unknown_to};
-pub use frame::{decode, encode};
+pub use frame::{Speech, decode, encode};
 pub use line::{Line, Process};
 pub use next::{Former, NotOffered, Succeeded};
 pub use words::{About, Offer, State, Word, known};

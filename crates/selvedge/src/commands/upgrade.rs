@@ -102,7 +102,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut next = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, (&program, &place))?;
+    await_end(&former, &mut next, (&program, Some(&place)), "the target")?;
     await_administration(&place, &mut next);
     let upgraded = Upgraded {
         former_process: about.process,
@@ -163,7 +163,7 @@ fn ask(line: &Line, time: Duration) -> std::io::Result<About> {
     }
 }
 
-fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
+pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
     let mut next = Command::new(program);
     next.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
     // Its answer would stand before that of this command.
@@ -183,6 +183,7 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
 fn await_administration(place: &Path, next: &mut Child) {
     let until = Instant::now() + ADMINISTRATION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
+        let place = asks.take().unwrap_or_else(|| Path::new(""));
         let about = Line::connect(place).and_then(|line| ask(&line, ANSWER));
         if about.is_ok_and(|about| about.process == next.id()) {
             return;
@@ -191,15 +192,17 @@ fn await_administration(place: &Path, next: &mut Child) {
     }
 }
 
-/// Waits for the end of the former process, which ends when the next one serves.
-fn await_end(
+/// Waits for the end of the former process, which ends when the next one serves. `what` it is that serves. A target is asked at
+/// its place whether it still hands over.
+pub(super) fn await_end(
     former: &impl std::os::fd::AsFd,
     next: &mut Child,
-    (program, place): (&Path, &Path),
+    (program, place): (&Path, Option<&Path>),
+    what: &str,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut until = begun + PATIENCE;
-    let mut asks = true;
+    let mut asks = place;
     loop {
         let mut ended = [rustix::event::PollFd::new(former, rustix::event::PollFlags::IN)];
         let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
@@ -207,7 +210,7 @@ fn await_end(
         match next.try_wait().map_err(Failure::failed)? {
             Some(status) => {
                 return Err(Failure::failed(format!(
-                    "{} has ended ({status}); the target serves as before",
+                    "{} has ended ({status}); {what} serves as before",
                     program.display()
                 )));
             }
@@ -216,13 +219,12 @@ fn await_end(
                 let _ = next.kill();
                 let _ = next.wait();
                 return Err(Failure::failed(format!(
-                    "{} does not serve after {} s, and was ended; the target serves as before",
+                    "{} does not serve after {} s, and was ended; {what} serves as before",
                     program.display(),
                     begun.elapsed().as_secs()
                 )));
             }
-            None if asks && begun.elapsed() >= PREPARATION => {
-                asks = false;
+            None if begun.elapsed() >= PREPARATION && asks.is_some() => {
                 // As long as it hands over, it answers nobody else; and once the next process serves, that one does.
                 let about = Line::connect(place).and_then(|line| ask(&line, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != next.id()) {

@@ -155,6 +155,24 @@ impl SocketFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// That of a socket which another process has made and leaves to this one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn left_by_another(path: &Path) -> io::Result<Self> {
+        let file = fs::symlink_metadata(path)?;
+        if !file.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name"));
+        }
+        Ok(Self { path: path.to_owned(), identity: (file.dev(), file.ino()) })
+    }
+
+    /// Leaves the file to another process.
+    pub(crate) fn leave(mut self) {
+        // No file is this one.
+        self.identity = (0, 0);
+    }
 }
 
 impl Listening {

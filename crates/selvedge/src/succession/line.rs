@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::ring::Socket;
-use engine::target::hand_over::{self, Word};
+use engine::target::hand_over::{self, Speech, Word};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -39,7 +39,7 @@ impl Line {
     }
 
     /// Says a word, with these descriptors.
-    pub(crate) fn say(&self, word: &Word, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) fn say<W: Speech>(&self, word: &W, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = hand_over::encode(word, descriptors.len())?;
         (&self.stream).write_all(&bytes)?;
         for some in descriptors.chunks(AT_ONCE) {
@@ -57,7 +57,7 @@ impl Line {
     ///
     /// # Errors
     /// Those of the socket; `InvalidData` for anything but a word, and for one of another format.
-    pub(crate) fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
+    pub(crate) fn hear<W: Speech>(&self) -> io::Result<(W, Vec<OwnedFd>)> {
         let (word, descriptors) = hand_over::decode(&self.stream)?;
         let mut received = Vec::new();
         while received.len() < descriptors {
@@ -125,6 +125,7 @@ mod tests {
     use std::fs::File;
     use std::io::Read as _;
 
+    use super::super::words::Word;
     use super::*;
 
     fn pair() -> (Line, Line) {
@@ -138,7 +139,7 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         let many = vec![file.as_fd(); 450];
         let sender = std::thread::spawn(move || {
-            let (word, received) = other.hear().unwrap();
+            let (word, received) = other.hear::<Word>().unwrap();
             assert!(matches!(word, Word::Ready));
             received.len()
         });
@@ -159,7 +160,7 @@ mod tests {
             change(&mut bytes);
             one.write_all(&bytes).unwrap();
             drop(one);
-            line.hear().map(drop).map_err(|error| error.to_string())
+            line.hear::<Word>().map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(written(&|_| ()), Ok(()));
         assert!(written(&|bytes| bytes[0] = b'x').unwrap_err().contains("not a hand-over"));

@@ -13,5 +13,6 @@ mod predecessor;
 mod successor;
 
 pub(crate) use line::Line;
+pub(crate) use other_process::OtherProcess;
 pub(crate) use predecessor::{Predecessor, place_of};
-pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor};
+pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor, await_death};

@@ -207,7 +207,7 @@ fn missing_memory(offer: &Offer) -> Option<String> {
 }
 
 /// Waits until the former process has died, if it does.
-fn await_death() {
+pub(crate) fn await_death() {
     let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
     if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {
         process.has_died(END);

@@ -4,11 +4,18 @@
 use std::io::{self, Read as _};
 
 use nvme::tcp::digest::crc32c;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use super::words::{FORMAT, Word};
+/// What two processes of one kind say to each other.
+pub trait Speech: Serialize + DeserializeOwned {
+    /// How each word begins: those of another kind are not understood.
+    const MAGIC: [u8; 8];
+    /// The version of all this. Another one is refused.
+    const FORMAT: u32;
+}
 
-const MAGIC: [u8; 8] = *b"selvedge";
 /// Magic, format, checksum, length and the number of descriptors.
 const HEADER_BYTES: usize = 24;
 /// Bytes of the longest word: a hundred thousand queues take about a fifth of it.
@@ -21,7 +28,7 @@ const DESCRIPTORS_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// When it is longer than any may be.
-pub fn encode(word: &Word, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+pub fn encode<W: Speech>(word: &W, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut length = Length(0);
     serde_json::to_writer(&mut length, word)?;
     let Length(length) = length;
@@ -29,9 +36,9 @@ pub fn encode(word: &Word, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>>
     let (header, body) = bytes.split_at_mut(HEADER_BYTES);
     serde_json::to_writer(&mut &mut *body, word)?;
     let length = u32::try_from(length).map_err(io::Error::other)?;
-    header[..MAGIC.len()].copy_from_slice(&MAGIC);
-    let numbers = [FORMAT, crc32c(body), length, descriptors as u32];
-    for (place, number) in header[MAGIC.len()..].chunks_exact_mut(4).zip(numbers) {
+    header[..W::MAGIC.len()].copy_from_slice(&W::MAGIC);
+    let numbers = [W::FORMAT, crc32c(body), length, descriptors as u32];
+    for (place, number) in header[W::MAGIC.len()..].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
     Ok(bytes)
@@ -55,10 +62,10 @@ impl io::Write for Length {
 ///
 /// # Errors
 /// Those of the stream; `InvalidData` for anything but a word, and for one of another format.
-pub fn decode(mut stream: impl io::Read) -> io::Result<(Word, usize)> {
+pub fn decode<W: Speech>(mut stream: impl io::Read) -> io::Result<(W, usize)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
-    let Header { checksum, length, descriptors } = Header::of(&header)?;
+    let Header { checksum, length, descriptors } = Header::of::<W>(&header)?;
     // It has room at once, so that no part of it is left in memory that was given back.
     let mut body = Zeroizing::new(Vec::new());
     body.try_reserve_exact(length).map_err(io::Error::other)?;
@@ -74,17 +81,18 @@ struct Header {
 }
 
 impl Header {
-    fn of(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
+    fn of<W: Speech>(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
         let number = |at: usize| {
             let mut number = [0; 4];
             number.copy_from_slice(&bytes[at..at + 4]);
             u32::from_le_bytes(number)
         };
-        if bytes[..MAGIC.len()] != MAGIC {
+        if bytes[..W::MAGIC.len()] != W::MAGIC {
             return Err(invalid("it is not a hand-over of selvedge"));
         }
-        if number(8) != FORMAT {
-            return Err(invalid(&format!("it is a hand-over of format {}, and this is {FORMAT}", number(8))));
+        if number(8) != W::FORMAT {
+            let (format, own) = (number(8), W::FORMAT);
+            return Err(invalid(&format!("it is a hand-over of format {format}, and this is {own}")));
         }
         let (length, descriptors) = (number(16) as usize, number(20) as usize);
         if length > WORD_BYTES_MAX || descriptors > DESCRIPTORS_MAX {
@@ -94,7 +102,7 @@ impl Header {
     }
 }
 
-fn word(body: &[u8], checksum: u32, length: usize) -> io::Result<Word> {
+fn word<W: Speech>(body: &[u8], checksum: u32, length: usize) -> io::Result<W> {
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

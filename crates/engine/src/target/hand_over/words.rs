@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::frame::Speech;
 use crate::target::config::FabricConfig;
 use crate::target::succession::HandedTarget;
-
-/// The version of all this. Another one is refused, and the target is restarted instead.
-pub(super) const FORMAT: u32 = 1;
 
 /// What this version knows of hand-overs beside their format: what others may need it to know.
 pub(super) const KNOWN: [&str; 5] = ["ceph", "memory", "MPTCP settings", "marked blocks", "generated keys"];
@@ -51,6 +49,12 @@ pub enum Word {
     Go,
     /// The next process serves.
     Serving,
+}
+
+impl Speech for Word {
+    const MAGIC: [u8; 8] = *b"selvedge";
+    /// Another one is refused, and the target is restarted instead. What comes beside it has names (`KNOWN`).
+    const FORMAT: u32 = 1;
 }
 
 /// How a target was started.
