@@ -11,8 +11,10 @@ mod nvme_names;
 mod process;
 mod record;
 mod recover;
+mod succession;
 mod ublk;
 mod udev;
+mod upgrade;
 mod vhost_user;
 
 use std::fmt;
@@ -37,6 +39,8 @@ pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, Place};
 use self::nvme_names::NvmeNames;
 use self::record::{CommandLine, DiskWay, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
+use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, Registration, Successor};
+pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
 use crate::config::connection::Connection;
@@ -55,13 +59,20 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
+/// Why a process does not go on with disks that were served otherwise.
+const OTHER_WAY: &str = "the former process serves these disks in another way: start it again instead";
+
 /// Bytes of the path of a Unix socket by which somebody can connect (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Does what was typed.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     match &flags.action {
-        None => serve(flags, CommandLine::here()?, None),
+        None => {
+            let line = CommandLine::here()?;
+            let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
+            serve(flags, line, None, &process)
+        }
         Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
         Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
         Some(AttachAction::Serve { config, disk, check, output }) => {
@@ -71,9 +82,30 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
         Some(AttachAction::Detach { disks, force, output }) => {
             detach::run(disks, *force, output.output_format)
         }
+        Some(AttachAction::Upgrade(flags)) => upgrade::run(flags),
         Some(AttachAction::Recover { ublk_device, output }) => {
             recover::run(*ublk_device, output.output_format)
         }
+    }
+}
+
+/// This process: whether it goes on in place of another one, and how another one goes on in place of it.
+struct AttachProcess {
+    successor: Option<Successor>,
+    predecessor: Predecessor,
+}
+
+impl AttachProcess {
+    /// It was started by this line, and attaches what these are for.
+    fn begin<'a>(
+        line: CommandLine,
+        parts: impl Iterator<Item = &'a CommandLine> + Clone,
+    ) -> Result<Self, Failure> {
+        let successor = Successor::from_environment()?;
+        if let Some(successor) = &successor {
+            successor.check(parts.map(|part| &part.arguments))?;
+        }
+        Ok(Self { successor, predecessor: Predecessor::wait(line) })
     }
 }
 
@@ -85,7 +117,14 @@ fn check(flags: &AttachFlags) -> Result<(), Failure> {
 }
 
 /// Connects, serves, and ends. The disks are new ones, or those of a process that is gone.
-fn serve(flags: &AttachFlags, line: CommandLine, previous: Option<KnownRecord>) -> Result<(), Failure> {
+fn serve(
+    flags: &AttachFlags,
+    line: CommandLine,
+    previous: Option<KnownRecord>,
+    process: &AttachProcess,
+) -> Result<(), Failure> {
+    let registration = process.predecessor.register(&line.arguments);
+    let inheritance = process.successor.as_ref().and_then(|successor| successor.take(&line.arguments));
     let stop = Stop::on_signals()?;
     vhost_user::check(flags)?;
     if flags.ublk {
@@ -93,18 +132,28 @@ fn serve(flags: &AttachFlags, line: CommandLine, previous: Option<KnownRecord>) 
     }
     let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
     let connection = Connection::new(&flags.connection)?;
-    eprintln!("connecting to {}", connection.addresses());
+    if inheritance.is_none() {
+        eprintln!("connecting to {}", connection.addresses());
+    }
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let threads = flags.threads.unwrap_or_else(|| if flags.ublk { ublk::processors() } else { 1 });
-    let controllers = AllControllers::new();
-    let attaching =
-        Attaching { flags, line, previous, connection: &connection, nqn: &nqn, threads, controllers };
+    let controllers = Arc::new(AllControllers::new());
+    let attaching = Attaching {
+        flags,
+        line,
+        previous,
+        connection: &connection,
+        nqn: &nqn,
+        threads,
+        controllers,
+        registration,
+    };
     let disks = attaching.disks()?;
     match &flags.nbd {
-        Some(place) => attaching.serve_clients((place, nbd_tls), disks, &stop),
-        None if flags.ublk => ublk::serve(&attaching, &disks, &stop),
-        None => vhost_user::serve(&attaching, disks, &stop),
+        Some(place) => attaching.serve_clients((place, nbd_tls), disks, inheritance, &stop),
+        None if flags.ublk => ublk::serve(&attaching, &disks, inheritance, &stop),
+        None => vhost_user::serve(&attaching, disks, inheritance, &stop),
     }
 }
 
@@ -117,7 +166,9 @@ struct Attaching<'a> {
     connection: &'a Connection,
     nqn: &'a Nqn,
     threads: u16,
-    controllers: AllControllers,
+    controllers: Arc<AllControllers>,
+    /// By which the process that comes after this one gets the disks.
+    registration: Registration<'a>,
 }
 
 impl Attaching<'_> {
@@ -150,8 +201,8 @@ impl Attaching<'_> {
         }
     }
 
-    fn server_options(&self) -> ServerOptions {
-        ServerOptions { threads: self.threads, ring: self.ring(), ..ServerOptions::default() }
+    fn server_options(&self, is_held: bool) -> ServerOptions {
+        ServerOptions { threads: self.threads, ring: self.ring(), is_held }
     }
 
     fn is_told(&self) -> bool {
@@ -169,10 +220,10 @@ impl Attaching<'_> {
         disks.iter().map(recorded).collect()
     }
 
-    /// Writes down what this process attaches.
-    fn keep(&self, way: DiskWay, disks: Vec<RecordedDisk>) -> Option<KeptRecord> {
+    /// Writes down what this process attaches, in the place of what another one has written.
+    fn keep(&self, way: DiskWay, disks: Vec<RecordedDisk>, previous: Option<&Path>) -> Option<KeptRecord> {
         let record = Record::new(self.line.clone(), way, self.nqn, disks);
-        let kept = record.keep(self.previous.as_ref());
+        let kept = record.keep(previous);
         if let Err(reason) = &kept {
             // Sockets are made anew by the next process; a device is lost without it.
             match way {
@@ -190,30 +241,89 @@ impl Attaching<'_> {
         &self,
         (place, tls): (&NbdPlace, Option<ServerTls>),
         disks: Vec<Disk>,
+        mut inheritance: Option<Inheritance>,
         stop: &Stop,
     ) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-        let place = Place::open(place, self.nqn, &all_paths[0].namespace())?;
-        self.controllers.look_again();
-        let (socket, listener, address) = place.parts();
+        let place = self.place(place, &all_paths[0], inheritance.as_mut())?;
+        let listener = place.listener().map_err(Failure::failed)?;
+        let (file, own_listener, address) = place.parts();
         let recorded = self.recorded(&disks).into_iter().map(|disk| address.record(disk));
-        let kept = self.keep(DiskWay::Nbd, recorded.collect());
-        let server = Server::start_with(disks, vec![listener], tls, self.server_options());
+        let recorded: Vec<RecordedDisk> = recorded.collect();
+        let is_held = inheritance.is_some();
+        let server = Server::start_with(disks, vec![own_listener], tls, self.server_options(is_held));
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
-        let attached =
-            self.attached(server.threads()).with_clients(&server, &address, self.flags.nbd_tls.is_wanted());
-        report::print_as(self.flags.output.output_format, &attached)?;
+        let holder = server.holder();
+        if let Some(inheritance) = &mut inheritance {
+            let adopt = |state, sockets| {
+                let HandedState::Nbd(clients) = state else { return Err(OTHER_WAY.to_owned()) };
+                holder.adopt(clients, sockets)
+            };
+            let service = match inheritance.succeed(adopt) {
+                Ok(service) => service,
+                Err(failure) => {
+                    // It is still the former process's.
+                    file.into_iter().for_each(SocketFile::leave);
+                    return Err(failure);
+                }
+            };
+            if service.has_former_died {
+                self.controllers.look_again();
+            }
+            holder.thaw(service.is_disowned);
+        }
+        let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
+        let kept = self.keep(DiskWay::Nbd, recorded.clone(), previous);
+        self.hold(kept.as_ref(), recorded, PartHolder::Nbd { holder, listener });
+        match inheritance {
+            Some(inheritance) => inheritance.serves(),
+            None => {
+                let attached = self.attached(server.threads());
+                let attached = attached.with_clients(&server, &address, self.flags.nbd_tls.is_wanted());
+                report::print_as(self.flags.output.output_format, &attached)?;
+            }
+        }
         let has_failed = || {
             let said = "a thread of the NBD server has ended; see the log";
-            server.has_failed().then(|| said.to_owned())
+            (server.has_failed() && !self.registration.is_over()).then(|| said.to_owned())
         };
         let outcome = watch(stop, &all_paths, has_failed);
+        if self.registration.is_over() {
+            file.into_iter().for_each(SocketFile::leave);
+            drop(server);
+            return Ok(());
+        }
         let tally = server.stop();
-        drop((socket, kept));
+        drop((file, kept));
         if self.is_told() {
             eprintln!("{}", told(&tally));
         }
         outcome
+    }
+
+    /// Where clients connect: the sockets of the process that goes before this one, or new ones.
+    fn place(
+        &self,
+        asked: &NbdPlace,
+        paths: &Paths,
+        inheritance: Option<&mut Inheritance>,
+    ) -> Result<Place, Failure> {
+        let namespace = paths.namespace();
+        let Some(inheritance) = inheritance else {
+            let place = Place::open(asked, self.nqn, &namespace)?;
+            self.controllers.look_again();
+            return Ok(place);
+        };
+        let listener = inheritance.descriptors.pop();
+        let offered = listener.zip(inheritance.offered.disks.first());
+        let offered = offered.ok_or_else(|| Failure::failed(OTHER_WAY))?;
+        Place::inherited(asked, (self.nqn, &namespace), offered)
+    }
+
+    /// Lets the process that comes after this one have the disks.
+    fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: PartHolder) {
+        let record = kept.map(|kept| kept.path().to_owned());
+        self.registration.hold(Part { record, disks, controllers: self.controllers.clone(), holder });
     }
 
     /// What is printed, but for the disks.

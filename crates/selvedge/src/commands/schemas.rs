@@ -18,12 +18,13 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 29] {
+pub(super) fn all() -> [(String, Value); 30] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
         of::<attach::AttachedDisks>("attach list"),
         of::<attach::Attached>("attach recover"),
+        of::<attach::UpgradedProcesses>("attach upgrade"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
         of::<Either<connect::Connected, connect::Planned>>("connect"),

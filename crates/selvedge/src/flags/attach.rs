@@ -193,6 +193,8 @@ Examples:
         #[command(flatten)]
         output: OutputFlags,
     },
+    /// Go on with another program in place of processes that have attached disks, whose users notice a pause and nothing else
+    Upgrade(UpgradeAttachFlags),
     /// Take over block devices whose process was killed: requests that wait for them go on, without an error
     #[command(
         after_help = "It connects as the command line of that process says, in its working directory, and
@@ -210,6 +212,37 @@ Examples:
         #[command(flatten)]
         output: OutputFlags,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The next process starts with the command line of the one that serves, connects to its
+targets, takes its clients over and goes on; the former one ends. If anything goes
+wrong, the former process serves as before.
+
+Examples:
+  selvedge attach upgrade
+  selvedge attach upgrade disk.nbd --program /usr/local/bin/selvedge"
+)]
+pub(crate) struct UpgradeAttachFlags {
+    /// Disks whose processes go on: block devices, sockets, addresses of NBD servers, or all
+    #[arg(value_name = "DEVICE|SOCKET|ADDR:PORT|all", default_value = "all")]
+    pub(crate) disks: Vec<String>,
+
+    /// The process that goes on, as in a service's reload
+    #[arg(long, value_name = "PID", conflicts_with = "disks")]
+    pub(crate) process: Option<u32>,
+
+    /// The program to go on with [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Do nothing where a process runs this very program already, as in a service's reload
+    #[arg(long)]
+    pub(crate) if_changed: bool,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// The number of `/dev/ublkbN` or `/dev/ublkcN`.

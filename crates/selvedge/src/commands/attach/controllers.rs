@@ -2,12 +2,11 @@
 //! this one was killed: what this one had sent must not undo what the next one writes. A lock on the file says whether its
 //! process lives. How controllers are brought to rest is the engine's.
 
-use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use attach::limits::{CONTROLLERS_FILE_BYTES_MAX, CONTROLLERS_KEPT_MAX};
@@ -50,7 +49,7 @@ struct Content {
 pub(super) struct AllControllers {
     /// Where the files are.
     folder: Option<PathBuf>,
-    all: RefCell<Vec<(Arc<Controllers>, Arc<Paths>)>>,
+    all: Mutex<Vec<(Arc<Controllers>, Arc<Paths>)>>,
 }
 
 impl AllControllers {
@@ -68,7 +67,7 @@ impl AllControllers {
                  out"
             );
         });
-        Self { folder: folder.ok(), all: RefCell::default() }
+        Self { folder: folder.ok(), all: Mutex::default() }
     }
 
     /// Connects the paths to a namespace. Nothing is written over them before what killed processes had sent is at rest.
@@ -83,13 +82,17 @@ impl AllControllers {
             options.keeper = Some(controllers.clone());
         }
         let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
-        self.all.borrow_mut().extend(controllers.map(|controllers| (controllers, paths.clone())));
+        self.lock().extend(controllers.map(|controllers| (controllers, paths.clone())));
         Ok(paths)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Controllers>, Arc<Paths>)>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks for processes that have been killed since: the one that had the place of this one has ended only now.
     pub(super) fn look_again(&self) {
-        for (controllers, paths) in &*self.all.borrow() {
+        for (controllers, paths) in &*self.lock() {
             match controllers.predecessors() {
                 Ok(predecessors) => paths.succeed(&predecessors),
                 Err(error) => {

@@ -21,7 +21,7 @@ use crate::report;
 
 /// How long a process may take to end: what its devices have not written yet is written first.
 const END_LIMIT: Duration = Duration::from_secs(60);
-const ALL: &str = "all";
+pub(super) const ALL: &str = "all";
 
 /// Detaches what is named.
 pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result<(), Failure> {
@@ -75,7 +75,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
 }
 
 /// Why there is nothing to detach there.
-fn unknown(place: &str) -> String {
+pub(super) fn unknown(place: &str) -> String {
     if place.starts_with("/dev/ublkb") && Path::new(&place.replace("ublkb", "ublkc")).exists() {
         return format!("{place} belongs to another user: only that user and root may detach it");
     }
@@ -83,7 +83,7 @@ fn unknown(place: &str) -> String {
 }
 
 /// What a disk is found by, from what people write.
-fn place(name: &str) -> String {
+pub(super) fn place(name: &str) -> String {
     let number =
         name.trim_start_matches("/dev/").strip_prefix("ublk").map(|rest| rest.trim_start_matches(['b', 'c']));
     if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {

@@ -7,7 +7,7 @@ use std::thread;
 use attach::ublk::FoundDevice;
 
 use super::record::{CommandLine, KnownRecord};
-use super::{check, recover, serve, ublk};
+use super::{AttachProcess, check, recover, serve, ublk};
 use crate::config::attach_file::{self, DiskTable};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -39,14 +39,16 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
         let _ = ublk::prepare();
     }
     let lines = tables.iter().map(|table| line(asked.config, table)).collect::<Result<Vec<_>, _>>()?;
+    let process = AttachProcess::begin(CommandLine::here()?, lines.iter())?;
     thread::scope(|scope| {
         let begin = |(table, line): (DiskTable, CommandLine)| {
             let DiskTable { name, mut flags, .. } = table;
             flags.output.output_format = asked.format;
             let threads = thread::Builder::new().name(format!("disk-{name}"));
+            let process = &process;
             threads.spawn_scoped(scope, move || {
                 let previous = previous(&line, &mut flags);
-                let outcome = of_disk(&name, serve(&flags, line, previous));
+                let outcome = of_disk(&name, serve(&flags, line, previous, process));
                 // The others are served on; this one's failure is told when it comes.
                 if let Some(line) = outcome.as_ref().err().and_then(Failure::line) {
                     eprintln!("selvedge: {line}");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,38 @@ impl Place {
                 })?;
                 Self::unix(&folder.join(socket_name(nqn, namespace)))
             }
+        }
+    }
+
+    /// The place of the process that goes before this one, which has offered the socket that listens, and said where clients find it.
+    pub(super) fn inherited(
+        asked: &NbdPlace,
+        (nqn, namespace): (&Nqn, &NamespaceInfo),
+        (listener, disk): (OwnedFd, &RecordedDisk),
+    ) -> Result<Self, Failure> {
+        let default = || socket::make_default_folder().map(|folder| folder.join(socket_name(nqn, namespace)));
+        let path = match asked {
+            NbdPlace::Unix(path) => std::path::absolute(path).ok(),
+            NbdPlace::Default => default(),
+            NbdPlace::Tcp(asked) => {
+                let listener = TcpListener::from(listener);
+                let address = listener.local_addr().map_err(Failure::failed)?;
+                let is_it =
+                    asked.ip() == address.ip() && (asked.port() == 0 || asked.port() == address.port());
+                return if is_it { Ok(Self::Tcp { listener, address }) } else { Err(elsewhere(disk)) };
+            }
+        };
+        let path = path.filter(|path| disk.socket.as_ref() == Some(path)).ok_or_else(|| elsewhere(disk))?;
+        let file = SocketFile::left_by_another(&path)
+            .map_err(|error| Failure::failed(format!("the socket {}: {error}", path.display())))?;
+        Ok(Self::Unix { listener: listener.into(), file, path })
+    }
+
+    /// A copy of what listens.
+    pub(super) fn listener(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Unix { listener, .. } => listener.as_fd().try_clone_to_owned(),
+            Self::Tcp { listener, .. } => listener.as_fd().try_clone_to_owned(),
         }
     }
 
@@ -67,6 +100,13 @@ impl Place {
             Self::Tcp { listener, address } => (None, Listener::Tcp(listener), Address::Tcp(address)),
         }
     }
+}
+
+fn elsewhere(disk: &RecordedDisk) -> Failure {
+    Failure::failed(format!(
+        "the former process serves clients at {}, and this one is to do so elsewhere: start it again instead",
+        disk.place()
+    ))
 }
 
 /// The name of a socket whose place nobody chose: that of the namespace, wherever it is found.

@@ -185,12 +185,11 @@ impl Record {
     ///
     /// # Errors
     /// When there is no place for it.
-    pub(super) fn keep(&self, previous: Option<&KnownRecord>) -> Result<KeptRecord, String> {
+    pub(super) fn keep(&self, previous: Option<&Path>) -> Result<KeptRecord, String> {
         let path = match previous {
-            Some(previous) => previous.path.clone(),
+            Some(previous) => previous.to_owned(),
             None => {
-                let folder = socket::kept_folder().ok_or("there is no runtime directory")?.join(FOLDER);
-                PrivateFolder::make(&folder).map_err(|error| error.to_string())?;
+                let folder = make_folder()?;
                 self.replace_old_ones(&folder);
                 folder.join(format!("{}.{SUFFIX}", Uuid::new_v4().simple()))
             }
@@ -241,6 +240,11 @@ pub(super) struct KeptRecord {
 }
 
 impl KeptRecord {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Leaves it to the next process.
     pub(super) fn leave(mut self) {
         self.lock = None;
@@ -337,6 +341,16 @@ impl KnownRecord {
             remove(&self.path, lock);
         }
     }
+}
+
+/// The folder of this process's records, made if need be.
+///
+/// # Errors
+/// When there is no place for it.
+pub(super) fn make_folder() -> Result<PathBuf, String> {
+    let folder = socket::kept_folder().ok_or("there is no runtime directory")?.join(FOLDER);
+    PrivateFolder::make(&folder).map_err(|error| error.to_string())?;
+    Ok(folder)
 }
 
 fn remove(path: &Path, file: &File) {

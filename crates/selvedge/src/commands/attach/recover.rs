@@ -9,7 +9,7 @@ use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::record::KnownRecord;
-use super::{many, serve};
+use super::{AttachProcess, many, serve};
 use crate::failure::Failure;
 use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
@@ -66,7 +66,8 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     let mut flags = flags(&line.arguments)?;
     flags.output.output_format = format;
     keep_waiting(&mut flags, &known, found);
-    serve(&flags, line, Some(known))
+    let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
+    serve(&flags, line, Some(known), &process)
 }
 
 /// Of the namespaces, those whose devices wait. What another program has deleted stays so.

@@ -13,7 +13,8 @@ use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
 use super::record::{DiskWay, KeptRecord, KnownRecord, RecordedDisk};
-use super::{Attaching, watch};
+use super::succession::{HandedState, Inheritance, PartHolder};
+use super::{Attaching, OTHER_WAY, watch};
 use crate::failure::Failure;
 use crate::report;
 use crate::spec::size::Size;
@@ -44,30 +45,56 @@ pub(super) fn bound_waiting(options: &mut PathOptions) {
 }
 
 /// Makes the devices, or takes them over, serves them, and takes them away.
-pub(super) fn serve(attaching: &Attaching<'_>, disks: &[Disk], stop: &Stop) -> Result<(), Failure> {
+pub(super) fn serve(
+    attaching: &Attaching<'_>,
+    disks: &[Disk],
+    mut inheritance: Option<Inheritance>,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    attaching.controllers.look_again();
+    if inheritance.is_none() {
+        attaching.controllers.look_again();
+    }
     let recorded = attaching.recorded(disks);
-    let mut devices = match &attaching.previous {
+    let previous = attaching.previous.as_ref();
+    let left = inheritance.as_ref().map(|one| &one.offered.disks);
+    let mut devices = match left.or(previous.map(|previous| &previous.record.disks)) {
         None => add(attaching, disks, &recorded)?,
-        Some(previous) => adopt(attaching, disks, (&recorded, previous))?,
+        Some(left) => adopt(attaching, disks, (&recorded, left))?,
     };
+    if let Some(inheritance) = &mut inheritance {
+        succeed(attaching, inheritance)?;
+    }
     let recorded = recorded.into_iter().zip(&devices);
     let recorded = recorded.map(|(disk, device)| RecordedDisk { device: Some(device.id().into()), ..disk });
+    let recorded: Vec<RecordedDisk> = recorded.collect();
     // Before there is a device that somebody may want back.
-    let kept = attaching.keep(DiskWay::Ublk, recorded.collect());
+    let previous = previous.map(|previous| previous.path.as_path());
+    let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
+    let kept = attaching.keep(DiskWay::Ublk, recorded.clone(), previous);
     if let Err(error) = devices.iter_mut().try_for_each(|device| device.start(&|| stop.is_asked())) {
-        if attaching.previous.is_some() {
-            // Whoever uses them goes on to wait, for another process.
-            devices.into_iter().for_each(Device::abandon);
-            kept.into_iter().for_each(KeptRecord::leave);
+        if attaching.previous.is_some() || inheritance.is_some() {
+            leave(devices, kept);
         }
         return Err(Failure::failed(error));
     }
     let threads = devices.iter().map(Device::queues).sum();
-    let attached = attaching.attached(threads).with_devices(&devices);
-    report::print_as(attaching.flags.output.output_format, &attached)?;
+    attaching.hold(kept.as_ref(), recorded, PartHolder::Ublk(devices.iter().map(Device::holder).collect()));
+    match inheritance {
+        Some(inheritance) => inheritance.serves(),
+        None => {
+            let attached = attaching.attached(threads).with_devices(&devices);
+            report::print_as(attaching.flags.output.output_format, &attached)?;
+        }
+    }
+    let registration = &attaching.registration;
     let outcome = watch(stop, &all_paths, || {
+        if registration.has_left_devices() {
+            return registration.is_forsaken().then(|| {
+                "its block devices were left to another process, which has died: selvedge attach recover"
+                    .to_owned()
+            });
+        }
         devices.iter_mut().for_each(|device| follow_size(attaching, device));
         let ended = devices.iter().find(|device| device.has_ended())?;
         Some(format!(
@@ -75,12 +102,34 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: &[Disk], stop: &Stop) -> R
             ended.path().display()
         ))
     });
+    if registration.has_left_devices() {
+        leave(devices, kept);
+        return outcome;
+    }
     let tallies: Vec<DeviceTally> = devices.into_iter().map(Device::stop).collect();
     drop(kept);
     if attaching.is_told() {
         eprintln!("{}", told(&tallies));
     }
     outcome
+}
+
+/// Whoever uses the devices goes on to wait, for another process.
+fn leave(devices: Vec<Device>, kept: Option<KeptRecord>) {
+    devices.into_iter().for_each(Device::abandon);
+    kept.into_iter().for_each(KeptRecord::leave);
+}
+
+/// Waits until the former process leaves its devices.
+fn succeed(attaching: &Attaching<'_>, inheritance: &mut Inheritance) -> Result<(), Failure> {
+    let service = inheritance.succeed(|state, _| match state {
+        HandedState::Ublk => Ok(Vec::new()),
+        _ => Err(OTHER_WAY.to_owned()),
+    })?;
+    if service.has_former_died {
+        attaching.controllers.look_again();
+    }
+    Ok(())
 }
 
 /// New devices, which are not there yet.
@@ -116,10 +165,10 @@ fn is_not_waited_for(recorded: &[RecordedDisk]) -> Result<(), Failure> {
 fn adopt(
     attaching: &Attaching<'_>,
     disks: &[Disk],
-    (recorded, previous): (&[RecordedDisk], &KnownRecord),
+    (recorded, left): (&[RecordedDisk], &[RecordedDisk]),
 ) -> Result<Vec<Device>, Failure> {
     let adopt = |(disk, now): (&Disk, &RecordedDisk)| {
-        let was = previous.record.disks.iter().find(|was| was.nsid == now.nsid);
+        let was = left.iter().find(|was| was.nsid == now.nsid);
         let (was, device) = was
             .and_then(|was| Some((was, was.device?)))
             .ok_or_else(|| Failure::failed(format!("there is no block device of namespace {}", now.nsid)))?;

@@ -1,15 +1,17 @@
 //! Namespaces as vhost-user-blk devices, each on a socket of its own.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use attach::{Disk, Tally, VhostUserServer};
+use attach::{Disk, Tally, VhostHolder, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
 use super::record::{DiskWay, RecordedDisk};
-use super::{AttachedDisk, Attaching, listen, watch};
+use super::succession::{HandedState, Inheritance, PartHolder};
+use super::{AttachedDisk, Attaching, OTHER_WAY, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
 use crate::flags::attach::AttachFlags;
@@ -37,38 +39,105 @@ pub(super) fn check(flags: &AttachFlags) -> Result<(), Failure> {
 }
 
 /// Serves front ends until a signal comes.
-pub(super) fn serve(attaching: &Attaching<'_>, disks: Vec<Disk>, stop: &Stop) -> Result<(), Failure> {
+pub(super) fn serve(
+    attaching: &Attaching<'_>,
+    disks: Vec<Disk>,
+    mut inheritance: Option<Inheritance>,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let places = attaching.flags.vhost_user.iter().map(|path| Place::open(path));
-    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let places = places(attaching, inheritance.as_mut())?;
+    let copies = places.iter().map(|place| place.listener.as_fd().try_clone_to_owned());
+    let copies = copies.collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
     let recorded = attaching.recorded(&disks).into_iter().zip(&places);
     let recorded = recorded.map(|(disk, place)| RecordedDisk { socket: Some(place.path.clone()), ..disk });
-    let kept = attaching.keep(DiskWay::VhostUser, recorded.collect());
+    let recorded: Vec<RecordedDisk> = recorded.collect();
     let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
     for (disk, Place { listener, file, path }) in disks.into_iter().zip(places) {
         files.push(file);
         sockets.push(path);
         listened.push((disk, listener));
     }
-    attaching.controllers.look_again();
-    let server = VhostUserServer::start(listened, attaching.server_options());
+    let server = VhostUserServer::start(listened, attaching.server_options(inheritance.is_some()));
     let server =
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
-    let mut attached = attaching.attached(server.threads());
-    attached.disks =
-        server.exports().iter().zip(sockets).map(|(export, socket)| disk(export, socket)).collect();
-    report::print_as(attaching.flags.output.output_format, &attached)?;
+    let holder = server.holder();
+    if let Some(inheritance) = &mut inheritance
+        && let Err(failure) = succeed(attaching, &holder, inheritance)
+    {
+        // They are still the former process's.
+        files.into_iter().for_each(SocketFile::leave);
+        return Err(failure);
+    }
+    let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
+    let kept = attaching.keep(DiskWay::VhostUser, recorded.clone(), previous);
+    attaching.hold(kept.as_ref(), recorded, PartHolder::VhostUser { holder, listeners: copies });
+    match inheritance {
+        Some(inheritance) => inheritance.serves(),
+        None => {
+            let mut attached = attaching.attached(server.threads());
+            attached.disks =
+                server.exports().iter().zip(sockets).map(|(export, socket)| disk(export, socket)).collect();
+            report::print_as(attaching.flags.output.output_format, &attached)?;
+        }
+    }
     let has_failed = || {
         let said = "a thread of the vhost-user server has ended; see the log";
-        server.has_failed().then(|| said.to_owned())
+        (server.has_failed() && !attaching.registration.is_over()).then(|| said.to_owned())
     };
     let outcome = watch(stop, &all_paths, has_failed);
+    if attaching.registration.is_over() {
+        files.into_iter().for_each(SocketFile::leave);
+        return Ok(());
+    }
     let tally = server.stop();
     drop((files, kept));
     if attaching.is_told() {
         eprintln!("{}", told(&tally));
     }
     outcome
+}
+
+/// The sockets of the process that goes before this one, or new ones.
+fn places(attaching: &Attaching<'_>, inheritance: Option<&mut Inheritance>) -> Result<Vec<Place>, Failure> {
+    let Some(inheritance) = inheritance else {
+        let places = attaching.flags.vhost_user.iter().map(|path| Place::open(path)).collect();
+        attaching.controllers.look_again();
+        return places;
+    };
+    let listeners = std::mem::take(&mut inheritance.descriptors);
+    let offered = &inheritance.offered.disks;
+    let paths = attaching.flags.vhost_user.iter();
+    if listeners.len() != paths.len() || offered.len() != paths.len() {
+        return Err(Failure::failed(OTHER_WAY));
+    }
+    let place = |((path, listener), disk): ((&PathBuf, OwnedFd), &RecordedDisk)| {
+        let path = std::path::absolute(path).map_err(Failure::failed)?;
+        if disk.socket.as_ref() != Some(&path) {
+            return Err(Failure::failed(OTHER_WAY));
+        }
+        let file = SocketFile::left_by_another(&path)
+            .map_err(|error| Failure::failed(format!("the socket {}: {error}", path.display())))?;
+        Ok(Place { listener: listener.into(), file, path })
+    };
+    paths.zip(listeners).zip(offered).map(place).collect()
+}
+
+/// Goes on in place of another process.
+fn succeed(
+    attaching: &Attaching<'_>,
+    holder: &VhostHolder,
+    inheritance: &mut Inheritance,
+) -> Result<(), Failure> {
+    let service = inheritance.succeed(|state, descriptors| match state {
+        HandedState::VhostUser(front_ends) => holder.adopt(front_ends, descriptors),
+        _ => Err(OTHER_WAY.to_owned()),
+    })?;
+    if service.has_former_died {
+        attaching.controllers.look_again();
+    }
+    holder.thaw(service.is_disowned);
+    Ok(())
 }
 
 fn disk(export: &nbd::Export, socket: PathBuf) -> AttachedDisk {

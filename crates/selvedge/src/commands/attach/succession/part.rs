@@ -1,0 +1,114 @@
+//! Disks of one connection in a process that may be replaced: what is offered of them, how they come to rest, and how they go on.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use attach::ublk::DeviceHolder;
+use attach::{Holder, VhostHolder};
+
+use super::super::controllers::AllControllers;
+use super::super::record::{DiskWay, RecordedDisk};
+use super::words::{HandedState, OfferedPart};
+
+/// Disks that are served.
+pub(in super::super) struct Part {
+    pub(in super::super) record: Option<PathBuf>,
+    pub(in super::super) disks: Vec<RecordedDisk>,
+    /// Of this process, and of those that were killed.
+    pub(in super::super) controllers: Arc<AllControllers>,
+    pub(in super::super) holder: PartHolder,
+}
+
+/// What serves them.
+pub(in super::super) enum PartHolder {
+    /// NBD clients, with a copy of the socket that listens.
+    Nbd { holder: Holder, listener: OwnedFd },
+    /// Front ends, with copies of the sockets that listen.
+    VhostUser { holder: VhostHolder, listeners: Vec<OwnedFd> },
+    /// Block devices.
+    Ublk(Vec<DeviceHolder>),
+}
+
+impl Part {
+    /// What the next process prepares with.
+    pub(super) fn offer(&self, arguments: &[String]) -> io::Result<(OfferedPart, Vec<OwnedFd>)> {
+        let (way, descriptors) = match &self.holder {
+            PartHolder::Nbd { listener, .. } => (DiskWay::Nbd, vec![listener.try_clone()?]),
+            PartHolder::VhostUser { listeners, .. } => {
+                let copies = listeners.iter().map(OwnedFd::try_clone);
+                (DiskWay::VhostUser, copies.collect::<io::Result<_>>()?)
+            }
+            PartHolder::Ublk(_) => (DiskWay::Ublk, Vec::new()),
+        };
+        let offered = OfferedPart {
+            arguments: arguments.to_vec(),
+            record: self.record.clone(),
+            way,
+            disks: self.disks.clone(),
+            descriptors: descriptors.len(),
+        };
+        Ok((offered, descriptors))
+    }
+
+    /// Ends what was asked for, and begins nothing else, until `thaw` or `leave`.
+    ///
+    /// # Errors
+    /// When that takes too long; it serves on then.
+    pub(super) fn freeze(&self) -> Result<(HandedState, Vec<OwnedFd>), String> {
+        match &self.holder {
+            PartHolder::Nbd { holder, .. } => {
+                holder.freeze().map(|(server, sockets)| (HandedState::Nbd(server), sockets))
+            }
+            PartHolder::VhostUser { holder, .. } => {
+                holder.freeze().map(|(server, descriptors)| (HandedState::VhostUser(server), descriptors))
+            }
+            PartHolder::Ublk(devices) => {
+                let frozen = devices.iter().try_for_each(DeviceHolder::freeze);
+                let frozen = frozen.inspect_err(|_| self.thaw());
+                frozen.map(|()| (HandedState::Ublk, Vec::new()))
+            }
+        }
+    }
+
+    /// Serves on as if nothing had been.
+    pub(super) fn thaw(&self) {
+        match &self.holder {
+            PartHolder::Nbd { holder, .. } => holder.thaw(false),
+            PartHolder::VhostUser { holder, .. } => holder.thaw(false),
+            PartHolder::Ublk(devices) => devices.iter().for_each(DeviceHolder::thaw),
+        }
+    }
+
+    /// Leaves what the next process cannot serve before.
+    pub(super) fn leave_devices(&self) {
+        let PartHolder::Ublk(devices) = &self.holder else { return };
+        for device in devices {
+            if !device.leave() {
+                tracing::warn!("a block device is left later than its next process expects");
+            }
+        }
+    }
+
+    /// Serves on where another process had begun to, which has died.
+    pub(super) fn serve_again(&self) {
+        // Before anything is written: what that process had sent may still be carried out.
+        self.controllers.look_again();
+        match &self.holder {
+            PartHolder::Nbd { holder, .. } => holder.thaw(true),
+            PartHolder::VhostUser { holder, .. } => holder.thaw(true),
+            // They are left, and the process ends: `recover` takes them over.
+            PartHolder::Ublk(_) => {}
+        }
+    }
+
+    /// Leaves it to the next process, which serves.
+    pub(super) fn leave(&self) {
+        match &self.holder {
+            PartHolder::Nbd { holder, .. } => holder.leave(),
+            PartHolder::VhostUser { holder, .. } => holder.leave(),
+            PartHolder::Ublk(_) => {}
+        }
+    }
+}

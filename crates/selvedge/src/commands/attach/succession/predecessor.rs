@@ -1,0 +1,318 @@
+//! The process that is replaced: it waits for the next one, hands its disks over, and is told when it is over. As long as it has
+//! not said `Go`, whatever goes wrong leaves it as it was.
+
+use std::env;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::pipe::PipeFlags;
+use sd_notify::NotifyState;
+
+use super::super::record::{self, CommandLine};
+use super::part::Part;
+use super::words::{HandedPart, OfferedPart, Word};
+use crate::control::socket::{self, SocketFile};
+use crate::succession::{About, Line};
+
+/// How long the next process may take to connect to all targets.
+const PREPARATION: Duration = Duration::from_secs(60);
+/// How long it may take to take over clients, which wait meanwhile.
+const TAKING: Duration = Duration::from_secs(5);
+
+/// What a service manager tells its service's main process alone.
+const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
+
+/// Where a process that has a record in this folder waits for its successor.
+pub(in super::super) fn place_of(folder: &Path, process: u32) -> PathBuf {
+    folder.join(format!("{process}.upgrade"))
+}
+
+/// A process that may be replaced by another one.
+pub(in super::super) struct Predecessor {
+    estate: Arc<Estate>,
+    file: Option<SocketFile>,
+}
+
+/// What is handed over.
+struct Estate {
+    /// How the process was started.
+    line: CommandLine,
+    parts: Mutex<Vec<Entry>>,
+    /// The file that is run, by device and inode.
+    program: Option<(u64, u64)>,
+    /// `Go` was said: block devices have been left.
+    leaves_devices: AtomicBool,
+    /// The process has died that was to serve then.
+    is_forsaken: AtomicBool,
+    /// Another process serves.
+    is_over: AtomicBool,
+    ends: AtomicBool,
+}
+
+/// Disks by how a process for them alone is started.
+struct Entry {
+    arguments: Vec<String>,
+    /// `None` as long as they are not served.
+    part: Option<Part>,
+}
+
+/// Disks of a process that may be replaced, as long as they are served.
+pub(in super::super) struct Registration<'a> {
+    predecessor: &'a Predecessor,
+    arguments: Vec<String>,
+}
+
+impl Predecessor {
+    /// Waits for a successor, in the folder of records. Where it cannot, the process can only be started again.
+    pub(in super::super) fn wait(line: CommandLine) -> Self {
+        let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
+        let parts = Mutex::default();
+        let [leaves_devices, is_forsaken, is_over, ends] = [false; 4].map(AtomicBool::new);
+        let estate = Arc::new(Estate { line, parts, program, leaves_devices, is_forsaken, is_over, ends });
+        let waiting = estate.clone();
+        let begin = || -> Result<SocketFile, String> {
+            let folder = record::make_folder()?;
+            let (listener, file) =
+                socket::listen(&place_of(&folder, std::process::id()), false).map_err(told)?;
+            let thread = thread::Builder::new().name("succession".to_owned());
+            thread.spawn(move || waiting.wait(&listener)).map_err(told)?;
+            Ok(file)
+        };
+        let file = begin().map_err(|reason| {
+            tracing::debug!(reason, "this process cannot be upgraded without an end of its disks");
+        });
+        Self { estate, file: file.ok() }
+    }
+
+    /// Disks are about to be attached.
+    pub(in super::super) fn register(&self, arguments: &[String]) -> Registration<'_> {
+        let arguments = arguments.to_vec();
+        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None });
+        Registration { predecessor: self, arguments }
+    }
+
+    /// Whether another process serves in place of this one.
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.estate.is_over.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Predecessor {
+    fn drop(&mut self) {
+        self.estate.ends.store(true, Ordering::Release);
+        self.file.iter().for_each(|file| drop(UnixStream::connect(file.path())));
+    }
+}
+
+impl Registration<'_> {
+    /// They are served, and may be handed over.
+    pub(in super::super) fn hold(&self, part: Part) {
+        let mut parts = self.predecessor.estate.parts();
+        if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
+            entry.part = Some(part);
+        }
+    }
+
+    /// Whether block devices were left to another process, which may not serve them yet.
+    pub(in super::super) fn has_left_devices(&self) -> bool {
+        self.predecessor.estate.leaves_devices.load(Ordering::Acquire)
+    }
+
+    /// Whether the process that the devices were left to has died.
+    pub(in super::super) fn is_forsaken(&self) -> bool {
+        self.predecessor.estate.is_forsaken.load(Ordering::Acquire)
+    }
+
+    /// Whether another process serves them.
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.predecessor.is_over()
+    }
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        self.predecessor.estate.parts().retain(|entry| entry.arguments != self.arguments);
+    }
+}
+
+impl Estate {
+    fn parts(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, listener: &UnixListener) {
+        loop {
+            let accepted = listener.accept();
+            if self.ends.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, _)) = accepted else {
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            };
+            match self.serve(&Line::new(stream)) {
+                Ok(true) => return self.end(),
+                Ok(false) => {}
+                Err(error) => {
+                    eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}")
+                }
+            }
+        }
+    }
+
+    /// The disks' threads are waiting for a signal.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.parts().iter().filter_map(|entry| entry.part.as_ref()).for_each(Part::leave);
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+
+    /// Talks to who has come; whether another process serves now.
+    fn serve(&self, line: &Line) -> Result<bool, String> {
+        let peer = rustix::net::sockopt::socket_peercred(line).map_err(told)?;
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
+        }
+        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
+        match line.hear() {
+            Ok((Word::Hello { asks_only: true, .. }, _)) => {
+                line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false)
+            }
+            Ok((Word::Hello { version, .. }, _)) => {
+                let successor = peer.pid.as_raw_nonzero().get();
+                tracing::info!(process = successor, version, "the next process comes");
+                self.hand_over(line, successor as u32)
+            }
+            Ok(_) => Err("it does not begin with a greeting".to_owned()),
+            // Somebody has looked whether this process waits.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => {
+                // What it cannot read, it may not be able to say; the reason is for people.
+                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn about(&self) -> About {
+        let is_attached = |entry: &&Entry| entry.part.is_some();
+        let parts = self.parts();
+        let waiting = parts.iter().filter(|entry| !is_attached(entry));
+        let mut obstacles: Vec<String> =
+            waiting.map(|entry| format!("`{}` is not attached yet", entry.arguments.join(" "))).collect();
+        if parts.is_empty() {
+            obstacles.push("it has no disks".to_owned());
+        }
+        About {
+            process: std::process::id(),
+            version: crate::version::NUMBER.to_owned(),
+            program: self.program,
+            arguments: self.line.arguments.clone(),
+            directory: self.line.working_directory.display().to_string(),
+            service: SERVICE
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)))
+                .collect(),
+            obstacles,
+        }
+    }
+
+    fn hand_over(&self, line: &Line, successor: u32) -> Result<bool, String> {
+        let refuse = |reasons: Vec<String>| {
+            let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+            Err(reasons.join("; "))
+        };
+        let obstacles = self.about().obstacles;
+        if !obstacles.is_empty() {
+            return refuse(obstacles);
+        }
+        // Held to the end: no disk comes or goes meanwhile.
+        let entries = self.parts();
+        let parts: Vec<(&Vec<String>, &Part)> =
+            entries.iter().filter_map(|entry| Some((&entry.arguments, entry.part.as_ref()?))).collect();
+        // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
+        let (has_resumed, resumed) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
+        offer(line, &parts, &has_resumed).map_err(told)?;
+        match line.hear() {
+            Ok((Word::Ready, _)) => {}
+            Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
+            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Err(error) => return Err(format!("the next process has not become ready: {error}")),
+        }
+        line.wait_at_most(Some(TAKING)).map_err(told)?;
+        if let Err(reason) = give(line, &parts) {
+            // In this order: the next process must not believe that this one has died.
+            let _ = rustix::io::write(&resumed, b"!");
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            parts.iter().for_each(|(_, part)| part.thaw());
+            return Err(reason);
+        }
+        // What is served by a device goes by the kernel, which gives it to one process alone.
+        self.leaves_devices.store(true, Ordering::Release);
+        parts.iter().for_each(|(_, part)| part.leave_devices());
+        let is_over = await_service(line, &parts, successor);
+        self.is_forsaken.store(!is_over, Ordering::Release);
+        Ok(is_over)
+    }
+}
+
+fn offer(line: &Line, parts: &[(&Vec<String>, &Part)], has_resumed: &OwnedFd) -> io::Result<()> {
+    let offered = parts.iter().map(|(arguments, part)| part.offer(arguments));
+    let offered: Vec<(OfferedPart, Vec<OwnedFd>)> = offered.collect::<io::Result<_>>()?;
+    let (output, error) = (io::stdout(), io::stderr());
+    let mut descriptors: Vec<BorrowedFd<'_>> = vec![has_resumed.as_fd(), output.as_fd(), error.as_fd()];
+    descriptors.extend(offered.iter().flat_map(|(_, own)| own).map(|own| own.as_fd()));
+    let word = Word::Offer(offered.iter().map(|(part, _)| part.clone()).collect());
+    line.say(&word, &descriptors)
+}
+
+/// Brings all disks to rest, hands over how their clients are, and says that this process will not go on.
+fn give(line: &Line, parts: &[(&Vec<String>, &Part)]) -> Result<(), String> {
+    let (mut handed, mut descriptors) = (Vec::new(), Vec::new());
+    for (_, part) in parts {
+        let (state, own) = part.freeze()?;
+        handed.push(HandedPart { state, descriptors: own.len() });
+        descriptors.extend(own);
+    }
+    let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|own| own.as_fd()).collect();
+    line.say(&Word::State(handed), &borrowed).map_err(told)?;
+    match line.hear() {
+        Ok((Word::Taken(failed), _)) => {
+            for (client, reason) in failed {
+                eprintln!(
+                    "selvedge: client {client} connects again, as the next process cannot serve it: {reason}"
+                );
+            }
+        }
+        Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
+        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
+        Err(error) => return Err(format!("the next process does not take the clients over: {error}")),
+    }
+    line.say(&Word::Go, &[]).map_err(told)
+}
+
+/// `Go` was said. Whether the next process serves; where it has died, this one does, and its clients connect again.
+fn await_service(line: &Line, parts: &[(&Vec<String>, &Part)], successor: u32) -> bool {
+    let _ = line.wait_at_most(None);
+    if let Ok((Word::Serving, _)) = line.hear() {
+        tracing::info!(process = successor, "the next process serves; this one ends");
+        let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
+        return true;
+    }
+    eprintln!("selvedge: the next process has died; this one serves on, and clients connect again");
+    // Before they see that their process has devices no longer.
+    parts.iter().for_each(|(_, part)| part.serve_again());
+    false
+}
+
+fn told(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
