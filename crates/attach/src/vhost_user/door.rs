@@ -163,8 +163,9 @@ impl Door {
         let resumed = if is_new { Ok(()) } else { lock(session).resume() };
         let error = resumed.err().unwrap_or_else(|| {
             loop {
-                self.wait_for_message(stream, session);
+                let has_message = self.wait_for_message(stream, session);
                 match self.rest_with(session) {
+                    None if !has_message => continue,
                     None => {}
                     Some(Rest::GoesOn(Ok(()))) => continue,
                     Some(Rest::GoesOn(Err(error))) => break error,
@@ -197,8 +198,8 @@ impl Door {
     }
 
     /// Waits until a front end says something, or is gone, or this thread is told something, and tells the front end meanwhile when
-    /// its disk has another size.
-    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) {
+    /// its disk has another size. Says whether there is something to hear.
+    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) -> bool {
         let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
         loop {
             let timeout = interval.as_ref().filter(|_| lock(session).has_channel());
@@ -210,7 +211,8 @@ impl Door {
                 Ok(0) => lock(session).tell_size(),
                 Err(rustix::io::Errno::INTR) => {}
                 // Whoever hears it finds out what is wrong.
-                Ok(_) | Err(_) => return,
+                Err(_) => return true,
+                Ok(_) => return !descriptors[0].revents().is_empty(),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ const ADOPTION: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct VhostHolder {
     doors: Arc<[DoorHand]>,
+    is_left: Arc<AtomicBool>,
 }
 
 impl VhostHolder {
-    pub(super) fn new(doors: &[DoorHand]) -> Self {
-        Self { doors: doors.into() }
+    pub(super) fn new(doors: &[DoorHand], is_left: Arc<AtomicBool>) -> Self {
+        Self { doors: doors.into(), is_left }
     }
 
     /// Brings the server to rest: what guests have asked for ends, and nothing else begins. What another process needs to go on,
@@ -60,6 +62,7 @@ impl VhostHolder {
 
     /// Ends without a word to any front end: another process serves them.
     pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
         self.doors.iter().for_each(|door| door.order(DoorOrder::Leave));
     }
 

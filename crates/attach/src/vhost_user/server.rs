@@ -30,6 +30,8 @@ pub struct VhostUserServer {
     workers: Vec<(Waker, JoinHandle<Tally>)>,
     doors: Vec<JoinHandle<u64>>,
     door_hands: Vec<DoorHand>,
+    /// Another process hears the front ends.
+    is_left: Arc<AtomicBool>,
     exports: Vec<Export>,
 }
 
@@ -52,6 +54,7 @@ impl VhostUserServer {
             workers: Vec::new(),
             doors: Vec::new(),
             door_hands: Vec::new(),
+            is_left: Arc::default(),
             exports: devices.iter().map(|device| device.export.clone()).collect(),
         };
         let known: Vec<_> = disks.iter().map(|(disk, _)| disk.paths.clone()).zip(devices).collect();
@@ -87,7 +90,7 @@ impl VhostUserServer {
 
     /// What hands its front ends over to another process.
     pub fn holder(&self) -> VhostHolder {
-        VhostHolder::new(&self.door_hands)
+        VhostHolder::new(&self.door_hands, self.is_left.clone())
     }
 
     /// The disks as they were at the beginning.
@@ -117,7 +120,8 @@ impl VhostUserServer {
         self.workers.iter().for_each(|(waker, _)| waker.wake());
         // Guests are told what is done before their front ends see the end.
         let mut sum: Tally = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
-        for connection in &self.connections {
+        let is_left = self.is_left.load(Ordering::Acquire);
+        for connection in self.connections.iter().filter(|_| !is_left) {
             if let Some(stream) = &*connection.lock().unwrap_or_else(PoisonError::into_inner) {
                 let _ = stream.shutdown(Shutdown::Both);
             }

@@ -32,7 +32,7 @@ impl Session {
         Stopping(running.into_iter().map(stop).collect())
     }
 
-    /// Waits until nothing of the virtqueues is under way, or, with a limit, for so long. Says whether that is so.
+    /// Waits until nothing of the virtqueues is under way, or until the limit. Says whether that is so.
     pub(super) fn await_quiet(&mut self, stopping: &mut Stopping, until: Option<Instant>) -> bool {
         while let Some((index, answer)) = stopping.0.last() {
             let index = *index;

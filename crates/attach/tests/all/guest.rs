@@ -225,6 +225,11 @@ impl Guest {
         bytes
     }
 
+    /// Whether its connection has ended.
+    pub(crate) fn front_end_is_gone(&mut self) -> bool {
+        self.front_end.get_features().is_err()
+    }
+
     /// Whether its requests are still answered.
     pub(crate) fn is_served(&mut self) -> bool {
         self.ask(0, 0, blk::VIRTIO_BLK_T_FLUSH, 0, (0, 0));

@@ -3,6 +3,7 @@
 mod client;
 mod data;
 mod guest;
+mod hand_over;
 mod hostile;
 mod life;
 mod tls;

@@ -17,10 +17,10 @@ use crate::world::{Plan, World};
 const BEGUN: [u8; 9] = [22, 3, 1, 1, 0, 1, 0, 0, 252];
 
 /// An authority, which signs the server's certificate and those of clients.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -41,12 +41,12 @@ impl Authority {
     }
 
     /// A server that asks clients for certificates, or does not.
-    fn server(&self, asks: bool) -> ServerTls {
+    pub(crate) fn server(&self, asks: bool) -> ServerTls {
         let (chain, key) = self.signs();
         ServerTls::with_certificate(chain, key, asks.then(|| self.roots())).expect("it fits together")
     }
 
-    fn client(&self, own: Option<&Self>) -> ClientConnection {
+    pub(crate) fn client(&self, own: Option<&Self>) -> ClientConnection {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

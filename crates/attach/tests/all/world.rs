@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) paths: Vec<Arc<Paths>>,
     pub(crate) target: Target,
     socket: PathBuf,
+    listener: UnixListener,
+    threads: u16,
     _folder: tempfile::TempDir,
 }
 
@@ -51,10 +53,20 @@ impl World {
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("nbd");
-        let listener = Listener::Unix(UnixListener::bind(&socket).expect("a socket"));
+        let listener = UnixListener::bind(&socket).expect("a socket");
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let server = Server::start_with(disks, vec![listener], tls, options).expect("a server");
-        Self { server: Some(server), paths, target, socket, _folder: folder }
+        let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor"))];
+        let server = Server::start_with(disks, listeners, tls, options).expect("a server");
+        let threads = plan.threads;
+        Self { server: Some(server), paths, target, socket, listener, threads, _folder: folder }
+    }
+
+    /// Another server, over paths of its own, that serves when it is told to.
+    pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
+        let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
+        let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
+        let listeners = vec![Listener::Unix(self.listener.try_clone().expect("a descriptor"))];
+        Server::start_with(disks, listeners, tls, options).expect("a server")
     }
 
     /// Whether clients can connect.
@@ -74,6 +86,8 @@ pub(crate) struct VhostWorld {
     pub(crate) sockets: Vec<PathBuf>,
     pub(crate) paths: Vec<Arc<Paths>>,
     target: Target,
+    listeners: Vec<UnixListener>,
+    threads: u16,
     _folder: tempfile::TempDir,
 }
 
@@ -83,11 +97,21 @@ impl VhostWorld {
         let folder = tempfile::tempdir().expect("a folder");
         let sockets: Vec<_> = ["first", "second"].map(|name| folder.path().join(name)).into();
         let listeners = sockets.iter().map(|socket| UnixListener::bind(socket).expect("a socket"));
+        let listeners: Vec<_> = listeners.collect();
         let disks = disks(&target, plan);
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let server = VhostUserServer::start(disks.into_iter().zip(listeners).collect(), options);
-        Self { server: Some(server.expect("a server")), sockets, paths, target, _folder: folder }
+        let server = VhostUserServer::start(disks.into_iter().zip(copies(&listeners)).collect(), options);
+        let (server, threads) = (Some(server.expect("a server")), plan.threads);
+        Self { server, sockets, paths, target, listeners, threads, _folder: folder }
+    }
+
+    /// Another server, over paths of its own, that serves when it is told to.
+    pub(crate) fn next(&self) -> VhostUserServer {
+        let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
+        let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
+        VhostUserServer::start(disks.into_iter().zip(copies(&self.listeners)).collect(), options)
+            .expect("a server")
     }
 
     /// Gives a namespace another size, and waits until the server's paths know it.
@@ -101,6 +125,10 @@ impl VhostWorld {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+fn copies(listeners: &[UnixListener]) -> Vec<UnixListener> {
+    listeners.iter().map(|listener| listener.try_clone().expect("a descriptor")).collect()
 }
 
 fn target(plan: &Plan) -> Target {
