@@ -21,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -322,8 +322,8 @@ impl Attaching<'_> {
 
     /// Lets the process that comes after this one have the disks.
     fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: PartHolder) {
-        let record = kept.map(|kept| kept.path().to_owned());
-        self.registration.hold(Part { record, disks, controllers: self.controllers.clone(), holder });
+        let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
+        self.registration.hold(Part { record, restored: Mutex::default(), disks, controllers, holder });
     }
 
     /// What is printed, but for the disks.

@@ -222,7 +222,7 @@ wrong, the former process serves as before.
 
 Examples:
   selvedge attach upgrade
-  selvedge attach upgrade disk.nbd --program /usr/local/bin/selvedge"
+  selvedge attach upgrade disk.nbd --if-changed"
 )]
 pub(crate) struct UpgradeAttachFlags {
     /// Disks whose processes go on: block devices, sockets, addresses of NBD servers, or all

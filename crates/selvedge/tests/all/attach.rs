@@ -137,9 +137,15 @@ fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
 }
 
 fn schema(folder: &Path) -> Value {
+    schema_of(folder, "attach")
+}
+
+/// The schema of what a command prints.
+pub(crate) fn schema_of(folder: &Path, command: &str) -> Value {
     let made = program(folder, &["generate", "--output", "generated"]).output().expect("the program runs");
     assert!(made.status.success());
-    let text = std::fs::read_to_string(folder.join("generated/schema/attach.json")).expect("a schema");
+    let path = folder.join(format!("generated/schema/{command}.json"));
+    let text = std::fs::read_to_string(path).expect("a schema");
     serde_json::from_str(&text).expect("JSON")
 }
 

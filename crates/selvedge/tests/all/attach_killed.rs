@@ -20,10 +20,10 @@ const DELAY_MS: u64 = 6000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An NBD client of the first namespace (doc/proto.md of the NBD project): the oldest way to open one, and simple replies.
-struct Client(UnixStream);
+pub(crate) struct Client(pub(crate) UnixStream);
 
 impl Client {
-    fn connect(socket: &Path) -> Self {
+    pub(crate) fn connect(socket: &Path) -> Self {
         let mut stream = UnixStream::connect(socket).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         stream.read_exact(&mut [0; 18]).expect("a greeting");
@@ -45,17 +45,17 @@ impl Client {
         self.0.write_all(&request).expect("it listens");
     }
 
-    fn begin_write(&mut self, byte: u8) {
+    pub(crate) fn begin_write(&mut self, byte: u8) {
         self.ask(1, &[byte; BLOCK]);
     }
 
-    fn reply(&mut self) {
+    pub(crate) fn reply(&mut self) {
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply).expect("a reply");
         assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "an error");
     }
 
-    fn read(&mut self) -> u8 {
+    pub(crate) fn read(&mut self) -> u8 {
         self.ask(0, &[]);
         self.reply();
         let mut data = [0; BLOCK];

@@ -119,6 +119,14 @@ if [ -z "$SERVES" ]; then
         sh -c "$TYPED" 2>refused && status=1
         grep -Eq 'modprobe ublk_drv|no block device waits|there is no /dev/ublkb0|is not attached' refused || status=1
         ;;
+    *'selvedge attach upgrade'*)
+        selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd >attached &
+        for _ in $(seq 100); do
+            if grep -q '^nbd' attached; then break; fi
+            sleep 0.05
+        done
+        sh -c "$TYPED" && wait $! && selvedge attach detach all || status=1
+        ;;
     *'selvedge attach detach disk.nbd'*)
         selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd >attached &
         for _ in $(seq 100); do

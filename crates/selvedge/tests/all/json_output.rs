@@ -151,8 +151,10 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     let recorded = "--sysroot machine";
     Some(match name {
         // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
-        "attach detach" | "attach recover" | "attach serve" | "demo" | "disconnect" | "serve"
-        | "gateways remove" | "tune revert" | "connection reset" => return None,
+        "attach detach" | "attach recover" | "attach serve" | "attach upgrade" => return None,
+        "demo" | "disconnect" | "serve" | "gateways remove" | "tune revert" | "connection reset" => {
+            return None;
+        }
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
         "discover" => format!("-a 127.0.0.1 -s {port}"),
         "identify" | "list" => at,

@@ -212,7 +212,7 @@ impl Record {
             fs::rename(&new, path)
         };
         match ready() {
-            Ok(()) => Ok(KeptRecord { path: path.to_owned(), lock: Some(made) }),
+            Ok(()) => Ok(KeptRecord { path: path.to_owned(), record: self.clone(), lock: Some(made) }),
             Err(error) => {
                 let _ = fs::remove_file(&new);
                 Err(error)
@@ -235,14 +235,15 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct KeptRecord {
     path: PathBuf,
+    record: Record,
     /// Held as long as the process lives.
     lock: Option<File>,
 }
 
 impl KeptRecord {
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// What is in it, and where it is.
+    pub(super) fn content(&self) -> (Record, PathBuf) {
+        (self.record.clone(), self.path.clone())
     }
 
     /// Leaves it to the next process.

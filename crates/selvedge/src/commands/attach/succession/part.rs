@@ -3,18 +3,21 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use attach::ublk::DeviceHolder;
 use attach::{Holder, VhostHolder};
 
 use super::super::controllers::AllControllers;
-use super::super::record::{DiskWay, RecordedDisk};
+use super::super::record::{DiskWay, KeptRecord, Record, RecordedDisk};
 use super::words::{HandedState, OfferedPart};
 
 /// Disks that are served.
 pub(in super::super) struct Part {
-    pub(in super::super) record: Option<PathBuf>,
+    /// What this process has written down of them, and where.
+    pub(in super::super) record: Option<(Record, PathBuf)>,
+    /// The same once more, where another process had written in its place. It goes when they do.
+    pub(in super::super) restored: Mutex<Option<KeptRecord>>,
     pub(in super::super) disks: Vec<RecordedDisk>,
     /// Of this process, and of those that were killed.
     pub(in super::super) controllers: Arc<AllControllers>,
@@ -44,7 +47,7 @@ impl Part {
         };
         let offered = OfferedPart {
             arguments: arguments.to_vec(),
-            record: self.record.clone(),
+            record: self.record.as_ref().map(|(_, path)| path.clone()),
             way,
             disks: self.disks.clone(),
             descriptors: descriptors.len(),
@@ -99,8 +102,10 @@ impl Part {
             PartHolder::Nbd { holder, .. } => holder.thaw(true),
             PartHolder::VhostUser { holder, .. } => holder.thaw(true),
             // They are left, and the process ends: `recover` takes them over.
-            PartHolder::Ublk(_) => {}
+            PartHolder::Ublk(_) => return,
         }
+        let restored = self.record.as_ref().and_then(|(record, path)| record.keep(Some(path)).ok());
+        *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = restored;
     }
 
     /// Leaves it to the next process, which serves.

@@ -60,7 +60,7 @@ struct Estate {
 struct Entry {
     arguments: Vec<String>,
     /// `None` as long as they are not served.
-    part: Option<Part>,
+    part: Option<Arc<Part>>,
 }
 
 /// Disks of a process that may be replaced, as long as they are served.
@@ -116,7 +116,7 @@ impl Registration<'_> {
     pub(in super::super) fn hold(&self, part: Part) {
         let mut parts = self.predecessor.estate.parts();
         if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
-            entry.part = Some(part);
+            entry.part = Some(Arc::new(part));
         }
     }
 
@@ -147,6 +147,12 @@ impl Estate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Those that are served, with how a process for them alone is started.
+    fn served(&self) -> Vec<Served> {
+        let parts = self.parts();
+        parts.iter().filter_map(|entry| Some((entry.arguments.clone(), entry.part.clone()?))).collect()
+    }
+
     fn wait(&self, listener: &UnixListener) {
         loop {
             let accepted = listener.accept();
@@ -170,7 +176,7 @@ impl Estate {
     /// The disks' threads are waiting for a signal.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.parts().iter().filter_map(|entry| entry.part.as_ref()).for_each(Part::leave);
+        self.served().iter().for_each(|(_, part)| part.leave());
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
 
@@ -233,10 +239,8 @@ impl Estate {
         if !obstacles.is_empty() {
             return refuse(obstacles);
         }
-        // Held to the end: no disk comes or goes meanwhile.
-        let entries = self.parts();
-        let parts: Vec<(&Vec<String>, &Part)> =
-            entries.iter().filter_map(|entry| Some((&entry.arguments, entry.part.as_ref()?))).collect();
+        // One that ends meanwhile is not handed over, and with it none.
+        let parts = self.served();
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
@@ -264,7 +268,10 @@ impl Estate {
     }
 }
 
-fn offer(line: &Line, parts: &[(&Vec<String>, &Part)], has_resumed: &OwnedFd) -> io::Result<()> {
+/// Disks that are served, and how a process for them alone is started.
+type Served = (Vec<String>, Arc<Part>);
+
+fn offer(line: &Line, parts: &[Served], has_resumed: &OwnedFd) -> io::Result<()> {
     let offered = parts.iter().map(|(arguments, part)| part.offer(arguments));
     let offered: Vec<(OfferedPart, Vec<OwnedFd>)> = offered.collect::<io::Result<_>>()?;
     let (output, error) = (io::stdout(), io::stderr());
@@ -275,7 +282,7 @@ fn offer(line: &Line, parts: &[(&Vec<String>, &Part)], has_resumed: &OwnedFd) ->
 }
 
 /// Brings all disks to rest, hands over how their clients are, and says that this process will not go on.
-fn give(line: &Line, parts: &[(&Vec<String>, &Part)]) -> Result<(), String> {
+fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
     let (mut handed, mut descriptors) = (Vec::new(), Vec::new());
     for (_, part) in parts {
         let (state, own) = part.freeze()?;
@@ -300,7 +307,7 @@ fn give(line: &Line, parts: &[(&Vec<String>, &Part)]) -> Result<(), String> {
 }
 
 /// `Go` was said. Whether the next process serves; where it has died, this one does, and its clients connect again.
-fn await_service(line: &Line, parts: &[(&Vec<String>, &Part)], successor: u32) -> bool {
+fn await_service(line: &Line, parts: &[Served], successor: u32) -> bool {
     let _ = line.wait_at_most(None);
     if let Ok((Word::Serving, _)) = line.hear() {
         tracing::info!(process = successor, "the next process serves; this one ends");

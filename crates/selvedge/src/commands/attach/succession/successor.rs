@@ -206,9 +206,7 @@ impl Speaker {
             Err(Untaken { reason, may_serve }) => {
                 let has_former_died = may_serve && has_died(&self.former, LAST_WORDS);
                 if !has_former_died {
-                    return self.parts.iter().for_each(|part| {
-                        let _ = part.send(Heard::GiveUp(reason.clone()));
-                    });
+                    return self.give_up(&reason);
                 }
                 eprintln!("selvedge: the former process has died; this one serves");
                 Service { has_former_died, is_disowned: self.has_former_resumed() }
@@ -229,6 +227,14 @@ impl Speaker {
         if !has_died(&self.former, END) {
             tracing::warn!("the former process has not ended yet");
         }
+    }
+
+    /// All end, those too that the former process does not have.
+    fn give_up(&self, reason: &str) {
+        for part in &self.parts {
+            let _ = part.send(Heard::GiveUp(reason.to_owned()));
+        }
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
 
     /// Takes over what the former process has, up to its word.

@@ -1,0 +1,326 @@
+//! `selvedge attach upgrade`: another process in place of one whose disks are used, and what is left when either of them is killed
+//! on the way.
+
+use std::fs::File;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::attach::{Running, arguments, attached, program, target};
+use crate::attach_killed::Client;
+use crate::raw_host::Random;
+use crate::serving::{json, stderr};
+
+/// Nothing that is waited for takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A target, and a process with disks that is followed by others, whose last one is gone when the test is over.
+struct Bed {
+    folder: TempDir,
+    _target: Running,
+    port: String,
+    first: Running,
+    process: u32,
+}
+
+impl Bed {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (target, port) = target(folder.path());
+        let (first, _) = attached(&mut attach(folder.path(), &port, more));
+        let process = first.0.id();
+        Self { folder, _target: target, port, first, process }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("disk.nbd")
+    }
+
+    fn upgrade(&self, more: &[&str]) -> Output {
+        let mut command = program(self.folder.path(), &["attach", "upgrade"]);
+        command.args(more).stderr(Stdio::piped()).stdout(Stdio::piped());
+        command.output().expect("the program runs")
+    }
+
+    /// Goes on with another process.
+    fn pass_on(&mut self, more: &[&str]) -> Value {
+        let told = json(&self.upgrade(&[more, &["-o", "json"]].concat()));
+        let one = told["processes"][0].clone();
+        assert_eq!(one["former_process"], self.process, "{told}");
+        self.process = one["process"].as_u64().expect("a number") as u32;
+        assert_eq!(self.listed(), [self.process]);
+        told
+    }
+
+    /// The processes that have disks.
+    fn listed(&self) -> Vec<u32> {
+        let told =
+            json(&program(self.folder.path(), &["attach", "list", "-o", "json"]).output().expect("it runs"));
+        let disks = told["disks"].as_array().expect("a list");
+        let mut processes: Vec<u32> = disks
+            .iter()
+            .filter(|disk| disk["state"] == "attached")
+            .filter_map(|disk| disk["pid"].as_u64())
+            .map(|process| process as u32)
+            .collect();
+        processes.dedup();
+        processes
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        signal(self.process, Signal::KILL);
+    }
+}
+
+fn attach(folder: &Path, port: &str, more: &[&str]) -> Command {
+    let mut command = program(folder, &arguments(port, more));
+    let log = File::options().create(true).append(true).open(folder.join("log")).expect("a file");
+    command.stderr(log);
+    command
+}
+
+fn signal(process: u32, signal: Signal) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let _ = kill_process(process.expect("a process"), signal);
+}
+
+/// Whether it runs: one that has ended may still have a number, until somebody asks how.
+fn lives(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn clients_keep_their_connection_over_ten_upgrades() {
+    let mut bed = Bed::start(&["--nsid", "1,2", "--nbd", "unix:disk.nbd", "--threads", "2"]);
+    let mut clients = [Client::connect(&bed.socket()), Client::connect(&bed.socket())];
+    for round in 0..10_u8 {
+        clients[0].begin_write(round + 1);
+        let told = bed.pass_on(&[]);
+        clients[0].reply();
+        assert!(clients.iter_mut().all(|client| client.read() == round + 1), "round {round}: {told}");
+        let schema = crate::attach::schema_of(bed.folder.path(), "attach-upgrade");
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach upgrade"), None, "{told}");
+    }
+    // The one that runs this very program, by the number that a service manager knows.
+    let number = bed.process.to_string();
+    let same = json(&bed.upgrade(&["--if-changed", "--process", &number, "-o", "json"]));
+    assert_eq!(same["processes"][0]["process"], bed.process);
+    assert!(same["processes"][0]["took_ms"].is_null() && lives(bed.process));
+    // It ends as any other, and takes its socket away.
+    signal(bed.process, Signal::TERM);
+    until("it ends", || !lives(bed.process));
+    assert!(!bed.socket().exists() && bed.listed().is_empty());
+    assert_eq!(bed.first.0.wait().expect("it has ended").code(), Some(0));
+    let left = std::fs::read_dir(bed.folder.path()).expect("a folder").flatten();
+    let left: Vec<_> =
+        left.filter(|entry| entry.path().extension().is_some_and(|it| it == "controllers")).collect();
+    assert!(left.is_empty(), "controllers are left: {left:?}");
+}
+
+#[test]
+fn sockets_of_virtual_machines_stay() {
+    let mut bed = Bed::start(&["--vhost-user", "disk.vhost"]);
+    let socket = bed.folder.path().join("disk.vhost");
+    for _ in 0..3 {
+        let mut front_end = UnixStream::connect(&socket).expect("it listens");
+        bed.pass_on(&["disk.vhost"]);
+        // VHOST_USER_GET_FEATURES, before and behind an upgrade.
+        for _ in 0..2 {
+            use std::io::{Read as _, Write as _};
+            let message = [1_u32, 1, 0].map(u32::to_ne_bytes).concat();
+            front_end.write_all(&message).expect("it is heard");
+            let mut answer = [0; 20];
+            front_end.read_exact(&mut answer).expect("it is answered");
+            assert_eq!(answer[..4], 1_u32.to_ne_bytes());
+            bed.pass_on(&[]);
+        }
+    }
+}
+
+#[test]
+fn disks_of_a_file_go_on_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let table = |nsid: u32| {
+        let place = format!("traddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{}\"", crate::serving::NQN);
+        format!("[disk.d{nsid}]\n{place}\nnsid = {nsid}\nnbd = \"unix:{nsid}.nbd\"\n")
+    };
+    let file = folder.path().join("attach.toml");
+    std::fs::write(&file, table(1) + &table(2)).expect("a file");
+    let log = File::create(folder.path().join("log")).expect("a file");
+    let mut command = program(folder.path(), &["attach", "serve", "-c", "attach.toml"]);
+    let first = Running(command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs"));
+    let sockets = ["1.nbd", "2.nbd"].map(|name| folder.path().join(name));
+    until("it serves", || sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()));
+    let mut clients = sockets.each_ref().map(|socket| Client::connect(socket));
+    let upgrade = || {
+        let mut command = program(folder.path(), &["attach", "upgrade", "-o", "json"]);
+        command.output().expect("the program runs")
+    };
+    until("both are attached", || upgrade().status.success());
+    assert!(!lives(first.0.id()));
+    for (byte, client) in (1..).zip(&mut clients) {
+        client.begin_write(byte);
+        client.reply();
+        assert_eq!(client.read(), byte);
+    }
+    // What the file has no longer is not lost.
+    std::fs::write(&file, table(1)).expect("a file");
+    let refused = upgrade();
+    assert!(!refused.status.success() && stderr(&refused).contains("2.nbd"), "{}", stderr(&refused));
+    assert_eq!(clients[1].read(), 2);
+    let told =
+        json(&program(folder.path(), &["attach", "detach", "all", "-o", "json"]).output().expect("it runs"));
+    assert_eq!(told["detached"].as_array().map(Vec::len), Some(2), "{told}");
+}
+
+#[test]
+fn a_program_that_is_another_one_changes_nothing() {
+    let mut bed = Bed::start(&["--nbd", "unix:disk.nbd"]);
+    let mut client = Client::connect(&bed.socket());
+    for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
+        let output = bed.upgrade(&["--program", program]);
+        let told = stderr(&output);
+        let line = told.lines().last().expect("a reason");
+        assert!(!output.status.success() && line.contains(program) && line.contains("disk.nbd"), "{told}");
+        client.begin_write(7);
+        client.reply();
+        assert!(lives(bed.process) && client.read() == 7);
+    }
+    bed.pass_on(&[]);
+    assert_eq!(client.read(), 7);
+}
+
+/// What is said to the former process by something that is not its successor.
+#[test]
+fn words_that_are_no_words_change_nothing() {
+    use std::io::{Read as _, Write as _};
+    let bed = Bed::start(&["--nbd", "unix:disk.nbd"]);
+    let place = bed.folder.path().join("attach").join(format!("{}.upgrade", bed.process));
+    let header = |format: u32, length: u32| {
+        let numbers = [format, 0, length, 0].map(u32::to_le_bytes).concat();
+        [&b"slv-atch"[..], &numbers].concat()
+    };
+    for (said, answer) in [
+        (b"selvedge\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(), "not a hand-over"),
+        (header(9, 0), "format 9"),
+        (header(1, u32::MAX), "longer than any"),
+        ([header(1, 2), b"{}".to_vec()].concat(), "damaged"),
+        (header(1, 9)[..20].to_vec(), ""),
+    ] {
+        let mut line = UnixStream::connect(&place).expect("it waits");
+        line.write_all(&said).expect("it listens");
+        line.shutdown(std::net::Shutdown::Write).expect("an end");
+        let mut told = Vec::new();
+        line.read_to_end(&mut told).expect("an end");
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert!(told.contains(answer), "{said:?}: {told}");
+    }
+    assert_eq!(Client::connect(&bed.socket()).read(), 0);
+}
+
+/// A former process that is none: the next one says so in a line, and disturbs nobody.
+#[test]
+fn a_next_process_without_a_former_one_is_told_apart() {
+    use std::io::Write as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let place = folder.path().join("former");
+    let listener = UnixListener::bind(&place).expect("a socket");
+    let former = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody comes");
+        // A format that is too new.
+        let numbers = [2_u32, 0, 0, 0].map(u32::to_le_bytes).concat();
+        stream.write_all(&[&b"slv-atch"[..], &numbers].concat()).expect("it is heard");
+        sleep(Duration::from_millis(200));
+    });
+    let mut command = program(folder.path(), &arguments(&port, &["--nbd", "unix:disk.nbd"]));
+    let output = command.env("SELVEDGE_SUCCEEDS", &place).output().expect("the program runs");
+    former.join().expect("it ends");
+    let told = stderr(&output);
+    assert!(!output.status.success() && told.contains("format 2") && told.lines().count() == 1, "{told}");
+    assert!(!folder.path().join("disk.nbd").exists());
+}
+
+/// Kills one of the two processes of an upgrade after this time; the one that serves then, if one does.
+fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
+    let log = File::options().append(true).open(bed.folder.path().join("log")).expect("a log");
+    let mut command = program(bed.folder.path(), &["attach", "upgrade"]);
+    let mut upgrade: Child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs");
+    let child = || {
+        let parent = upgrade.id();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+        children.split_whitespace().next()?.parse::<u32>().ok()
+    };
+    until("there is another process", || child().is_some() || !lives(upgrade.id()));
+    let Some(next) = child() else {
+        let _ = upgrade.wait();
+        return Some(bed.process);
+    };
+    sleep(after);
+    signal(if kills_next { next } else { bed.process }, Signal::KILL);
+    let _ = upgrade.wait();
+    let alive = || [bed.process, next].into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
+    let log = || std::fs::read_to_string(bed.folder.path().join("log")).unwrap_or_default();
+    let begun = Instant::now();
+    loop {
+        match alive()[..] {
+            // The upgrade was over: the only one that served was killed.
+            [] => return None,
+            [one] if bed.listed() == [one] && UnixStream::connect(bed.socket()).is_ok() => return Some(one),
+            _ => {}
+        }
+        let who = if kills_next { "the next" } else { "the former" };
+        let waited = begun.elapsed();
+        assert!(waited < PATIENCE, "{who} was killed after {after:?}: {:?} live; {}", alive(), log());
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn whichever_is_killed_one_of_both_serves_on() {
+    const PLACE: [&str; 2] = ["--nbd", "unix:disk.nbd"];
+    let mut bed = Bed::start(&PLACE);
+    let mut random = Random::seeded("upgrades of attach that are killed");
+    let begun = Instant::now();
+    let (mut rounds, mut late, mut byte) = (0, 0, 0_u8);
+    while begun.elapsed() < Duration::from_secs(15) {
+        byte = byte.wrapping_add(1);
+        let mut client = Client::connect(&bed.socket());
+        client.begin_write(byte);
+        let after = Duration::from_micros(random.below(250_000));
+        match kill_amid(&bed, random.below(2) == 0, after) {
+            Some(process) => (bed.process, rounds) = (process, rounds + 1),
+            None => {
+                let _ = bed.first.0.wait();
+                (bed.first, _) = attached(&mut attach(bed.folder.path(), &bed.port, &PLACE));
+                bed.process = bed.first.0.id();
+                late += 1;
+            }
+        }
+        // What was written last is there, whoever had it.
+        let mut client = Client::connect(&bed.socket());
+        client.begin_write(byte);
+        client.reply();
+        assert_eq!(client.read(), byte, "round {rounds}");
+    }
+    println!("{rounds} rounds; {late} times the upgrade was over before");
+    assert!(rounds > 3, "{rounds}");
+}
