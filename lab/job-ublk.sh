@@ -1,16 +1,17 @@
 # Namespaces of our target as block devices, without the kernel's NVMe/TCP: what the block layer is told, data by every kind of
 # request, xfs and ext4 under a target that is killed, or a process that serves them, and what is left when a device goes.
 #
-#   job-ublk.sh PROGRAM [KILLS [ENDS]]
+#   job-ublk.sh PROGRAM [KILLS [ENDS [UPGRADES]]]
 #
-# PROGRAM is the program's name beside this job, KILLS how often attach is killed under writes, ENDS how often it ends at random.
+# PROGRAM is the program's name beside this job, KILLS how often attach is killed under writes, ENDS how often it ends at random,
+# UPGRADES how often another process goes on in its place.
 # Both ends are in the guest, on its loopback.
 . /guest-lib.sh
 
 readonly NQN=nqn.2026-01.io.selvedge:ublk PORT=4420
 readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk KEPT=/run/selvedge-attach
 # How often the process of a device is killed; some more by hand.
-readonly KILLS=${2:-5} ENDS=${3:-5}
+readonly KILLS=${2:-5} ENDS=${3:-5} UPGRADES=${4:-5}
 
 cp "/job/$1" /tmp/selvedge
 selvedge=/tmp/selvedge
@@ -285,6 +286,29 @@ recovery_is_killed() {
     enough "$writer"
 }
 
+# Another process goes on in place of the one that serves. Whoever writes sees time pass and nothing else.
+attach_is_upgraded_under_writes() {
+    local round large small
+    attach --nsid 1,2
+    mount "$LARGE" /mnt/disk
+    ends_writers
+    writes_until_enough large /mnt/disk/upgraded.fio 6m --fsync=32 &
+    large=$!
+    writes_until_enough small "$SMALL" 4m --bsrange=512-64k &
+    small=$!
+    for ((round = 1; round <= UPGRADES; round++)); do
+        sleep "0.$((RANDOM % 10))"
+        "$selvedge" attach upgrade -o json >/tmp/upgraded
+        jq -c '.processes[] | [.process, .took_ms]' /tmp/upgraded
+        kill -0 "$(jq .processes[0].process /tmp/upgraded)"
+        jq .processes[0].process /tmp/upgraded >/tmp/attach.pid
+        echo "round $round of $UPGRADES"
+    done
+    enough "$large" "$small"
+    file_system_is_whole
+    detach TERM
+}
+
 says() {
     local words=$1
     shift
@@ -490,6 +514,7 @@ check 'fstrim of ext4 reaches the target' trims_reach_the_target
 check 'our target is killed under writes' target_is_killed_under_writes
 check 'ext4 is whole' file_system_is_whole
 check 'SIGINT leaves nothing' detach INT
+check 'attach is upgraded under writes' attach_is_upgraded_under_writes
 check 'attach is killed under writes' attach_is_killed_under_writes
 check 'a recovery is killed' recovery_is_killed
 check 'list and detach' lists_and_detaches
