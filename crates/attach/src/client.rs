@@ -214,7 +214,10 @@ impl Client {
         loop {
             match (&mut self.phase, &mut self.incoming) {
                 (Phase::Ending | Phase::Gone, _) => return Ok(Needs::Room),
-                _ if self.is_frozen => return Ok(Needs::Room),
+                // A handshake of TLS is handed over at its end alone.
+                (phase, _) if self.is_frozen && !matches!(phase, Phase::Securing(_)) => {
+                    return Ok(Needs::Room);
+                }
                 (Phase::Handshake(handshake), _) => {
                     let step = handshake.step(self.input.bytes(), &storage.exports, &mut self.output.text)?;
                     match step {

@@ -31,20 +31,21 @@ impl Client {
         self.commands == 0 && self.listed.is_empty() && self.requests == receiving
     }
 
-    /// Whether it waits for nothing but its client. Where `is_late`, it need not have taken all of its answers.
+    /// Whether it waits for nothing but its client. Where `is_late`, it need not have taken all of its answers; a record of TLS has
+    /// to leave whole.
     pub(crate) fn is_quiesced(&self, is_late: bool) -> bool {
         let has_stream_ready = self.secure.as_ref().is_none_or(|secure| secure.state().is_some());
         let has_sent = self.output.is_empty() && (has_stream_ready || self.phase_ends());
-        self.is_answered() && (has_sent || is_late && self.awaits_writable())
+        self.is_answered() && (has_sent || is_late && self.secure.is_none() && self.awaits_writable())
     }
 
     const fn phase_ends(&self) -> bool {
         matches!(self.phase, Phase::Ending | Phase::Gone)
     }
 
-    /// What another process needs to go on with it. `None` where none can: it ends anyway, or is in the middle of TLS' handshake,
+    /// What another process needs to go on with it, and what is to be sent to it first. `None` where none can: it ends anyway, or is in the middle of TLS' handshake,
     /// or reads too little of what it has asked for.
-    pub(crate) fn state(&self, storage: &mut Storage) -> Option<HandedClient> {
+    pub(crate) fn state(&self, storage: &mut Storage) -> Option<(HandedClient, Vec<u8>)> {
         if !self.is_answered() {
             return None;
         }
@@ -80,7 +81,8 @@ impl Client {
             Phase::Securing(_) | Phase::Ending | Phase::Gone => return None,
         };
         let is_little = unsent.len() <= HANDED_UNSENT_BYTES_MAX && received.len() <= RECEIVED_BYTES_MAX;
-        is_little.then(|| HandedClient { peer: self.peer.clone(), stage, received, unsent, stream })
+        let (peer, unsent_bytes) = (self.peer.clone(), unsent.len());
+        is_little.then(|| (HandedClient { peer, stage, received, unsent_bytes, stream }, unsent))
     }
 
     /// One that another process had. `places` are those of its disks here.
@@ -89,20 +91,20 @@ impl Client {
     /// When it cannot be what a client of that process was, or its disk is another one.
     pub(crate) fn going_on(
         (place, number): (usize, u64),
-        (handed, socket): (&HandedClient, Socket),
+        (handed, socket, unsent): (&HandedClient, Socket, Vec<u8>),
         places: &[Option<usize>],
         (storage, tls): (&mut Storage, Tls),
     ) -> Result<Self, String> {
-        let HandedClient { peer, stage, received, unsent, stream } = handed;
-        if received.len() > RECEIVED_BYTES_MAX || unsent.len() > HANDED_UNSENT_BYTES_MAX {
-            return Err("more was received from it, or not sent to it, than a process keeps".to_owned());
+        let HandedClient { peer, stage, received, stream, .. } = handed;
+        if received.len() > RECEIVED_BYTES_MAX {
+            return Err("more was received from it than a process keeps".to_owned());
         }
         let place_of = |disk: &usize| {
             let found = places.get(*disk).copied().flatten();
             found.ok_or_else(|| "its disk is not served by the next process, or has other blocks".to_owned())
         };
         let mut client = Self::new((place, number), socket, peer.clone(), tls);
-        client.output.text.clone_from(unsent);
+        client.output.text = unsent;
         client.input = Input::going_on(received);
         if let Some(stream) = stream {
             let stream = SecureStream::going_on(stream_state(stream)?, Peer::Host, RecordLimit::default());

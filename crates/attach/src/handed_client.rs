@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct HandedServer {
     /// The disks by their names, as clients' states refer to them.
     pub disks: Vec<HandedDisk>,
-    /// The clients, in the order of their sockets.
+    /// The clients, in the order of their descriptors.
     pub clients: Vec<HandedClient>,
 }
 
@@ -30,9 +30,9 @@ pub struct HandedClient {
     /// What has come and was not taken. In the middle of a write it begins with that write's data.
     #[serde(with = "crate::hex_bytes")]
     pub received: Vec<u8>,
-    /// What it has not been sent yet of the answers to what it has asked for.
-    #[serde(with = "crate::hex_bytes")]
-    pub unsent: Vec<u8>,
+    /// Bytes that it has not been sent yet of the answers to what it has asked for. If there are some, they are in a file whose
+    /// descriptor follows the socket.
+    pub unsent_bytes: usize,
     /// TLS, if it uses that.
     pub stream: Option<HandedStream>,
 }

@@ -1,6 +1,9 @@
 //! A running NBD server, for whoever hands its clients over to another process, or takes over those of one.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -9,8 +12,8 @@ use engine::ring::Socket;
 use nbd::Export;
 
 use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
-use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
-use crate::order::{Hand, Order};
+use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
+use crate::order::{Adopted, Hand, Order};
 
 /// How long a thread may take to carry an order out that waits for nothing.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,9 +58,9 @@ impl Holder {
         drop(asker);
         let (mut clients, mut sockets) = (Vec::new(), Vec::new());
         for _ in 0..self.hands.len() {
-            for (client, socket) in answer(&quiesced, until)? {
+            for (client, descriptors) in answer(&quiesced, until)? {
                 clients.push(client);
-                sockets.push(socket);
+                sockets.extend(descriptors);
             }
         }
         let disk =
@@ -87,19 +90,24 @@ impl Holder {
         sockets: Vec<OwnedFd>,
     ) -> Result<Vec<(String, String)>, String> {
         let HandedServer { disks, clients } = handed;
-        if clients.len() != sockets.len() {
-            return Err("the number of sockets is not that of the clients".to_owned());
+        let has_unsent = |client: &&HandedClient| client.unsent_bytes > 0;
+        if clients.len() + clients.iter().filter(has_unsent).count() != sockets.len() {
+            return Err("the number of descriptors is not that of the clients".to_owned());
         }
         let place = |disk: &HandedDisk| {
             let is_it = |own: &Export| own.name == disk.name && own.block_bytes == disk.block_bytes;
             self.exports.iter().position(is_it)
         };
         let places: Arc<[Option<usize>]> = disks.iter().map(place).collect();
-        let mut shares: Vec<Vec<(HandedClient, Socket)>> = self.hands.iter().map(|_| Vec::new()).collect();
-        let count = shares.len();
-        for (at, (client, socket)) in clients.into_iter().zip(sockets).enumerate() {
-            let socket = Socket::new(socket).map_err(|error| error.to_string())?;
-            shares[at % count].push((client, socket));
+        let mut shares: Vec<Vec<Adopted>> = self.hands.iter().map(|_| Vec::new()).collect();
+        let (count, mut failed, mut descriptors) = (shares.len(), Vec::new(), sockets.into_iter());
+        for (at, client) in clients.into_iter().enumerate() {
+            let socket = descriptors.next();
+            let unsent = if client.unsent_bytes > 0 { descriptors.next() } else { None };
+            match socket.ok_or_else(missing).and_then(|socket| adopted(&client, socket, unsent)) {
+                Ok((socket, unsent)) => shares[at % count].push((client, socket, unsent)),
+                Err(error) => failed.push((client.peer.clone(), error.to_string())),
+            }
         }
         let (asker, adopted) = channel();
         for (hand, share) in self.hands.iter().zip(shares) {
@@ -107,12 +115,30 @@ impl Holder {
         }
         drop(asker);
         let until = Instant::now() + ORDER_TIMEOUT;
-        let mut failed = Vec::new();
         for _ in 0..count {
             failed.extend(answer(&adopted, until)?);
         }
         Ok(failed)
     }
+}
+
+/// A client's socket, and what is to be sent to it first.
+fn adopted(client: &HandedClient, socket: OwnedFd, unsent: Option<OwnedFd>) -> io::Result<(Socket, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    if let Some(unsent) = unsent {
+        let file = File::from(unsent);
+        // Anything else may have no end, or be waited for.
+        if !file.metadata()?.is_file() || client.unsent_bytes > HANDED_UNSENT_BYTES_MAX {
+            return Err(io::Error::other("what is to be sent to it is not a file, or too much"));
+        }
+        bytes.resize(client.unsent_bytes, 0);
+        file.read_exact_at(&mut bytes, 0)?;
+    }
+    Ok((Socket::new(socket)?, bytes))
+}
+
+fn missing() -> io::Error {
+    io::Error::other("descriptors are missing")
 }
 
 fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, String> {

@@ -32,12 +32,14 @@ pub const END_TIMEOUT_MS: u64 = 5_000;
 /// How long what has been asked for may take to end when disks are handed over to another process, in milliseconds. Whoever uses
 /// them waits meanwhile: a storage that takes longer is not waited for, and this process serves on.
 pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
-/// How long a client may read nothing of what it has asked for when it is handed over, in milliseconds: the answers that are left
-/// then go on with it, if they are few.
+/// How long a client may take to read what it has asked for when it is handed over, in milliseconds: the answers that are left
+/// then go on with it.
 pub const HAND_OVER_STALL_MS: u64 = 100;
-/// Bytes that a client may not have read when it is handed over; one with more connects again. A socket takes a few of the
-/// greatest replies, so that one that reads has fewer.
-pub const HANDED_UNSENT_BYTES_MAX: usize = 4 << 20;
+/// How long a handshake of TLS may go on when its client is handed over, in milliseconds: some round trips. Others wait meanwhile,
+/// and one that takes longer connects again.
+pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
+/// Bytes of answers that go on with a client which is handed over: all that one holds buffers for, and what stands before each.
+pub const HANDED_UNSENT_BYTES_MAX: usize = CLIENT_BUFFER_BYTES_MAX + CLIENT_REPLIES_MAX * 1024;
 /// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
 /// How long the kernel may read the partitions of a new block device, in milliseconds, before those reads fail.

@@ -8,8 +8,11 @@ use engine::ring::{Socket, Waker};
 
 use crate::handed_client::HandedClient;
 
-/// A client and its socket, for another process.
-pub(crate) type Quiesced = (HandedClient, OwnedFd);
+/// A client for another process: its socket, and behind that the file of what is to be sent to it first, if there is something.
+pub(crate) type Quiesced = (HandedClient, Vec<OwnedFd>);
+
+/// A client of another process, its socket, and what is to be sent to it first.
+pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 
 /// What a thread is told.
 pub(crate) enum Order {
@@ -21,7 +24,7 @@ pub(crate) enum Order {
     Freeze(Sender<Vec<Quiesced>>),
     /// Serve these, too, which another process had. Their disks are here at these places. Who cannot be served is told, with the
     /// reason.
-    Adopt(Vec<(HandedClient, Socket)>, Arc<[Option<usize>]>, Sender<Vec<(String, String)>>),
+    Adopt(Vec<Adopted>, Arc<[Option<usize>]>, Sender<Vec<(String, String)>>),
     /// Serve on. Where another process had the clients meanwhile (`true`), their connections are closed.
     Thaw(bool),
     /// End without a word to any client: another process serves them.

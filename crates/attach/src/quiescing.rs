@@ -1,17 +1,19 @@
 //! A thread whose clients are handed over: it ends what is under way, says how they are, and serves on or leaves them to another
 //! process.
 
-use std::os::fd::AsFd as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ring::{Moment, Socket};
+use engine::ring::Moment;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
-use crate::handed_client::HandedClient;
-use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
-use crate::order::{Order, Quiesced};
+use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
+use crate::order::{Adopted, Order, Quiesced};
 use crate::worker::{Course, Worker};
 
 /// How often it is looked whether clients have taken their answers.
@@ -36,9 +38,9 @@ impl Worker {
                 }
             }
             Order::Adopt(handed, places, asker) => {
-                let adopt = |(client, socket)| {
-                    let peer = HandedClient::clone(&client).peer;
-                    self.adopt(client, socket, &places).err().map(|reason| (peer, reason))
+                let adopt = |adopted: Adopted| {
+                    let peer = adopted.0.peer.clone();
+                    self.adopt(adopted, &places).err().map(|reason| (peer, reason))
                 };
                 let _ = asker.send(handed.into_iter().filter_map(adopt).collect());
             }
@@ -77,9 +79,10 @@ impl Worker {
         let Course::Quiesces { asker, since } = &self.course else { return };
         let is_past = |limit_ms: u64| now >= since.after(Duration::from_millis(limit_ms));
         let (is_late, is_over) = (is_past(HAND_OVER_STALL_MS), is_past(HAND_OVER_TIMEOUT_MS));
-        let is_quiesced = |client: &Client| {
-            let is_out_of_time = is_over && client.is_answered();
-            client.is_securing() || client.is_quiesced(is_late) || is_out_of_time
+        let handshakes_are_over = is_past(HAND_OVER_HANDSHAKE_MS);
+        let is_quiesced = |client: &Client| match client.is_securing() {
+            true => handshakes_are_over,
+            false => client.is_quiesced(is_late) || is_over && client.is_answered(),
         };
         if !self.clients.iter().flatten().all(is_quiesced) {
             return;
@@ -87,8 +90,12 @@ impl Worker {
         let asker = asker.clone();
         self.course = Course::Rests;
         let quiesced = |client: &Client| -> Option<Quiesced> {
-            let socket = client.socket.as_ref()?.as_fd().try_clone_to_owned().ok()?;
-            client.state(&mut self.storage).map(|state| (state, socket))
+            let mut descriptors = vec![client.socket.as_ref()?.as_fd().try_clone_to_owned().ok()?];
+            let (state, unsent) = client.state(&mut self.storage)?;
+            if !unsent.is_empty() {
+                descriptors.push(file_of(&unsent).ok()?);
+            }
+            Some((state, descriptors))
         };
         let _ = asker.send(self.clients.iter().flatten().filter_map(quiesced).collect());
     }
@@ -96,15 +103,14 @@ impl Worker {
     /// Takes a client that another process had.
     fn adopt(
         &mut self,
-        handed: HandedClient,
-        socket: Socket,
+        (handed, socket, unsent): Adopted,
         places: &Arc<[Option<usize>]>,
     ) -> Result<(), String> {
         let place = self.free_place().ok_or("this process has as many clients as it takes")?;
         let tls = self.tls();
         self.storage.tally.clients += 1;
         let id = (place, self.storage.tally.clients);
-        let mut client = Client::going_on(id, (&handed, socket), places, (&mut self.storage, tls))?;
+        let mut client = Client::going_on(id, (&handed, socket, unsent), places, (&mut self.storage, tls))?;
         client.freeze(true);
         if let Some(socket) = &client.socket {
             self.ring.watch(socket, place as u32).map_err(|error| error.to_string())?;
@@ -112,4 +118,11 @@ impl Worker {
         self.clients[place] = Some(client);
         Ok(())
     }
+}
+
+/// A file in memory that has these bytes.
+fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("unsent", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
 }

@@ -37,7 +37,8 @@ pub(crate) struct World {
     pub(crate) paths: Vec<Arc<Paths>>,
     pub(crate) target: Target,
     socket: PathBuf,
-    listener: UnixListener,
+    /// For other servers.
+    pub(crate) listener: Option<UnixListener>,
     threads: u16,
     _folder: tempfile::TempDir,
 }
@@ -57,7 +58,7 @@ impl World {
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
         let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor"))];
         let server = Server::start_with(disks, listeners, tls, options).expect("a server");
-        let threads = plan.threads;
+        let (threads, listener) = (plan.threads, Some(listener));
         Self { server: Some(server), paths, target, socket, listener, threads, _folder: folder }
     }
 
@@ -65,7 +66,8 @@ impl World {
     pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
         let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
-        let listeners = vec![Listener::Unix(self.listener.try_clone().expect("a descriptor"))];
+        let listener = self.listener.as_ref().expect("a socket").try_clone().expect("a descriptor");
+        let listeners = vec![Listener::Unix(listener)];
         Server::start_with(disks, listeners, tls, options).expect("a server")
     }
 

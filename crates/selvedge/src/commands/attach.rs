@@ -103,7 +103,7 @@ impl AttachProcess {
     ) -> Result<Self, Failure> {
         let successor = Successor::from_environment()?;
         if let Some(successor) = &successor {
-            successor.check(parts.map(|part| &part.arguments))?;
+            successor.check(&parts.map(|part| &part.arguments))?;
         }
         Ok(Self { successor, predecessor: Predecessor::wait(line) })
     }

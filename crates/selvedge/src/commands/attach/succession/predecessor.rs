@@ -167,7 +167,7 @@ impl Estate {
                 Ok(true) => return self.end(),
                 Ok(false) => {}
                 Err(error) => {
-                    eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}")
+                    eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}");
                 }
             }
         }

@@ -84,7 +84,7 @@ impl Successor {
     /// Whether all that is offered is served by this process, too. Each part is known by how it is started.
     pub(in super::super) fn check<'a>(
         &self,
-        parts: impl Iterator<Item = &'a Vec<String>> + Clone,
+        parts: &(impl Iterator<Item = &'a Vec<String>> + Clone),
     ) -> Result<(), Failure> {
         let all = self.inheritances.lock().unwrap_or_else(PoisonError::into_inner);
         let is_missing = |one: &&Inheritance| !parts.clone().any(|part| *part == one.offered.arguments);
