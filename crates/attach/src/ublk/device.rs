@@ -252,7 +252,7 @@ impl Device {
     /// What leaves the device to another process while this one waits for nothing else. It has been started.
     pub fn holder(&self) -> DeviceHolder {
         let wakers = self.threads.iter().map(|thread| thread.waker().clone()).collect();
-        DeviceHolder::new(self.orders.clone(), wakers, self.file.clone())
+        DeviceHolder::new(self.orders.clone(), wakers)
     }
 
     /// Takes the device away. What is under way has `limits::END_TIMEOUT_MS`, then it fails.

@@ -36,12 +36,11 @@ impl DeviceFile {
 pub struct DeviceHolder {
     orders: Arc<Orders>,
     wakers: Arc<[Waker]>,
-    file: DeviceFile,
 }
 
 impl DeviceHolder {
-    pub(super) fn new(orders: Arc<Orders>, wakers: Arc<[Waker]>, file: DeviceFile) -> Self {
-        Self { orders, wakers, file }
+    pub(super) fn new(orders: Arc<Orders>, wakers: Arc<[Waker]>) -> Self {
+        Self { orders, wakers }
     }
 
     /// Begins no request of the device until `thaw` or `leave`, and waits until nothing is under way.
@@ -65,13 +64,12 @@ impl DeviceHolder {
         self.wake();
     }
 
-    /// Leaves the device to another process: requests wait for that. Says whether it could be left at once.
+    /// Has the threads of the device end: requests wait for another process. Says whether they do at once. The device is free when
+    /// its owner abandons it, who waits for the threads' very ends: the driver wants them to be gone before it is taken over.
     pub fn leave(&self) -> bool {
         self.orders.leaves.store(true, Ordering::Release);
         self.wake();
-        let has_ended = self.all(&self.orders.ended);
-        self.file.close();
-        has_ended
+        self.all(&self.orders.ended)
     }
 
     fn wake(&self) {

@@ -90,6 +90,8 @@ pub(super) fn serve(
     let registration = &attaching.registration;
     let outcome = watch(stop, &all_paths, || {
         if registration.has_left_devices() {
+            // The next process waits until they are free.
+            devices.drain(..).for_each(Device::abandon);
             return registration.is_forsaken().then(|| {
                 "its block devices were left to another process, which has died: selvedge attach recover"
                     .to_owned()
