@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use engine::target::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ use super::succession::{Word, place_of};
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
-use crate::succession::{About, Line};
+use crate::succession::Line;
 
 /// How long a process may take to say how it was started.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -175,7 +176,7 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
     let begun = Instant::now();
     let mut next = start(program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, program, &format!("process {process}"))?;
+    await_end(&former, &mut next, (program, None), &format!("process {process}"))?;
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
     upgraded.process = next.id();
     await_succession(&place, &mut next);

@@ -12,19 +12,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use engine::target::hand_over::{About, Process as _};
 use rustix::pipe::PipeFlags;
+use rustix::process::Pid;
 use sd_notify::NotifyState;
 
 use super::super::record::{self, CommandLine};
 use super::part::Part;
 use super::words::{HandedPart, OfferedPart, Word};
 use crate::control::socket::{self, SocketFile};
-use crate::succession::{About, Line};
+use crate::succession::{Line, OtherProcess};
 
 /// How long the next process may take to connect to all targets.
 const PREPARATION: Duration = Duration::from_secs(60);
 /// How long it may take to take over clients, which wait meanwhile.
 const TAKING: Duration = Duration::from_secs(5);
+/// How long after the end of its words a process may take to die.
+const DEATH: Duration = Duration::from_secs(3);
 
 /// What a service manager tells its service's main process alone.
 const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
@@ -194,7 +198,7 @@ impl Estate {
             Ok((Word::Hello { version, .. }, _)) => {
                 let successor = peer.pid.as_raw_nonzero().get();
                 tracing::info!(process = successor, version, "the next process comes");
-                self.hand_over(line, successor as u32)
+                self.hand_over(line, peer.pid)
             }
             Ok(_) => Err("it does not begin with a greeting".to_owned()),
             // Somebody has looked whether this process waits.
@@ -230,7 +234,7 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, line: &Line, successor: u32) -> Result<bool, String> {
+    fn hand_over(&self, line: &Line, peer: Pid) -> Result<bool, String> {
         let refuse = |reasons: Vec<String>| {
             let _ = line.say(&Word::Refused(reasons.clone()), &[]);
             Err(reasons.join("; "))
@@ -239,6 +243,7 @@ impl Estate {
         if !obstacles.is_empty() {
             return refuse(obstacles);
         }
+        let next = OtherProcess::open(peer).map_err(told)?;
         // One that ends meanwhile is not handed over, and with it none.
         let parts = self.served();
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
@@ -262,7 +267,7 @@ impl Estate {
         // What is served by a device goes by the kernel, which gives it to one process alone.
         self.leaves_devices.store(true, Ordering::Release);
         parts.iter().for_each(|(_, part)| part.leave_devices());
-        let is_over = await_service(line, &parts, successor);
+        let is_over = await_service(line, &parts, &next);
         self.is_forsaken.store(!is_over, Ordering::Release);
         Ok(is_over)
     }
@@ -307,11 +312,14 @@ fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
 }
 
 /// `Go` was said. Whether the next process serves; where it has died, this one does, and its clients connect again.
-fn await_service(line: &Line, parts: &[Served], successor: u32) -> bool {
+fn await_service(line: &Line, parts: &[Served], next: &OtherProcess) -> bool {
     let _ = line.wait_at_most(None);
-    if let Ok((Word::Serving, _)) = line.hear() {
-        tracing::info!(process = successor, "the next process serves; this one ends");
-        let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
+    let is_said = matches!(line.hear(), Ok((Word::Serving, _)));
+    // Its words may fail it, and it serves all the same: it was told to.
+    if is_said || !next.has_died(DEATH) {
+        let process = next.number();
+        tracing::info!(process, "the next process serves; this one ends");
+        let _ = sd_notify::notify(&[NotifyState::MainPid(process)]);
         return true;
     }
     eprintln!("selvedge: the next process has died; this one serves on, and clients connect again");

@@ -9,16 +9,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{PidfdFlags, pidfd_open};
+use engine::target::hand_over::Process as _;
 
 use super::words::{HandedPart, HandedState, OfferedPart, Word};
 use crate::failure::Failure;
-use crate::succession::{Line, PLACE_VARIABLE, await_death, has_died};
+use crate::succession::{Line, OtherProcess, PLACE_VARIABLE, await_death};
 
 /// How long the former process may take to end once this one serves.
 const END: Duration = Duration::from_secs(30);
 /// How long after the end of its words a process may take to die.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A process that goes on in place of another one.
 pub(in super::super) struct Successor {
@@ -159,8 +159,7 @@ fn refused(reason: &str) -> Failure {
 /// The thread that talks to the former process.
 struct Speaker {
     line: Line,
-    /// What tells that the former process has died.
-    former: OwnedFd,
+    former: OtherProcess,
     /// Has something to read once the former process has gone on after it had handed over.
     has_resumed: OwnedFd,
     /// Where the former process writes.
@@ -173,7 +172,7 @@ fn greet(place: &Path) -> io::Result<Successor> {
     let refused = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
     let line = Line::connect(place)?;
     let peer = rustix::net::sockopt::socket_peercred(&line)?;
-    let former = pidfd_open(peer.pid, PidfdFlags::empty())?;
+    let former = OtherProcess::open(peer.pid)?;
     let version = crate::version::NUMBER.to_owned();
     line.say(&Word::Hello { version, asks_only: false }, &[])?;
     let (word, descriptors) = line.hear()?;
@@ -204,7 +203,7 @@ impl Speaker {
         let service = match self.take() {
             Ok(()) => Service::default(),
             Err(Untaken { reason, may_serve }) => {
-                let has_former_died = may_serve && has_died(&self.former, LAST_WORDS);
+                let has_former_died = may_serve && self.former.has_died(LAST_WORDS);
                 if !has_former_died {
                     return self.give_up(&reason);
                 }
@@ -224,7 +223,7 @@ impl Speaker {
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
         // Where nobody listens, nobody needs to know.
         let _ = self.line.say(&Word::Serving, &[]);
-        if !has_died(&self.former, END) {
+        if !self.former.has_died(END) {
             tracing::warn!("the former process has not ended yet");
         }
     }

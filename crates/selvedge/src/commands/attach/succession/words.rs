@@ -6,7 +6,7 @@ use attach::{HandedServer, HandedVhostServer};
 use serde::{Deserialize, Serialize};
 
 use super::super::record::{DiskWay, RecordedDisk};
-use crate::succession::{About, Speech};
+use engine::target::hand_over::{About, Speech};
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
