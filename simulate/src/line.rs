@@ -67,7 +67,7 @@ impl Line {
         let name = name(word);
         self.upgrade.step(self.side, "before", name);
         simulation::spare()?;
-        let mut bytes = hand_over::encode(word, descriptors.len())?;
+        let mut bytes = hand_over::encode(word, descriptors.len())?.to_vec();
         let mut descriptors = descriptors;
         self.write_as_other_version(&mut bytes, &mut descriptors);
         let half = bytes.len() / 2;
@@ -208,6 +208,7 @@ pub(crate) const fn name(word: &Word) -> &'static str {
         Word::About(_) => "About",
         Word::Offer(_) => "Offer",
         Word::Refused(_) => "Refused",
+        Word::Introduction(_) => "Introduction",
         Word::Ready => "Ready",
         Word::State(_) => "State",
         Word::Taken(_) => "Taken",

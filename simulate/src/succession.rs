@@ -74,7 +74,7 @@ pub(crate) fn leave(scene: &Rc<Scene>, number: usize, target: &Rc<Target>) -> Op
 
 fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, String> {
     let told = |error: io::Error| error.to_string();
-    let Greeting::Comes(_) = Greeting::hear(line)? else { return Ok(false) };
+    let Greeting::Comes { knows, .. } = Greeting::hear(line)? else { return Ok(false) };
     let obstacles = target.obstacles();
     if !obstacles.is_empty() {
         let _ = line.say(&Word::Refused(obstacles.clone()), &[]);
@@ -90,13 +90,14 @@ fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, Str
         fabric: target.config().with_identities(&target.namespace_identities()),
         listening: listening.len(),
         beside: Default::default(),
+        memories: Vec::new(),
     };
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(line, &OtherProcess(next), &mut (), || has_resumed.set(true))
+    target.hand_over_to(line, (&OtherProcess(next), &knows), &mut (), || has_resumed.set(true))
 }
 
 /// What the former process has open.

@@ -13,14 +13,19 @@ const APART: [&str; 4] = ["book", "dist", "fuzz", "simulate"];
 const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
-const FORMATS: [(&str, &str, &str); 10] = [
+const FORMATS: [(&str, &str, &str); 11] = [
     ("what a target serves", "crates/selvedge/src/state.rs", "const VERSION: u32 = "),
     ("kept reservations", "crates/engine/src/target/reservation/file.rs", "const VERSION: u32 = "),
     ("identities of namespaces", "crates/engine/src/target/identity/kept.rs", "const VERSION: u32 = "),
     ("connections to Ceph", "crates/selvedge/src/cluster_connections.rs", "const VERSION: u32 = "),
     ("disks of `attach`", "crates/selvedge/src/commands/attach/record.rs", "const VERSION: u32 = "),
-    ("hand-over of", "crates/selvedge/src/succession/words.rs", "const FORMAT: u32 = "),
-    ("state of a group", "crates/gateway/src/state.rs", "const FORMAT: &str = "),
+    ("hand-over of [an upgrade]", "crates/engine/src/target/hand_over/words.rs", "const FORMAT: u32 = "),
+    (
+        "hand-over of [attached disks]",
+        "crates/selvedge/src/commands/attach/succession/words.rs",
+        "const FORMAT: u32 = ",
+    ),
+    ("state of a group", "crates/gateway/src/format.rs", "RangeInclusive<u32> = 1..="),
     ("sweeps", "crates/selvedge/src/sweep/journal.rs", "const FORMAT: u32 = "),
     ("JSON of commands", "crates/selvedge/src/commands/schemas.rs", "const VERSION: u32 = "),
     ("the tuner's journal", "crates/topology/src/apply/journal.rs", "const VERSION: u32 = "),

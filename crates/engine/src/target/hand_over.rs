@@ -76,8 +76,7 @@ impl Target {
         let namespaces = self.fabric.namespaces();
         let has_memory =
             namespaces.iter().any(|(_, namespace)| matches!(&*namespace.backend, Backend::Memory(_)));
-        let is_special =
-            |(_, namespace): &(String, Arc<Namespace>)| namespace.has_failed() || namespace.has_marks();
+        let is_special = |(_, namespace): &(String, Arc<Namespace>)| namespace.handed().is_some();
         let has_keys = !self.fabric.generated_keys.handed(ring::now()).is_empty();
         [
             (has_memory, "memory"),

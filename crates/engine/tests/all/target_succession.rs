@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::backend::BackendConfig;
 use engine::ring::{Engine, Socket};
 use engine::target::hand_over::{
-    Former, Greeting, Line, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode,
+    Former, Greeting, Line, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode, known,
 };
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
@@ -44,7 +44,7 @@ impl Line for Script {
     fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
         let word = self.words.borrow_mut().pop_front().ok_or(io::ErrorKind::UnexpectedEof)?;
         // As it goes over the line.
-        let (word, _) = decode(&*encode(&word, 0)?)?;
+        let (word, _) = decode(&encode(&word, 0)?[..])?;
         Ok((word, Vec::new()))
     }
 
@@ -124,7 +124,7 @@ fn the_next_process_does_not_serve_beside_the_former() {
 /// What becomes of a former process, whether it has said that it goes on, and what it said.
 fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
     let (target, line, resumed) = (target(false), Script::new(words), Cell::new(false));
-    let outcome = target.hand_over_to(&line, &next, &mut (), || resumed.set(true));
+    let outcome = target.hand_over_to(&line, (&next, &known()), &mut (), || resumed.set(true));
     if outcome != Ok(true) {
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
@@ -168,6 +168,7 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
             fabric: target(false).config(),
             listening: 0,
             beside: Default::default(),
+            memories: Vec::new(),
         }))
     };
     let asked = |word| Offer::ask(&Script::new([word]), "0").map(drop);
@@ -175,14 +176,15 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
     let refused = asked(offer(&["a made-up section"]));
     assert!(matches!(refused, Err(NotOffered::Refused(reason)) if reason.contains("a made-up section")));
     // What need not be known is passed over.
-    let mut bytes =
-        encode(&Word::Hello { version: "9".to_owned(), asks_only: false, knows: Vec::new() }, 0).unwrap();
+    let mut bytes = encode(&Word::Hello { version: "9".to_owned(), asks_only: false, knows: Vec::new() }, 0)
+        .unwrap()
+        .to_vec();
     let body = String::from_utf8(bytes.split_off(24)).unwrap().replace(":{", ":{\"more\":[1],");
     bytes.truncate(12);
     for number in [nvme::tcp::digest::crc32c(body.as_bytes()), body.len() as u32, 0] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(body.into_bytes());
-    assert!(matches!(decode(&*bytes), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
+    assert!(matches!(decode(&bytes[..]), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
     assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Nobody)));
 }

@@ -183,7 +183,6 @@ pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::i
 fn await_administration(place: &Path, next: &mut Child) {
     let until = Instant::now() + ADMINISTRATION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
-        let place = asks.take().unwrap_or_else(|| Path::new(""));
         let about = Line::connect(place).and_then(|line| ask(&line, ANSWER));
         if about.is_ok_and(|about| about.process == next.id()) {
             return;
@@ -209,8 +208,9 @@ pub(super) fn await_end(
         let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
         match next.try_wait().map_err(Failure::failed)? {
             Some(status) => {
+                let left = if has_ended { "and so has the former process" } else { "which serves as before" };
                 return Err(Failure::failed(format!(
-                    "{} has ended ({status}); {what} serves as before",
+                    "{} has ended ({status}) in place of {what}, {left}",
                     program.display()
                 )));
             }
@@ -226,6 +226,7 @@ pub(super) fn await_end(
             }
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
                 // As long as it hands over, it answers nobody else; and once the next process serves, that one does.
+                let Some(place) = asks.take() else { continue };
                 let about = Line::connect(place).and_then(|line| ask(&line, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != next.id()) {
                     until = Instant::now();

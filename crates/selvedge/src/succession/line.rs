@@ -125,7 +125,6 @@ mod tests {
     use std::fs::File;
     use std::io::Read as _;
 
-    use super::super::words::Word;
     use super::*;
 
     fn pair() -> (Line, Line) {

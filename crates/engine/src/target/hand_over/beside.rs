@@ -50,7 +50,7 @@ pub trait Inherits {
     /// What the former process has to know of this one.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it does not know that itself.
     fn introduction(&mut self) -> Result<Option<Value>, String> {
         Ok(None)
     }

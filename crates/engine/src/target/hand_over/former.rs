@@ -120,7 +120,7 @@ impl Target {
     fn await_service(&self, line: &impl Line, next: &impl Process, beside: &mut impl Lends) -> bool {
         let _ = line.wait_at_most(Some(SERVING));
         let mut heard = line.hear();
-        if heard.as_ref().is_err_and(|error| is_late(error)) {
+        if heard.as_ref().is_err_and(is_late) {
             beside.is_awaited();
             let _ = line.wait_at_most(None);
             heard = line.hear();

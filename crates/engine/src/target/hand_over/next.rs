@@ -87,7 +87,7 @@ impl Target {
     ) -> Result<Succeeded, String> {
         if let Err(Untaken { reason, is_refused, has_all }) = self.take(line, beside) {
             if is_refused || !has_all {
-                // Before the former process hears of it, which tries to have it at once.
+                // Before the former process learns of it, which tries to have it at once.
                 beside.give_back();
             }
             // It need not wait for this process until its patience is over.
