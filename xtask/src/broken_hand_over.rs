@@ -105,9 +105,9 @@ pub(crate) const MUTANTS: [Mutant; 13] = [
         name: "former-stays-at-rest",
         about: "a process that cannot hand over does not go on",
         file: FORMER,
-        find: r"            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+        find: r"            beside.take_back(has_refused);
             self.go_on();",
-        replace: r"            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+        replace: r"            beside.take_back(has_refused);
             if !{on} {
                 self.go_on();
             }",

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -336,12 +337,24 @@ impl KnownRecord {
         devices.into_iter().filter(waits).collect()
     }
 
-    /// Removes that of a process that is gone.
+    /// Removes that of a process that is gone, and where that one waited for its successor.
     pub(super) fn remove(&self) {
         if let Some(lock) = &self.lock {
             remove(&self.path, lock);
+            if let Some(folder) = self.path.parent() {
+                let place = succession_place(folder, self.record.process.pid);
+                // Its number may be another process' by now, which waits there.
+                if UnixStream::connect(&place).is_err() {
+                    let _ = fs::remove_file(place);
+                }
+            }
         }
     }
+}
+
+/// Where a process that has a record in this folder waits for its successor.
+pub(super) fn succession_place(folder: &Path, process: u32) -> PathBuf {
+    folder.join(format!("{process}.upgrade"))
 }
 
 /// The folder of this process's records, made if need be.

@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use super::super::upgrade::{await_end, start};
 use super::detach::{ALL, place, unknown};
-use super::record::KnownRecord;
-use super::succession::{Word, place_of};
+use super::record::{KnownRecord, succession_place};
+use super::succession::Word;
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
@@ -116,7 +116,7 @@ fn chosen(flags: &UpgradeAttachFlags) -> Result<Vec<Running>, Failure> {
         // One with disks of a file has a record of each.
         match all.iter_mut().find(|one| one.process == process) {
             Some(one) => one.places.extend(places),
-            None => all.push(Running { process, place: place_of(folder, process), places }),
+            None => all.push(Running { process, place: succession_place(folder, process), places }),
         }
     }
     let is_named = |one: &Running| {
@@ -185,7 +185,7 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
 
 /// Waits until the next process can be upgraded, too. It serves already, so that nothing depends on it.
 fn await_succession(former: &Path, next: &mut Child) {
-    let Some(place) = former.parent().map(|folder| place_of(folder, next.id())) else { return };
+    let Some(place) = former.parent().map(|folder| succession_place(folder, next.id())) else { return };
     let until = Instant::now() + SUCCESSION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
         let about = Line::connect(&place).and_then(|line| ask(&line));

@@ -9,6 +9,6 @@ mod successor;
 mod words;
 
 pub(super) use part::{Part, PartHolder};
-pub(super) use predecessor::{Predecessor, Registration, place_of};
+pub(super) use predecessor::{Predecessor, Registration};
 pub(super) use successor::{Inheritance, Successor};
 pub(super) use words::{HandedState, Word};

@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -32,11 +31,6 @@ const DEATH: Duration = Duration::from_secs(3);
 
 /// What a service manager tells its service's main process alone.
 const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
-
-/// Where a process that has a record in this folder waits for its successor.
-pub(in super::super) fn place_of(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("{process}.upgrade"))
-}
 
 /// A process that may be replaced by another one.
 pub(in super::super) struct Predecessor {
@@ -84,7 +78,8 @@ impl Predecessor {
         let begin = || -> Result<SocketFile, String> {
             let folder = record::make_folder()?;
             let (listener, file) =
-                socket::listen(&place_of(&folder, std::process::id()), false).map_err(told)?;
+                socket::listen(&record::succession_place(&folder, std::process::id()), false)
+                    .map_err(told)?;
             let thread = thread::Builder::new().name("succession".to_owned());
             thread.spawn(move || waiting.wait(&listener)).map_err(told)?;
             Ok(file)
