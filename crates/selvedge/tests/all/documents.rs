@@ -127,7 +127,7 @@ if [ -z "$SERVES" ]; then
         done
         former=$!
         sh -c "$TYPED" || status=1
-        # The same program again is no reason to do anything.
+        # The same program again leaves it as it is.
         case $TYPED in *--if-changed*) ;; *) wait $former || status=1 ;; esac
         selvedge attach detach all || status=1
         ;;
