@@ -131,7 +131,7 @@ upgrade() {
     sync
     sha256sum --check /data.sum
     selvedge namespace list | grep -q disk.img
-    has_another_process "$pid"
+    wait_ms 60000 "another process" has_another_process "$pid"
     [[ $(reconnects) == "$connected" ]] || { dmesg | tail -n 20; return 1; }
 }
 
