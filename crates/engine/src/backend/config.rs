@@ -12,7 +12,7 @@ use crate::units::{self, Size};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "Backend")]
 pub enum BackendConfig {
-    /// Anonymous memory, gone when the target ends.
+    /// Memory, gone when the target ends. An upgrade keeps it.
     Memory {
         /// Bytes.
         #[serde(deserialize_with = "units::bytes")]

@@ -141,8 +141,9 @@ fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words()
     for (words, next) in
         [(Vec::from(taken()), DIED), (taken().into_iter().chain([refused()]).collect(), LIVES)]
     {
-        let (outcome, _, said) = former(words, next);
+        let (outcome, has_resumed, said) = former(words, next);
         assert_eq!((outcome, said), (Ok(false), vec!["State".to_owned(), "Go".to_owned()]));
+        assert!(has_resumed, "a next process that is not dead yet would serve what is no longer true");
     }
 }
 

@@ -98,6 +98,8 @@ impl Target {
         if is_over {
             beside.leave();
         } else {
+            // One that is about to end may still look whether this process has died at rest.
+            tell_resumed();
             beside.begin_again();
             self.go_on();
         }
@@ -149,7 +151,9 @@ fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> 
             Ok((Word::Ready, _)) => return Ok(()),
             Ok((Word::Introduction(said), _)) if !is_known => {
                 is_known = true;
-                beside.introduced(said)?;
+                beside.introduced(said).inspect_err(|reason| {
+                    let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+                })?;
             }
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
             Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
