@@ -278,6 +278,10 @@ impl Scene {
             return simulation::fail("a hand-over was taken that is not one of this version");
         }
         upgrade.line.replace(None);
+        if next_serves {
+            // The next upgrade is its own, also before the former process has ended.
+            seat.process.set(next);
+        }
         let left = simulation::open_connections(upgrade.former);
         if next_serves && left > 0 {
             return simulation::fail(format!("the former process has left {left} connections open"));
