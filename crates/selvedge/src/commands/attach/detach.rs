@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::list::is_orphan;
 use super::process::Process;
-use super::record::KnownRecord;
+use super::record::{self, KnownRecord};
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -71,6 +71,8 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     let mut detached = Detached::default();
     records.into_iter().try_for_each(|known| detached.detach(known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
+    // A process whose record is gone too has left nothing else to find it by.
+    record::remove_left_places();
     report::print_as(format, &detached)
 }
 

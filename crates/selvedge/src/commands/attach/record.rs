@@ -27,6 +27,8 @@ const VERSION: u32 = 1;
 /// In the runtime directory.
 const FOLDER: &str = "attach";
 const SUFFIX: &str = "json";
+/// The end of the name of where a process waits for its successor.
+const SUCCESSION_SUFFIX: &str = "upgrade";
 /// Bytes of a record: a command line has at most 128 KiB in an argument, and few arguments.
 const LENGTH_MAX: u64 = 1 << 20;
 /// How long a process may hold a lock that only looks.
@@ -342,11 +344,7 @@ impl KnownRecord {
         if let Some(lock) = &self.lock {
             remove(&self.path, lock);
             if let Some(folder) = self.path.parent() {
-                let place = succession_place(folder, self.record.process.pid);
-                // Its number may be another process' by now, which waits there.
-                if UnixStream::connect(&place).is_err() {
-                    let _ = fs::remove_file(place);
-                }
+                remove_unused(&succession_place(folder, self.record.process.pid));
             }
         }
     }
@@ -354,7 +352,32 @@ impl KnownRecord {
 
 /// Where a process that has a record in this folder waits for its successor.
 pub(super) fn succession_place(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("{process}.upgrade"))
+    folder.join(format!("{process}.{SUCCESSION_SUFFIX}"))
+}
+
+/// Removes where killed processes waited for their successors: whoever took their disks over has a place of its own.
+pub(super) fn remove_left_places() {
+    socket::kept_folders().iter().for_each(|folder| remove_left_places_in(&folder.join(FOLDER)));
+}
+
+fn remove_left_places_in(folder: &Path) {
+    let Ok(folder) = PrivateFolder::open(folder) else { return };
+    let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
+    for place in entries.map(|entry| entry.path()) {
+        let is_one = place.extension().is_some_and(|extension| extension == SUCCESSION_SUFFIX);
+        let process = place.file_stem().and_then(|name| name.to_str()?.parse::<u32>().ok());
+        // One that begins to wait has its place before it can be reached there.
+        if is_one && process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            remove_unused(&place);
+        }
+    }
+}
+
+/// The number of a process that is gone may be another process' by now, which waits there.
+fn remove_unused(place: &Path) {
+    if UnixStream::connect(place).is_err() {
+        let _ = fs::remove_file(place);
+    }
 }
 
 /// The folder of this process's records, made if need be.
@@ -385,6 +408,7 @@ fn is_same(path: &Path, file: &File) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -399,6 +423,18 @@ pub(super) mod tests {
         let namespace = Uuid::from_u128(7);
         let disk = RecordedDisk { nsid: 1, namespace, names: None, device, socket: None, address: None };
         Record::new(line, DiskWay::Ublk, &Nqn::new("nqn.a").unwrap(), vec![disk])
+    }
+
+    #[test]
+    fn places_of_killed_processes_go_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        // No process has this number: it is above what Linux gives.
+        let [dead, waits] = [u32::MAX, u32::MAX - 1].map(|number| succession_place(folder.path(), number));
+        let begins = succession_place(folder.path(), std::process::id());
+        let _waiting = UnixListener::bind(&waits).unwrap();
+        [&dead, &begins].into_iter().for_each(|place| drop(UnixListener::bind(place).unwrap()));
+        remove_left_places_in(folder.path());
+        assert_eq!([&dead, &waits, &begins].map(|place| place.exists()), [false, true, true]);
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl Predecessor {
         let waiting = estate.clone();
         let begin = || -> Result<SocketFile, String> {
             let folder = record::make_folder()?;
+            record::remove_left_places();
             let (listener, file) =
                 socket::listen(&record::succession_place(&folder, std::process::id()), false)
                     .map_err(told)?;
