@@ -50,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         ("two default targets", Box::new(|| inside(&program, scratch, &["--cards", "3"], "two-targets"))),
         ("a disk that fails", Box::new(|| inside(&program, scratch, &[], "failed-sync"))),
         ("authentication", Box::new(|| inside(&program, scratch, &[], "authentication"))),
+        ("a target that is upgraded", Box::new(|| inside(&program, scratch, &[], "upgrade"))),
         ("connect", Box::new(|| inside(&program, scratch, &["--cards", "2"], "connect"))),
         ("TLS", Box::new(|| inside(&program, scratch, &[], "tls"))),
         ("the kernel's NBD client", Box::new(|| inside(&program, scratch, &[], "nbd"))),
