@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use crate::command::{Process, Step};
 use crate::{dist, fuzz_build};
 
-/// Beside these the processors have time to spare; others build themselves, and `ceph` begins with tests in the folder that a
-/// build ahead would lock.
+/// Beside these the processors have time to spare; others build themselves. `ceph` says itself when it has built what it runs: it
+/// would wait for a build in the same folder.
 const WAITING: [&str; 7] = ["unit", "kernel", "attach", "commands", "paths", "install", "chaos"];
 
 /// A suite, and what builds for it.
@@ -37,9 +37,17 @@ impl BuildsAhead {
         if self.running.as_mut().is_none_or(is_over) {
             self.running = None;
         }
-        if !WAITING.contains(&suite) || self.running.is_some() {
+        if WAITING.contains(&suite) {
+            self.begin();
+        }
+    }
+
+    /// The processors have time to spare from here on, and nothing is built by the suite that runs.
+    pub(crate) fn begin(&mut self) {
+        if self.running.as_mut().is_some_and(|(_, process)| !process.has_ended()) {
             return;
         }
+        self.running = None;
         if let Some((name, step)) = self.left.pop_front() {
             println!("meanwhile what `{name}` needs is built");
             let process = step().and_then(|step| Process::start(&step.in_background()).ok());

@@ -22,8 +22,10 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
+    let library = library(&lab, &scratch);
+    options.waits();
     let results = [
-        ("the library", library(&lab, &scratch)),
+        ("the library", library),
         ("our own host", ours(&program, &lab, &scratch)),
         ("the kernel's host of two gateways", kernel(&program, &lab, &scratch)),
     ];

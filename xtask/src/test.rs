@@ -1,6 +1,7 @@
 //! The suites by name, and the table at their end. It keeps out what a suite does, unless that is one
 //! command.
 
+use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,14 @@ pub(crate) enum Outcome {
 pub(crate) struct Options {
     /// Temporary files stay where they are.
     pub(crate) keep: bool,
+    builds_ahead: RefCell<BuildsAhead>,
+}
+
+impl Options {
+    /// The suite that runs builds nothing from here on, and waits much of its time: what later ones need is built meanwhile.
+    pub(crate) fn waits(&self) {
+        self.builds_ahead.borrow_mut().begin();
+    }
 }
 
 struct Suite {
@@ -141,15 +150,14 @@ const SUITES: [Suite; 17] = [
 
 /// `cargo xtask test [SUITE]... [--list] [--keep]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    let mut options = Options { keep: false };
-    let mut names = Vec::new();
+    let (mut keep, mut names) = (false, Vec::new());
     for arg in args {
         match arg.as_str() {
             "--list" => {
                 list();
                 return ExitCode::SUCCESS;
             }
-            "--keep" => options.keep = true,
+            "--keep" => keep = true,
             name if SUITES.iter().any(|suite| suite.name == name) => names.push(name),
             other => return usage_error(&format!("there is no suite or option `{other}`; see test --list")),
         }
@@ -157,11 +165,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let are_named = !names.is_empty();
     let is_chosen = |name: &str| !are_named || names.contains(&name);
     let mut table = Table { rows: Vec::new(), ci: workspace::is_ci() };
-    let mut builds_ahead = BuildsAhead::of(is_chosen);
+    let options = Options { keep, builds_ahead: RefCell::new(BuildsAhead::of(is_chosen)) };
     for suite in SUITES.iter().filter(|suite| is_chosen(suite.name)) {
         println!("\n== {}: {}", suite.name, suite.about);
         let (started, before) = (Instant::now(), ProcessorTime::now());
-        builds_ahead.before(suite.name);
+        options.builds_ahead.borrow_mut().before(suite.name);
         let outcome = match packages::ensure(suite.packages) {
             Ok(()) => (suite.run)(&options),
             Err(reason) => Outcome::Skipped(reason),
