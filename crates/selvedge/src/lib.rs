@@ -2,6 +2,7 @@
 //! those who feed it on purpose.
 
 mod announce;
+mod bell;
 mod bench;
 mod cluster_connections;
 mod commands;

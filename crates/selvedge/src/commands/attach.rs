@@ -43,6 +43,7 @@ use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, 
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
+use crate::bell::Bell;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
@@ -53,8 +54,8 @@ use crate::report;
 use crate::spec::size::Size;
 use crate::stop::Stop;
 
-/// How often it is looked whether there is anything left to serve, and whether a signal has come.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// How often it is looked whether there is anything left to serve. Signals and upgrades are not waited for as long.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
 const KILLED_FOR: Duration = Duration::from_secs(1);
@@ -287,7 +288,7 @@ impl Attaching<'_> {
             let said = "a thread of the NBD server has ended; see the log";
             (server.has_failed() && !self.registration.is_over()).then(|| said.to_owned())
         };
-        let outcome = watch(stop, &all_paths, has_failed);
+        let outcome = watch(stop, &self.registration, &all_paths, has_failed);
         if self.registration.is_over() {
             file.into_iter().for_each(SocketFile::leave);
             drop(server);
@@ -368,12 +369,16 @@ fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBu
 /// Waits for a signal, or until nothing is left to serve.
 fn watch(
     stop: &Stop,
+    registration: &Registration<'_>,
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
 ) -> Result<(), Failure> {
+    let bell = Bell::hang().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    registration.hang(bell.rope());
     let mut notice = WaitNotice::new();
+    // A signal that came before is no longer heard, and one that comes from here on is.
     while !stop.is_asked() {
-        std::thread::sleep(LOOK_INTERVAL);
+        bell.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
         if let Some(reason) = has_failed() {
             return Err(Failure::failed(reason));

@@ -88,7 +88,7 @@ pub(super) fn serve(
         }
     }
     let registration = &attaching.registration;
-    let outcome = watch(stop, &all_paths, || {
+    let outcome = watch(stop, registration, &all_paths, || {
         if registration.has_left_devices() {
             // The next process waits until they are free.
             devices.drain(..).for_each(Device::abandon);

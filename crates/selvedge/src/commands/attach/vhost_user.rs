@@ -85,7 +85,7 @@ pub(super) fn serve(
         let said = "a thread of the vhost-user server has ended; see the log";
         (server.has_failed() && !attaching.registration.is_over()).then(|| said.to_owned())
     };
-    let outcome = watch(stop, &all_paths, has_failed);
+    let outcome = watch(stop, &attaching.registration, &all_paths, has_failed);
     if attaching.registration.is_over() {
         files.into_iter().for_each(SocketFile::leave);
         return Ok(());

@@ -19,6 +19,7 @@ use sd_notify::NotifyState;
 use super::super::record::{self, CommandLine};
 use super::part::Part;
 use super::words::{HandedPart, OfferedPart, Word};
+use crate::bell::Rope;
 use crate::control::socket::{self, SocketFile};
 use crate::succession::{Line, OtherProcess};
 
@@ -59,6 +60,8 @@ struct Entry {
     arguments: Vec<String>,
     /// `None` as long as they are not served.
     part: Option<Arc<Part>>,
+    /// Wakes the thread that looks after them.
+    rope: Option<Rope>,
 }
 
 /// Disks of a process that may be replaced, as long as they are served.
@@ -94,7 +97,7 @@ impl Predecessor {
     /// Disks are about to be attached.
     pub(in super::super) fn register(&self, arguments: &[String]) -> Registration<'_> {
         let arguments = arguments.to_vec();
-        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None });
+        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None, rope: None });
         Registration { predecessor: self, arguments }
     }
 
@@ -117,6 +120,14 @@ impl Registration<'_> {
         let mut parts = self.predecessor.estate.parts();
         if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
             entry.part = Some(Arc::new(part));
+        }
+    }
+
+    /// The thread that looks after them sleeps beside this one's bell.
+    pub(in super::super) fn hang(&self, rope: Rope) {
+        let mut parts = self.predecessor.estate.parts();
+        if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
+            entry.rope = Some(rope);
         }
     }
 
@@ -145,6 +156,11 @@ impl Drop for Registration<'_> {
 impl Estate {
     fn parts(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the threads look that look after disks.
+    fn wake(&self) {
+        self.parts().iter().filter_map(|entry| entry.rope.as_ref()).for_each(Rope::pull);
     }
 
     /// Those that are served, with how a process for them alone is started.
@@ -262,9 +278,11 @@ impl Estate {
         }
         // What is served by a device goes by the kernel, which gives it to one process alone.
         self.leaves_devices.store(true, Ordering::Release);
+        self.wake();
         parts.iter().for_each(|(_, part)| part.leave_devices());
         let is_over = await_service(line, &parts, &next);
         self.is_forsaken.store(!is_over, Ordering::Release);
+        self.wake();
         Ok(is_over)
     }
 }

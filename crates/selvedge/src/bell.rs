@@ -1,0 +1,93 @@
+//! Sleep that a signal or another thread ends. It keeps out what either means.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level;
+
+/// What one thread sleeps beside.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    heard: UnixStream,
+    rope: Rope,
+    signals: Vec<SigId>,
+}
+
+/// What rings it, for other threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Rope(Arc<UnixStream>);
+
+impl Bell {
+    /// One that SIGINT and SIGTERM ring, too.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub(crate) fn hang() -> io::Result<Self> {
+        let (heard, rope) = UnixStream::pair()?;
+        heard.set_nonblocking(true)?;
+        rope.set_nonblocking(true)?;
+        let mut bell = Self { heard, rope: Rope(Arc::new(rope)), signals: Vec::new() };
+        for signal in [SIGINT, SIGTERM] {
+            bell.signals.push(low_level::pipe::register(signal, bell.rope.0.try_clone()?)?);
+        }
+        Ok(bell)
+    }
+
+    /// What rings it.
+    pub(crate) fn rope(&self) -> Rope {
+        self.rope.clone()
+    }
+
+    /// Lets a time pass, or less when it is rung. What rang before is heard at once.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        // A signal interrupts it, which is as good as its byte.
+        let _ = poll(&mut [PollFd::new(&self.heard, PollFlags::IN)], Some(&time));
+        while matches!((&self.heard).read(&mut [0; 64]), Ok(1..)) {}
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        for signal in self.signals.drain(..) {
+            low_level::unregister(signal);
+        }
+    }
+}
+
+impl Rope {
+    /// Ends the sleep, or the next one.
+    pub(crate) fn pull(&self) {
+        // Where there is no room, it has been rung often enough.
+        let _ = (&*self.0).write(&[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn whoever_sleeps_is_woken_however_often_it_rings() {
+        let bell = Bell::hang().unwrap();
+        let rope = bell.rope();
+        (0..100_000).for_each(|_| rope.pull());
+        bell.sleep(LONG);
+        let before = Instant::now();
+        bell.sleep(Duration::from_millis(30));
+        assert!(before.elapsed() >= Duration::from_millis(30), "it was heard once");
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.rope().pull());
+            bell.sleep(LONG);
+        });
+    }
+}
