@@ -280,6 +280,7 @@ recovery_is_killed() {
         "$selvedge" attach recover >/tmp/attach.log 2>&1 &
         echo $! >/tmp/attach.pid
         sleep "0.$((round * 2))"
+        not has_ended /tmp/attach.pid || { cat /tmp/attach.log; return 1; }
     done
     kill_attach
     recover --ublk-device 1

@@ -55,7 +55,8 @@ pub(super) struct Queue {
     requests: RequestRing,
     /// Behind the ring, whose commands name its buffers.
     data: RequestData,
-    descriptors: Descriptors,
+    /// `None` before requests were asked for.
+    descriptors: Option<Descriptors>,
     ring: Ring,
     queues: PathQueues,
     pool: BufferPool,
@@ -82,7 +83,6 @@ impl Queue {
     /// A queue for the calling thread.
     pub(super) fn open(mut ring: Ring, plan: Plan) -> io::Result<Self> {
         let Plan { number, count, depth, .. } = plan;
-        let descriptors = Descriptors::map(&plan.device, number, depth)?;
         let requests = RequestRing::new(plan.device.clone(), number, depth)?;
         let data = match plan.has_buffers {
             true => RequestData::by_buffers(depth),
@@ -93,7 +93,7 @@ impl Queue {
         Ok(Self {
             requests,
             data,
-            descriptors,
+            descriptors: None,
             ring,
             queues,
             pool: BufferPool::new(),
@@ -112,7 +112,10 @@ impl Queue {
     /// Asks for the first requests.
     pub(super) fn fetch(&mut self) -> io::Result<()> {
         (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag, self.data.address(tag)))?;
-        self.requests.submit()
+        self.requests.submit()?;
+        // In this order: Linux 6.12 lets nobody else map them where a process ends that has, and has asked for nothing yet.
+        self.descriptors = Some(Descriptors::map(&self.plan.device, self.plan.number, self.plan.depth)?);
+        Ok(())
     }
 
     /// Serves until the driver has no more requests.
@@ -227,7 +230,7 @@ impl Queue {
         if self.is_closed {
             return Err(Errno::IO);
         }
-        let descriptor = self.descriptors.get(tag).ok_or(Errno::INVAL)?;
+        let descriptor = self.descriptors.as_ref().and_then(|all| all.get(tag)).ok_or(Errno::INVAL)?;
         // The namespace may have become larger, or a device that stays larger: then the target refuses.
         let size_bytes = self.plan.geometry.size_bytes.max(self.plan.paths.size_bytes());
         let request = Request::of(&descriptor, &Geometry { size_bytes, ..self.plan.geometry })?;
