@@ -254,12 +254,19 @@ fn a_program_that_is_another_one_changes_nothing() {
 fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
     let log = File::options().append(true).open(bed.folder.path().join("log")).expect("a log");
     let mut upgrade = program(bed.folder.path());
-    upgrade.args(["upgrade", "--control", "unix:control.sock"]);
-    let mut upgrade = upgrade.stderr(log).spawn().expect("the program runs");
+    upgrade.args(["upgrade", "--control", "unix:control.sock", "-o", "json"]);
+    // Not a pipe: the next process has it open as long as it lives.
+    let said = bed.folder.path().join("said");
+    let upgrade = upgrade.stdout(File::create(&said).expect("a file")).stderr(log);
+    let mut upgrade = upgrade.spawn().expect("the program runs");
     bed.until("there is another process", || child_of(upgrade.id()).is_some() || !lives(upgrade.id()));
     let Some(next) = child_of(upgrade.id()) else {
-        let _ = upgrade.wait();
-        return None;
+        // On a busy machine it may be over before anybody has looked.
+        let is_over = upgrade.wait().is_ok_and(|status| status.success());
+        let said: Option<serde_json::Value> =
+            std::fs::read(said).ok().and_then(|said| serde_json::from_slice(&said).ok());
+        let process = said.filter(|_| is_over).and_then(|said| said["process"].as_u64());
+        return process.and_then(|process| process.try_into().ok());
     };
     sleep(after);
     kill(if kills_next { next } else { bed.process });
