@@ -2,13 +2,11 @@
 //! `fuzz_build`'s, what they hold the code to the `fuzz` folder's own.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::command::{Finished, Step};
 use crate::fuzz_build::{FuzzBuild, Watch};
 use crate::test::{Options, Outcome};
-use crate::{packages, usage_error, workspace};
+use crate::{packages, usage_error, workers, workspace};
 
 /// A fuzzer.
 struct Target {
@@ -129,23 +127,11 @@ fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
         .iter()
         .filter(|target| wanted.names.is_empty() || wanted.names.iter().any(|name| name == target.name))
         .collect();
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = run_one(&build, target, wanted.extent);
-                    if let Ok(mut results) = results.lock() {
-                        results.push(result);
-                    }
-                }
-            });
-        }
+    let results = workers::side_by_side(&chosen, workers::per_processor(), |target| {
+        run_one(&build, target, wanted.extent)
     });
-    let results = results.into_inner().unwrap_or_default();
     let found: Vec<&str> = results.iter().filter_map(|result| result.as_ref().err().copied()).collect();
-    if !found.is_empty() || results.len() < chosen.len() {
+    if !found.is_empty() {
         return Err(Outcome::Failed(format!("found something: {}", found.join(", "))));
     }
     let executions: u64 = results.iter().flatten().sum();

@@ -4,15 +4,13 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cleanup::Cleanup;
 use crate::command::{Process, Step};
 use crate::conversation::print_measurements;
 use crate::test::{Options, Outcome};
-use crate::{lab, packages, workspace};
+use crate::{lab, packages, workers, workspace};
 
 const TARGET_NQN: &str = "nqn.2026-01.io.selvedge:kernel";
 const NVMET_NQN: &str = "nqn.2026-01.io.selvedge:nvmet";
@@ -63,23 +61,10 @@ pub(crate) type Job<'a> = (&'static str, Box<dyn Fn() -> Result<(), String> + Sy
 
 /// Does all of them, as many at a time as there are processors: a guest waits for its devices and timers much of its time.
 pub(crate) fn side_by_side(jobs: &[Job]) -> Outcome {
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| {
-                while let Some((name, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(reason) = job() {
-                        failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(format!("{name}: {reason}"));
-                    }
-                }
-            });
-        }
+    let results = workers::side_by_side(jobs, workers::per_processor(), |(name, job)| {
+        job().map_err(|reason| format!("{name}: {reason}"))
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     if failed.is_empty() {
         let names: Vec<&str> = jobs.iter().map(|(name, _)| *name).collect();
         Outcome::Passed(names.join(", "))

@@ -56,6 +56,7 @@ mod test;
 mod tidy;
 mod tune;
 mod versions;
+mod workers;
 mod workspace;
 
 use std::path::Path;

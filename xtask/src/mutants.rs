@@ -1,13 +1,11 @@
 //! Broken builds of the engine: each does one thing wrong, in a copy of the tree, and the simulation or a test has to find out.
 //! What goes wrong is in `broken` and `broken_rules`; how scenes are played is the simulation's.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
@@ -25,7 +23,7 @@ use crate::broken_tls;
 use crate::broken_tls_handshake;
 use crate::command::Step;
 use crate::mutant_tests::MutantTests;
-use crate::{simulate, workspace};
+use crate::{simulate, workers, workspace};
 
 /// Seeds after which a mutant counts as not caught.
 const SEEDS_MAX: u64 = 20_000;
@@ -138,26 +136,16 @@ fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
     let program = meant.iter().any(|(_, _, rule)| rule.is_none()).then(|| build(&tree)).transpose()?;
     let rules: Vec<&Rule> = meant.iter().filter_map(|(_, _, rule)| *rule).collect();
     let tests = (!rules.is_empty()).then(|| MutantTests::build(&tree, &rules)).transpose()?;
-    let (next, fates) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let has_failed = AtomicBool::new(false);
     // Scenes have a thread for each processor; tests wait much of their time, some for what never comes.
-    let workers = (1 + std::thread::available_parallelism().map_or(1, usize::from)).min(meant.len());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(one) = meant.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let fate = fate(one, program.as_deref(), tests.as_ref());
-                    if fate.is_err() {
-                        // Nothing else is begun.
-                        next.store(meant.len(), Ordering::Relaxed);
-                    }
-                    if let Ok(mut fates) = fates.lock() {
-                        fates.insert(one.0, fate);
-                    }
-                }
-            });
-        }
+    let fates = workers::side_by_side(&meant, workers::per_processor() + 1, |one| {
+        let begins = !has_failed.load(Ordering::Relaxed);
+        begins.then(|| {
+            fate(one, program.as_deref(), tests.as_ref())
+                .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
+        })
     });
-    fates.into_inner().unwrap_or_default().into_values().collect()
+    fates.into_iter().flatten().collect()
 }
 
 /// The number of a mutant, what it is, and what has to find it out, if that is not the simulation.
