@@ -376,7 +376,7 @@ fn watch(
     let bell = Bell::hang().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
     registration.hang(bell.rope());
     let mut notice = WaitNotice::new();
-    // A signal that came before is no longer heard, and one that comes from here on is.
+    // What came before the bell was hung is seen here, and what comes later rings.
     while !stop.is_asked() {
         bell.sleep(LOOK_INTERVAL);
         notice.look(all_paths);

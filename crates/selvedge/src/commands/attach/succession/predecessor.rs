@@ -278,8 +278,8 @@ impl Estate {
         }
         // What is served by a device goes by the kernel, which gives it to one process alone.
         self.leaves_devices.store(true, Ordering::Release);
-        self.wake();
         parts.iter().for_each(|(_, part)| part.leave_devices());
+        self.wake();
         let is_over = await_service(line, &parts, &next);
         self.is_forsaken.store(!is_over, Ordering::Release);
         self.wake();
