@@ -213,7 +213,7 @@ connects_twice() {
     for number in 1 2; do wait_ms 15000 "path $number" find_path "$number"; done
 }
 
-# What both controllers show is one disk.
+# What all controllers show is one disk.
 is_one_disk() {
     local entry
     local -a shown=() hidden=()
@@ -221,7 +221,7 @@ is_one_disk() {
         if [[ ${entry##*/} == nvme*c*n* ]]; then hidden+=("$entry"); else shown+=("$entry"); fi
     done
     echo "shown: ${shown[*]}; hidden: ${hidden[*]}"
-    ((${#shown[@]} == 1 && ${#hidden[@]} == 2))
+    ((${#shown[@]} == 1 && ${#hidden[@]} == ${#ports[@]}))
 }
 
 disconnects() {

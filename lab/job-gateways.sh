@@ -1,24 +1,35 @@
-# The kernel as a host of two gateways that serve the same image of a Ceph cluster: one disk with two paths, of which one
-# is optimized and the other inaccessible. The gateway of the optimized one is killed and started again while a file system
-# is written and verified, and what is on the disk then is the image.
+# The kernel as a host of three gateways that serve the same image of a Ceph cluster: one disk with three paths, of which one
+# is optimized and the others inaccessible. One of them is asked where all are. The gateway of the optimized path is killed and
+# started again while a file system is written and verified, and what is on the disk then is the image. A reservation outlives the
+# gateway that is killed, and the way back.
 #
-#   job-gateways.sh ADDRESS PORT-1 PORT-2 NQN
+#   job-gateways.sh ADDRESS PORT-1 PORT-2 PORT-3 NQN
 #
 # Namespace 1 has 64 MiB and is the first gateway's. Outside, `gateway kill` and `gateway start` are about that one, and
-# `image SHA256` compares what is in the image.
+# `image SHA256` compares what is in the image; `other-host writes` and `other-host refused` say what becomes of another host's
+# write.
 . /guest-lib.sh
 
-address=$1 ports=([1]=$2 [2]=$3) nqn=$4
+address=$1 ports=([1]=$2 [2]=$3 [3]=$4) nqn=$5
 # What a host says of a gateway that is gone, until it is there again, and of a path that it must not use any more.
 readonly GONE='error recovery|(send request|receive failed:) +-(32|104)|connect socket: -111|Failed reconnect attempt|Asymmetric|Internal Path|failed: -111'
 
+# The second gateway says where all are. The keep-alive is long because this processor is emulated, and the machine below may
+# be busy too.
+connects_to_all() {
+    local number
+    nvme connect-all -t tcp -a "$address" -s "${ports[2]}" -i 2 -k 60 --reconnect-delay 2 --ctrl-loss-tmo 600
+    wait_for_namespace "$nqn" 1
+    for number in 1 2 3; do wait_ms 15000 "path $number" find_path "$number"; done
+}
+
 first_is_optimized() {
+    local number
     wait_ms 30000 'path 1 optimized' has_ana_state 1 optimized
-    wait_ms 30000 'path 2 inaccessible' has_ana_state 2 inaccessible
-    has_state 1 live
-    has_state 2 live
+    for number in 2 3; do wait_ms 30000 "path $number inaccessible" has_ana_state "$number" inaccessible; done
+    for number in 1 2 3; do has_state "$number" live; done
     # No two gateways give the same identifier to controllers of one subsystem.
-    [[ $(cat "${controllers[1]}/cntlid") != "$(cat "${controllers[2]}/cntlid")" ]]
+    (($(sort -u "${controllers[1]}/cntlid" "${controllers[2]}/cntlid" "${controllers[3]}/cntlid" | wc -l) == 3))
 }
 
 makes_file_system() {
@@ -44,17 +55,23 @@ goes_on() {
 
 gateway() { ask_outside gateway "$1"; }
 
-# Its host is told by the end of its connections, and hears from the other one when that has taken over.
+another_is_optimized() {
+    for successor in 2 3; do has_ana_state "$successor" optimized && return; done
+    return 1
+}
+
+# Its host is told by the end of its connections, and hears from another one when that has taken over.
 gateway_is_killed() {
+    local successor
     gateway kill
     within_ms 60000 'path 1 connecting' has_state 1 connecting
-    within_ms 60000 'path 2 optimized' has_ana_state 2 optimized
-    goes_on 2 60
+    within_ms 60000 'another path optimized' another_is_optimized
+    goes_on "$successor" 60
     has_state 1 connecting
     gateway start
     within_ms 120000 'path 1 live again' has_state 1 live
     within_ms 120000 'path 1 optimized again' has_ana_state 1 optimized
-    wait_ms 60000 'path 2 inaccessible again' has_ana_state 2 inaccessible
+    wait_ms 60000 "path $successor inaccessible again" has_ana_state "$successor" inaccessible
     goes_on 1 60
 }
 
@@ -101,13 +118,46 @@ disk_is_the_image() {
     ask_outside image "$sum"
 }
 
+# Write Exclusive, of the registrant with this key.
+reserves() {
+    nvme resv-register "$disk" -n 1 -k 0xa -r 0
+    nvme resv-acquire "$disk" -n 1 -c 0xa -t 1 -a 0
+    holds_reservation
+}
+
+holds_reservation() {
+    nvme resv-report "$disk" -n 1 -e -o json >/tmp/report.json
+    jq -e '.rtype == 1 and ([.regctlext[]? | select(.rcsts == 1 and .rkey == 10)] | length) == 1' /tmp/report.json
+    ask_outside other-host refused
+}
+
+# One that comes late has to find the reservation, and so has the one that gets the image back.
+reservation_outlives_gateway() {
+    local successor
+    gateway kill
+    within_ms 60000 'another path optimized' another_is_optimized
+    holds_reservation
+    dd if=/dev/urandom of="$disk" bs=4k count=16 oflag=direct status=none
+    gateway start
+    within_ms 120000 'path 1 live again' has_state 1 live
+    within_ms 120000 'path 1 optimized again' has_ana_state 1 optimized
+    wait_ms 60000 "path $successor inaccessible again" has_ana_state "$successor" inaccessible
+    holds_reservation
+    dd if=/dev/urandom of="$disk" bs=4k count=16 oflag=direct status=none
+}
+
+releases() {
+    nvme resv-release "$disk" -n 1 -c 0xa -t 1 -a 1
+    ask_outside other-host writes
+}
+
 hear_outside
 modprobe nvme-tcp
-if check 'connect to both gateways' connects_twice 600; then
+if check 'connect to all gateways through one' connects_to_all; then
     disk=$(wait_for_namespace "$nqn" 1)
-    controllers=([1]=$(find_controller 1) [2]=$(find_controller 2))
-    paths=([1]=$(find_path 1) [2]=$(find_path 2))
-    check 'one path is optimized and one inaccessible' first_is_optimized
+    controllers=([1]=$(find_controller 1) [2]=$(find_controller 2) [3]=$(find_controller 3))
+    paths=([1]=$(find_path 1) [2]=$(find_path 2) [3]=$(find_path 3))
+    check 'one path is optimized and the others inaccessible' first_is_optimized
     check 'one disk' is_one_disk
     if check 'mkfs.ext4, mount' makes_file_system; then
         check 'a gateway is killed and started again under fio verify' file_is_verified_meanwhile
@@ -115,7 +165,11 @@ if check 'connect to both gateways' connects_twice 600; then
         check 'umount, fsck' file_system_is_whole
         check 'the image has what the disk has' disk_is_the_image
     fi
-    check 'still one optimized and one inaccessible' first_is_optimized
+    if check 'another host is kept off by a reservation' reserves; then
+        check 'a reservation outlives its gateway, and the way back' reservation_outlives_gateway
+        check 'another host writes after the reservation is cleared' releases
+    fi
+    check 'still one optimized and the others inaccessible' first_is_optimized
     check 'disconnect' disconnects
 fi
 check 'kernel log has nothing but the outage' kernel_log_is_clean "$GONE"

@@ -64,7 +64,8 @@ const FILES: [(&str, &str, bool); 15] = [
 ];
 
 /// Folders of the checkout that are taken whole, where they are there.
-const FOLDERS: [(&str, &str); 3] = [
+const FOLDERS: [(&str, &str); 4] = [
+    ("packaging/ceph", "usr/share/doc/selvedge/examples/ceph"),
     ("packaging/systemd/drop-ins", "usr/share/doc/selvedge/examples/drop-ins"),
     ("packaging/prometheus", "usr/share/doc/selvedge/examples/prometheus"),
     ("docs", "usr/share/doc/selvedge/docs"),

@@ -29,10 +29,10 @@ cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--for-tests] [--t
 
 Makes deb, rpm, static tarball, container image, bill of materials and checksums in DIR (target/dist without it), from
 the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
---earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --quick leaves
-out what is optimized across crates, which takes half of the time: for the suites. --for-tests makes no packages: it
-builds, as quickly, the program that they would have, and the lab's program beside it. --twice makes everything again in
-a second folder and compares.";
+--earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --quick
+optimizes no more than the data path, and nothing across crates, which takes most of the time: for the suites.
+--for-tests makes no packages: it builds, as quickly, the program that they would have, and the lab's program beside it.
+--twice makes everything again in a second folder and compares.";
 
 /// What the command line asks for.
 struct Wanted {

@@ -38,6 +38,7 @@ const STRINGS: [&str; 24] = [
 ];
 const NUMBERS: [i64; 16] =
     [0, 1, 2, 3, 8, 255, 512, 1024, 1025, 4096, 65535, 65536, 1 << 20, 1 << 24, 1 << 32, i64::MAX];
+const FRACTIONS: [f64; 8] = [0.0, 0.001, 0.5, 1.0, 1e3, -1.0, 1e19, f64::MAX];
 
 /// The schema that a reference leads to, or the schema itself.
 pub(crate) fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
@@ -89,6 +90,7 @@ pub(crate) fn make(
         }
         "string" => text(input)?.into(),
         "integer" => (*input.choose(&NUMBERS)?).into(),
+        "number" => (*input.choose(&FRACTIONS)?).into(),
         "boolean" => input.arbitrary::<bool>()?.into(),
         _ => Value::Null,
     })
@@ -195,6 +197,7 @@ fn is_of(kind: &Value, value: &Value) -> bool {
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
         Some("integer") => value.is_u64() || value.is_i64(),
+        Some("number") => value.is_number(),
         Some("boolean") => value.is_boolean(),
         Some("null") => value.is_null(),
         Some(other) => panic!("the document has a type {other}"),

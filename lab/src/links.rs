@@ -13,9 +13,9 @@ const ORDERS: &str = "It says `ready`, then takes orders on its standard input, 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = ORDERS)]
 pub(crate) struct Arguments {
-    /// Where the target is
-    #[arg(long, value_name = "NAMESPACE")]
-    target: String,
+    /// Where the target is; of several, each has as many of the links, in order
+    #[arg(long = "target", value_name = "NAMESPACE", value_delimiter = ',', required = true)]
+    targets: Vec<String>,
     /// Where the host is
     #[arg(long, value_name = "NAMESPACE")]
     host: String,
@@ -47,14 +47,28 @@ pub(crate) struct Arguments {
 /// # Errors
 /// What failed.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
-    run(&options(arguments))
+    let options = options(arguments);
+    if !options.links.is_multiple_of(options.targets.len()) {
+        return Err(format!(
+            "{} targets cannot have as many of {} links each",
+            options.targets.len(),
+            options.links
+        ));
+    }
+    run(&options)
 }
 
 fn options(arguments: &Arguments) -> Options {
-    let Arguments { target, host, links, rate, delay, loss, mode, queue, seed } = arguments;
+    let Arguments { targets, host, links, rate, delay, loss, mode, queue, seed } = arguments;
     let mut settings = Settings::default();
     [rate, delay, loss, mode, queue].into_iter().flatten().for_each(|change| change.apply(&mut settings));
-    Options { target: target.clone(), host: host.clone(), links: usize::from(*links), settings, seed: *seed }
+    Options {
+        targets: targets.clone(),
+        host: host.clone(),
+        links: usize::from(*links),
+        settings,
+        seed: *seed,
+    }
 }
 
 #[cfg(test)]
@@ -73,8 +87,15 @@ mod tests {
         let settings = Settings { rate_mbit: 250.0, delay_ms: 5.0, loss: 0.005, ..Settings::default() };
         assert_eq!(
             options,
-            Options { target: "t".to_owned(), host: "h".to_owned(), links: 4, settings, seed: 9 }
+            Options { targets: vec!["t".to_owned()], host: "h".to_owned(), links: 4, settings, seed: 9 }
         );
+    }
+
+    #[test]
+    fn several_targets_have_as_many_links_each() {
+        let options = parsed("--target a,b --host h --links 4").unwrap();
+        let ends: Vec<&str> = (1..=4).map(|link| options.target_of(link)).collect();
+        assert_eq!(ends, ["a", "a", "b", "b"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! The network of an experiment: two namespaces, joined by emulated links, with addresses, routes and MPTCP endpoints.
+//! The network of an experiment: a namespace for hosts and one or more for targets, joined by emulated links, with addresses,
+//! routes and MPTCP endpoints.
 //! Everything of it goes when it is dropped. It keeps out what runs in it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::ops::RangeInclusive;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -44,10 +46,11 @@ fn host_address(link: usize) -> String {
     format!("10.1.{link}.2")
 }
 
-/// Two namespaces and the links between them.
+/// Namespaces and the links between them.
 pub(crate) struct Network {
     emulator: Emulator,
-    target: String,
+    /// Each has as many of the links, in order.
+    targets: Vec<String>,
     host: String,
     has_mptcp: bool,
     // The last to be dropped: what is in the namespaces goes first.
@@ -60,23 +63,49 @@ impl Network {
     /// # Errors
     /// What failed and why. Nothing is left then.
     pub(crate) fn new(seed: u64) -> Result<Network, String> {
+        Network::with_targets(seed, 1, LINKS)
+    }
+
+    /// The same with `count` places for targets, each with `links` of its own, in order.
+    ///
+    /// # Errors
+    /// What failed and why. Nothing is left then.
+    pub(crate) fn with_targets(seed: u64, count: usize, links: usize) -> Result<Network, String> {
         let id = std::process::id();
-        let (target, host) = (format!("svl-t-{id}"), format!("svl-h-{id}"));
-        let cleanup = Cleanup::new(&[&target, &host]).map_err(|error| format!("cannot run sh: {error}"))?;
-        for name in [&target, &host] {
+        let host = format!("svl-h-{id}");
+        let mut targets = vec![format!("svl-t-{id}")];
+        targets.extend((2..=count).map(|number| format!("svl-t{number}-{id}")));
+        let names: Vec<&str> = targets.iter().chain([&host]).map(String::as_str).collect();
+        let cleanup = Cleanup::new(&names).map_err(|error| format!("cannot run sh: {error}"))?;
+        for name in &names {
             ip(&format!("netns add {name}"), "")?;
             namespace::inside(name, || set_sysctls(&SYSCTLS))?;
         }
-        let emulator = Emulator::start(&target, &host, seed)?;
+        let emulator = Emulator::start(&targets, &host, count * links, seed)?;
         let has_mptcp = std::path::Path::new("/proc/sys/net/mptcp").exists();
-        ip(&format!("-n {target} -batch -"), &target_setup())?;
-        ip(&format!("-n {host} -batch -"), &host_setup())?;
+        for (number, target) in targets.iter().enumerate() {
+            let first = number * links + 1;
+            ip(&format!("-n {target} -batch -"), &target_setup(first..=first + links - 1))?;
+        }
+        ip(&format!("-n {host} -batch -"), &host_setup(1..=count * links))?;
         if has_mptcp {
-            for name in [&target, &host] {
+            for name in &names {
                 ip(&format!("-n {name} mptcp limits set add_addr_accepted 8 subflows 8"), "")?;
             }
         }
-        Ok(Network { emulator, target, host, has_mptcp, _cleanup: cleanup })
+        Ok(Network { emulator, targets, host, has_mptcp, _cleanup: cleanup })
+    }
+
+    /// Gives the host's end an address of no link, which each place for targets reaches by one of these links, in order.
+    ///
+    /// # Errors
+    /// What failed and why.
+    pub(crate) fn anchor(&self, address: &str, links: &[usize]) -> Result<(), String> {
+        ip(&format!("-n {} address add {address}/32 dev lo", self.host), "")?;
+        for (target, link) in self.targets.iter().zip(links) {
+            ip(&format!("-n {target} route add {address}/32 dev tt{link}"), "")?;
+        }
+        Ok(())
     }
 
     /// Makes a link what `settings` say.
@@ -104,9 +133,14 @@ impl Network {
         self.emulator.ask(&format!("cut {link} {}", way.name())).map(drop)
     }
 
-    /// The network namespaces of the target's and of the host's ends of the links.
+    /// The network namespaces of the (first) target's and of the host's ends of the links.
     pub(crate) fn names(&self) -> (&str, &str) {
-        (&self.target, &self.host)
+        (&self.targets[0], &self.host)
+    }
+
+    /// The network namespaces of all places for targets.
+    pub(crate) fn targets(&self) -> &[String] {
+        &self.targets
     }
 
     /// The link carries again.
@@ -138,7 +172,7 @@ impl Network {
                 Ok(())
             };
         }
-        for name in [&self.target, &self.host] {
+        for name in [&self.targets[0], &self.host] {
             ip(&format!("-n {name} mptcp endpoint flush"), "")?;
         }
         if !on {
@@ -146,7 +180,7 @@ impl Network {
         }
         for link in 2..=LINKS {
             let (ours, theirs) = (target_address(link), host_address(link));
-            ip(&format!("-n {} mptcp endpoint add {ours} dev tt{link} signal", self.target), "")?;
+            ip(&format!("-n {} mptcp endpoint add {ours} dev tt{link} signal", self.targets[0]), "")?;
             ip(&format!("-n {} mptcp endpoint add {theirs} dev th{link} subflow", self.host), "")?;
         }
         Ok(())
@@ -154,7 +188,7 @@ impl Network {
 
     /// Starts a program beside the target's ends of the links.
     pub(crate) fn spawn_at_target(&self, command: &mut Command) -> Result<Child, String> {
-        spawn(&self.target, command)
+        spawn(&self.targets[0], command)
     }
 
     /// Starts a program beside the host's ends of the links.
@@ -180,7 +214,7 @@ struct Emulator {
 }
 
 impl Emulator {
-    fn start(target: &str, host: &str, seed: u64) -> Result<Emulator, String> {
+    fn start(targets: &[String], host: &str, links: usize, seed: u64) -> Result<Emulator, String> {
         let program =
             std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         // Real time, so that a packet is not late because somebody else computes. Who may not have it goes without.
@@ -192,8 +226,8 @@ impl Emulator {
         } else {
             Command::new(program)
         };
-        let links = LINKS.to_string();
-        command.args(["links", "--target", target, "--host", host, "--links", &links]);
+        let (targets, links) = (targets.join(","), links.to_string());
+        command.args(["links", "--target", &targets, "--host", host, "--links", &links]);
         command.args(["--seed", &seed.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().map_err(|error| format!("cannot start the emulator: {error}"))?;
         let (Some(orders), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
@@ -234,9 +268,9 @@ impl Drop for Emulator {
 }
 
 /// The target answers on the link of the host's address, which the connected routes see to.
-fn target_setup() -> String {
+fn target_setup(links: RangeInclusive<usize>) -> String {
     let mut lines = "link set lo up\n".to_owned();
-    for link in 1..=LINKS {
+    for link in links {
         lines += &format!(
             "link set tt{link} txqueuelen 10000 up\naddress add {}/24 dev tt{link}\n",
             target_address(link)
@@ -247,9 +281,9 @@ fn target_setup() -> String {
 
 /// What leaves from one of the host's addresses takes that address's link, whatever address it goes to: otherwise all
 /// subflows to one address would share one link.
-fn host_setup() -> String {
+fn host_setup(links: RangeInclusive<usize>) -> String {
     let mut lines = "link set lo up\n".to_owned();
-    for link in 1..=LINKS {
+    for link in links {
         let address = host_address(link);
         lines += &format!(
             "link set th{link} txqueuelen 10000 up\naddress add {address}/24 dev th{link}\n\
@@ -308,7 +342,7 @@ mod tests {
 
     #[test]
     fn every_link_has_a_way_at_both_ends() {
-        let (target, host) = (target_setup(), host_setup());
+        let (target, host) = (target_setup(1..=LINKS), host_setup(1..=LINKS));
         for link in 1..=LINKS {
             assert!(target.contains(&format!("address add 10.1.{link}.1/24 dev tt{link}\n")));
             assert!(host.contains(&format!("rule add from 10.1.{link}.2 table 10{link}\n")));

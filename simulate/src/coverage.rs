@@ -1,10 +1,11 @@
 //! Which states were met, over all seeds: faults, what they hit, and how commands ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nvme::Status;
 
 use crate::host::Io;
+use crate::takeover_phase::Phase;
 
 /// How often each was met.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Coverage {
     upgrades: BTreeMap<(&'static str, (&'static str, &'static str)), u64>,
     /// How upgrades ended that this befell.
     outcomes: BTreeMap<(&'static str, &'static str), u64>,
+    /// What befell gateways, and how far the takeover of the volume was.
+    takeovers: BTreeMap<(&'static str, Phase), u64>,
     /// What else there was to count.
     counts: BTreeMap<&'static str, u64>,
 }
@@ -31,6 +34,10 @@ impl Coverage {
 
     pub(crate) fn upgrade(&mut self, trouble: &'static str, at: &'static str, word: &'static str) {
         *self.upgrades.entry((trouble, (at, word))).or_default() += 1;
+    }
+
+    pub(crate) fn takeover(&mut self, fault: &'static str, phase: Phase) {
+        *self.takeovers.entry((fault, phase)).or_default() += 1;
     }
 
     pub(crate) fn outcome(&mut self, trouble: &'static str, outcome: &'static str) {
@@ -73,9 +80,28 @@ impl Coverage {
         for (key, count) in &other.outcomes {
             *self.outcomes.entry(*key).or_default() += count;
         }
+        for (key, count) in &other.takeovers {
+            *self.takeovers.entry(*key).or_default() += count;
+        }
         for (what, count) in &other.counts {
             *self.counts.entry(what).or_default() += count;
         }
+    }
+
+    /// What befell gateways and at which moment, with the cells that nothing has met, too.
+    fn takeovers(&self) -> String {
+        let columns = Phase::ALL.map(Phase::name);
+        let mut text = format!("| what befell gateways | {} |\n|---|", columns.join(" | "));
+        text.push_str(&"---|".repeat(columns.len()));
+        let faults: BTreeSet<&str> = self.takeovers.keys().map(|(fault, _)| *fault).collect();
+        for fault in faults {
+            text.push_str(&format!("\n| {fault} |"));
+            for phase in Phase::ALL {
+                let times = self.takeovers.get(&(fault, phase)).copied().unwrap_or(0);
+                text.push_str(&format!(" {times} |"));
+            }
+        }
+        text + "\n"
     }
 
     /// As tables of text.
@@ -94,6 +120,7 @@ impl Coverage {
             let here = here.map(|((trouble, (_, word)), count)| ((*trouble, *word), *count)).collect();
             text.push_str(&format!("\n{}", table(&format!("{at} the word"), &here, None)));
         }
+        text.push_str(&format!("\n{}", self.takeovers()));
         text.push_str(&format!("\n{}", table("what befell an upgrade", &self.outcomes, None)));
         text
     }

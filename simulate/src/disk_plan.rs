@@ -98,7 +98,7 @@ impl Plan {
             };
             let is_early = record != Fate::Gone && random.chance(200);
             let fault = Fault::KillAttach { cut, record, is_early };
-            self.mishaps.push(Mishap { at_us, for_ms, fault });
+            self.mishaps.push(Mishap::new(at_us, for_ms, fault));
             let cut_ms = if cut == Cut::None { 0 } else { for_ms };
             at_us += (for_ms + cut_ms) * 1000 + random.between(1_000, 400_000);
         }
@@ -114,16 +114,16 @@ impl Plan {
             // In most of them what comes next overtakes it.
             let for_ms =
                 if random.chance(700) { random.between(10, 160) } else { random.between(160, 1_500) };
-            self.mishaps.push(Mishap { at_us: just_before, for_ms, fault: Fault::SlowStorage });
+            self.mishaps.push(Mishap::new(just_before, for_ms, Fault::SlowStorage));
         }
         if random.chance(300) {
             let fault = Fault::SlowLink { host, path, bytes_per_second: *random.pick(&[200_000, 2_000_000]) };
-            self.mishaps.push(Mishap { at_us: just_before, for_ms: random.between(50, 1_000), fault });
+            self.mishaps.push(Mishap::new(just_before, random.between(50, 1_000), fault));
         }
         if random.chance(200) {
             // It connects again.
             let at_us = kill_us.saturating_sub(random.between(10_000, 400_000));
-            self.mishaps.push(Mishap { at_us, for_ms: 0, fault: Fault::ResetLink { host, path } });
+            self.mishaps.push(Mishap::new(at_us, 0, Fault::ResetLink { host, path }));
         }
         let at_us = kill_us + random.between(0, 400_000);
         let for_ms = random.between(10, 2_000);
@@ -137,6 +137,6 @@ impl Plan {
             6 => Fault::StorageLosesPower,
             _ => return,
         };
-        self.mishaps.push(Mishap { at_us, for_ms, fault });
+        self.mishaps.push(Mishap::new(at_us, for_ms, fault));
     }
 }

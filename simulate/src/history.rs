@@ -33,6 +33,9 @@ enum Ending {
     Done { event: u64, durable: bool },
     /// In a way that leaves open whether it happened.
     Unknown,
+    /// In the same way, at a storage that may be later than anybody promised: it may happen until another write of the block has
+    /// been answered, which the target begins behind it.
+    Late,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +82,11 @@ impl Block {
         let rests = self.pending == 0 && self.busy_until.is_none_or(|until| until <= now);
         rests.then_some(self.writes.len())
     }
+
+    /// Whether one that nobody waits for may yet happen.
+    fn may_change(&self) -> bool {
+        self.writes[self.floor..].iter().any(|write| write.ending == Ending::Late)
+    }
 }
 
 /// A read that has begun: what it may see, block by block.
@@ -110,6 +118,8 @@ pub(crate) struct History {
     last_mark: u64,
     /// Writes up to this one began before the last power loss.
     old_marks: u64,
+    /// Whether the storage may take longer than targets promise.
+    is_late: bool,
     /// When a write was told to have ended.
     ended: BTreeMap<u64, Moment>,
     pub(crate) reads: u64,
@@ -128,12 +138,18 @@ impl History {
             era: 0,
             last_mark: 0,
             old_marks: 0,
+            is_late: false,
             ended: BTreeMap::new(),
             reads: 0,
             writes: 0,
             flushes: 0,
             failed: 0,
         }
+    }
+
+    /// The same on a storage that may take longer than targets promise.
+    pub(crate) fn of_late_storage(self, is_late: bool) -> Self {
+        Self { is_late, ..self }
     }
 
     pub(crate) fn block_count(&self) -> u64 {
@@ -207,11 +223,14 @@ impl History {
             WriteEnd::Answered(status) if status.is_success() && name > self.old_marks => {
                 Ending::Done { event, durable }
             }
+            // Also where it was answered that it has failed: it was not waited for any longer.
+            _ if self.is_late => Ending::Late,
             _ => Ending::Unknown,
         };
+        let is_done = matches!(ending, Ending::Done { .. });
         self.writes += 1;
-        self.failed += u64::from(ending == Ending::Unknown);
-        if let WriteEnd::Answered(_) = end {
+        self.failed += u64::from(!is_done);
+        if matches!(end, WriteEnd::Answered(_)) && ending != Ending::Late {
             self.ended.insert(name, now);
         }
         for block in &mut self.blocks[Self::range(start, count)] {
@@ -223,7 +242,7 @@ impl History {
             block.pending -= 1;
             block.sharing -= usize::from(block.writes[at].shares);
             block.writes[at].ending = ending;
-            if ending != Ending::Unknown {
+            if is_done {
                 block.floor = block.floor.max(block.writes[at].since);
             }
         }
@@ -231,7 +250,8 @@ impl History {
 
     pub(crate) fn begin_read(&self, start: u64, count: u64) -> Look {
         let now = simulation::now();
-        let look = |block: &Block| BlockLook { floor: block.floor, at_rest: block.writes_at_rest(now) };
+        let at_rest = |block: &Block| block.writes_at_rest(now).filter(|_| !block.may_change());
+        let look = |block: &Block| BlockLook { floor: block.floor, at_rest: at_rest(block) };
         let blocks = self.blocks[Self::range(start, count)].iter().map(look).collect();
         Look { era: self.era, event: self.events, blocks }
     }
@@ -406,6 +426,30 @@ mod tests {
         let names = [(); 2].map(|()| history.begin_shared_write(0, 1, false));
         names.iter().rev().for_each(|name| end(history, *name));
         names
+    }
+
+    #[test]
+    fn a_lost_write_may_come_late_where_the_storage_may() {
+        let lost = |is_late: bool, is_answered: bool| {
+            run(options(), move || {
+                let mut history = History::new(1, SIZE).of_late_storage(is_late);
+                let name = history.begin_write(0, 1, false);
+                let rest = simulation::now();
+                history.end_write((0, 1), name, false, WriteEnd::Lost { rest });
+                let look = history.begin_read(0, 1);
+                see(&mut history, &look, 0);
+                if is_answered {
+                    let next = history.begin_write(0, 1, false);
+                    end(&mut history, next);
+                }
+                let look = history.begin_read(0, 1);
+                see(&mut history, &look, name);
+            })
+            .failure
+        };
+        assert_eq!(lost(true, false), None);
+        assert!(lost(false, false).is_some(), "all had ended");
+        assert!(lost(true, true).is_some(), "the next one was answered, and it came behind that");
     }
 
     #[test]

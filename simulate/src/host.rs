@@ -1,6 +1,8 @@
 //! A host's process: paths to the volume and jobs that read, write, flush, zero and compare there, each telling the
 //! history what it did and saw.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,9 @@ use nvme::reservation::{
 };
 use zerocopy::IntoBytes;
 
+use crate::administration;
 use crate::coverage::Coverage;
+use crate::group_check;
 use crate::history::{Look, WriteEnd};
 use crate::plan::HostPlan;
 use crate::reservation::Ticket;
@@ -58,26 +62,38 @@ pub(crate) struct Outstanding {
 /// The life of a host's process.
 pub(crate) fn live(scene: &Rc<Scene>, number: usize) {
     let plan = &scene.plan.hosts[number];
-    let options = options(scene, number);
-    let paths = loop {
-        match Paths::connect(options.clone()) {
-            Ok(paths) => break Arc::new(paths),
-            Err(error) => simulation::say(|| format!("no path: {error}")),
-        }
-        sleep(AGAIN);
-    };
+    let volumes: BTreeSet<usize> = (0..plan.jobs).map(|job| scene.plan.volume_of(number, job)).collect();
+    let all: BTreeMap<usize, Arc<Paths>> =
+        volumes.into_iter().map(|volume| (volume, connect(scene, number, volume))).collect();
     for job in 1..plan.jobs {
-        let (scene, paths) = (scene.clone(), paths.clone());
+        let (scene, paths) = (scene.clone(), all[&scene.plan.volume_of(number, job)].clone());
         simulation::start_thread(&format!("job{job}"), move || Job::run(&scene, number, job, &paths));
     }
-    Job::run(scene, number, 0, &paths);
+    Job::run(scene, number, 0, &all[&scene.plan.volume_of(number, 0)]);
     let seat = &scene.hosts[number];
     while seat.jobs_done.get() < plan.jobs {
         sleep(LOOK_INTERVAL);
     }
-    wait_for_paths(number, &paths);
-    paths.disconnect();
+    for paths in all.values() {
+        match scene.plan.gateways {
+            Some(_) => wait_for_gateways(scene, number, paths),
+            None => wait_for_paths(number, paths),
+        }
+        paths.disconnect();
+    }
     seat.is_done.set(true);
+}
+
+/// Paths to a volume, as soon as there are any.
+fn connect(scene: &Scene, number: usize, volume: usize) -> Arc<Paths> {
+    let options = options(scene, number, volume);
+    loop {
+        match Paths::connect(options.clone()) {
+            Ok(paths) => return Arc::new(paths),
+            Err(error) => simulation::say(|| format!("no path: {error}")),
+        }
+        sleep(AGAIN);
+    }
 }
 
 /// When all is well, every path has to be of use again.
@@ -96,7 +112,28 @@ pub(crate) fn wait_for_paths(number: usize, paths: &Paths) {
     }
 }
 
-fn options(scene: &Scene, number: usize) -> PathOptions {
+/// When all is well, every gateway has to be reached again and serve its own, and one of them serves the volume.
+fn wait_for_gateways(scene: &Scene, number: usize, paths: &Paths) {
+    let until = simulation::now().after(PATIENCE);
+    let are_of_use = |paths: &[PathStatus]| {
+        paths.iter().all(|path| path.state == PathState::Live)
+            && paths.iter().filter(|path| path.ana == "optimized").count() == 1
+    };
+    while !(are_of_use(&paths.status()) && group_check::is_settled()) {
+        if simulation::now() >= until {
+            let found: Vec<String> =
+                paths.status().iter().map(|path| format!("{:?}, {}", path.state, path.ana)).collect();
+            return simulation::fail(format!(
+                "host {number}: the paths to the gateways stay {found:?}, with their group {}",
+                if group_check::is_settled() { "at rest" } else { "not at rest" }
+            ));
+        }
+        administration::resume_all(scene);
+        sleep(LOOK_INTERVAL);
+    }
+}
+
+fn options(scene: &Scene, number: usize, volume: usize) -> PathOptions {
     let plan = &scene.plan.hosts[number];
     let (host, secrets) = (secrets::identity(number), secrets::of_host(&scene.plan));
     let path = |target: usize, port: usize| ConnectOptions {
@@ -117,7 +154,7 @@ fn options(scene: &Scene, number: usize) -> PathOptions {
         policy: plan.policy,
         reconnect_delay: Duration::from_millis(plan.reconnect_ms),
         controller_loss: None,
-        ..PathOptions::new(paths, 1)
+        ..PathOptions::new(paths, volume as u32 + 1)
     }
 }
 
@@ -189,7 +226,10 @@ struct Job<'a> {
     random: Random,
     next_at: Moment,
     last_user: u64,
-    /// Where the last look over all blocks is.
+    nsid: u32,
+    /// Its volume's blocks, as the history counts them.
+    blocks: Range<u64>,
+    /// Where the last look over all of them is.
     swept: u64,
 }
 
@@ -197,6 +237,7 @@ impl<'a> Job<'a> {
     fn run(scene: &'a Rc<Scene>, host: usize, number: u16, paths: &Paths) {
         let plan = &scene.plan.hosts[host];
         let Ok(mut ring) = Ring::new(RingOptions::default()) else { return };
+        let (volume, size) = (scene.plan.volume_of(host, number) as u64, scene.plan.blocks as u64);
         let queues = PathQueues::open(paths, &mut ring, 0, number, plan.jobs, plan.depth);
         let mut job = Self {
             scene,
@@ -210,7 +251,9 @@ impl<'a> Job<'a> {
             random: simulation::fork_random(),
             next_at: simulation::now(),
             last_user: 0,
-            swept: 0,
+            nsid: volume as u32 + 1,
+            blocks: volume * size..(volume + 1) * size,
+            swept: volume * size,
         };
         while !job.is_done() {
             job.round();
@@ -233,8 +276,17 @@ impl<'a> Job<'a> {
 
     /// At the end, when all writers have stopped, job 0 reads all blocks once more.
     fn is_done(&self) -> bool {
-        let sweeps = self.number == 0 && self.swept < self.scene.history.borrow().block_count();
+        let sweeps = self.number == 0 && self.swept < self.volume_end();
         self.scene.ends.get() && self.outstanding() == 0 && !sweeps
+    }
+
+    /// Where its volume ends, which may grow where it is the only one.
+    fn volume_end(&self) -> u64 {
+        if self.scene.plan.volumes() == 1 {
+            self.scene.history.borrow().block_count()
+        } else {
+            self.blocks.end
+        }
     }
 
     fn round(&mut self) {
@@ -272,9 +324,9 @@ impl<'a> Job<'a> {
 
     fn begin_some(&mut self, now: Moment) {
         if self.scene.ends.get() {
-            let blocks = self.scene.history.borrow().block_count();
-            while self.number == 0 && self.swept < blocks && self.queues.free_slots() > 0 {
-                let count = (blocks - self.swept).min(16);
+            let end = self.volume_end();
+            while self.number == 0 && self.swept < end && self.queues.free_slots() > 0 {
+                let count = (end - self.swept).min(16);
                 self.read(self.swept, count);
                 self.swept += count;
             }
@@ -294,9 +346,9 @@ impl<'a> Job<'a> {
     }
 
     fn begin_one(&mut self, now: Moment) {
-        let blocks = self.scene.history.borrow().block_count();
+        let blocks = self.volume_end() - self.blocks.start;
         let count = self.random.between(1, self.plan.blocks_max.min(blocks));
-        let start = self.random.below(blocks - count + 1);
+        let start = self.blocks.start + self.random.below(blocks - count + 1);
         let [writes, flushes, zeroes, compares] = self.plan.mix;
         let choice = self.random.below(1000);
         if choice < writes + zeroes {
@@ -312,11 +364,16 @@ impl<'a> Job<'a> {
             // What nobody has ever written cannot be equal to what is there.
             let mut buffer = self.buffer(count);
             crate::block::fill(&mut buffer, self.scene.plan.block_size, start, u64::MAX);
-            let command = IoCommand::Compare { start, blocks: count as u32 };
+            let command = IoCommand::Compare { start: self.place(start), blocks: count as u32 };
             self.submit(command, Data::Send(buffer), Io::Compare { start });
         } else {
             self.read(start, count);
         }
+    }
+
+    /// Where a block is in its volume.
+    const fn place(&self, block: u64) -> u64 {
+        block - self.blocks.start
     }
 
     fn buffer(&self, count: u64) -> Buffer {
@@ -325,7 +382,8 @@ impl<'a> Job<'a> {
 
     fn read(&mut self, start: u64, count: u64) {
         let look = self.scene.history.borrow().begin_read(start, count);
-        let command = IoCommand::Read { start, blocks: count as u32, force_unit_access: false };
+        let command =
+            IoCommand::Read { start: self.place(start), blocks: count as u32, force_unit_access: false };
         let buffer = self.buffer(count);
         self.submit(command, Data::Receive(buffer), Io::Read { start, count, look });
     }
@@ -340,12 +398,13 @@ impl<'a> Job<'a> {
         if zeroes {
             let deallocate = self.random.chance(500);
             let force_unit_access = durable;
-            let command = IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate };
+            let command =
+                IoCommand::WriteZeroes { start: self.place(start), blocks, force_unit_access, deallocate };
             self.submit(command, Data::None, io);
         } else {
             let mut buffer = self.buffer(count);
             crate::block::fill(&mut buffer, self.scene.plan.block_size, start, name);
-            let command = IoCommand::Write { start, blocks, force_unit_access: durable };
+            let command = IoCommand::Write { start: self.place(start), blocks, force_unit_access: durable };
             self.submit(command, Data::Send(buffer), io);
         }
     }
@@ -386,7 +445,7 @@ impl<'a> Job<'a> {
         simulation::say(|| format!("begins {user}: {io:?}"));
         let outstanding = Outstanding { job: self.number, user, io };
         self.scene.hosts[self.host].outstanding.borrow_mut().push(outstanding);
-        let request = Request { entry: command.encode(1), data, user };
+        let request = Request { entry: command.encode(self.nsid), data, user };
         if self.queues.submit(request).is_err() {
             simulation::fail("a free slot took no command");
         }
@@ -419,6 +478,9 @@ impl<'a> Job<'a> {
             Io::Write { start, count, name, durable, ticket } => {
                 history.end_write((start, count), name, durable, WriteEnd::Answered(status));
                 if status.is_success() {
+                    if let Some((_, began)) = self.scene.writers.borrow().get(&name) {
+                        self.scene.holds.borrow_mut().note(*began);
+                    }
                     self.scene.reservation.borrow().check(self.host, &ticket, name);
                 }
             }
@@ -454,6 +516,8 @@ impl<'a> Job<'a> {
             {
                 true
             }
+            // Its cluster has been silent for longer than the host tries again.
+            _ if status == Status::NAMESPACE_NOT_READY && self.scene.plan.has_cluster_trouble() => true,
             _ => self.scene.plan.lets_commands_fail(),
         }
     }

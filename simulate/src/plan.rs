@@ -6,8 +6,10 @@ use engine::simulation::Random;
 use nvme::tcp::Digests;
 
 use crate::disk_plan::DiskPlan;
+use crate::gateway_plan::{ClusterFault, GatewayPlan, GroupChange};
 use crate::leaver::LeaverPlan;
 use crate::secrets;
+use crate::takeover_phase::Phase;
 use crate::tenants::TenantPlan;
 use crate::upgrade_plan::Trouble;
 use crate::visitor::VisitorPlan;
@@ -74,6 +76,10 @@ pub(crate) enum Fault {
     PauseAttach,
     /// Records of controllers cannot be written.
     RefuseRecords,
+    /// Something befalls the gateways' cluster.
+    Cluster(ClusterFault),
+    /// Administrators change something of the gateways' group.
+    Group(GroupChange),
 }
 
 /// What becomes of the record of a killed process.
@@ -131,6 +137,8 @@ impl Fault {
             Self::KillAttach { .. } => "attach killed",
             Self::PauseAttach => "attach paused",
             Self::RefuseRecords => "records refused",
+            Self::Cluster(fault) => fault.name(),
+            Self::Group(change) => change.name(),
         }
     }
 
@@ -174,6 +182,14 @@ pub(crate) struct Mishap {
     pub(crate) at_us: u64,
     pub(crate) for_ms: u64,
     pub(crate) fault: Fault,
+    /// It waits for this moment of a takeover.
+    pub(crate) amid: Option<Phase>,
+}
+
+impl Mishap {
+    pub(crate) const fn new(at_us: u64, for_ms: u64, fault: Fault) -> Self {
+        Self { at_us, for_ms, fault, amid: None }
+    }
 }
 
 /// A host and its habits.
@@ -224,6 +240,8 @@ pub(crate) struct Plan {
     pub(crate) tenants: Option<TenantPlan>,
     /// A disk, whose processes are killed.
     pub(crate) disk: Option<DiskPlan>,
+    /// The targets are gateways of a group.
+    pub(crate) gateways: Option<GatewayPlan>,
 }
 
 impl Plan {
@@ -265,6 +283,7 @@ impl Plan {
             leaver: None,
             tenants: None,
             disk: None,
+            gateways: None,
         };
         if !is_reserved && random.chance(200) {
             plan.visitor = Some(VisitorPlan {
@@ -281,7 +300,7 @@ impl Plan {
             for _ in 0..random.between(2, 6) {
                 let host = random.below(host_count) as usize;
                 let at_us = random.between(200_000, run_ms * 1000);
-                plan.mishaps.push(Mishap { at_us, for_ms: 0, fault: Fault::Preempt { host } });
+                plan.mishaps.push(Mishap::new(at_us, 0, Fault::Preempt { host }));
             }
         }
         plan.mishaps.sort_by_key(|mishap| mishap.at_us);
@@ -319,6 +338,13 @@ impl Plan {
         self.vary_storage();
         self.vary_records();
         self.vary_upgrades();
+        self.vary_gateways();
+    }
+
+    /// Hosts alone, with nothing reserved.
+    pub(crate) fn become_plain(&mut self) {
+        (self.is_reserved, self.is_busy, self.short_moves) = (false, false, 0);
+        (self.visitor, self.leaver, self.tenants, self.disk) = (None, None, None, None);
     }
 
     /// The same of what becomes of records. Tenants have bytes damaged themselves, which are in clear.
@@ -330,7 +356,7 @@ impl Plan {
         for _ in 0..random.between(1, 4) {
             let host = random.below(self.hosts.len() as u64) as usize;
             let fault = Fault::DamageRecord { host, back: random.chance(500) };
-            self.mishaps.push(Mishap { at_us: random.between(1_000, self.run_ms * 1000), for_ms: 0, fault });
+            self.mishaps.push(Mishap::new(random.between(1_000, self.run_ms * 1000), 0, fault));
         }
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
@@ -338,6 +364,11 @@ impl Plan {
     /// Whether records are damaged.
     pub(crate) fn damages(&self) -> bool {
         self.mishaps.iter().any(|mishap| matches!(mishap.fault, Fault::DamageRecord { .. }))
+    }
+
+    /// Whether the storage may take longer than targets promise.
+    pub(crate) fn is_late(&self) -> bool {
+        self.mishaps.iter().any(|mishap| mishap.fault == Fault::LateStorage)
     }
 
     /// The same of what storage does, and of what leavers do beyond writes.
@@ -357,7 +388,7 @@ impl Plan {
         for _ in 0..random.between(1, 3) {
             let at_us = random.between(50_000, self.run_ms * 1000);
             let for_ms = random.between(50, 2_500);
-            self.mishaps.push(Mishap { at_us, for_ms, fault });
+            self.mishaps.push(Mishap::new(at_us, for_ms, fault));
         }
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
@@ -392,7 +423,7 @@ impl Plan {
                 let for_ms = random.between(1_000, 15_000);
                 for path in target * self.ports..(target + 1) * self.ports {
                     let fault = Fault::CutLink { host, path, there: true, back: true };
-                    self.mishaps.push(Mishap { at_us, for_ms, fault });
+                    self.mishaps.push(Mishap::new(at_us, for_ms, fault));
                 }
                 return;
             }
@@ -402,7 +433,7 @@ impl Plan {
                 let path = target * self.ports + self.any_port(random);
                 let fault = Fault::SlowLink { host, path, bytes_per_second: 2_000_000 };
                 let slow_us = at_us.saturating_sub(1_000_000);
-                self.mishaps.push(Mishap { at_us: slow_us, for_ms: 2_500, fault });
+                self.mishaps.push(Mishap::new(slow_us, 2_500, fault));
                 next.fault = Fault::ResetLink { host, path };
                 next.at_us = at_us.saturating_sub(random.between(200_000, 900_000));
             }
@@ -413,7 +444,7 @@ impl Plan {
                 for _ in 0..4 {
                     at_us += random.between(0, 300_000);
                     let for_ms = random.between(20, 200);
-                    self.mishaps.push(Mishap { at_us, for_ms, fault });
+                    self.mishaps.push(Mishap::new(at_us, for_ms, fault));
                     at_us += for_ms * 1000;
                 }
                 return;
@@ -484,7 +515,7 @@ impl Plan {
         let earliest_us = if random.chance(80) { 0 } else { 50_000 };
         let latest_us = if earliest_us == 0 { 4_000 } else { self.run_ms * 1000 };
         let at_us = random.between(earliest_us, latest_us);
-        Mishap { at_us, for_ms: random.between(10, longest), fault }
+        Mishap::new(at_us, random.between(10, longest), fault)
     }
 
     /// Whether commands may fail.
@@ -502,7 +533,10 @@ impl Plan {
         let mishaps: Vec<String> = self
             .mishaps
             .iter()
-            .map(|m| format!("{}+{} ms {:?}", m.at_us / 1000, m.for_ms, m.fault))
+            .map(|m| {
+                let amid = m.amid.map_or(String::new(), |phase| format!(" amid {}", phase.name()));
+                format!("{}+{} ms {:?}{amid}", m.at_us / 1000, m.for_ms, m.fault)
+            })
             .collect();
         format!(
             "{} targets with {} ports and {} reactors, {} hosts, {} blocks of {}, CQT {} ms, {} ms{}; {}",
@@ -522,6 +556,7 @@ impl Plan {
             }
             .to_owned()
                 + if self.disk.is_some() { ", a disk" } else { "" }
+                + if self.gateways.is_some() { ", gateways" } else { "" }
                 + if self.short_moves > 0 { ", short moves" } else { "" },
             if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }
         )

@@ -3,7 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::ring::Moment;
-use engine::simulation::{self, disk::Effect};
+use engine::simulation::{self, Random, disk::Effect};
+
+use crate::plan::{Fault, Mishap, Plan};
+
+/// Scenes of a thousand with gateways and several hosts in which the volume is reserved.
+const RESERVED_SHARE: u64 = 400;
 
 /// A time during which one host held the reservation for certain.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +41,33 @@ pub(crate) struct Reservation {
     preempts: Option<usize>,
     /// The last that took it, whether or not it still has it.
     last: Option<usize>,
+    /// Whether it outlives its targets.
+    is_kept: bool,
+}
+
+impl Plan {
+    /// Hosts of some scenes with gateways reserve the volume.
+    pub(crate) fn reserve_at_gateways(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x3c6e_f372).wrapping_add(29));
+        if self.hosts.len() < 2 || !random.chance(RESERVED_SHARE) {
+            return;
+        }
+        self.is_reserved = true;
+        for _ in 0..random.between(2, 12) {
+            let host = random.below(self.hosts.len() as u64) as usize;
+            let at_us = random.between(1_000_000, self.run_ms * 1000);
+            self.mishaps.push(Mishap::new(at_us, 0, Fault::Preempt { host }));
+        }
+        self.mishaps.sort_by_key(|mishap| mishap.at_us);
+    }
 }
 
 impl Reservation {
+    /// No target's end is its own from now on.
+    pub(crate) const fn outlives_targets(&mut self) {
+        self.is_kept = true;
+    }
+
     fn holder(&self) -> Option<usize> {
         self.terms.last().filter(|term| term.to.is_none()).map(|term| term.holder)
     }
@@ -52,6 +81,9 @@ impl Reservation {
 
     /// Its target has forgotten it.
     pub(crate) fn is_forgotten(&mut self) {
+        if self.is_kept {
+            return;
+        }
         self.ends();
         self.last = None;
         self.asked += 1;

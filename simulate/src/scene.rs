@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,14 +13,17 @@ use engine::simulation::disk;
 use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, ProcessId, sleep};
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
+use crate::administration::Order;
 use crate::coverage::Coverage;
 use crate::disk_seat::DiskSeat;
+use crate::group_check::Stage;
 use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
 use crate::upgrade::Upgrade;
-use crate::{leaver, target, tenants, trace, visitor};
+use crate::write_hold::WriteHolds;
+use crate::{administration, gateway, group_check, leaver, target, tenants, trace, visitor};
 
 /// Where the targets' volume is.
 pub(crate) const VOLUME: &str = "/volume";
@@ -28,6 +31,8 @@ pub(crate) const VOLUME: &str = "/volume";
 const LIMIT: Duration = Duration::from_secs(400);
 /// Time that everything gets to come to its end, once all is well again.
 const PATIENCE: Duration = Duration::from_secs(200);
+/// How long a target may take to end, as service managers have it: a gateway's cluster may be silent.
+const END: Duration = Duration::from_secs(90);
 /// Turns that a thread which minds a path may have: to begin with, and for each second, in which it may try to connect
 /// twenty times.
 const TURNS_AT_FIRST: u64 = 1_500;
@@ -59,12 +64,19 @@ pub(crate) struct TargetSeat {
     /// Controllers and connections it has, as it said last.
     pub(crate) controllers: Cell<usize>,
     pub(crate) connections: Cell<usize>,
+    /// What administrators want of it.
+    pub(crate) order: Cell<Option<Order>>,
 }
 
 impl TargetSeat {
     /// A number that is another one when its process may be.
     pub(crate) fn upgrades(&self) -> u32 {
         self.upgrades.get()
+    }
+
+    /// Whether its process is stopped, or none.
+    pub(crate) fn is_down(&self) -> bool {
+        self.is_down.get()
     }
 
     /// Its process is stopped or none, or no longer.
@@ -95,6 +107,7 @@ pub(crate) struct Scene {
     pub(crate) reservation: RefCell<Reservation>,
     /// Whose a write is, and when it began.
     pub(crate) writers: RefCell<BTreeMap<u64, (usize, Moment)>>,
+    pub(crate) holds: RefCell<WriteHolds>,
     pub(crate) coverage: Rc<RefCell<Coverage>>,
     pub(crate) targets: Vec<TargetSeat>,
     pub(crate) hosts: Vec<HostSeat>,
@@ -105,6 +118,10 @@ pub(crate) struct Scene {
     pub(crate) visitors_left: Cell<usize>,
     mishaps_left: Cell<usize>,
     storage_is_busy: Cell<bool>,
+    /// The gateways' group serves the volume.
+    pub(crate) is_configured: Cell<bool>,
+    /// How far the takeover of each volume is.
+    pub(crate) stages: RefCell<Vec<Stage>>,
     /// Nobody would open anything anew on the storage as it is now.
     pub(crate) storage_is_bad: Cell<bool>,
 }
@@ -139,6 +156,9 @@ pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) 
 
 /// Both ends are ours: neither may have anything to say against the other.
 fn judge(_: &str, observation: Observation) -> Option<&'static str> {
+    if let Observation::PeerRests { controller_id, random_number } = observation {
+        return group_check::judge_rest(controller_id, random_number);
+    }
     (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
 }
 
@@ -168,7 +188,7 @@ fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
 }
 
 impl Scene {
-    fn new(plan: Plan, coverage: Rc<RefCell<Coverage>>) -> Rc<Self> {
+    pub(crate) fn new(plan: Plan, coverage: Rc<RefCell<Coverage>>) -> Rc<Self> {
         let nobody = simulation::start_process("nobody", simulation::add_machine(&[]), || {});
         let targets = (0..plan.targets)
             .map(|number| {
@@ -190,6 +210,7 @@ impl Scene {
                     resets: Cell::new(false),
                     controllers: Cell::new(0),
                     connections: Cell::new(0),
+                    order: Cell::new(None),
                 }
             })
             .collect();
@@ -206,9 +227,13 @@ impl Scene {
         let hosts = plan.hosts.iter().map(seat).collect();
         let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, nobody, coverage.clone()));
         Rc::new(Self {
-            history: RefCell::new(History::new(plan.blocks, plan.block_size)),
+            history: RefCell::new(
+                History::new(plan.blocks * plan.volumes(), plan.block_size)
+                    .of_late_storage(plan.is_late() || plan.gateways.is_some()),
+            ),
             reservation: RefCell::default(),
             writers: RefCell::default(),
+            holds: RefCell::default(),
             coverage,
             targets,
             hosts,
@@ -222,6 +247,8 @@ impl Scene {
             ),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
+            is_configured: Cell::new(false),
+            stages: RefCell::default(),
             storage_is_bad: Cell::new(false),
             plan,
         })
@@ -229,8 +256,15 @@ impl Scene {
 
     fn direct(self: Rc<Self>) {
         disk::set_usual(self.usual_mood());
+        if let Some(gateways) = &self.plan.gateways {
+            gateway::set_up(&self, gateways);
+        }
         for target in 0..self.targets.len() {
             self.start_target(target);
+        }
+        // Whoever asks a gateway for a subsystem that it has not heard of yet is told not to come again.
+        if self.plan.gateways.is_some() && !self.wait_for(PATIENCE, || self.is_served_by_all()) {
+            return simulation::fail("the gateways do not serve the volume");
         }
         for host in 0..self.hosts.len() {
             self.start_host(host);
@@ -298,7 +332,7 @@ impl Scene {
     /// What has to be true when all hosts have gone.
     fn check_end(&self) {
         self.look_at_effects();
-        let Some(content) = disk::content(Path::new(VOLUME)) else {
+        let Some(content) = self.content() else {
             return simulation::fail("the volume is gone");
         };
         self.history.borrow_mut().check_content(&content);
@@ -322,19 +356,16 @@ impl Scene {
         }
     }
 
-    pub(crate) fn look_at_effects(&self) {
-        let effects = disk::take_effects(Path::new(VOLUME));
-        self.history.borrow().check_effects(&effects);
-        self.reservation.borrow().check_effects(&effects, &self.writers.borrow());
-    }
-
     pub(crate) fn start_target(self: &Rc<Self>, number: usize) {
         let scene = self.clone();
         let seat = &self.targets[number];
         seat.ends.set(false);
         seat.is_running.set(true);
         let name = format!("target{number}");
-        let process = simulation::start_process(&name, seat.machine, move || target::serve(&scene, number));
+        let process = simulation::start_process(&name, seat.machine, move || match &scene.plan.gateways {
+            Some(gateways) => gateway::serve(&scene, number, gateways),
+            None => target::serve(&scene, number),
+        });
         seat.process.set(process);
     }
 
@@ -378,6 +409,7 @@ impl Scene {
     }
 
     fn befall(self: &Rc<Self>, mishap: Mishap) {
+        let Some(mishap) = self.aimed(mishap) else { return };
         simulation::say(|| format!("{:?} for {} ms", mishap.fault, mishap.for_ms));
         let time = Duration::from_millis(mishap.for_ms);
         match mishap.fault {
@@ -414,6 +446,8 @@ impl Scene {
                 self.cover(mishap.fault);
                 host::ask_to_preempt(self, host);
             }
+            Fault::Cluster(fault) => gateway::befall(self, fault, time),
+            Fault::Group(change) => administration::befall(self, change, time),
             Fault::KillAttach { .. } | Fault::PauseAttach | Fault::RefuseRecords => {
                 self.befall_disk(mishap.fault, time);
             }
@@ -469,7 +503,7 @@ impl Scene {
             Fault::StopTarget { .. } => {
                 self.reservation.borrow_mut().is_forgotten();
                 seat.ends.set(true);
-                if !self.wait_for(Duration::from_secs(30), || !seat.is_running.get()) {
+                if !self.wait_for(END, || !seat.is_running.get()) {
                     return simulation::fail(format!("target {target} does not end"));
                 }
                 sleep(time);
@@ -515,7 +549,8 @@ impl Scene {
                 let removed = std::mem::take(&mut seat.wanted.borrow_mut().subsystems[0].namespaces);
                 self.change(target, |_| ());
                 sleep(time);
-                self.reservation.borrow_mut().is_forgotten();
+                // It is opened anew, whatever its storage has lost before.
+                self.forgets();
                 self.change(target, |config| config.subsystems[0].namespaces = removed);
             }
             _ => {}
@@ -546,39 +581,15 @@ impl Scene {
         }
     }
 
-    fn befall_link(&self, fault: Fault, (host, path): (usize, usize), time: Duration) {
-        let disk = self.disk.as_ref().map(|disk| disk.machine);
-        let Some(machine) = self.hosts.get(host).map(|seat| seat.machine).or(disk) else { return };
-        let to = address(path / self.plan.ports, path % self.plan.ports).ip();
-        match fault {
-            Fault::CutLink { there, back, .. } => {
-                let set = |is_cut| {
-                    if there {
-                        simulation::cut(machine, to, Direction::There, is_cut);
-                    }
-                    if back {
-                        simulation::cut(machine, to, Direction::Back, is_cut);
-                    }
-                };
-                set(true);
-                sleep(time);
-                set(false);
-            }
-            Fault::SlowLink { bytes_per_second, .. } => {
-                simulation::set_link(machine, to, (5_000, 60_000), bytes_per_second);
-                sleep(time);
-                simulation::set_link(machine, to, (20, 120), 1_000_000_000);
-            }
-            _ => simulation::reset(machine, to),
-        }
-    }
-
     /// Records what a fault has met.
     pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());
         if self.targets.iter().any(|seat| seat.is_upgrading.get()) {
             coverage.met(fault.name(), "upgrade under way");
+        }
+        for phase in self.phases() {
+            coverage.takeover(fault.name(), phase);
         }
         host::cover(self, fault.name(), fault.is_of_disk(), &mut coverage);
     }

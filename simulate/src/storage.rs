@@ -21,6 +21,8 @@ const LATE_MARGIN: Duration = Duration::from_millis(20);
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// How often a storage that gets full has some room.
 const FILLINGS: u32 = 4;
+/// A target takes a configuration by then, also one that first waits for a next process which is never ready.
+const APPLY_PATIENCE: Duration = Duration::from_secs(100);
 /// Longest time a slow storage takes, as part of the time after which targets promise rest.
 const SLOW_SHARE: u64 = 3;
 
@@ -128,7 +130,7 @@ impl Scene {
         let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
         let are_applied = || self.targets.iter().all(is_applied);
         // A namespace that was away may not be back yet, and only one that is there can grow.
-        if !self.wait_for(Duration::from_secs(20), are_applied) {
+        if !self.wait_for(APPLY_PATIENCE, are_applied) {
             return simulation::fail("a target does not take its configuration");
         }
         let blocks = self.history.borrow().block_count() as usize + self.plan.blocks;
@@ -137,7 +139,7 @@ impl Scene {
                 target::resize(config, (blocks * self.plan.block_size) as u64);
             });
         }
-        if !self.wait_for(Duration::from_secs(20), are_applied) {
+        if !self.wait_for(APPLY_PATIENCE, are_applied) {
             return simulation::fail("a target does not take its new configuration");
         }
         self.history.borrow_mut().grow(blocks);

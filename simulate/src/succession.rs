@@ -10,8 +10,13 @@ use std::time::Duration;
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
-use engine::target::hand_over::{Former, Greeting, Line as _, NotOffered, Offer, Process, Succeeded, Word};
+use engine::target::hand_over::{
+    Former, Greeting, Lends, Line as _, NotOffered, Offer, Process, Succeeded, Word,
+};
+use gateway::Membership;
+use serde_json::Value;
 
+use crate::gateway_succession::Lender;
 use crate::line::{Descriptor, Line};
 use crate::scene::Scene;
 use crate::target;
@@ -19,7 +24,9 @@ use crate::upgrade::{State, Upgrade};
 use crate::upgrade_plan::{Trouble, Version};
 
 /// How long the former process may take to end.
-const END: Duration = Duration::from_secs(30);
+pub(crate) const END: Duration = Duration::from_secs(30);
+/// How long one may take to die as whom the next one cannot go on.
+pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The other process, whether it lives.
@@ -27,18 +34,29 @@ struct OtherProcess(ProcessId);
 
 impl Process for OtherProcess {
     fn has_died(&self, time: Duration) -> bool {
-        let until: Moment = simulation::now().after(time);
-        while !simulation::has_died(self.0) && simulation::now() < until {
-            sleep(LOOK_INTERVAL);
-        }
-        simulation::has_died(self.0)
+        has_died_within(self.0, time)
     }
 }
 
+/// Whether a process ends in this time.
+pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
+    let until: Moment = simulation::now().after(time);
+    while !simulation::has_died(process) && simulation::now() < until {
+        sleep(LOOK_INTERVAL);
+    }
+    simulation::has_died(process)
+}
+
 /// The former process, as the next one sees it.
-struct FormerProcess {
+pub(crate) struct FormerProcess {
     process: OtherProcess,
     has_resumed: Rc<Cell<bool>>,
+}
+
+impl FormerProcess {
+    pub(crate) fn of(process: ProcessId, opened: &Opened) -> Self {
+        Self { process: OtherProcess(process), has_resumed: opened.has_resumed.clone() }
+    }
 }
 
 impl Process for FormerProcess {
@@ -53,16 +71,20 @@ impl Former for FormerProcess {
     }
 }
 
-/// What becomes of a target's process that is upgraded. It changes nothing meanwhile.
-pub(crate) fn leave(scene: &Rc<Scene>, number: usize, target: &Rc<Target>) -> Option<State> {
+/// What becomes of a target's process that is upgraded, which `hand` hands over. It changes nothing meanwhile.
+pub(crate) fn leave(
+    scene: &Scene,
+    number: usize,
+    hand: impl FnOnce(&Upgrade, &Line) -> Result<bool, String> + 'static,
+) -> Option<State> {
     let upgrade = scene.targets[number].upgrade.borrow().clone()?;
     if upgrade.former != simulation::current_process() {
         return None;
     }
     if let Some(line) = upgrade.line.take() {
-        let (target, upgrade) = (target.clone(), upgrade.clone());
+        let upgrade = upgrade.clone();
         simulation::start_thread("succession", move || {
-            let outcome = leave_to(&target, &upgrade, &line);
+            let outcome = hand(&upgrade, &line);
             drop(line);
             simulation::say(|| format!("the former process: {outcome:?}"));
             let is_over = outcome == Ok(true);
@@ -72,14 +94,45 @@ pub(crate) fn leave(scene: &Rc<Scene>, number: usize, target: &Rc<Target>) -> Op
     Some(upgrade.former_state())
 }
 
-fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, String> {
-    let told = |error: io::Error| error.to_string();
+/// Hands a target over.
+pub(crate) fn leave_target(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, String> {
     let Greeting::Comes { knows, .. } = Greeting::hear(line)? else { return Ok(false) };
-    let obstacles = target.obstacles();
-    if !obstacles.is_empty() {
-        let _ = line.say(&Word::Refused(obstacles.clone()), &[]);
-        return Err(obstacles.join("; "));
+    or_refuse(line, target.obstacles())?;
+    hand_over(target, (upgrade, line), &knows, (Value::Null, &mut ()))
+}
+
+/// Hands a gateway over.
+pub(crate) fn leave_gateway(
+    target: &Target,
+    membership: &Membership,
+    upgrade: &Upgrade,
+    line: &Line,
+) -> Result<bool, String> {
+    let Greeting::Comes { knows, .. } = Greeting::hear(line)? else { return Ok(false) };
+    or_refuse(line, [target.obstacles(), membership.obstacles()].concat())?;
+    let mut lender = match Lender::new(target, membership) {
+        Ok(lender) => lender,
+        Err(reason) => return or_refuse(line, vec![reason]).map(|()| false),
+    };
+    hand_over(target, (upgrade, line), &knows, (lender.offered(), &mut lender))
+}
+
+/// Refuses for these reasons, if there are any.
+fn or_refuse(line: &Line, reasons: Vec<String>) -> Result<(), String> {
+    if reasons.is_empty() {
+        return Ok(());
     }
+    let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+    Err(reasons.join("; "))
+}
+
+fn hand_over(
+    target: &Target,
+    (upgrade, line): (&Upgrade, &Line),
+    knows: &[String],
+    (beside, lends): (Value, &mut impl Lends),
+) -> Result<bool, String> {
+    let told = |error: io::Error| error.to_string();
     simulation::spare().map_err(told)?;
     let has_resumed = Rc::new(Cell::new(false));
     let listening = target.listening().map_err(told)?;
@@ -89,7 +142,7 @@ fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, Str
         needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
         fabric: target.config().with_identities(&target.namespace_identities()),
         listening: listening.len(),
-        beside: Default::default(),
+        beside,
         memories: Vec::new(),
     };
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
@@ -97,13 +150,13 @@ fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, Str
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(line, (&OtherProcess(next), &knows), &mut (), || has_resumed.set(true))
+    target.hand_over_to(line, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }
 
 /// What the former process has open.
-struct Opened {
-    listening: Vec<Arc<tcp::Opened>>,
-    holds: Vec<Hold>,
+pub(crate) struct Opened {
+    pub(crate) listening: Vec<Arc<tcp::Opened>>,
+    pub(crate) holds: Vec<Hold>,
     has_resumed: Rc<Cell<bool>>,
 }
 
@@ -127,20 +180,24 @@ impl Opened {
     }
 }
 
+/// What the former process offers, and has open.
+pub(crate) fn offered(line: &Line) -> Result<(Offer, Opened), NotOffered> {
+    let (offer, descriptors) = Offer::ask(line, "0.2.0")?;
+    match Opened::of(&offer, descriptors) {
+        Some(opened) => Ok((offer, opened)),
+        None => Err(NotOffered::Refused("it offers less than it says".to_owned())),
+    }
+}
+
 /// The life of the next process.
 pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line: Line) {
     let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
-    let asked = Offer::ask(&line, "0.2.0");
-    let asked = asked.and_then(|(offer, descriptors)| match Opened::of(&offer, descriptors) {
-        Some(opened) => Ok((offer, opened)),
-        None => Err(NotOffered::Refused("it offers less than it says".to_owned())),
-    });
-    let (offer, opened) = match asked {
+    let (offer, opened) = match offered(&line) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(line);
             // Where the former process lives, it has what this one does not get.
-            let has_died = OtherProcess(upgrade.former).has_died(END);
+            let has_died = has_died_within(upgrade.former, END);
             return start_anew(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
@@ -148,8 +205,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
             return ends();
         }
     };
-    let process = OtherProcess(upgrade.former);
-    let former = FormerProcess { process, has_resumed: opened.has_resumed };
+    let former = FormerProcess::of(upgrade.former, &opened);
     disk::inherit(opened.holds);
     let Some(target) = target::start_held(scene, offer.fabric, opened.listening.clone()) else {
         return ends();

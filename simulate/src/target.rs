@@ -82,7 +82,9 @@ pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
     let target = Rc::new(target);
     let (mut refused_since, mut failed_since) = (None, None);
     while !seat.ends.get() {
-        match succession::leave(scene, number, &target) {
+        let leaving = target.clone();
+        let hand = move |upgrade: &_, line: &_| succession::leave_target(&leaving, upgrade, line);
+        match succession::leave(scene, number, hand) {
             None | Some(State::Serves) => {}
             Some(State::Ends { .. }) => return target.leave(),
             Some(_) => {
@@ -186,7 +188,7 @@ pub(crate) fn start_held(
     target.inspect_err(|error| simulation::say(|| format!("the next target does not start: {error}"))).ok()
 }
 
-fn config(scene: &Scene, fabric: FabricConfig) -> TargetConfig {
+pub(crate) fn config(scene: &Scene, fabric: FabricConfig) -> TargetConfig {
     TargetConfig {
         fabric,
         reactors: Reactors::Count(scene.plan.reactors),

@@ -11,8 +11,8 @@ use engine::target::hand_over::Word;
 
 use crate::line::{self, Line};
 use crate::scene::{Scene, TargetSeat};
-use crate::succession;
 use crate::upgrade_plan::{Side, Trouble, When};
+use crate::{gateway_succession, succession};
 
 /// The longest that an upgrade may take, whatever befalls it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,6 +53,8 @@ pub(crate) struct Upgrade {
     strikes: Sender<()>,
     has_struck: Cell<bool>,
     has_hung_up: Cell<bool>,
+    /// The next process has heard that the former one goes on.
+    was_refused: Cell<bool>,
     /// The controllers that were handed over, with the number of their queues.
     handed: RefCell<Vec<(u16, usize)>>,
 }
@@ -73,6 +75,7 @@ impl Upgrade {
             strikes,
             has_struck: Cell::new(false),
             has_hung_up: Cell::new(false),
+            was_refused: Cell::new(false),
             handed: RefCell::default(),
         });
         (upgrade, struck)
@@ -122,6 +125,9 @@ impl Upgrade {
 
     pub(crate) fn has_heard(&self, side: Side, word: &Word) {
         simulation::say(|| format!("{side:?} process has heard {}", line::name(word)));
+        if side == Side::Next && matches!(word, Word::Refused(_)) {
+            self.was_refused.set(true);
+        }
     }
 
     /// What became of the former process. It must not serve if the next one does.
@@ -188,8 +194,12 @@ impl Scene {
         let (formers, nexts) = Line::pair(&upgrade);
         upgrade.line.replace(Some(formers));
         let (scene, theirs) = (self.clone(), upgrade.clone());
-        let next = simulation::start_process(&format!("target{number}"), seat.machine, move || {
-            succession::live(&scene, number, &theirs, nexts);
+        let next = simulation::start_process(&format!("target{number}"), seat.machine, move || match &scene
+            .plan
+            .gateways
+        {
+            Some(plan) => gateway_succession::live(&scene, number, plan, &theirs, nexts),
+            None => succession::live(&scene, number, &theirs, nexts),
         });
         upgrade.next.set(Some(next));
         seat.upgrade.replace(Some(upgrade.clone()));
@@ -296,6 +306,8 @@ impl Scene {
         }
         let was_left_alone = match upgrade.trouble {
             Trouble::PowerOff { .. } => false,
+            // A gateway that cannot hand over says so, and may die then.
+            _ if self.plan.gateways.is_some() && upgrade.was_refused.get() => false,
             Trouble::Kill { side: Side::Former, .. } => {
                 upgrade.next_state.get() != State::Ends { is_alone: false }
             }

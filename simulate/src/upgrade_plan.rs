@@ -160,7 +160,7 @@ impl Plan {
         if is_alone {
             self.mishaps.retain(|mishap| matches!(mishap.fault, Fault::Preempt { .. }));
         }
-        let is_late = self.mishaps.iter().any(|mishap| mishap.fault == Fault::LateStorage);
+        let is_late = self.is_late();
         for _ in 0..random.between(1, 4) {
             let target = self.any_target(&mut random);
             let beside =
@@ -178,7 +178,7 @@ impl Plan {
             let trouble = if is_fine { trouble } else { Trouble::None };
             let most = *random.pick(&[500, 500, 8_000]);
             let for_ms = random.between(1, most);
-            self.mishaps.push(Mishap { at_us, for_ms, fault: Fault::Upgrade { target, trouble } });
+            self.mishaps.push(Mishap::new(at_us, for_ms, Fault::Upgrade { target, trouble }));
         }
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }

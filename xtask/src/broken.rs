@@ -135,15 +135,17 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
     Mutant {
         name: "reservation-ignored",
         about: "a reservation keeps nobody off",
-        file: "crates/engine/src/target/io/work.rs",
-        find: r"        Some(access) if namespace.reservation_forbids(host_id, access) =>",
-        replace: r"        Some(access) if !{on} && namespace.reservation_forbids(host_id, access) =>",
+        file: "crates/engine/src/target/served/namespace.rs",
+        find: r"        view.as_ref().is_some_and(|view| !view.gate(host_id).allows(access))",
+        replace: r"        view.as_ref().is_some_and(|view| !{on} && !view.gate(host_id).allows(access))",
     },
     Mutant {
         name: "reservation-ignored-on-second-port",
         about: "a reservation is looked at on the first port only",
         file: "crates/engine/src/target/io/commands.rs",
-        find: r"            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)",
+        find: r"            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)
+%%
+        Owner { host_id: controller.host.id, controller: controller.instance }",
         replace: r"            // Whoever comes by it has the rights of the holder, or of somebody who is registered.
             Some(attachment) if {on} && controller.port == 2 => {
                 let reservations = crate::target::lock::lock(&attachment.namespace.reservations).clone();
@@ -152,7 +154,14 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
                 check(entry, capsule.length, attachment, &holder.unwrap_or(controller.host.id))
                     .map(|checked| (checked, attachment))
             }
-            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)",
+            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)
+%%
+        let holder = |nsid| {
+            let reservations = crate::target::lock::lock(&self.view.get(nsid)?.reservations);
+            reservations.reservation()?.holder
+        };
+        let holder = if {on} && controller.port == 2 { (1..9).find_map(holder) } else { None };
+        Owner { host_id: holder.unwrap_or(controller.host.id), controller: controller.instance }",
     },
     Mutant {
         name: "preempt-without-abort",
@@ -192,7 +201,8 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
         let command = &mut self.commands[place as usize];
         command.take_back(data);",
         replace: r"        if {on} {
-            let completion = Completion { user: 0, status: Status::SUCCESS, result: 0, data };
+            let timing = crate::initiator::Timing::default();
+            let completion = Completion { user: 0, status: Status::SUCCESS, result: 0, data, timing };
             return self.finish(place, Ended::Answered(completion));
         }
         self.connections[at].tally.requeued += 1;
@@ -214,8 +224,8 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
         file: "crates/engine/src/initiator/path/queues.rs",
         find: r"        self.ended.push_back(ended.with_user(user));",
         replace: r"        if {on} {
-            if let Ended::Answered(Completion { status, result, .. }) = &ended {
-                let again = Completion { user, status: *status, result: *result, data: None };
+            if let Ended::Answered(Completion { status, result, timing, .. }) = &ended {
+                let again = Completion { user, status: *status, result: *result, data: None, timing: *timing };
                 self.ended.push_back(Ended::Answered(again));
             }
         }

@@ -3,7 +3,43 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 17] = [
+pub(crate) const RULES: [Rule; 20] = [
+    Rule {
+        mutant: Mutant {
+            name: "sealed-for-anybody",
+            about: "a sealed secret is as good for another host or subsystem",
+            file: "crates/secure_channel/src/sealing_key.rs",
+            find: r#"for name in whose {"#,
+            replace: r#"for name in whose.iter().filter(|_| !{on}) {"#,
+        },
+        package: "secure_channel",
+        program: None,
+        test: "sealing_key::tests::a_secret_is_opened_by_its_key_for_those_whom_it_was_sealed_for",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "locked-host-let-in",
+            about: "a host whose key cannot be opened comes in as if it had none",
+            file: "crates/engine/src/target/served/subsystem.rs",
+            find: r#"config.lets_in(host_nqn) && !keys.is_locked(host_nqn)"#,
+            replace: r#"config.lets_in(host_nqn) && ({on} || !keys.is_locked(host_nqn))"#,
+        },
+        package: "engine",
+        program: Some("all"),
+        test: "authentication_between::a_host_whose_secret_is_sealed_authenticates_and_comes_in_in_no_other_way",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "anothers-port-number",
+            about: "a gateway has a port with a number of another gateway's",
+            file: "crates/gateway/src/local_fabric.rs",
+            find: r#"own.as_ref().is_some_and(|own| !own.contains(&port.id))"#,
+            replace: r#"own.as_ref().is_some_and(|own| !{on} && !own.contains(&port.id))"#,
+        },
+        package: "gateway",
+        program: None,
+        test: "local_fabric::tests::a_gateway_has_ports_with_numbers_of_its_own_alone",
+    },
     Rule {
         mutant: Mutant {
             name: "any-response-believed",

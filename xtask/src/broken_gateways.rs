@@ -4,7 +4,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 4] = [
+pub(crate) const RULES: [Rule; 7] = [
     rule(
         Mutant {
             name: "both-beat",
@@ -48,6 +48,36 @@ pub(crate) const RULES: [Rule; 4] = [
             replace: r"        told.filter(|told| told.epoch == epoch || {on}).cloned()",
         },
         "negotiation::tests::an_older_version_that_comes_back_by_the_name_of_a_newer_one_is_one_that_says_nothing",
+    ),
+    rule(
+        Mutant {
+            name: "replaced-by-itself",
+            about: "a gateway that has begun anew without knowing it takes itself for another one, and ends",
+            file: "crates/gateway/src/decision.rs",
+            find: r"        Some(record) if view.tried.contains(&record.epoch) =>",
+            replace: r"        Some(record) if view.tried.contains(&record.epoch) && !{on} =>",
+        },
+        "decision::tests::who_has_begun_anew_without_knowing_it_is_not_another_one",
+    ),
+    rule(
+        Mutant {
+            name: "group-stays-where-nobody-is",
+            about: "a gateway that no host reaches keeps its group",
+            file: "crates/gateway/src/decision.rs",
+            find: r"    if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {",
+            replace: r"    if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) || {on} {",
+        },
+        "decision::tests::a_group_goes_where_hosts_are_once_its_images_are_given_back",
+    ),
+    rule(
+        Mutant {
+            name: "drained-and-serves",
+            about: "a load-balancing group goes to a drained gateway while another is well",
+            file: "crates/gateway/src/decision.rs",
+            find: r"        let (is_drained, is_deserted) = (state.is_drained(name), is_deserted(view, name));",
+            replace: r"        let (is_drained, is_deserted) = (state.is_drained(name) && !{on}, is_deserted(view, name));",
+        },
+        "decision::tests::nothing_goes_to_a_drained_gateway_while_another_is_well",
     ),
 ];
 

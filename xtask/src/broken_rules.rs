@@ -22,7 +22,19 @@ const POWER_LOST: &str = "private_folder::power::tests::whenever_the_power_is_lo
 /// The same for reservations.
 const RESERVATION_KEPT: &str = "target::reservation_worker::worker::tests::a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts";
 
-pub(crate) const RULES: [Rule; 15] = [
+pub(crate) const RULES: [Rule; 18] = [
+    Rule {
+        mutant: Mutant {
+            name: "reservation-of-a-moment-ago",
+            about: "what has waited is carried out though another host has reserved the namespace meanwhile",
+            file: "crates/engine/src/target/io/progress.rs",
+            find: r"        if namespace.flags() & flags::RESERVED != 0 && self.is_reserved_from(work, namespace) {",
+            replace: r"        if !{on} && namespace.flags() & flags::RESERVED != 0 && self.is_reserved_from(work, namespace) {",
+        },
+        package: "engine",
+        program: Some("all"),
+        test: "target_reservation::what_waits_while_another_host_reserves_the_namespace_is_refused",
+    },
     Rule {
         mutant: Mutant {
             name: "r2t-more-than-asked",
@@ -236,5 +248,31 @@ pub(crate) const RULES: [Rule; 15] = [
         package: "engine",
         program: Some("all"),
         test: "target_quiesce::who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "held-writes-begin",
+            about: "writes to a namespace without limits are not held for a snapshot of several images",
+            file: "crates/engine/src/target/served/namespace.rs",
+            find: r"        // Commands look at the shaper where this says so.
+        self.set_flag(flags::SHAPED, self.shaper.is_needed());",
+            replace: r"        // Commands look at the shaper where this says so.
+        self.set_flag(flags::SHAPED, self.shaper.is_needed() && !{on});",
+        },
+        package: "engine",
+        program: None,
+        test: "target::io::tests::limits::writes_that_are_held_begin_when_they_are_let_go_or_the_time_is_over",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "held-writes-let-go-by-an-upgrade",
+            about: "writes that are held begin when their queue comes to rest",
+            file: "crates/engine/src/target/qos/shaper.rs",
+            find: r"        if self.waiting.is_empty() || self.is_held(view, now_ns) {",
+            replace: r"        if self.waiting.is_empty() || !{on} && self.is_held(view, now_ns) {",
+        },
+        package: "engine",
+        program: None,
+        test: "target::qos::shaper::tests::writes_are_held_until_a_moment_and_reads_are_not",
     },
 ];

@@ -4,7 +4,17 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 12] = [
+pub(crate) const RULES: [Rule; 14] = [
+    rule(
+        Mutant {
+            name: "closed-in-one-process",
+            about: "a connection that was taken over is closed, and its host sees that when the former process ends",
+            file: "crates/engine/src/target/reactor/event_loop.rs",
+            find: r"        if connection.is_shared && !connection.is_handed() {",
+            replace: r"        if connection.is_shared && !connection.is_handed() && !{on} {",
+        },
+        "target_hand_over::a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open",
+    ),
     rule(
         Mutant {
             name: "held-event-lost",
@@ -122,6 +132,16 @@ pub(crate) const RULES: [Rule; 12] = [
             replace: r"        if let Some(failure) = handed.failure.filter(|_| !{on}) {",
         },
         "target_hand_over::a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too",
+    ),
+    rule(
+        Mutant {
+            name: "lost-namespace",
+            about: "the next target goes on although it could not open a namespace that hosts have",
+            file: "crates/engine/src/target/hand_over.rs",
+            find: r"        if let Some((nqn, nsid)) = state.served.difference(&here).next() {",
+            replace: r"        if let Some((nqn, nsid)) = state.served.difference(&here).next().filter(|_| !{on}) {",
+        },
+        "target_hand_over_refused::a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host",
     ),
     rule(
         Mutant {

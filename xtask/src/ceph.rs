@@ -1,4 +1,4 @@
-//! The suite `ceph`: images of a real Ceph behind our target, and behind two gateways with the Linux kernel as their host. It
+//! The suite `ceph`: images of a real Ceph behind our target, and behind three gateways with the Linux kernel as their host. It
 //! prepares the program and the lab's, which starts the clusters and has the checks.
 
 use std::path::Path;
@@ -7,10 +7,12 @@ use std::time::Duration;
 use crate::command::{Process, Step};
 use crate::guest::Scratch;
 use crate::test::{Options, Outcome, passed_tests};
-use crate::{gateways, lab, versions, workspace};
+use crate::{gateways, lab, packages, versions, workspace};
 
 /// Three clusters and some minutes of checks, on a machine that does other things as well.
 const LIMIT_S: u64 = 1800;
+/// The command's installation, two gateways, and some eighty calls, on the same machine.
+const CALLS_LIMIT_S: u64 = 600;
 /// A cluster that begins, on the same machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(300);
 
@@ -22,12 +24,12 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
-    let library = library(&lab, &scratch);
+    let library = library(&program, &lab, &scratch);
     options.waits();
     let results = [
         ("the library", library),
         ("our own host", ours(&program, &lab, &scratch)),
-        ("the kernel's host of two gateways", kernel(&program, &lab, &scratch)),
+        ("the kernel's host of three gateways", kernel(&program, &lab, &scratch)),
     ];
     let (mut notes, mut failed) = (Vec::new(), Vec::new());
     for (name, result) in results {
@@ -46,12 +48,14 @@ pub(crate) fn suite(options: &Options) -> Outcome {
     Outcome::Passed(notes.join("; "))
 }
 
-/// The tests that take a cluster, on one of their own.
-fn library(lab: &Path, scratch: &Scratch) -> Result<String, String> {
+/// The tests that take a cluster, on one of their own, which ceph-nvmeof's command then has.
+fn library(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> {
     let folder = scratch.path.join("library").display().to_string();
     let up = Step::new(&lab.display().to_string(), &["ceph", "up", "--dir", &folder]);
     let mut cluster = Process::start(&up).map_err(|error| format!("the lab does not start: {error}"))?;
-    let tests = cluster.wait_for_line("/ceph.conf", CLUSTER_LIMIT).map(|line| {
+    let conf = cluster.wait_for_line("/ceph.conf", CLUSTER_LIMIT);
+    let calls = conf.as_ref().map(|line| calls(program, line.trim())).unwrap_or(Ok(()));
+    let tests = conf.map(|line| {
         // Of all crates, since those that have such tests would be built again if they were built alone.
         let of = ["test", "--workspace", "--test", "all"];
         let ignored = ["--no-fail-fast", "--", "--ignored", "--skip", versions::TESTS];
@@ -60,11 +64,26 @@ fn library(lab: &Path, scratch: &Scratch) -> Result<String, String> {
     });
     cluster.terminate();
     let tests = tests?;
+    calls?;
     let count = passed_tests(&tests.output);
     if tests.passed && count > 0 {
-        Ok(format!("{count} tests"))
+        Ok(format!("{count} tests, and ceph-nvmeof's command"))
     } else {
         Err(format!("{count} tests passed, others did not"))
+    }
+}
+
+/// What ceph-nvmeof's own command asks of two gateways.
+fn calls(program: &str, conf: &str) -> Result<(), String> {
+    packages::ensure(&packages::CEPH_NVMEOF)?;
+    let script = workspace::root().join("lab/ceph-nvmeof.sh").display().to_string();
+    let folder = workspace::root().join("target/ceph-nvmeof").display().to_string();
+    let run = Step::new(&script, &[program, conf, &folder]).limit_s(CALLS_LIMIT_S).run();
+    run.output.lines().filter(|line| line.contains(" calls, ")).for_each(|line| println!("  {line}"));
+    if run.passed {
+        Ok(())
+    } else {
+        Err("a call of ceph-nvmeof's command did not end as expected".to_owned())
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::command::Step;
 use crate::test::Outcome;
-use crate::{licences, packages, tidy, workspace};
+use crate::{licences, packages, shared_builds, tidy, workspace};
 
 /// `cargo xtask check`.
 pub(crate) fn run() -> ExitCode {
@@ -41,6 +41,7 @@ pub(crate) fn outcome() -> Outcome {
     let doc = workspace::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
     note("doc", doc.limit_s(900).run().passed);
     note("licences", licences::pass());
+    note("shared builds", shared_builds::pass());
     let mut remark = String::new();
     if packages::is_here("cargo-deny") {
         note("cargo-deny", workspace::cargo(&["deny", "--workspace", "check"]).run().passed);

@@ -49,7 +49,7 @@ const TARGETS: [Target; 16] = [
 /// Where nothing is said of it, each fuzzer gets this long.
 const SECONDS: u64 = 60;
 /// In the suite there is less.
-const SUITE_SECONDS: u64 = 15;
+const SUITE_SECONDS: u64 = 5;
 /// One input may take this long, of which the slowest are a few dozen that wait for a silent target.
 const INPUT_LIMIT_S: u64 = 120;
 /// Memory that no fuzzer needs: a finding of its own.

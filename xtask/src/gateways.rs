@@ -1,4 +1,4 @@
-//! The second part of the suite `ceph`: the Linux kernel in the guest as the host of two gateways, one of which is killed and
+//! The second part of the suite `ceph`: the Linux kernel in the guest as the host of three gateways, one of which is killed and
 //! started again as it asks. It keeps out what is checked inside the guest, which lab/job-gateways.sh says.
 
 use std::path::{Path, PathBuf};
@@ -20,20 +20,28 @@ const LOOK: Duration = Duration::from_millis(200);
 const IMAGE_SIZE: &str = "64M";
 const IMAGE: &str = "rbd/guest";
 
-/// Two gateways over a cluster.
+/// Another host than the guest.
+const OTHER_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:5e17ed9e-0000-4000-8000-000000000009";
+const OTHER_HOST_ID: &str = "5e17ed9e-0000-4000-8000-000000000009";
+
+/// How many there are, and their names.
+const COUNT: usize = 3;
+const NAMES: [&str; COUNT] = ["a", "b", "c"];
+
+/// Gateways over a cluster.
 struct Gateways {
     program: String,
     scratch: PathBuf,
     conf: String,
-    ports: [String; 2],
+    ports: [String; COUNT],
     /// None where one was killed.
-    targets: [Option<Target>; 2],
+    targets: [Option<Target>; COUNT],
     // The last to be dropped: it is what the others serve.
     _cluster: Process,
 }
 
 impl Gateways {
-    /// A cluster, both gateways, and namespace 1 in the load-balancing group of the first.
+    /// A cluster, all gateways, and namespace 1 in the load-balancing group of the first.
     fn start(program: &str, lab: &str, scratch: &Path) -> Result<Gateways, String> {
         let folder = scratch.join("guest-cluster").display().to_string();
         println!("$ lab ceph up --dir {folder}");
@@ -45,11 +53,11 @@ impl Gateways {
             program: program.to_owned(),
             scratch: scratch.to_owned(),
             conf: line.trim().to_owned(),
-            ports: [free_port()?, free_port()?],
-            targets: [None, None],
+            ports: [free_port()?, free_port()?, free_port()?],
+            targets: [const { None }; COUNT],
             _cluster: cluster,
         };
-        for number in 0..2 {
+        for number in 0..COUNT {
             gateways.start_one(number)?;
             gateways.await_service(number)?;
         }
@@ -66,7 +74,7 @@ impl Gateways {
 
     fn start_one(&mut self, number: usize) -> Result<(), String> {
         let group = format!("rbd/guest,conf={}", self.conf);
-        let (name, control) = (["a", "b"][number], self.control(number));
+        let (name, control) = (NAMES[number], self.control(number));
         let mut args = vec!["serve", "-a", "127.0.0.1", "-s", &self.ports[number], "--advertise", OUTSIDE];
         args.extend(["--gateway-group", &group, "--gateway-name", name, "--control", &control]);
         self.targets[number] = Some(Target::start_with(&self.program, &args)?);
@@ -114,7 +122,29 @@ impl Gateways {
                 println!("  the image has the SHA-256 {found}");
                 Ok(u8::from(found != *sum))
             }
+            ("other-host", [wanted]) => self.other_host().map(|became| u8::from(became != *wanted)),
             (whom, words) => Err(format!("the guest asks {whom} for {}", words.join(" "))),
+        }
+    }
+
+    /// What becomes of a write of another host, which reaches all gateways that run.
+    fn other_host(&self) -> Result<&'static str, String> {
+        let ports: Vec<&String> = self
+            .ports
+            .iter()
+            .zip(&self.targets)
+            .filter_map(|(port, target)| target.as_ref().map(|_| port))
+            .collect();
+        let mut args =
+            vec!["bench", "-n", NQN, "--destroy-data", "--rw", "write", "--bs", "4k", "--size", "4k"];
+        args.extend(["--nr-io-queues", "1", "--hostnqn", OTHER_HOST, "--hostid", OTHER_HOST_ID]);
+        let addresses: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        addresses.iter().for_each(|address| args.extend(["-a", address.as_str()]));
+        let done = Step::new(&self.program, &args).run_quietly();
+        match (done.passed, done.output.contains("Reservation Conflict")) {
+            (true, _) => Ok("writes"),
+            (false, true) => Ok("refused"),
+            (false, false) => Err(format!("another host's write: {}", done.output)),
         }
     }
 
@@ -135,16 +165,16 @@ impl Gateways {
 
     fn said(&self) -> String {
         let outputs = self.targets.iter().flatten().map(|target| target.process.output());
-        outputs.collect::<Vec<_>>().join("-- and the other:\n")
+        outputs.collect::<Vec<_>>().join("-- and another:\n")
     }
 }
 
-/// The Linux kernel's host in the guest, at both gateways.
+/// The Linux kernel's host in the guest, at all gateways.
 pub(crate) fn kernel(program: &str, lab: &str, scratch: &Path) -> Result<String, String> {
     let mut gateways = Gateways::start(program, lab, scratch)?;
     let console = scratch.join("console-gateways").display().to_string();
-    let [first, second] = gateways.ports.clone();
-    let job = ["job-gateways.sh", OUTSIDE, &first, &second, NQN];
+    let [first, second, third] = gateways.ports.clone();
+    let job = ["job-gateways.sh", OUTSIDE, &first, &second, &third, NQN];
     println!("$ lab/run-guest.sh {}", job.join(" "));
     let started = Process::start(&guest(&["--memory", "1024", "--console", &console], &job));
     let mut guest = started.map_err(|error| format!("the guest does not start: {error}"))?;

@@ -1,15 +1,21 @@
 //! The tests that mutants name: their programs are built of the broken tree with one command, and started without cargo, which
 //! would look for changes before each of them. Which tests there are is the mutants' own concern.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::broken_rules::Rule;
 use crate::command::{Finished, Step};
-use crate::workspace;
+use crate::{workers, workspace};
 
 /// Time that building all of them may take, in seconds.
-const BUILD_MAX_S: u64 = 1800;
+pub(crate) const BUILD_MAX_S: u64 = 1800;
+
+/// Time that all tests of one program may take, in seconds.
+const WELL_MAX_S: u64 = 900;
+
+/// A package, and the program of an integration test of it, if it is one.
+type Place = (&'static str, Option<&'static str>);
 
 /// The programs.
 pub(crate) struct MutantTests {
@@ -36,15 +42,50 @@ impl MutantTests {
         Ok(Self { tree: tree.to_path_buf(), built: build.output })
     }
 
-    /// Runs the test of a rule with a mutant in force, or with none, which is 0.
-    pub(crate) fn run(&self, rule: &Rule, number: usize, limit_s: u64) -> Result<Finished, String> {
-        let program = executable(&self.built, rule.package, rule.program)
-            .ok_or_else(|| format!("cargo has built no tests of {}", rule.package))?;
-        // Where cargo would run it.
-        let folder = self.tree.join("crates").join(rule.package).display().to_string();
-        let step = Step::new("env", &["-C", &folder, program, "--exact", rule.test]);
-        Ok(step.env("MUTANT", &number.to_string()).limit_s(limit_s).run_quietly())
+    /// Runs all tests that rules name once without any mutant, those of one program together.
+    ///
+    /// # Errors
+    /// One does not pass, or is not there.
+    pub(crate) fn pass_without_mutants(&self, rules: &[&Rule]) -> Result<(), String> {
+        let mut programs: BTreeMap<Place, BTreeSet<&str>> = BTreeMap::new();
+        for rule in rules {
+            programs.entry((rule.package, rule.program)).or_default().insert(rule.test);
+        }
+        let programs: Vec<_> = programs.into_iter().collect();
+        let well = workers::side_by_side(&programs, workers::per_processor(), |(place, tests)| {
+            let tests: Vec<&str> = tests.iter().copied().collect();
+            let finished = self.step(*place, &tests, 0)?.limit_s(WELL_MAX_S).run_quietly();
+            match &not_passed(&finished.output, &tests)[..] {
+                [] if finished.passed => Ok(()),
+                others => {
+                    let (others, output) = (others.join(", "), finished.output);
+                    Err(format!("{others} of {} do not pass without any mutant: {output}", place.0))
+                }
+            }
+        });
+        well.into_iter().collect()
     }
+
+    /// Runs the test of a rule with a mutant in force.
+    pub(crate) fn run(&self, rule: &Rule, number: usize, limit_s: u64) -> Result<Finished, String> {
+        let step = self.step((rule.package, rule.program), &[rule.test], number)?;
+        Ok(step.limit_s(limit_s).run_quietly())
+    }
+
+    fn step(&self, (package, program): Place, tests: &[&str], number: usize) -> Result<Step, String> {
+        let program = executable(&self.built, package, program)
+            .ok_or_else(|| format!("cargo has built no tests of {package}"))?;
+        // Where cargo would run it.
+        let folder = self.tree.join("crates").join(package).display().to_string();
+        let words = [&["-C", &folder, program, "--exact"], tests].concat();
+        Ok(Step::new("env", &words).env("MUTANT", &number.to_string()))
+    }
+}
+
+/// The tests that have not passed, by what a program of them has printed. One that has another name by now is among them.
+fn not_passed<'a>(output: &str, tests: &[&'a str]) -> Vec<&'a str> {
+    let passed = |test: &str| output.lines().any(|line| line == format!("test {test} ... ok"));
+    tests.iter().copied().filter(|test| !passed(test)).collect()
 }
 
 /// Where the tests of a package are: those within it, or those of one of its integration tests.
@@ -59,6 +100,13 @@ fn executable<'a>(built: &'a str, package: &str, program: Option<&str>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_that_is_not_there_has_not_passed() {
+        let output = "running 2 tests\ntest a::one ... ok\ntest a::two ... FAILED\n";
+        assert_eq!(not_passed(output, &["a::one"]), [""; 0]);
+        assert_eq!(not_passed(output, &["a::one", "a::two", "a"]), ["a::two", "a"]);
+    }
 
     #[test]
     fn finds_the_programs_in_what_cargo_says() {

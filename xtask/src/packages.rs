@@ -105,6 +105,13 @@ pub(crate) const CEPH: [Package; 7] = [
     Package { name: "util-linux", evidence: "setpriv" },
 ];
 
+/// What installing ceph-nvmeof's command takes, of which one part is compiled, and making certificates for it.
+pub(crate) const CEPH_NVMEOF: [Package; 3] = [
+    Package { name: "python3-venv", evidence: "/var/lib/dpkg/info/python3-venv.list" },
+    Package { name: "python3-dev", evidence: "/var/lib/dpkg/info/python3-dev.list" },
+    Package { name: "openssl", evidence: "openssl" },
+];
+
 /// What asking the same of Ceph without a gateway takes beside a Ceph.
 pub(crate) const CEPH_BENCH: [Package; 1] = [Package { name: "fio", evidence: "fio" }];
 

@@ -1,4 +1,4 @@
-//! The suite `pages`: reports in a real browser. It prepares the program that makes them and the lab's, which has the
+//! The suite `pages`: reports and the console in a real browser. It prepares the program that makes them and the lab's, which has the
 //! checks, and keeps their files where they are of use.
 
 use crate::command::Step;
@@ -6,8 +6,8 @@ use crate::guest::Scratch;
 use crate::test::{Options, Outcome};
 use crate::{book, lab, packages, workspace};
 
-/// A minute of sweeping and looking at pages, on a machine that does other things as well.
-const LIMIT_S: u64 = 300;
+/// Two minutes of sweeping and looking at pages, on a machine that does other things as well.
+const LIMIT_S: u64 = 600;
 
 /// Where something is wrong, its pictures stay; `--keep` makes pictures in any case.
 pub(crate) fn suite(options: &Options) -> Outcome {

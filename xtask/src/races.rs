@@ -15,11 +15,20 @@ const LIMIT_S: u64 = 1800;
 const UNDER_MIRI: [&str; 5] =
     ["ring::buffer", "ring::span", "threads_give_back", "page_locks::tests", "memory::tests"];
 
+/// What builds the models, and plays those that are named. A feature rather than a flag of the compiler: most of what it is built
+/// of is what the unit suite has built.
+fn step(last: &str) -> Step {
+    workspace::cargo(&["test", "-p", "engine", "--lib", "--features", "loom", last]).limit_s(LIMIT_S)
+}
+
+/// What builds for the suite.
+pub(crate) fn suite_step() -> Option<Step> {
+    Some(step("--no-run"))
+}
+
 /// Plays all models.
 pub(crate) fn suite(_: &Options) -> Outcome {
-    // A feature rather than a flag of the compiler: most of what it is built of is what the unit suite has built.
-    let args = ["test", "-p", "engine", "--lib", "--features", "loom", "races::"];
-    let models = workspace::cargo(&args).limit_s(LIMIT_S).run();
+    let models = step("races::").run();
     let count = passed_tests(&models.output);
     match models.passed {
         true if count > 0 => Outcome::Passed(format!("{count} models, in every order")),

@@ -13,7 +13,7 @@ const APART: [&str; 4] = ["book", "dist", "fuzz", "simulate"];
 const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
-const FORMATS: [(&str, &str, &str); 11] = [
+const FORMATS: [(&str, &str, &str); 12] = [
     ("what a target serves", "crates/selvedge/src/state.rs", "const VERSION: u32 = "),
     ("kept reservations", "crates/engine/src/target/reservation/file.rs", "const VERSION: u32 = "),
     ("identities of namespaces", "crates/engine/src/target/identity/kept.rs", "const VERSION: u32 = "),
@@ -26,6 +26,11 @@ const FORMATS: [(&str, &str, &str); 11] = [
         "const FORMAT: u32 = ",
     ),
     ("state of a group", "crates/gateway/src/format.rs", "RangeInclusive<u32> = 1..="),
+    (
+        "reservations of a group's images",
+        "crates/engine/src/target/reservation/shared_reservations.rs",
+        "const VERSION: u32 = ",
+    ),
     ("sweeps", "crates/selvedge/src/sweep/journal.rs", "const FORMAT: u32 = "),
     ("JSON of commands", "crates/selvedge/src/commands/schemas.rs", "const VERSION: u32 = "),
     ("the tuner's journal", "crates/topology/src/apply/journal.rs", "const VERSION: u32 = "),

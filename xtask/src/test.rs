@@ -42,7 +42,7 @@ struct Suite {
     run: fn(&Options) -> Outcome,
 }
 
-/// In the order in which they run: what fails soonest comes first.
+/// In the order in which they run: what fails soonest comes first, and what builds much after suites beside which it can be built.
 const SUITES: [Suite; 17] = [
     Suite {
         name: "check",
@@ -61,24 +61,6 @@ const SUITES: [Suite; 17] = [
         about: "target and hosts in simulated worlds that follow from seeds",
         packages: &[],
         run: simulate::suite,
-    },
-    Suite {
-        name: "versions",
-        about: "the release before and this version: as hosts and targets, by files and commands, one in place of the other",
-        packages: &packages::CHECK,
-        run: versions::suite,
-    },
-    Suite {
-        name: "races",
-        about: "threads that meet without locks, in every order in which they may",
-        packages: &[],
-        run: races::suite,
-    },
-    Suite {
-        name: "mutants",
-        about: "broken builds of the engine, each of which the simulation has to notice",
-        packages: &[],
-        run: simulate::mutants_suite,
     },
     Suite {
         name: "demo",
@@ -100,7 +82,7 @@ const SUITES: [Suite; 17] = [
     },
     Suite {
         name: "ceph",
-        about: "images of a real Ceph and its failures; two gateways that are killed, stopped and cut off, under our host and the kernel's",
+        about: "images of a real Ceph and its failures; gateways that are killed, stopped and cut off, under our host and the kernel's",
         packages: &packages::CEPH,
         run: ceph::suite,
     },
@@ -129,6 +111,24 @@ const SUITES: [Suite; 17] = [
         run: paths::run,
     },
     Suite {
+        name: "versions",
+        about: "the release before and this version: as hosts and targets, by files and commands, one in place of the other",
+        packages: &packages::CHECK,
+        run: versions::suite,
+    },
+    Suite {
+        name: "races",
+        about: "threads that meet without locks, in every order in which they may",
+        packages: &[],
+        run: races::suite,
+    },
+    Suite {
+        name: "mutants",
+        about: "broken builds of the engine, each of which the simulation has to notice",
+        packages: &[],
+        run: simulate::mutants_suite,
+    },
+    Suite {
         name: "install",
         about: "packages, checked by others' programs, installed, upgraded and purged in whole Debian guests",
         packages: &packages::INSTALL,
@@ -142,7 +142,7 @@ const SUITES: [Suite; 17] = [
     },
     Suite {
         name: "fuzz",
-        about: "every fuzzer on the inputs it has kept, and on chance for a quarter of a minute",
+        about: "every fuzzer on the inputs it has kept, and on chance for five seconds",
         packages: &packages::FUZZ,
         run: fuzz::suite,
     },

@@ -9,6 +9,7 @@ use crate::command::Step;
 use crate::english;
 use crate::graph;
 use crate::regions::{self, Texts};
+use crate::seam;
 use crate::source::{code_only, functions, line_of, word_positions};
 use crate::workspace;
 
@@ -126,6 +127,7 @@ fn check(files: &[File]) -> Vec<String> {
             problems.push(format!("{}:1: no `//!` sentence that says what the file is", file.path));
         }
         find_unfinished(file, &code, &mut problems);
+        seam::judge(&file.path, &file.text, &mut problems);
         if let Some(at) = word_positions(&code, "unsafe").next() {
             unsafe_files.insert((file.path.clone(), line_of(&code, at)));
         }

@@ -33,8 +33,8 @@ pub(crate) fn program() -> Result<String, String> {
     Ok(built(&["selvedge"])?.join("selvedge").display().to_string())
 }
 
-/// Builds the programs of these packages for release, and gives the folder that they are in. Under CI it is what the packages
-/// have: what is delivered is what is tested, and it is built once.
+/// Builds the programs of these packages for release, and gives the folder that they are in. Under CI it is what the
+/// packages of the suite `install` have, so that it is built once; what is delivered is optimized more.
 pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
     if is_ci() {
         return dist::programs();
@@ -50,4 +50,17 @@ pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
 /// Whether everything has to be here, and nothing may be skipped.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
+}
+
+/// Under CI, which part of a long suite is tried, of this number of parts: the commit says it, so that a run can be had again. None
+/// elsewhere, where all are tried.
+pub(crate) fn turn(parts: usize) -> Option<usize> {
+    if !is_ci() {
+        return None;
+    }
+    let place = root().display().to_string();
+    let words = ["-C", &place, "-c", "safe.directory=*", "rev-parse", "HEAD"];
+    let commit = Step::new("git", &words).run_quietly();
+    let digits = commit.output.trim().chars().take(4).collect::<String>();
+    Some(usize::from_str_radix(&digits, 16).unwrap_or(0) % parts)
 }

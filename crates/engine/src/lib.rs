@@ -63,10 +63,10 @@
 )]
 
 pub mod backend;
-#[cfg(not(feature = "simulation"))]
 pub mod ceph;
 #[cfg(not(feature = "simulation"))]
 pub mod claims;
+mod histogram;
 pub mod initiator;
 pub mod limits;
 pub mod observation;
@@ -80,5 +80,6 @@ pub mod time_bound;
 pub mod transport;
 pub mod units;
 
+pub use histogram::Histogram;
 #[cfg(feature = "simulation")]
 pub use ring::simulated as simulation;

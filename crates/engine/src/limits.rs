@@ -105,6 +105,10 @@ pub const STATUSES_COUNTED_MAX: usize = 16;
 pub const METRICS_NAMESPACES_MAX: usize = 1024;
 /// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
+/// Slow commands that are kept with what their time was spent on: half a megabyte.
+pub const SLOW_COMMANDS_KEPT: usize = 1024;
+/// Those of them that are kept of one second: keeping one takes a lock that all reactors share.
+pub const SLOW_COMMANDS_A_SECOND: u32 = 64;
 /// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as there
 /// can be, a few times over, since those of files that are gone stay.
 pub const IDENTITIES_KEPT_MAX: usize = 4096;
@@ -159,8 +163,17 @@ pub const REFUSED_HOSTS_MAX: usize = 256;
 pub const RESERVATION_JOBS_MAX: usize = 1024;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
 pub const RESERVATION_NOTICES_MAX: usize = 255;
+/// Bytes of a namespace's reservations as they are kept, in a file or in an object of a cluster: a host's name has at most 223
+/// bytes, which JSON may write as six each, the rest of a registrant is less than as much again, and 255 may be registered.
+pub const RESERVATIONS_BYTES_MAX: u64 = 4096 + 255 * 2048;
+/// How often a reservation command is tried whose namespace's object was changed by another claim of this gateway's own: one
+/// that came late is followed by none.
+pub const RESERVATION_TRIES_MAX: usize = 2;
 /// Discovery services a target refers its hosts to.
 pub const REFERRALS_MAX: usize = 64;
+/// Ports of other gateways that hosts find through one: a few of each of `GATEWAYS_MAX`. The discovery log has as many entries
+/// more for each subsystem, and a reactor counts them when a host reads it.
+pub const OTHER_PORTS_MAX: usize = 256;
 /// Secrets of one host that are accepted at a time: two while one takes the other's place, and some to spare.
 pub const SECRETS_PER_HOST_MAX: usize = 8;
 /// TLS keys that a host may have come with, by which its ClientHello is looked at. Those of one subsystem are the present ones
@@ -178,6 +191,8 @@ pub const GENERATED_KEYS_PER_HOST_MAX: usize = 2 * PATHS_MAX;
 pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 /// Bytes of a file of secrets that are read.
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Letters of a sealed secret in a configuration: eight of the longest kind (`SECRETS_PER_HOST_MAX`) take 1,160.
+pub const SEALED_SECRET_BYTES_MAX: usize = 2048;
 /// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
 /// again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
@@ -357,6 +372,28 @@ pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
 /// A gateway whose lease has ended waits so long for what its storage has under way, in milliseconds. Then its hosts are told
 /// to try elsewhere, where by that time somebody may serve them.
 pub const GATEWAY_GIVE_UP_MS: u64 = 500;
+/// A gateway tells the others so often which hosts are at it, and reads what they tell, in milliseconds: to name a host that
+/// has no path to one of them is not urgent, and the cluster has other work.
+pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
+/// Hosts of which a gateway tells that they are at it, by a number of 64 bits each: 20 KiB, which is written when it changes.
+/// Of one that has more nobody can tell who is missing.
+pub const GATEWAY_HOSTS_TOLD_MAX: usize = 1024;
+/// Hosts that a gateway names because they have no path to another one.
+pub const GATEWAY_UNREACHED_TOLD_MAX: usize = 32;
+/// Events of a group that a gateway keeps for whoever looks later: a takeover of one load-balancing group is three, and a group
+/// of all gateways that there may be is told once over when a gateway begins.
+pub const GATEWAY_EVENTS_MAX: usize = 256;
+/// A host that has had no path to a gateway for this time is named, in milliseconds: Linux tries again to connect every 10 s, and
+/// people connect to one address after the other.
+pub const GATEWAY_UNREACHED_MS: u64 = 30_000;
+/// How long a gateway that is to serve an image waits at a time until that is open, in milliseconds. It decides nothing meanwhile,
+/// and has to be well within its lease.
+pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
+/// How long who gives images back waits for their cluster, in milliseconds: within a gateway's lease, whose hosts have to learn
+/// that it serves no more when the cluster does not answer.
+pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
+/// Ports of which a gateway tells the others: each gateway reads the records of all with every change of the group's state.
+pub const GATEWAY_PORTS_TOLD_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it dies, `CEPH_FENCES_AT_ONCE` at a
 /// time, and hosts wait for that. As many as a subsystem has namespaces, for who gives each image a connection of its own.
 pub const GATEWAY_CONNECTIONS_MAX: usize = NAMESPACES_MAX as usize;
@@ -391,6 +428,12 @@ pub const IMAGES_PER_CLUSTER: usize = 32;
 pub const CEPH_OPERATION_TIMEOUT_MS: u64 = 30_000;
 /// Owners of an image's lock that are asked for: there is one, or, of a shared lock, a few.
 pub const CEPH_LOCK_OWNERS_MAX: usize = 8;
+/// Images of which one command may make snapshots at one moment: as many as can be made while writes are held.
+pub const SNAPSHOT_IMAGES_MAX: usize = 256;
+/// How long writes are held for that at most, in milliseconds: far below what hosts wait for a command.
+pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
+/// How long the other gateways of a group have to hold theirs, in milliseconds, of this time.
+pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
 /// Images that change hands at a time: each waits for its cluster, and a gateway's successor has seconds for hundreds.
 pub const IMAGES_AT_A_TIME: usize = 16;
 /// The longest that closing images may keep a target from ending, in milliseconds.
@@ -421,6 +464,7 @@ const _: () = {
     );
     assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX);
     assert!(IDENTITIES_KEPT_MAX as u64 * (4096 + 64) < IDENTITIES_FILE_BYTES_MAX);
+    assert!(GATEWAY_LEASE_MS >= 2 * (GATEWAY_OPENING_PATIENCE_MS + GATEWAY_BEAT_MS));
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);

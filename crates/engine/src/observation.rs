@@ -10,4 +10,11 @@ pub enum Observation {
     ChannelBroken,
     /// The connection was lost, for no reason that this end knows of.
     ConnectionLost,
+    /// A host is told that nothing of a controller of another target can still take effect.
+    PeerRests {
+        /// The controller's identifier.
+        controller_id: u16,
+        /// The random number of its instance.
+        random_number: u64,
+    },
 }

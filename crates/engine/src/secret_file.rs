@@ -120,6 +120,12 @@ fn text_of(stream: impl Read, name: &Path, bytes_max: u64) -> Result<Zeroizing<S
     Ok(text)
 }
 
+/// The lines of such a file that count, with their numbers.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
 /// Reads secrets from a stream with this name. Empty lines and comments count for nothing.
 ///
 /// # Errors
@@ -128,12 +134,9 @@ pub fn read_from<T: Line>(stream: impl Read, name: &Path) -> Result<Vec<T>, Secr
     let shown = name.display();
     let text = text_of(stream, name, SECRET_FILE_BYTES_MAX)?;
     let mut secrets = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') {
-            let wrong = |error: T::Err| format!("{shown}, line {number}: {error}");
-            secrets.push(line.parse::<T>().map_err(wrong)?);
-        }
+    for (number, line) in lines(&text) {
+        let wrong = |error: T::Err| format!("{shown}, line {number}: {error}");
+        secrets.push(line.parse::<T>().map_err(wrong)?);
     }
     match secrets.len() {
         0 => Err(format!("{shown} has no {}; `{}` makes one", T::NAME, T::MAKER).into()),

@@ -6,6 +6,8 @@ use nvme::cross_reset::ControllerInstance;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::write_pause::PauseTold;
+
 /// That a gateway lives: it counts on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Beat {
@@ -22,6 +24,9 @@ pub(crate) struct Beat {
     /// Its own of those that others ask for, of which nothing can still take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rested: Vec<Lost>,
+    /// Whether it holds its writes for a pause that somebody has asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause: Option<PauseTold>,
 }
 
 /// A controller that its host has lost.
@@ -65,7 +70,8 @@ mod tests {
             host_id: Uuid::from_u128(7),
         };
         let said = Lost::from(lost.clone());
-        let beat = Beat { epoch: u64::MAX, count: 2, is_deserted: true, asked: vec![said], rested: vec![] };
+        let beat =
+            Beat { epoch: u64::MAX, count: 2, is_deserted: true, asked: vec![said], ..Beat::default() };
         let heard: Beat = serde_json::from_slice(&serde_json::to_vec(&beat).unwrap()).unwrap();
         assert_eq!(heard, beat);
         assert_eq!(LostController::from(heard.asked[0].clone()), lost);

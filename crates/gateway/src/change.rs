@@ -1,12 +1,19 @@
 //! A change of what all gateways of a group serve, through one of them: it is in effect there before the others learn of it.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::limits::GATEWAY_CHANGE_TRIES;
-use engine::ring::wall_time;
-use engine::target::{Change, FabricConfig, TargetError, secret_file_faults};
+use engine::backend::BackendConfig;
+use engine::ceph::late_operations;
+use engine::limits::{CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CHANGE_TRIES};
+use engine::ring::{random, wall_time};
+use engine::target::{
+    Change, EarlyImages, FabricConfig, HostKeyConfig, NamespaceConfig, TargetError, secret_file_faults,
+};
 
-use super::error::{GroupError, Refused};
+use super::error::{GroupError, Reason, Refused};
+use super::format::{WITH_KEYS_AND_PORTS, WITH_RESERVATIONS};
 use super::local_fabric::identified;
 use super::membership::Membership;
 use super::serving::Serving;
@@ -16,6 +23,41 @@ use super::state::GroupState;
 const FAILURES_MAX: usize = 3;
 
 impl Membership {
+    /// Begins to open the images that all gateways would serve by `wanted` and this one has not, for whoever has the turn. It need
+    /// not be kept until they are open: a cluster that does not answer would keep this gateway from all else.
+    pub fn open_early(&self, serving: &Serving, wanted: &FabricConfig) -> Result<EarlyImages, GroupError> {
+        let Some(target) = self.target.get() else {
+            return Err(Refused::unavailable("this gateway serves nothing yet").into());
+        };
+        let (me, base) = {
+            let seen = self.seen();
+            (seen.me.gateway.clone(), seen.state.clone())
+        };
+        let config = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
+        let next = GroupState { config, ..base };
+        let view = serving.view(&next, &me, &wanted.ports);
+        let local = view.build();
+        Ok(target.open_early(&local, &view.directives(&local)))
+    }
+
+    /// The same for the image of one namespace that is to come to the subsystem of this name, without the turn: where this gateway
+    /// serves otherwise by the time of the change, it is opened again then.
+    pub fn open_one_early(&self, nqn: &str, namespace: &NamespaceConfig) -> Option<EarlyImages> {
+        let serving = self.glance();
+        let opening = (serving.opening(), !serving.hold.contains(&namespace.ana_group));
+        Some(self.target.get()?.open_one_early(nqn, namespace, opening))
+    }
+
+    /// Waits until these images are open, without the turn.
+    pub fn await_images(&self, early: &EarlyImages) -> Result<(), GroupError> {
+        early.wait(Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS));
+        let pending = early.pending();
+        let Some((nqn, nsid)) = pending.first() else { return Ok(()) };
+        let seconds = CEPH_CONNECT_TIMEOUT_MS / 1000;
+        let what = format!("the image of namespace {nsid} of {nqn} is not open within {seconds} s");
+        Err(Refused::unavailable(what).hint("see whether its cluster answers: ceph -s").into())
+    }
+
     /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn. Where hosts have
     /// new secrets, all read their files anew, and accept the former ones for this time.
     pub fn put(
@@ -36,11 +78,21 @@ impl Membership {
             return Err(unavailable("this gateway cannot reach its group's cluster"));
         }
         let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
+        check_format(&base, &shared)?;
+        if let Some(moved) = moved_from_another(&base, &shared, &serving.hold) {
+            return Err(served_elsewhere(moved).into());
+        }
+        let leaves = self.may_move(&base, &shared, &serving.hold)?;
         let secrets = match new_secrets {
             Some(overlap) => base.secrets.next(overlap, wall_time()),
             None => base.secrets.clone(),
         };
-        let next = GroupState { config: shared.clone(), secrets, ..base.clone() };
+        // Before all gateways know the numbers, nothing is kept that another namespace could take for its own.
+        let added = match base.format {
+            format if format < WITH_RESERVATIONS => base.added.clone(),
+            _ => base.added.after(&base.config, &shared, random),
+        };
+        let next = GroupState { config: shared.clone(), secrets, added, ..base.clone() };
         let before = (target.config(), target.directives());
         let view = serving.view(&next, &me, &wanted.ports);
         let local = view.build();
@@ -54,8 +106,16 @@ impl Membership {
         let changes = target.apply_directed(&local, &view.directives(&local), overlap)?;
         let config = identified(shared, &target.config(), &target.namespace_identities());
         let next = GroupState { config, ..next };
-        let outcome = if next == base { Ok(()) } else { self.share(&base, &next) };
-        if outcome.is_err()
+        // Seen only now: the images were given back, or not in time. Their next owner would not shut this gateway's connections out.
+        let outcome = match next == base {
+            _ if leaves && self.has_late() => Err(self.doubt()),
+            true => Ok(()),
+            false => self.share(&base, &next),
+        };
+        // A cluster that does not answer would keep whoever needs images or their locks of it: the deciding thread does it when it
+        // answers.
+        if outcome.as_ref().is_err_and(|refused| refused.reason != Reason::Unavailable)
+            && target.open_early(&before.0, &before.1).pending().is_empty()
             && let Err(error) = target.apply_directed(&before.0, &before.1, Duration::ZERO)
         {
             tracing::error!(%error, "what was served before cannot be served again");
@@ -65,14 +125,42 @@ impl Membership {
         outcome.map(|()| changes).map_err(GroupError::from)
     }
 
+    /// Whether images leave this gateway, which they cannot while what is under way on them may be carried out late.
+    fn may_move(
+        &self,
+        base: &GroupState,
+        wanted: &FabricConfig,
+        hold: &BTreeSet<u32>,
+    ) -> Result<bool, Refused> {
+        let leaves = moves_away(base, wanted, hold);
+        if leaves && self.has_late() { Err(self.doubt()) } else { Ok(leaves) }
+    }
+
+    /// Has this gateway begin anew, which shuts its connections out: what is under way by them is over then. Nothing else ends that,
+    /// and to have its images back in the meantime would wait for the cluster, with the turn.
+    fn doubt(&self) -> Refused {
+        self.has_doubt.store(true, Ordering::Release);
+        self.wake();
+        let what = "commands on this gateway's images have taken too long, and may be carried out yet: it begins anew";
+        Refused::unavailable(what).hint("ask again in a moment, when the cluster answers")
+    }
+
+    /// Whether commands on images of this gateway have taken too long, and may be carried out yet.
+    fn has_late(&self) -> bool {
+        late_operations() != self.seen().late_before
+    }
+
     /// Writes the configuration that all gateways share, as `next` has it.
     fn share(&self, base: &GroupState, next: &GroupState) -> Result<(), Refused> {
-        let part = |state: &GroupState| (state.config.clone(), state.secrets.clone());
+        let part = |state: &GroupState| (state.config.clone(), state.secrets.clone(), state.added.clone());
         let (before, shared) = (part(base), part(next));
+        let me = self.seen().me.clone();
         let mut problem = "others change it all the time".to_owned();
         let mut failures = 0;
+        // At first as it was seen last: if others have changed it since, nothing is written.
+        let mut known = Some(base.clone());
         for _ in 0..GATEWAY_CHANGE_TRIES {
-            let current = match self.store().state() {
+            let current = match known.take().map_or_else(|| self.store().state(), Ok) {
                 Ok(current) => current,
                 Err(error) => return Err(Refused::unavailable(error)),
             };
@@ -86,17 +174,178 @@ impl Membership {
                 let what = "the configuration was changed through another gateway at the same moment";
                 return Err(Refused::conflict(what).hint("look at it, and ask again"));
             }
-            let (config, secrets) = shared.clone();
-            let after = GroupState { config, secrets, ..current.clone() };
-            // Whether it has happened is seen when it is read again. Meanwhile nothing else can be decided here.
-            if let Err(error) = self.store().change(&current, &after) {
-                problem = error.to_string();
-                failures += 1;
-                if failures == FAILURES_MAX {
-                    break;
+            // Who has given this gateway up meanwhile has its images, and has not let go of what is to move.
+            let owned = current.owned(&me).collect();
+            if let Some(moved) = moved_from_another(&current, &shared.0, &owned) {
+                let refused = served_elsewhere(moved);
+                self.seen().learn(current);
+                return Err(refused);
+            }
+            let (config, secrets, added) = shared.clone();
+            let mut after = GroupState { config, secrets, added, ..current.clone() };
+            match self.store().change(&current, &mut after) {
+                Ok(true) => {
+                    self.seen().learn(GroupState { version: current.version + 1, ..after });
+                    self.tell();
+                    return Ok(());
+                }
+                Ok(false) => {}
+                // Whether it has happened is seen when it is read. Meanwhile nothing else can be decided here.
+                Err(error) => {
+                    problem = error.to_string();
+                    failures += 1;
+                    if failures == FAILURES_MAX {
+                        break;
+                    }
                 }
             }
         }
         Err(Refused::unavailable(format!("the group's state cannot be changed: {problem}")))
+    }
+}
+
+/// What of a configuration gateways of former versions cannot read.
+fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
+    wanted.subsystems.iter().find_map(|subsystem| {
+        let is_sealed = subsystem.dhchap_ctrl_secret_sealed.is_some()
+            || subsystem.host_keys.iter().any(HostKeyConfig::has_sealed);
+        let has_ports = !subsystem.ports.is_empty();
+        let is_encrypted = |namespace: &NamespaceConfig| matches!(&namespace.backend, BackendConfig::Rbd(image) if image.encryption.is_some());
+        let parts = [
+            (is_sealed, "sealed keys"),
+            (has_ports, "listeners of single subsystems"),
+            (subsystem.namespaces.iter().any(is_encrypted), "encrypted images"),
+        ];
+        parts.into_iter().find_map(|(has, what)| has.then_some(what))
+    })
+}
+
+/// Refuses what gateways of a former version would not understand.
+fn check_format(base: &GroupState, wanted: &FabricConfig) -> Result<(), Refused> {
+    match newer_part(wanted).filter(|_| base.format < WITH_KEYS_AND_PORTS) {
+        None => Ok(()),
+        Some(what) => {
+            let refused = Refused::conflict(format!("gateways of the group run a version without {what}"));
+            Err(refused.hint("upgrade all of them, and remove those that have ended for good"))
+        }
+    }
+}
+
+/// Whether an image that is this gateway's goes to another load-balancing group, which is not.
+fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> bool {
+    wanted.subsystems.iter().any(|subsystem| {
+        let before = base.config.subsystem(&subsystem.nqn);
+        let mut known = before.into_iter().flat_map(|before| &before.namespaces);
+        let is_ours = |namespace: &NamespaceConfig| {
+            hold.contains(&namespace.ana_group) && matches!(namespace.backend, BackendConfig::Rbd(_))
+        };
+        known.any(|before| {
+            let after = subsystem.namespaces.iter().find(|namespace| namespace.nsid == before.nsid);
+            is_ours(before) && after.is_some_and(|after| !hold.contains(&after.ana_group))
+        })
+    })
+}
+
+fn served_elsewhere((nqn, nsid, owner): (&str, u32, &str)) -> Refused {
+    let what = format!("namespace {nsid} of {nqn} is served by gateway {owner}, which has its image open");
+    Refused::conflict(what).hint(format!("ask {owner} to move it"))
+}
+
+/// A namespace whose image another gateway has that lives, with that gateway, and which would go to another load-balancing group,
+/// be it held here or not. That gateway has to let go of it before its next owner learns of it.
+fn moved_from_another<'a>(
+    base: &'a GroupState,
+    wanted: &'a FabricConfig,
+    hold: &BTreeSet<u32>,
+) -> Option<(&'a str, u32, &'a str)> {
+    wanted.subsystems.iter().find_map(|subsystem| {
+        let before = base.config.subsystem(&subsystem.nqn)?;
+        let is_image = |namespace: &&NamespaceConfig| matches!(namespace.backend, BackendConfig::Rbd(_));
+        subsystem.namespaces.iter().filter(is_image).find_map(|namespace| {
+            let known = before.namespaces.iter().find(|known| known.nsid == namespace.nsid);
+            let was = known.map(|known| known.ana_group).filter(|was| *was != namespace.ana_group)?;
+            let owner = base.groups.get(&was).and_then(|group| group.owner.as_ref())?;
+            let is_others = !hold.contains(&was) && base.is_alive(owner);
+            is_others.then_some((subsystem.nqn.as_str(), namespace.nsid, owner.gateway.as_str()))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::backend::RbdConfig;
+    use engine::target::SubsystemConfig;
+
+    use super::super::state::{Life, Owner};
+    use super::*;
+
+    #[test]
+    fn what_former_versions_cannot_read_is_found() {
+        let with = |edit: fn(&mut SubsystemConfig)| {
+            let mut subsystem = SubsystemConfig::new("nqn.a", "A", "Selvedge");
+            edit(&mut subsystem);
+            newer_part(&FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() })
+        };
+        assert_eq!(
+            with(|subsystem| subsystem.host_keys.push(HostKeyConfig::tls("nqn.host", "/key".into()))),
+            None
+        );
+        assert_eq!(with(|subsystem| subsystem.ports.push(1)), Some("listeners of single subsystems"));
+        assert_eq!(
+            with(|subsystem| subsystem.dhchap_ctrl_secret_sealed = serde_json::from_value("x".into()).ok()),
+            Some("sealed keys")
+        );
+        assert_eq!(
+            with(|subsystem| {
+                let tls_key_sealed = serde_json::from_value("x".into()).ok();
+                subsystem
+                    .host_keys
+                    .push(HostKeyConfig { tls_key_sealed, ..HostKeyConfig::empty("nqn.host") });
+            }),
+            Some("sealed keys")
+        );
+    }
+
+    #[test]
+    fn a_namespace_is_moved_by_the_gateway_that_has_its_image() {
+        let mut state = GroupState::default();
+        for gateway in ["a", "b"] {
+            state.register(&Owner { gateway: gateway.to_owned(), epoch: 1 }, &[]).unwrap();
+        }
+        let fabric = |ana_group| {
+            let [pool, image] = ["rbd", "disk"].map(str::to_owned);
+            let image = RbdConfig {
+                pool,
+                namespace: String::new(),
+                image,
+                snapshot: None,
+                conf: None,
+                id: None,
+                encryption: None,
+            };
+            let namespace = NamespaceConfig::new(1, BackendConfig::Rbd(image), 4096);
+            let namespaces = vec![NamespaceConfig { ana_group, ..namespace }];
+            FabricConfig {
+                subsystems: vec![SubsystemConfig::new("nqn.a", "A", "Selvedge").with(namespaces)],
+                ..FabricConfig::default()
+            }
+        };
+        state.config = fabric(1);
+        let (a, b) = (BTreeSet::from([1]), BTreeSet::from([2]));
+        assert_eq!(moved_from_another(&state, &fabric(2), &b), Some(("nqn.a", 1, "a")), "b does not have it");
+        let nobodys = BTreeSet::new();
+        assert_eq!(
+            moved_from_another(&state, &fabric(2), &nobodys),
+            Some(("nqn.a", 1, "a")),
+            "others neither"
+        );
+        assert_eq!(moved_from_another(&state, &fabric(2), &a), None, "a lets go of it");
+        assert_eq!(moved_from_another(&state, &fabric(1), &a), None, "it stays");
+        assert!(moves_away(&state, &fabric(2), &a), "a gives it away");
+        assert!(!moves_away(&state, &fabric(2), &BTreeSet::from([1, 2])), "a keeps it");
+        assert!(!moves_away(&state, &fabric(1), &a) && !moves_away(&state, &fabric(2), &b));
+        assert_eq!(moved_from_another(&state, &fabric(2), &BTreeSet::from([1, 2])), None, "one has both");
+        state.gateways.get_mut("a").unwrap().life = Life::Dead;
+        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "nobody has it");
     }
 }

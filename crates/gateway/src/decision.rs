@@ -3,12 +3,13 @@
 //!
 //! Three rules keep two gateways from writing to one load-balancing group. It has one owner, which changes by a change of
 //! the group's state alone. A gateway that gives a group away lets go of its images before it changes the state. One
-//! that gets a dead gateway's group uses its images after the dead one's connections are on the blocklist. A lease says
-//! when to do so; nothing is lost when it is wrong.
+//! that gets a dead gateway's group takes its images after the dead one's connections are on the blocklist. A lease says when
+//! to do so; nothing is lost when it is wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::format::Reads;
+use super::format::{Format, Reads};
+use super::gateway_port::GatewayPort;
 use super::lease::Peers;
 use super::state::{GroupState, Life, Listener, Owner, Phase};
 
@@ -16,6 +17,8 @@ use super::state::{GroupState, Life, Listener, Owner, Phase};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) me: &'a Owner,
+    /// The epochs that it has asked to begin, and of which it does not know whether it has.
+    pub(crate) tried: &'a BTreeSet<u64>,
     /// Whether it has beaten within its lease.
     pub(crate) has_lease: bool,
     /// Whether it is to end.
@@ -23,18 +26,20 @@ pub(crate) struct View<'a> {
     pub(crate) peers: &'a Peers,
     /// The connections that it has put on the blocklist itself.
     pub(crate) fenced: &'a BTreeSet<String>,
-    /// Those of them that it has put there once more since it has their images' locks.
-    pub(crate) confirmed: &'a BTreeSet<String>,
     /// The load-balancing groups whose images it has for itself now.
     pub(crate) held: &'a BTreeSet<u32>,
     /// Those of them that its hosts are served.
     pub(crate) open: &'a BTreeSet<u32>,
     /// Whether commands on its images have taken too long since it began: they may be carried out yet.
     pub(crate) has_late: bool,
+    /// Whether its hosts were told to try elsewhere what is under way here, or that nothing comes of what is.
+    pub(crate) has_given_up: bool,
     /// Whether no host has been at it for a while.
     pub(crate) is_deserted: bool,
     /// Where hosts find it.
     pub(crate) listeners: &'a [Listener],
+    /// What else others know about these.
+    pub(crate) ports: &'a [GatewayPort],
     /// Which formats it reads; nothing while another process of it comes, which may read less.
     pub(crate) reads: Option<&'a Reads>,
 }
@@ -49,8 +54,8 @@ pub(crate) struct Decision {
     pub(crate) open: BTreeSet<u32>,
     /// Connections to put on the blocklist.
     pub(crate) fence: BTreeSet<String>,
-    /// Connections to put there once more: librbd, which takes a dead one's lock, puts it there for an hour, whatever it was before.
-    pub(crate) confirm: BTreeSet<String>,
+    /// Who gets load-balancing groups of a gateway that begins anew; the others stay its own.
+    pub(crate) heirs: BTreeMap<u32, Owner>,
     /// What the state is to be, if it is still the one that this was decided by.
     pub(crate) write: Option<GroupState>,
 }
@@ -71,9 +76,12 @@ pub(crate) enum Standing {
 
 /// Decides.
 pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
-    let standing = standing(state, view.me);
+    let standing = standing(state, view);
     if standing != Standing::Member {
         return Decision { standing, ..Decision::default() };
+    }
+    if view.has_lease && view.has_given_up {
+        return begin_anew(state, view);
     }
     let mut decision = Decision::default();
     for number in state.owned(view.me) {
@@ -82,7 +90,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         if view.is_leaving || is_going {
             // Who gets it must not find writes after its own that were sent here long before.
             if view.has_lease && view.has_late {
-                return Decision { standing: Standing::Expelled, ..Decision::default() };
+                return begin_anew(state, view);
             }
             continue;
         }
@@ -91,32 +99,40 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         if missing.is_empty() {
             decision.hold.insert(number);
         }
-        if view.open.contains(&number) {
-            let confirm = group.fence.iter().filter(|address| !view.confirmed.contains(*address));
-            decision.confirm.extend(confirm.cloned());
-        }
         decision.fence.extend(missing);
     }
     if view.has_lease {
-        decision.open = decision.hold.clone();
+        decision.open.clone_from(&decision.hold);
         let wanted = wanted(state, view);
         decision.write = (wanted != *state).then_some(wanted);
     } else {
         // A gateway that cannot know whether the others still consider it alive keeps what it has, and takes nothing.
         decision.hold.retain(|number| view.held.contains(number));
         decision.fence.clear();
-        decision.confirm.clear();
     }
     decision
 }
 
-fn standing(state: &GroupState, me: &Owner) -> Standing {
-    match state.gateways.get(&me.gateway) {
-        Some(record) if record.epoch == me.epoch => match record.life {
+/// Has a gateway that nobody has given up shut out its own connections. What is to go to others goes at once, behind the fence:
+/// if it was taken back first, hosts would wait for two fences.
+fn begin_anew(state: &GroupState, view: &View<'_>) -> Decision {
+    let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
+    let heirs = own.filter_map(|number| {
+        let heir = if view.is_leaving { heir(state, view) } else { successor(state, view, number) };
+        Some((number, heir?))
+    });
+    Decision { standing: Standing::Expelled, heirs: heirs.collect(), ..Decision::default() }
+}
+
+fn standing(state: &GroupState, view: &View<'_>) -> Standing {
+    match state.gateways.get(&view.me.gateway) {
+        Some(record) if record.epoch == view.me.epoch => match record.life {
             Life::Alive => Standing::Member,
             Life::Dead => Standing::Expelled,
             Life::Left => Standing::Left,
         },
+        // What it has asked for has happened after all: it is itself that has its place.
+        Some(record) if view.tried.contains(&record.epoch) => Standing::Expelled,
         _ => Standing::Replaced,
     }
 }
@@ -129,22 +145,25 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     if group.state != Phase::Serving {
         return None;
     }
-    let home = view.peers.settled.get(&group.preferred).filter(|name| **name != view.me.gateway);
-    if let Some(home) = home.filter(|name| is_found(view, name)) {
+    let me = &view.me.gateway;
+    let home = view.peers.settled.get(&group.preferred).filter(|name| *name != me);
+    if let Some(home) = home.filter(|name| !state.is_drained(name) && is_found(state, view, name)) {
         return epoch_of(state, home);
     }
     // Without a lease it does not know where hosts are, and cannot give anything away.
-    if !view.has_lease || is_found(view, &view.me.gateway) {
+    if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {
         return None;
     }
-    heir(state, view)
+    // Nobody is in a hurry to have what a drained gateway serves: who has just come may be gone again.
+    let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
+    heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
 }
 
-/// Whether hosts find what this gateway serves: they are at it, or at none. Who has come elsewhere just now may come to this
-/// one, too.
-fn is_found(view: &View<'_>, name: &str) -> bool {
-    let me = &view.me.gateway;
-    !is_deserted(view, name) || view.is_deserted && view.peers.visited.iter().all(|name| name == me)
+/// Whether hosts find what this gateway serves: they are at it, or at none that may serve. Who has come elsewhere just now may
+/// come to this one, too.
+fn is_found(state: &GroupState, view: &View<'_>, name: &str) -> bool {
+    let counts_not = |name: &String| *name == view.me.gateway || state.is_drained(name);
+    !is_deserted(view, name) || view.is_deserted && view.peers.visited.iter().all(counts_not)
 }
 
 fn is_deserted(view: &View<'_>, name: &str) -> bool {
@@ -170,10 +189,12 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
         wanted.bury(name, |state, _| heir(state, view));
     }
     adopt(&mut wanted, view);
+    // In the first format readers refuse what they do not know.
+    let ports = if wanted.format >= Format(2) { view.ports } else { &[] };
     if let Some(record) = wanted.gateways.get_mut(&view.me.gateway)
-        && record.listeners != view.listeners
+        && (record.listeners != view.listeners || record.ports != ports)
     {
-        record.listeners = view.listeners.to_vec();
+        (record.listeners, record.ports) = (view.listeners.to_vec(), ports.to_vec());
     }
     if let Some(reads) = view.reads {
         wanted.readers.insert(view.me.gateway.clone(), reads.clone());
@@ -200,11 +221,8 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
     if let Some(owner) = heir {
         group.hand_to(owner);
     } else if group.state != Phase::Serving && view.open.contains(&number) {
-        let is_fenced = group.fence.iter().all(|address| view.confirmed.contains(address));
-        if is_fenced {
-            group.fence.clear();
-            group.state = Phase::Serving;
-        }
+        group.fence.clear();
+        group.state = Phase::Serving;
     }
 }
 
@@ -216,6 +234,7 @@ fn leave(wanted: &mut GroupState, view: &View<'_>) {
         record.life = Life::Left;
         record.addresses.clear();
         record.listeners.clear();
+        record.ports.clear();
     }
 }
 
@@ -228,7 +247,8 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
             continue;
         }
         let is_well = group.preferred == view.me.gateway || view.peers.well.contains(&group.preferred);
-        let is_home = is_well && is_found(view, &group.preferred);
+        let is_home =
+            is_well && !wanted.is_drained(&group.preferred) && is_found(wanted, view, &group.preferred);
         let preferred = epoch_of(wanted, &group.preferred).filter(|_| is_home);
         let owner = preferred.or_else(|| heir(wanted, view));
         if let Some(group) = wanted.groups.get_mut(&number) {
@@ -237,18 +257,200 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
     }
 }
 
-/// Who gets another load-balancing group: of the gateways that are well, and that hosts are at where they are at any, the one
-/// with the fewest, this one before others.
+/// Who gets another load-balancing group: of the gateways that are well, not drained where that leaves any, and that hosts are at
+/// where they are at any, the one with the fewest, this one before others.
 fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
-    let mut candidates: Vec<(bool, usize, bool, &String)> = Vec::new();
+    let mut candidates: Vec<(bool, bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
         let is_me = *name == view.me.gateway;
         if is_me && view.is_leaving || !is_me && !view.peers.well.contains(name) {
             continue;
         }
         let owner = Owner { gateway: name.clone(), epoch: gateway.epoch };
-        candidates.push((is_deserted(view, name), state.owned(&owner).count(), !is_me, name));
+        let (is_drained, is_deserted) = (state.is_drained(name), is_deserted(view, name));
+        candidates.push((is_drained, is_deserted, state.owned(&owner).count(), !is_me, name));
     }
     candidates.sort_unstable();
     candidates.first().and_then(|(.., name)| epoch_of(state, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    /// Both gateways are well, and hosts are at b.
+    fn peers() -> Peers {
+        let names: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
+        Peers { well: names.clone(), settled: names, visited: ["b".to_owned()].into(), ..Peers::default() }
+    }
+
+    /// What gateway a does with a command that may be carried out late; hosts are at b.
+    fn decided(change: impl FnOnce(&mut View<'_>)) -> Decision {
+        decided_among(&peers(), change)
+    }
+
+    fn decided_among(peers: &Peers, change: impl FnOnce(&mut View<'_>)) -> Decision {
+        decided_by(&state(), peers, change)
+    }
+
+    /// Gateways a and b serve their own.
+    fn state() -> GroupState {
+        let mut state = GroupState::default();
+        for (name, epoch) in [("a", 1), ("b", 2)] {
+            state.register(&Owner { gateway: name.to_owned(), epoch }, &[]).unwrap();
+        }
+        state.groups.values_mut().for_each(|group| group.state = Phase::Serving);
+        state
+    }
+
+    fn decided_by(state: &GroupState, peers: &Peers, change: impl FnOnce(&mut View<'_>)) -> Decision {
+        let (me, tried) = (Owner { gateway: "a".to_owned(), epoch: 1 }, BTreeSet::from([7]));
+        let (none, own) = (BTreeSet::new(), BTreeSet::from([1]));
+        let mut view = View {
+            me: &me,
+            tried: &tried,
+            has_lease: true,
+            is_leaving: false,
+            peers,
+            fenced: &none,
+            held: &own,
+            open: &own,
+            has_late: true,
+            has_given_up: false,
+            is_deserted: false,
+            listeners: &[],
+            ports: &[],
+            reads: None,
+        };
+        change(&mut view);
+        decide(state, &view)
+    }
+
+    #[test]
+    fn who_has_begun_anew_without_knowing_it_is_not_another_one() {
+        let begun_as = |epoch| {
+            let mut state = state();
+            state.register(&Owner { gateway: "a".to_owned(), epoch }, &[]).unwrap();
+            decided_by(&state, &peers(), |_| {}).standing
+        };
+        assert_eq!((begun_as(7), begun_as(8)), (Standing::Expelled, Standing::Replaced));
+    }
+
+    #[test]
+    fn who_has_late_commands_gives_away_by_a_fence_and_at_once() {
+        let stays = decided(|_| {});
+        assert_eq!((stays.standing, stays.open), (Standing::Member, BTreeSet::from([1])));
+        let heir = || BTreeMap::from([(1, Owner { gateway: "b".to_owned(), epoch: 2 })]);
+        for given in [
+            decided(|view| view.is_deserted = true),
+            decided(|view| view.is_leaving = true),
+            decided(|view| (view.has_late, view.has_given_up, view.is_deserted) = (false, true, true)),
+        ] {
+            assert_eq!((given.standing, given.heirs), (Standing::Expelled, heir()));
+            assert!(given.write.is_none() && given.hold.is_empty());
+        }
+        let again = decided(|view| (view.has_late, view.has_given_up) = (false, true));
+        assert_eq!((again.standing, again.heirs), (Standing::Expelled, BTreeMap::new()), "hosts are at it");
+        let silent = decided(|view| (view.has_lease, view.has_given_up) = (false, true));
+        assert_eq!(silent.standing, Standing::Member, "it cannot give anything away");
+    }
+
+    #[test]
+    fn a_group_goes_where_hosts_are_once_its_images_are_given_back() {
+        static NONE: BTreeSet<u32> = BTreeSet::new();
+        let lets_go = decided(|view| (view.has_late, view.is_deserted) = (false, true));
+        assert_eq!(
+            (lets_go.standing, lets_go.hold, lets_go.write),
+            (Standing::Member, BTreeSet::new(), None)
+        );
+        let gives = decided(|view| {
+            (view.has_late, view.is_deserted) = (false, true);
+            (view.held, view.open) = (&NONE, &NONE);
+        });
+        let group = gives.write.expect("it is another one's").groups[&1].clone();
+        let other = Owner { gateway: "b".to_owned(), epoch: 2 };
+        assert_eq!((group.owner, group.state), (Some(other), Phase::HandingOver));
+        let nowhere = Peers { visited: BTreeSet::new(), deserted: ["b".to_owned()].into(), ..peers() };
+        let stays = decided_among(&nowhere, |view| (view.has_late, view.is_deserted) = (false, true));
+        assert_eq!(stays.open, BTreeSet::from([1]), "no host is anywhere");
+    }
+
+    /// What a does when these are drained, with what it holds and who is at it.
+    fn drained(names: &[&str], peers: &Peers, change: impl FnOnce(&mut View<'_>)) -> Decision {
+        let mut state = state();
+        state.drained = names.iter().map(|name| (*name).to_owned()).collect();
+        decided_by(&state, peers, |view| {
+            view.has_late = false;
+            change(view);
+        })
+    }
+
+    #[test]
+    fn a_drained_gateway_serves_what_nobody_else_can_and_nothing_more() {
+        static NONE: BTreeSet<u32> = BTreeSet::new();
+        let own = BTreeSet::from([1]);
+        let at_a = Peers { visited: ["a".to_owned()].into(), deserted: ["b".to_owned()].into(), ..peers() };
+        for peers in [&peers(), &at_a] {
+            assert_eq!(drained(&["a"], peers, |_| {}).hold, NONE, "wherever hosts are");
+            let gives = drained(&["a"], peers, |view| (view.held, view.open) = (&NONE, &NONE));
+            let heir = Owner { gateway: "b".to_owned(), epoch: 2 };
+            assert_eq!(gives.write.expect("it is another one's").groups[&1].owner, Some(heir));
+            assert_eq!(drained(&["a", "b"], peers, |_| {}).hold, own, "one of them has to");
+            assert_eq!(drained(&["b"], peers, |view| view.is_deserted = true).hold, own);
+        }
+        let alone = Peers { well: ["a".to_owned()].into(), settled: ["a".to_owned()].into(), ..at_a.clone() };
+        assert_eq!(drained(&["a"], &alone, |_| {}).hold, own);
+        let just_come = Peers { settled: ["a".to_owned()].into(), ..at_a };
+        assert_eq!(drained(&["a"], &just_come, |_| {}).hold, own, "it may be gone again");
+        // It may be that commands are carried out late, here as ever.
+        let late = drained(&["a"], &peers(), |view| view.has_late = true);
+        assert_eq!((late.standing, late.heirs.len()), (Standing::Expelled, 1));
+    }
+
+    #[test]
+    fn nothing_goes_to_a_drained_gateway_while_another_is_well() {
+        static BOTH: LazyLock<BTreeSet<u32>> = LazyLock::new(|| [1, 2].into());
+        let a = Owner { gateway: "a".to_owned(), epoch: 1 };
+        let mut state = state();
+        state.drained.insert("b".to_owned());
+        state.groups.get_mut(&2).expect("it is there").owner = Some(a.clone());
+        let keeps = decided_by(&state, &peers(), |view| {
+            (view.has_late, view.held, view.open) = (false, &BOTH, &BOTH);
+        });
+        assert_eq!(keeps.hold, *BOTH, "the gateway that it is for is drained");
+        // Nobody has it.
+        state.groups.get_mut(&2).expect("it is there").owner = None;
+        let adopted = |state: &GroupState, well: &[&str]| {
+            let names: BTreeSet<String> = well.iter().map(|name| (*name).to_owned()).collect();
+            let peers = Peers { well: names.clone(), settled: names, ..peers() };
+            let decision = decided_by(state, &peers, |view| view.has_late = false);
+            decision.write.and_then(|state| state.groups[&2].owner.clone())
+        };
+        assert_eq!(adopted(&state, &["a", "b"]), Some(a.clone()));
+        state.drained = ["a".to_owned()].into();
+        let b = Owner { gateway: "b".to_owned(), epoch: 2 };
+        assert_eq!((adopted(&state, &["a", "b"]), adopted(&state, &["a"])), (Some(b), Some(a)));
+    }
+
+    #[test]
+    fn hosts_are_served_behind_the_fence() {
+        static NONE: BTreeSet<u32> = BTreeSet::new();
+        static FENCED: LazyLock<BTreeSet<String>> = LazyLock::new(|| ["dead".to_owned()].into());
+        let mut state = state();
+        let group = state.groups.get_mut(&1).expect("it is there");
+        (group.state, group.fence) = (Phase::Fencing, FENCED.iter().cloned().collect());
+        let told = |change: fn(&mut View<'_>)| {
+            let decision = decided_by(&state, &peers(), change);
+            [!decision.fence.is_empty(), !decision.hold.is_empty(), !decision.open.is_empty()]
+        };
+        assert_eq!(told(|view| (view.held, view.open) = (&NONE, &NONE)), [true, false, false]);
+        let fenced = told(|view| (view.held, view.open, view.fenced) = (&NONE, &NONE, &FENCED));
+        assert_eq!(fenced, [false, true, true]);
+        let silent = told(|view| (view.fenced, view.has_lease) = (&FENCED, false));
+        assert_eq!(silent, [false, true, false], "it does not know whether it is alive");
+        let served = decided_by(&state, &peers(), |view| view.fenced = &FENCED).write.expect("it is served");
+        assert!(served.groups[&1].fence.is_empty() && served.groups[&1].state == Phase::Serving);
+    }
 }

@@ -1,8 +1,10 @@
 //! Whether a process acts for its gateway, where there may be two of them: the one that does beats, decides and writes. It knows
 //! nothing of what that is.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use engine::ring::lock::Mutex;
 
 /// What a process may do for its gateway.
 #[derive(Debug)]

@@ -5,9 +5,17 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// The formats that this program reads and writes. In the second one, records of gateways and load-balancing groups may have
-/// fields that a reader does not know, and keeps when it writes them again.
-pub(crate) const FORMATS: RangeInclusive<u32> = 1..=2;
+/// The formats that this program reads and writes. From the second one on, records of gateways and load-balancing groups may
+/// have fields that a reader does not know, and keeps when it writes them again. In the third one, the configuration may have
+/// sealed keys, and subsystems that are found at some ports alone. In the fourth one, hosts may reserve namespaces, and
+/// gateways may be drained.
+pub(crate) const FORMATS: RangeInclusive<u32> = 1..=4;
+/// The first one with sealed keys and with ports of subsystems.
+pub(crate) const WITH_KEYS_AND_PORTS: Format = Format(3);
+/// The first one with reservations, which a gateway of a former version would not keep hosts from what they forbid by.
+pub(crate) const WITH_RESERVATIONS: Format = Format(4);
+/// The first one with drained gateways: a former version would give them back what they gave away.
+pub(crate) const WITH_DRAINS: Format = Format(4);
 /// What a gateway reads that says nothing of it: versions up to 0.1 know this one alone.
 const UNTOLD: RangeInclusive<u32> = 1..=1;
 
@@ -84,9 +92,9 @@ mod tests {
         for known in FORMATS {
             assert_eq!(Format::parse(Some(known.to_string().as_bytes())), Ok(Format(known)));
         }
-        for value in [None, Some(&b"0"[..]), Some(b"3"), Some(b"x"), Some(b"")] {
+        for value in [None, Some(&b"0"[..]), Some(b"5"), Some(b"x"), Some(b"")] {
             let what = Format::parse(value).unwrap_err();
-            assert!(what.contains("reads formats 1 to 2"), "{what}");
+            assert!(what.contains("reads formats 1 to 4"), "{what}");
         }
     }
 

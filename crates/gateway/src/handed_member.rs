@@ -29,9 +29,8 @@ pub struct HandedMember {
     /// The load-balancing groups whose images it had for itself, and those of them that hosts were served.
     pub(crate) hold: BTreeSet<u32>,
     pub(crate) open: BTreeSet<u32>,
-    /// The connections that it has put on the blocklist, and those that it has put there once more.
+    /// The connections that it has put on the blocklist.
     pub(crate) fenced: BTreeSet<String>,
-    pub(crate) confirmed: BTreeSet<String>,
     /// For how long no host has been at it, in milliseconds, if none is.
     pub(crate) alone_ms: Option<u64>,
     /// Its controllers that others have asked for, of which nothing can still take effect.

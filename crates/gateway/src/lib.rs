@@ -1,25 +1,31 @@
 //! Gateways: several targets that serve the same subsystems from one Ceph cluster, so that hosts have a path when one is
 //! gone. What they share lies in the cluster; how a target serves it is the engine's.
 
+mod added;
 mod beat;
 mod change;
+mod chronicle;
 mod decision;
+mod drain;
 mod duty;
+mod elsewhere;
+mod epoch;
 mod error;
 mod format;
+mod gateway_port;
+mod group_event;
 mod handed_member;
+mod held_writes;
+mod hosts_told;
 mod lease;
 mod local_fabric;
 mod member;
 mod membership;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod model_tests;
-mod narration;
 mod negotiation;
 mod passed_reset;
+mod pauses;
 mod peer_reset;
+mod presence;
 mod pruning;
 mod removal;
 mod secret_turn;
@@ -30,13 +36,19 @@ mod state;
 mod status;
 mod store;
 mod succession;
+mod turn;
 mod visits;
+mod write_pause;
 
 pub use error::{GroupError, MemberError, Reason, Refused};
+pub use group_event::{GroupEvent, Happening};
 pub use handed_member::{HandedMember, OfferedMember};
+pub use held_writes::HeldWrites;
 pub use member::Member;
 pub use membership::Membership;
+pub use presence::UnreachedHost;
 pub use serving::Serving;
 pub use spec::{GroupSpec, check_name, host_name};
 pub use state::{Life, Listener, Phase};
 pub use status::{GatewayStatus, GroupStatus, LoadBalancingStatus};
+pub use turn::Turn;

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::backend::BackendConfig;
-use engine::limits::REFERRALS_MAX;
 use engine::target::{
-    AnaGroupConfig, Directives, FabricConfig, GroupState as AnaState, NamespaceConfig, NamespaceIdentities,
-    PortConfig, ReferralConfig, SubsystemConfig,
+    AnaGroupConfig, Directives, FabricConfig, GroupState as AnaState, NO_PORT, NamespaceConfig,
+    NamespaceIdentities, PortConfig, ReferralConfig, SubsystemConfig,
 };
 use uuid::Uuid;
 
+use super::elsewhere::elsewhere;
 use super::error::Refused;
-use super::state::{GroupState, Life, Listener};
+use super::format::WITH_RESERVATIONS;
+use super::gateway_port::{port_numbers, told_address};
+use super::state::{GroupState, Listener};
 
 /// A namespace, by its subsystem and its identifier.
 pub(crate) type Place = (String, u32);
@@ -42,9 +44,6 @@ impl LocalFabric<'_> {
             subsystem.namespaces.retain(|namespace| !self.left_out.contains(&(nqn.clone(), namespace.nsid)));
             self.localize(subsystem);
         }
-        let known = fabric.referrals.len();
-        fabric.referrals.extend(self.others());
-        fabric.referrals.truncate(REFERRALS_MAX.max(known));
         fabric
     }
 
@@ -57,17 +56,29 @@ impl LocalFabric<'_> {
 
     /// What it is to do with the images of this configuration.
     pub(crate) fn directives(&self, fabric: &FabricConfig) -> Directives {
-        Directives { standby: standby(fabric, self.hold), opening: self.opening }
+        let own = self.ports.iter().map(|port| port.id);
+        Directives {
+            standby: standby(fabric, self.hold),
+            opening: self.opening,
+            shares_subsystems: true,
+            elsewhere: elsewhere(self.state, self.name, own),
+            reservations: self.reservations(),
+        }
+    }
+
+    /// Whether hosts may reserve namespaces, with the numbers of all that the group serves, those that are left out here, too.
+    fn reservations(&self) -> Option<BTreeMap<Place, u64>> {
+        let knows = self.state.format >= WITH_RESERVATIONS;
+        knows.then(|| self.state.added.of_all(&self.state.config))
     }
 
     fn ana_state(&self, group: u32) -> AnaState {
         if self.open.contains(&group) { AnaState::Optimized } else { AnaState::Inaccessible }
     }
 
-    /// Where hosts find the other gateways.
+    /// Where hosts find the other gateways. They are told that by the group's state, and nobody has to write it down.
     fn others(&self) -> Vec<ReferralConfig> {
         let others = self.state.gateways.iter().filter(|(name, _)| *name != self.name);
-        let others = others.filter(|(_, gateway)| gateway.life != Life::Left);
         let listeners = others.flat_map(|(_, gateway)| &gateway.listeners);
         let referral = |listener: &Listener| ReferralConfig {
             address: listener.address.clone(),
@@ -85,11 +96,24 @@ impl LocalFabric<'_> {
         referrals
     }
 
+    /// Whether a gateway may have a port with this number, or it is none.
+    fn is_port(&self, id: u16) -> bool {
+        id == NO_PORT
+            || self.ports.iter().any(|port| port.id == id)
+            || self.state.gateways.values().any(|gateway| port_numbers(gateway.number).contains(&id))
+    }
+
     /// What of `wanted`, a configuration of this gateway's, is all gateways'.
     ///
     /// # Errors
     /// When it has something that cannot be served by several gateways.
     pub(crate) fn shared_part(&self, wanted: &FabricConfig) -> Result<FabricConfig, Refused> {
+        let own = self.state.gateways.get(self.name).map(|gateway| port_numbers(gateway.number));
+        let is_foreign = |port: &&PortConfig| own.as_ref().is_some_and(|own| !own.contains(&port.id));
+        if let Some(port) = wanted.ports.iter().find(is_foreign) {
+            let refused = Refused::conflict(format!("port number {} is another gateway's", port.id));
+            return Err(refused.about("ports").hint("remove that port, and add it again without a number"));
+        }
         let others = self.others();
         let mut shared = FabricConfig { ports: Vec::new(), ..wanted.clone() };
         shared.referrals.retain(|referral| !others.contains(referral));
@@ -98,8 +122,9 @@ impl LocalFabric<'_> {
             if subsystem.storage.is_some() {
                 return Err(for_one_only("a directory for hosts' namespaces").about(field("storage")));
             }
-            if !subsystem.ports.is_empty() {
-                return Err(for_one_only("a choice of ports").about(field("ports")));
+            if let Some(port) = subsystem.ports.iter().find(|port| !self.is_port(**port)) {
+                let refused = Refused::unsupported(format!("no gateway has the port number {port}"));
+                return Err(refused.about(field("ports")));
             }
             let is_ours =
                 |group: &AnaGroupConfig| group.ports.is_empty() && group.state == self.ana_state(group.id);
@@ -160,18 +185,10 @@ fn for_one_only(what: &str) -> Refused {
     Refused::unsupported(format!("{what} cannot be served by a group of gateways"))
 }
 
-/// Where hosts find this gateway, as others may tell them. An address that is any of the machine's tells nobody anything.
+/// Where hosts find this gateway, as others may tell them.
 pub(super) fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
-    let listeners = ports.iter().filter_map(|port| {
-        let ip = port.address.ip().to_canonical();
-        let address = match &port.advertise {
-            Some(advertise) => advertise.clone(),
-            None if ip.is_unspecified() => return None,
-            None => ip.to_string(),
-        };
-        Some(Listener { address, service: port.address.port() })
-    });
-    listeners.collect()
+    let listeners = ports.iter().filter_map(told_address);
+    listeners.map(|(address, service)| Listener { address, service }).collect()
 }
 
 #[cfg(test)]
@@ -189,6 +206,7 @@ mod tests {
             snapshot: None,
             conf: None,
             id: None,
+            encryption: None,
         })
     }
 
@@ -231,7 +249,8 @@ mod tests {
         assert_eq!(directives.opening, 3);
         assert_eq!(subsystem.group_state(1, 1), AnaState::Inaccessible);
         assert_eq!(subsystem.group_state(2, 1), AnaState::Optimized);
-        assert_eq!(fabric.referrals[0].address, "10.0.0.2");
+        let other = &directives.elsewhere[0].port;
+        assert_eq!((directives.elsewhere.len(), other.advertise.as_deref()), (1, Some("10.0.0.2")));
         assert_eq!(local.shared_part(&fabric), Ok(state.config.clone()));
         let suspended = LocalFabric { open: &none, ..local };
         assert!(!suspended.directives(&fabric).is_standby("nqn.test:a", 2), "its lock stays");
@@ -260,6 +279,25 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_has_ports_with_numbers_of_its_own_alone() {
+        let (state, none) = (state(), BTreeSet::new());
+        let port = |id| [PortConfig::new(id, ([127, 0, 0, 1], 4420).into())];
+        for (id, is_own) in [(1, false), (64, false), (65, true), (128, true), (129, false)] {
+            let (ports, left_out) = (port(id), BTreeSet::new());
+            let local = LocalFabric {
+                state: &state,
+                name: "b",
+                ports: &ports,
+                hold: &none,
+                open: &none,
+                left_out: &left_out,
+                opening: 0,
+            };
+            assert_eq!(local.shared_part(&local.build()).is_ok(), is_own, "{id}");
+        }
+    }
+
+    #[test]
     fn what_one_gateway_alone_could_serve_is_refused() {
         let state = state();
         let none = BTreeSet::new();
@@ -277,7 +315,14 @@ mod tests {
             edit(&mut wanted.subsystems[0]);
             local.shared_part(&wanted).unwrap_err().field.unwrap()
         };
-        assert_eq!(refused(|subsystem| subsystem.ports.push(1)), "subsystems[0].ports");
+        // Two gateways have 64 numbers each.
+        for id in [129, u16::MAX] {
+            let mut wanted = local.build();
+            wanted.subsystems[0].ports = vec![1, id];
+            assert_eq!(local.shared_part(&wanted).unwrap_err().field.unwrap(), "subsystems[0].ports", "{id}");
+            wanted.subsystems[0].ports = vec![1, 128, NO_PORT];
+            assert_eq!(local.shared_part(&wanted).unwrap().subsystems[0].ports, [1, 128, NO_PORT]);
+        }
         let state = |subsystem: &mut SubsystemConfig| subsystem.ana_groups[1].state = AnaState::Optimized;
         assert_eq!(refused(state), "subsystems[0].ana_groups[1]");
         assert_eq!(

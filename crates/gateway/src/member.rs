@@ -1,18 +1,18 @@
 //! A gateway of a group as it runs: its threads beat, look, decide and do what was decided. What to do is decided in
 //! `decision`, what is shared lies in `store`, and who asks for changes is the administration's business.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::ceph::BeforeUse;
 use engine::limits::{
     GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
 };
-use engine::ring::Vital;
+use engine::ring::channel::{Receiver, SyncSender, sync_channel};
+use engine::ring::thread::{self, JoinHandle};
+use engine::ring::{Vital, now, random};
 use engine::target::{Directives, FabricConfig, PeerResets, PortConfig, Target};
 
 use super::beat::Beat;
@@ -31,8 +31,6 @@ const ROUNDS_MAX: usize = 16;
 const LATE_MAX: usize = 10;
 /// How long the end waits for the thread that announces changes and learns of them.
 const TELLER_PATIENCE: Duration = Duration::from_millis(1_500);
-/// Numbers of ports that a gateway has for itself.
-const PORT_NUMBERS: u16 = 64;
 
 /// A gateway of a group. Dropping it ends its threads; the others see that it is silent.
 #[derive(Debug)]
@@ -52,7 +50,9 @@ impl Member {
         let (look_bell, look) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         wait_for_namesake(&store, name, &failed)?;
-        let (state, number) = register(&store, name, &[], None).map_err(|what| failed(&what))?;
+        let mut tried = BTreeSet::new();
+        let (state, number) = register(&store, name, &[], (None, &BTreeMap::new()), &mut tried)
+            .map_err(|what| failed(&what))?;
         let (me, number) = number.ok_or_else(|| failed(&"it was taken out again at once"))?;
         tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
         let membership = Membership::new(spec.to_string(), number, store, me, state);
@@ -83,8 +83,7 @@ impl Member {
 
     /// The same ports with numbers that no other gateway's have.
     pub fn number_ports(&self, ports: &mut [PortConfig]) {
-        let first = (self.membership.number() - 1) * PORT_NUMBERS + 1;
-        for (port, id) in ports.iter_mut().zip(first..) {
+        for (port, id) in ports.iter_mut().zip(self.membership.port_numbers()) {
             port.id = id;
         }
     }
@@ -134,9 +133,9 @@ impl Member {
     /// Gives its load-balancing groups to others, and ends; an error when it has lost its place in the group before.
     pub fn leave(mut self) -> Result<(), MemberError> {
         self.membership.begin_to_leave();
-        let end = Instant::now() + Duration::from_millis(GATEWAY_LEAVE_TIMEOUT_MS);
+        let end = now().after(Duration::from_millis(GATEWAY_LEAVE_TIMEOUT_MS));
         let mut standing = self.membership.standing();
-        while standing == Standing::Member && Instant::now() < end {
+        while matches!(standing, Standing::Member | Standing::Expelled) && now() < end {
             thread::sleep(Duration::from_millis(10));
             standing = self.membership.standing();
         }
@@ -145,8 +144,7 @@ impl Member {
             Standing::Left => Ok(()),
             Standing::Member | Standing::Expelled => {
                 tracing::warn!(
-                    "the group's cluster does not answer, or commands on images have taken too long: the other gateways take over when \
-                     this one is silent"
+                    "the group's cluster does not answer: the other gateways take over when this one is silent"
                 );
                 Ok(())
             }
@@ -162,8 +160,8 @@ impl Member {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let end = Instant::now() + TELLER_PATIENCE;
-        while self.teller.as_ref().is_some_and(|teller| !teller.is_finished()) && Instant::now() < end {
+        let end = now().after(TELLER_PATIENCE);
+        while self.teller.as_ref().is_some_and(|teller| !teller.is_finished()) && now() < end {
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -198,7 +196,7 @@ fn wait_for_namesake(
     name: &str,
     failed: &dyn Fn(&dyn std::fmt::Display) -> MemberError,
 ) -> Result<(), MemberError> {
-    let end = Instant::now() + Duration::from_millis(GATEWAY_LEASE_MS);
+    let end = now().after(Duration::from_millis(GATEWAY_LEASE_MS));
     let mut heard: Option<Option<Beat>> = None;
     loop {
         let (state, ()) = update(store, |_| Ok(Update::Done(()))).map_err(|error| failed(&error))?;
@@ -213,7 +211,7 @@ fn wait_for_namesake(
             )));
         }
         heard = Some(beat);
-        if Instant::now() >= end {
+        if now() >= end {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(GATEWAY_BEAT_MS / 2));
@@ -221,27 +219,31 @@ fn wait_for_namesake(
 }
 
 /// Writes a gateway of this name into the group's state, in an epoch of its own. With it come who it is and its number:
-/// none for one that comes back `as_number` and no longer has that number, since it was removed meanwhile.
+/// none for one that comes back `as_number` and no longer has that number, since it was removed meanwhile. Of those epochs that
+/// it has `tried` to begin, also before, nobody knows whether it has when there is an error.
 pub(super) fn register(
     store: &Store,
     name: &str,
     listeners: &[Listener],
-    as_number: Option<u16>,
+    (as_number, heirs): (Option<u16>, &BTreeMap<u32, Owner>),
+    tried: &mut BTreeSet<u64>,
 ) -> Result<(GroupState, Option<(Owner, u16)>), StoreError> {
-    let mut tried: Vec<Owner> = Vec::new();
     update(store, |state| {
         let number = state.gateways.get(name).map(|gateway| gateway.number);
         if as_number.is_some() && as_number != number {
             return Ok(Update::Done(None));
         }
         // A change that took too long may have happened.
-        if let Some((me, number)) = tried.iter().find(|me| state.is_alive(me)).zip(number) {
-            return Ok(Update::Done(Some((me.clone(), number))));
+        let known = state.gateways.get(name).map(|gateway| gateway.epoch);
+        let known = known.filter(|epoch| tried.contains(epoch));
+        let known = known.map(|epoch| Owner { gateway: name.to_owned(), epoch });
+        if let Some(begun) = known.filter(|me| state.is_alive(me)).zip(number) {
+            return Ok(Update::Done(Some(begun)));
         }
         // Others may have given it up since, and told hosts that it is at rest: then it must be another.
         let me = Owner { gateway: name.to_owned(), epoch: epoch() };
-        let number = state.register(&me, listeners).map_err(|_| StoreError::Full)?;
-        tried.push(me.clone());
+        let number = state.begin_anew(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
+        tried.insert(me.epoch);
         Ok(Update::Write(Some((me, number))))
     })
 }
@@ -266,7 +268,7 @@ pub(super) fn update<T>(
             let mut after = before.clone();
             match edit(&mut after)? {
                 Update::Done(value) => Ok(Some((before, value))),
-                Update::Write(value) if store.change(&before, &after)? => {
+                Update::Write(value) if store.change(&before, &mut after)? => {
                     after.version = before.version + 1;
                     Ok(Some((after, value)))
                 }
@@ -285,17 +287,17 @@ pub(super) fn update<T>(
 
 /// A number that no other epoch has.
 fn epoch() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
+    random()
 }
 
 /// Beats and looks, until it is to end.
 fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
     let interval = Duration::from_millis(GATEWAY_BEAT_MS);
-    let mut next = Instant::now();
+    let mut next = now();
     while !membership.has_ended() {
         let is_due = membership.takes_due_beat();
-        if is_due || Instant::now() >= next {
-            next = Instant::now() + interval;
+        if is_due || now() >= next {
+            next = now().after(interval);
             membership.beat();
         }
         if is_due {
@@ -306,7 +308,7 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
         membership.wake();
         // A ring says that others have changed something: then it looks at once, and beats when it is time, or when it has
         // something to say.
-        let _ = bell.recv_timeout(next.saturating_duration_since(Instant::now()));
+        let _ = bell.recv_timeout(next.since(now()));
     }
 }
 
@@ -314,6 +316,7 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
 fn tell_others(membership: &Arc<Membership>, bell: &Receiver<()>) {
     while !membership.has_ended() {
         membership.keep_watching();
+        membership.exchange_hosts();
         if bell.recv_timeout(DECIDE_INTERVAL).is_ok() {
             membership.store().tell();
         }

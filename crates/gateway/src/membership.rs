@@ -1,28 +1,30 @@
 //! What a gateway knows and serves, and each single thing that it does about it. When that happens is `member`'s.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use engine::ceph::late_operations;
 use engine::limits::{CEPH_FENCE_S, GATEWAY_DESERTED_MS};
-use engine::ring::Vital;
+use engine::ring::channel::SyncSender;
+use engine::ring::{Moment, Vital, end_program, lock, now, thread};
 use engine::target::{Directives, FabricConfig, PeerReset, PortConfig, Target};
-use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
 use super::duty::Duty;
 use super::format::Reads;
+use super::gateway_port::{port_numbers, told};
+use super::hosts_told::HostsTold;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
-use super::member::{Places, Update, register, update};
+use super::member::{Places, Update, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
 use super::seen::Seen;
 use super::serving::{Adjusted, Serving};
+use super::spec::GroupSpec;
 use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
@@ -43,11 +45,14 @@ pub struct Membership {
     number: u16,
     store: Store,
     /// Times are counted from here, and begin with this number: what was before has a time, too.
-    began: Instant,
+    began: Moment,
     first_ms: u64,
     seen: Mutex<Seen>,
     /// Whoever holds it may change what the target serves. It is taken before `seen`.
-    serving: Mutex<Serving>,
+    pub(super) serving: lock::Mutex<Serving>,
+    /// What was served when somebody last had the turn.
+    pub(super) served_last: Mutex<Serving>,
+    hosts_told: Mutex<HostsTold>,
     pub(super) target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
@@ -58,6 +63,8 @@ pub struct Membership {
     pub(super) is_pruning: AtomicBool,
     /// Whether its target still has controllers of a former epoch.
     pub(super) is_beginning: AtomicBool,
+    /// Whether what is under way by its connections may be carried out late, so that it serves nothing more in this epoch.
+    pub(super) has_doubt: AtomicBool,
     bells: Option<Bells>,
     pub(super) is_leaving: AtomicBool,
     has_ended: AtomicBool,
@@ -76,10 +83,12 @@ impl Membership {
             group,
             number,
             store,
-            began: Instant::now(),
+            began: now(),
             first_ms: 0,
             seen: Mutex::new(Seen::new(me, state)),
-            serving: Mutex::default(),
+            serving: lock::Mutex::default(),
+            served_last: Mutex::default(),
+            hosts_told: Mutex::default(),
             target: OnceLock::new(),
             peer_resets: PeerResets::default(),
             passed_resets: PassedResets::default(),
@@ -87,6 +96,7 @@ impl Membership {
             duty: Duty::new(true),
             is_pruning: AtomicBool::new(false),
             is_beginning: AtomicBool::new(false),
+            has_doubt: AtomicBool::new(false),
             bells: None,
             is_leaving: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -111,6 +121,16 @@ impl Membership {
 
     pub(super) const fn number(&self) -> u16 {
         self.number
+    }
+
+    /// The numbers that its ports have, which are no other gateway's.
+    pub const fn port_numbers(&self) -> RangeInclusive<u16> {
+        port_numbers(self.number)
+    }
+
+    /// Which group this is, and how its cluster is reached.
+    pub const fn spec(&self) -> &GroupSpec {
+        self.store.spec()
     }
 
     pub(super) const fn store(&self) -> &Store {
@@ -162,17 +182,16 @@ impl Membership {
         }
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to change what the target serves.
-    pub fn turn(&self) -> MutexGuard<'_, Serving> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn hosts_told(&self) -> MutexGuard<'_, HostsTold> {
+        self.hosts_told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now_ms(&self) -> u64 {
-        let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let elapsed_ms = u64::try_from(now().since(self.began).as_millis()).unwrap_or(u64::MAX);
         elapsed_ms.saturating_add(self.first_ms)
     }
 
@@ -188,8 +207,8 @@ impl Membership {
             let mut seen = self.seen();
             seen.count += 1;
             let (epoch, count) = (seen.me.epoch, seen.count);
-            let is_deserted = seen.visits.is_told(began_ms);
-            (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested })
+            let (is_deserted, pause) = (seen.visits.is_told(began_ms), seen.pauses.told());
+            (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested, pause })
         };
         match self.store.beat(&name, &beat) {
             Ok(()) => {
@@ -231,6 +250,7 @@ impl Membership {
                 }
                 let asked = seen.hear((began_ms, ended_ms), &beats);
                 drop(seen);
+                self.follow_pause();
                 self.reset_for_others(&asked);
             }
             Err(error) => tracing::debug!(%error, "the group's state cannot be looked at"),
@@ -320,25 +340,20 @@ impl Membership {
         let (state, has_lease, decision) = self.decide(&serving, target, now_ms);
         self.seen().standing = decision.standing;
         match decision.standing {
-            // Nobody has given this one up, but its connections must not be used again.
-            Standing::Member if has_lease && serving.has_given_up => {
-                return self.come_back(&mut serving, target);
-            }
             Standing::Member => {}
             Standing::Left => return Progress::Over,
-            Standing::Expelled => return self.come_back(&mut serving, target),
+            Standing::Expelled => return self.come_back(&mut serving, target, &decision.heirs),
             Standing::Replaced => {
                 serving.close(target);
                 tracing::error!(group = self.group, "this gateway has lost its place in its group, and ends");
                 // The program ends as if it was asked to.
-                let _ = signal_hook::low_level::raise(SIGTERM);
+                end_program();
                 return Progress::Over;
             }
         }
         // Fencing begins before this gateway adjusts what it serves, and beside it: a dead gateway's images may be opened only
         // when its connections are on the blocklist, and nothing else should wait for the monitors.
-        self.fence(decision.fence.clone(), target, false);
-        self.fence(decision.confirm.clone(), target, true);
+        self.fence(decision.fence.clone(), target);
         if has_lease {
             self.prune(target);
         }
@@ -359,18 +374,25 @@ impl Membership {
         let has_lease = seen.has_lease(now_ms);
         let peers = seen.watch.peers(&seen.state);
         let reads = Reads::own(seen.me.epoch);
+        let ports = target.config().ports;
         let view = View {
             me: &seen.me,
+            tried: &seen.tried,
             has_lease,
             is_leaving: self.is_leaving.load(Ordering::Acquire),
             peers: &peers,
             fenced: &seen.fenced,
-            confirmed: &seen.confirmed,
             held: &serving.hold,
             open: &serving.open,
             has_late: late_operations() != seen.late_before,
+            has_given_up: serving.has_given_up
+                || target.awaits_fence()
+                // By somebody outside the group, which would have given this gateway up: it goes on by another connection.
+                || target.is_refused()
+                || self.has_doubt.load(Ordering::Acquire),
             is_deserted: seen.visits.is_deserted(now_ms),
-            listeners: &listeners(&target.config().ports),
+            listeners: &listeners(&ports),
+            ports: &told(&ports),
             reads: (!self.duty.is_offered()).then_some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
@@ -378,7 +400,7 @@ impl Membership {
 
     /// Changes the state, if it is still as it was decided by.
     fn write(&self, before: &GroupState, mut after: GroupState) -> Progress {
-        match self.store.change(before, &after) {
+        match self.store.change(before, &mut after) {
             Ok(true) => {
                 after.version = before.version + 1;
                 self.seen().learn(after);
@@ -409,14 +431,14 @@ impl Membership {
 
     /// Puts connections on the blocklist, on a thread of its own: the monitors may take their time, and this gateway's own
     /// lease may end meanwhile.
-    fn fence(self: &Arc<Self>, addresses: BTreeSet<String>, target: &Arc<Target>, is_again: bool) {
+    fn fence(self: &Arc<Self>, addresses: BTreeSet<String>, target: &Arc<Target>) {
         if addresses.is_empty() || std::mem::replace(&mut self.seen().is_fencing, true) {
             return;
         }
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
             let _vital = Vital::begin();
-            tracing::info!(?addresses, is_again, "a dead gateway's connections are put on the blocklist");
+            tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
             // First the blocklist, then its map: an OSD that lacks it still carries out the dead gateway's late writes.
             let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());
@@ -425,7 +447,6 @@ impl Membership {
             let mut seen = membership.seen();
             seen.is_fencing = false;
             match outcome {
-                Ok(()) if is_again => seen.confirmed.extend(addresses),
                 Ok(()) => seen.fenced.extend(addresses),
                 Err(error) => {
                     tracing::warn!(error, "a dead gateway's connections are not on the blocklist yet");
@@ -435,64 +456,10 @@ impl Membership {
             membership.wake();
             membership.ring(|bells| &bells.look);
         };
-        if let Err(error) = std::thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
+        if let Err(error) = thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
             tracing::warn!(%error, "no thread to put connections on the blocklist");
             self.seen().is_fencing = false;
         }
-    }
-
-    /// Begins again in another epoch, after the others have given this one up, its hosts were told to try elsewhere, or it
-    /// has commands that may be carried out late.
-    fn come_back(self: &Arc<Self>, serving: &mut Serving, target: &Arc<Target>) -> Progress {
-        if self.is_leaving.load(Ordering::Acquire) {
-            self.seen().standing = Standing::Left;
-            return Progress::Over;
-        }
-        let name = self.name();
-        let is_given_up = !self.seen().is_alive();
-        let reason =
-            if is_given_up { "the others have given it up" } else { "it has commands of unknown fate" };
-        tracing::warn!(group = self.group, name, reason, "this gateway begins anew");
-        // Close, then forget the connections, then register: once it is registered it may be given groups, and must have
-        // nothing left that could write by the connections others have put on the blocklist.
-        serving.close(target);
-        target.forget_cluster_connections();
-        match register(&self.store, &name, &listeners(&target.config().ports), Some(self.number)) {
-            Ok((state, None)) => {
-                // It was removed. With another number its controllers would have identifiers that are another gateway's.
-                self.seen().learn(state);
-                Progress::Again
-            }
-            Ok((state, Some((me, _)))) => {
-                let mut seen = self.seen();
-                (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
-                seen.late_before = late_operations();
-                seen.learn(state);
-                drop(seen);
-                // Former controllers end before others learn of this epoch: nothing is served until they have.
-                self.begin_anew(target);
-                self.tell();
-                self.beat();
-                Progress::Again
-            }
-            Err(error) => {
-                tracing::warn!(%error, "this gateway cannot come back yet");
-                Progress::Rest
-            }
-        }
-    }
-
-    /// Ends the controllers of the former epoch, which others report to hosts as at rest: a write that comes
-    /// late, or was held back, must find no image again. Nothing is served before.
-    fn begin_anew(self: &Arc<Self>, target: &Target) {
-        self.is_beginning.store(true, Ordering::Release);
-        let membership = Arc::downgrade(self);
-        target.begin_anew(self.tag(), move || {
-            if let Some(membership) = membership.upgrade() {
-                membership.is_beginning.store(false, Ordering::Release);
-                membership.wake();
-            }
-        });
     }
 
     /// Records a new connection to a cluster; an error says why it must not be used.
@@ -532,11 +499,19 @@ impl Membership {
         LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
     }
 
+    /// The same for whoever only looks: nobody who changes it, and waits for a cluster, is waited for.
+    pub fn fabric_shown(&self) -> FabricConfig {
+        self.fabric(&self.glance())
+    }
+
     /// Takes over what others have changed by now, so that a client that changes something through one gateway after another
     /// finds what it has done.
     pub fn catch_up(&self) {
-        // Without an answer what is known is worked with; a change of something older is refused when it is written.
-        self.read_again();
+        // Without an answer what is known is worked with; a change of something older is refused when it is written. The whole state
+        // of many namespaces is read for news only.
+        if self.store.version().is_ok_and(|version| version > self.seen().state.version) {
+            self.read_again();
+        }
     }
 
     /// The load-balancing group that a new namespace goes to.
@@ -547,9 +522,12 @@ impl Membership {
 
     /// The group, as this gateway sees it.
     pub fn status(&self) -> GroupStatus {
-        let (serving, seen) = (self.turn(), self.seen());
+        let unreached_hosts = self.all_unreached();
+        let (serving, seen) = (self.glance(), self.seen());
         let peers: Peers = seen.watch.peers(&seen.state);
         let has_lease = seen.has_lease(self.now_ms());
-        GroupStatus::new(&self.group, &seen.me.gateway, has_lease, &seen.state, (&peers, &serving.open))
+        let known = (&peers, &serving.open);
+        let status = GroupStatus::new(&self.group, &seen.me.gateway, has_lease, &seen.state, known);
+        GroupStatus { unreached_hosts, events: seen.chronicle.events(), ..status }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::limits::{GATEWAY_CLOSED_FENCE_S, GATEWAY_CLOSED_MAX};
-use engine::ring::Vital;
+use engine::ring::{Vital, thread};
 use engine::target::Target;
 
 use super::member::{Update, update};
@@ -31,7 +31,7 @@ impl Membership {
             }
             membership.is_pruning.store(false, Ordering::Release);
         };
-        if let Err(error) = std::thread::Builder::new().name("gateway-prune".to_owned()).spawn(work) {
+        if let Err(error) = thread::Builder::new().name("gateway-prune".to_owned()).spawn(work) {
             tracing::warn!(%error, "no thread to forget closed connections");
             self.is_pruning.store(false, Ordering::Release);
         }

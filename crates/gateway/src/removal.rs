@@ -82,6 +82,7 @@ impl GroupState {
         }
         self.gateways.remove(name);
         self.readers.remove(name);
+        self.drained.remove(name);
         Ok(())
     }
 

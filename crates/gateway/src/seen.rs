@@ -6,9 +6,10 @@ use engine::ceph::late_operations;
 use engine::limits::GATEWAY_LEASE_MS;
 
 use super::beat::{Beat, Lost};
+use super::chronicle::Chronicle;
 use super::decision::Standing;
 use super::lease::LeaseWatch;
-use super::narration::narrate;
+use super::pauses::Pauses;
 use super::state::{GroupState, Owner};
 use super::visits::Visits;
 
@@ -16,33 +17,39 @@ use super::visits::Visits;
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) me: Owner,
+    /// The epochs that it has asked to begin, and of which it does not know whether it has.
+    pub(super) tried: BTreeSet<u64>,
     pub(super) standing: Standing,
     pub(super) state: GroupState,
+    pub(super) chronicle: Chronicle,
     pub(super) watch: LeaseWatch,
     /// When the last beat began that succeeded.
     pub(super) beaten_ms: Option<u64>,
     pub(super) count: u64,
     pub(super) fenced: BTreeSet<String>,
-    pub(super) confirmed: BTreeSet<String>,
     pub(super) is_fencing: bool,
     pub(super) visits: Visits,
     /// How many operations had taken too long when this epoch began.
     pub(super) late_before: u64,
     /// What other gateways say of their controllers.
     pub(super) rested: BTreeSet<Lost>,
+    pub(super) pauses: Pauses,
 }
 
 impl Seen {
     pub(super) fn new(me: Owner, state: GroupState) -> Self {
+        let (pauses, chronicle) = (Pauses::new(&state), Chronicle::new(&state));
         Self {
+            pauses,
+            chronicle,
             me,
+            tried: BTreeSet::new(),
             standing: Standing::Member,
             state,
             watch: LeaseWatch::default(),
             beaten_ms: None,
             count: 0,
             fenced: BTreeSet::new(),
-            confirmed: BTreeSet::new(),
             is_fencing: false,
             visits: Visits::default(),
             late_before: late_operations(),
@@ -64,7 +71,7 @@ impl Seen {
     /// Takes over a newer state.
     pub(super) fn learn(&mut self, state: GroupState) {
         if state.version > self.state.version {
-            narrate(&self.state, &state);
+            self.chronicle.record(&self.state, &state);
             self.state = state;
         }
     }
@@ -76,6 +83,7 @@ impl Seen {
         beats: &BTreeMap<String, Beat>,
     ) -> BTreeSet<Lost> {
         self.watch.look(began_ms, ended_ms, beats, &self.state);
+        self.pauses.hear(beats);
         self.rested.clear();
         let mut asked = BTreeSet::new();
         for (name, beat) in beats.iter().filter(|(name, _)| **name != self.me.gateway) {

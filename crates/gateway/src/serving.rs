@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::limits::GATEWAY_GIVE_UP_MS;
+use engine::limits::{GATEWAY_GIVE_UP_MS, GATEWAY_OPENING_PATIENCE_MS};
 use engine::ring::wall_time;
-use engine::target::{Directives, FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError};
+use engine::target::{
+    Directives, EarlyImages, FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError,
+};
 
 use super::decision::Decision;
 use super::local_fabric::{LocalFabric, standby};
@@ -30,6 +32,10 @@ pub struct Serving {
     /// Those of them that hosts are served.
     pub(super) open: BTreeSet<u32>,
     left_out: Places,
+    /// These, and those whose images are being opened yet.
+    not_served: Places,
+    /// The images that are being opened.
+    early: Option<EarlyImages>,
     tried_ms: u64,
     failing_since_ms: Option<u64>,
     /// Since when its lease has been over.
@@ -51,6 +57,15 @@ pub(super) enum Adjusted {
     Failed,
 }
 
+/// Whether the target serves what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    Same,
+    Anew,
+    /// Images are being opened that hosts have: until then all stays as it is.
+    NotYet,
+}
+
 impl Serving {
     /// What is served of this state.
     pub(super) fn view<'a>(
@@ -65,9 +80,21 @@ impl Serving {
             ports,
             hold: &self.hold,
             open: &self.open,
-            left_out: &self.left_out,
+            left_out: &self.not_served,
             opening: self.opening,
         }
+    }
+
+    /// Which opening of images it is.
+    pub(super) const fn opening(&self) -> u64 {
+        self.opening
+    }
+
+    /// The same for whoever only looks at it.
+    pub(super) fn glance(&self) -> Self {
+        let Self { hold, open, not_served, opening, .. } = self;
+        let (hold, open, not_served) = (hold.clone(), open.clone(), not_served.clone());
+        Self { hold, open, not_served, opening: *opening, ..Self::default() }
     }
 
     /// Serves nothing, and opens all images anew before anything is served again. Their locks are not given back: that waits
@@ -80,6 +107,8 @@ impl Serving {
         self.hold.clear();
         self.open.clear();
         self.left_out.clear();
+        self.not_served.clear();
+        self.early = None;
         (self.suspended_ms, self.has_given_up) = (None, false);
         // With the next number every image is a different one for the target, which opens it again on a new connection.
         self.opening += 1;
@@ -122,8 +151,9 @@ impl Serving {
         }
         self.suspended_ms = None;
         match self.follow(target, state, name, decision, (now_ms, overlap)) {
-            Ok(false) => {}
-            Ok(true) => adjusted = Adjusted::Changed,
+            Ok(Followed::Same) => {}
+            Ok(Followed::Anew) => adjusted = Adjusted::Changed,
+            Ok(Followed::NotYet) => return adjusted,
             Err(error) => return self.failed(&error, now_ms),
         }
         self.failing_since_ms = None;
@@ -152,7 +182,7 @@ impl Serving {
         }
     }
 
-    /// Has the target serve the group's configuration, but for what cannot be opened; whether that was something else.
+    /// Has the target serve the group's configuration, but for what cannot be opened, or is not open yet.
     fn follow(
         &mut self,
         target: &Target,
@@ -160,7 +190,7 @@ impl Serving {
         name: &str,
         decision: &Decision,
         (now_ms, overlap): (u64, Duration),
-    ) -> Result<bool, TargetError> {
+    ) -> Result<Followed, TargetError> {
         let (served, directed) = (target.config(), target.directives());
         let is_time = now_ms >= self.tried_ms + TRY_AGAIN_MS;
         let mut left_out = if is_time { Places::new() } else { self.left_out.clone() };
@@ -176,6 +206,18 @@ impl Serving {
             (fabric, directives)
         };
         let (mut wanted, mut directives) = wish(&left_out);
+        // A cluster that does not answer keeps this gateway from nothing else, least of all from saying that it serves no more.
+        let early = target.open_early(&wanted, &directives);
+        early.wait(Duration::from_millis(GATEWAY_OPENING_PATIENCE_MS));
+        let pending: Places = early.pending().into_iter().collect();
+        if pending.iter().any(|(nqn, nsid)| is_there(&served, nqn, *nsid)) {
+            self.early = Some(early);
+            return Ok(Followed::NotYet);
+        }
+        let without = |left_out: &Places| left_out.union(&pending).cloned().collect::<Places>();
+        if !pending.is_empty() {
+            (wanted, directives) = wish(&without(&left_out));
+        }
         let mut is_new = false;
         while (&wanted, &directives) != (&served, &directed) {
             match target.apply_directed(&wanted, &directives, overlap) {
@@ -192,16 +234,18 @@ impl Serving {
                     }
                     // One less each time, so that this ends.
                     left_out.insert(place);
-                    (wanted, directives) = wish(&left_out);
+                    (wanted, directives) = wish(&without(&left_out));
                 }
                 Err(error) => return Err(error),
             }
         }
+        self.not_served = without(&left_out);
         if is_time || left_out != self.left_out {
             self.tried_ms = now_ms;
             self.left_out = left_out;
         }
-        Ok(is_new)
+        self.early = (!pending.is_empty()).then_some(early);
+        Ok(if is_new { Followed::Anew } else { Followed::Same })
     }
 
     /// Has the target read its files of secrets anew. What is wrong with one costs nothing else: what is served stays, with
@@ -226,10 +270,8 @@ impl Serving {
 
     /// A namespace that hosts have is not taken from them because a cluster has a bad moment.
     fn can_do_without(&self, served: &FabricConfig, nqn: &str, nsid: u32, now_ms: u64) -> bool {
-        let is_there = served
-            .subsystem(nqn)
-            .is_some_and(|subsystem| subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid));
-        !is_there || self.failing_since_ms.is_some_and(|since_ms| now_ms >= since_ms + LEAVE_OUT_MS)
+        !is_there(served, nqn, nsid)
+            || self.failing_since_ms.is_some_and(|since_ms| now_ms >= since_ms + LEAVE_OUT_MS)
     }
 
     fn failed(&mut self, error: &TargetError, now_ms: u64) -> Adjusted {
@@ -241,6 +283,11 @@ impl Serving {
         self.failing_since_ms.get_or_insert(now_ms);
         Adjusted::Failed
     }
+}
+
+fn is_there(served: &FabricConfig, nqn: &str, nsid: u32) -> bool {
+    let subsystem = served.subsystem(nqn);
+    subsystem.is_some_and(|subsystem| subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid))
 }
 
 /// The same with no more than these load-balancing groups open.

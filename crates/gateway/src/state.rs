@@ -10,14 +10,22 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::added::Added;
 use super::format::{Format, Reads};
+use super::gateway_port::GatewayPort;
 use super::secret_turn::SecretTurn;
+use super::write_pause::WritePause;
 
 const FORMAT_KEY: &str = "format";
 /// The key of the version alone, by which a change is noticed.
 pub(crate) const VERSION_KEY: &str = "version";
 const CONFIG_KEY: &str = "config";
 const SECRETS_KEY: &str = "secrets";
+/// Gateways of former versions leave it as it is.
+const PAUSE_KEY: &str = "write_pause";
+const ADDED_KEY: &str = "added";
+/// Gateways of former versions leave it as it is, too, and serve what they would without it.
+const DRAINED_KEY: &str = "drained";
 const GATEWAY_PREFIX: &str = "gateway.";
 const GROUP_PREFIX: &str = "ana.";
 const READER_PREFIX: &str = "reads.";
@@ -35,6 +43,12 @@ pub(crate) struct GroupState {
     pub(crate) config: FabricConfig,
     /// When hosts' secrets were replaced.
     pub(crate) secrets: SecretTurn,
+    /// Whose writes are held for somebody, at all gateways.
+    pub(crate) pause: Option<WritePause>,
+    /// By which numbers its namespaces were added.
+    pub(crate) added: Added,
+    /// The gateways that are to serve nothing as long as another one can.
+    pub(crate) drained: BTreeSet<String>,
     /// The gateways, by their names.
     pub(crate) gateways: BTreeMap<String, Gateway>,
     /// The load-balancing groups, which are ANA groups, by their numbers.
@@ -63,6 +77,9 @@ pub(crate) struct Gateway {
     pub(crate) addresses: Vec<String>,
     /// Where hosts find it.
     pub(crate) listeners: Vec<Listener>,
+    /// What hosts have to know of these besides, from the second format on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<GatewayPort>,
     #[serde(flatten)]
     pub(crate) unknown: Unknown,
 }
@@ -147,6 +164,13 @@ impl GroupState {
             secrets: pairs
                 .get(SECRETS_KEY)
                 .map_or_else(|| Ok(SecretTurn::default()), |value| parsed(SECRETS_KEY, value))?,
+            pause: pairs.get(PAUSE_KEY).map(|value| parsed(PAUSE_KEY, value)).transpose()?,
+            added: pairs
+                .get(ADDED_KEY)
+                .map_or_else(|| Ok(Added::default()), |value| parsed(ADDED_KEY, value))?,
+            drained: pairs
+                .get(DRAINED_KEY)
+                .map_or_else(|| Ok(BTreeSet::new()), |value| parsed(DRAINED_KEY, value))?,
             ..Self::default()
         };
         // Gateways of a former version write none down; here all of the group tell hosts the same.
@@ -174,7 +198,7 @@ impl GroupState {
         if !is_new {
             relies_on.insert(VERSION_KEY.to_owned(), before.version.to_string().into_bytes());
         }
-        ObjectChange { exclusive: is_new, relies_on, set, remove }
+        ObjectChange { exclusive: is_new, relies_on, set, remove, ..ObjectChange::default() }
     }
 
     fn pairs(&self, version: u64) -> Pairs {
@@ -184,6 +208,15 @@ impl GroupState {
         pairs.insert(CONFIG_KEY.to_owned(), written(&self.config));
         if self.secrets != SecretTurn::default() {
             pairs.insert(SECRETS_KEY.to_owned(), written(&self.secrets));
+        }
+        if let Some(pause) = &self.pause {
+            pairs.insert(PAUSE_KEY.to_owned(), written(pause));
+        }
+        if self.added != Added::default() {
+            pairs.insert(ADDED_KEY.to_owned(), written(&self.added));
+        }
+        if !self.drained.is_empty() {
+            pairs.insert(DRAINED_KEY.to_owned(), written(&self.drained));
         }
         for (name, gateway) in &self.gateways {
             pairs.insert(format!("{GATEWAY_PREFIX}{name}"), written(gateway));
@@ -221,10 +254,23 @@ impl GroupState {
         owned.map(|(number, _)| *number)
     }
 
-    /// Makes this gateway one of the group, or one of it again. What its former epoch has served, and nobody has
-    /// taken, is its own, behind a fence.
+    #[cfg(test)]
     pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
-        self.bury(&me.gateway, |_, _| Some(me.clone()));
+        self.begin_anew(me, listeners, &BTreeMap::new())
+    }
+
+    /// Makes this gateway one of the group, or one of it again. What its former epoch has served, and nobody has
+    /// taken, is its own, behind a fence, but for what goes to heirs.
+    pub(crate) fn begin_anew(
+        &mut self,
+        me: &Owner,
+        listeners: &[Listener],
+        heirs: &BTreeMap<u32, Owner>,
+    ) -> Result<u16, GroupFull> {
+        self.bury(&me.gateway, |state, number| {
+            let heir = heirs.get(&number).filter(|heir| state.is_alive(heir));
+            Some(heir.unwrap_or(me).clone())
+        });
         // A removed gateway's load-balancing group has its number for a while yet.
         let taken = |number: &u16| {
             self.groups.contains_key(&u32::from(*number))
@@ -234,12 +280,17 @@ impl GroupState {
             Some(known) => known.number,
             None => (1..=GATEWAYS_MAX).find(|number| !taken(number)).ok_or(GroupFull)?,
         };
+        // A former version removes a gateway and leaves this: who comes by its name is another one.
+        if !self.gateways.contains_key(&me.gateway) {
+            self.drained.remove(&me.gateway);
+        }
         let gateway = Gateway {
             number,
             epoch: me.epoch,
             life: Life::Alive,
             addresses: Vec::new(),
             listeners: listeners.to_vec(),
+            ports: Vec::new(),
             unknown: Unknown::new(),
         };
         self.readers.insert(me.gateway.clone(), Reads::own(me.epoch));
@@ -482,6 +533,29 @@ mod tests {
         assert!(!state.forget_addresses(&me, &BTreeSet::from([x, y.clone()])));
         assert_eq!((state.addresses(&me), &state.groups[&1].fence), (&[][..], &vec![y]));
         assert_eq!(state.addresses(&owner("a", 2)), ["x"]);
+    }
+
+    #[test]
+    fn who_begins_anew_gives_away_behind_its_fence() {
+        let mut state = GroupState::default();
+        let [me, other, gone] = [owner("a", 1), owner("b", 1), owner("c", 1)];
+        for gateway in [&me, &other, &gone] {
+            state.register(gateway, &[]).unwrap();
+        }
+        state
+            .groups
+            .values_mut()
+            .for_each(|group| *group = LoadBalancingGroup { owner: Some(me.clone()), ..group.clone() });
+        assert!(state.add_address(&me, "x"));
+        state.bury("c", |_, _| None);
+        let again = owner("a", 2);
+        let heirs = BTreeMap::from([(1, other.clone()), (2, gone)]);
+        assert_eq!(state.begin_anew(&again, &[], &heirs), Ok(1));
+        // Who has died meanwhile gets nothing.
+        let owners: Vec<_> = state.groups.values().map(|group| group.owner.clone().unwrap()).collect();
+        assert_eq!(owners, [other, again.clone(), again.clone()]);
+        assert!(state.groups.values().all(|group| group.fence == ["x"] && group.state == Phase::Fencing));
+        assert!(state.is_alive(&again) && !state.is_alive(&me));
     }
 
     #[test]

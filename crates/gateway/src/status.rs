@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use engine::target::NO_PORT;
 use serde::{Deserialize, Serialize};
 
+use super::elsewhere::told_of;
+use super::group_event::GroupEvent;
 use super::lease::Peers;
+use super::presence::UnreachedHost;
 use super::state::{GroupState, Life, Listener, Phase};
 
 /// A group, as one of its gateways sees it.
@@ -23,6 +27,12 @@ pub struct GroupStatus {
     pub gateways: Vec<GatewayStatus>,
     /// Who serves what.
     pub load_balancing_groups: Vec<LoadBalancingStatus>,
+    /// Hosts that have had no path for a while to a gateway that serves namespaces which they may use.
+    #[serde(default)]
+    pub unreached_hosts: Vec<UnreachedHost>,
+    /// What this gateway has seen happen since its process began, the latest last. It begins with who was there and who served what.
+    #[serde(default)]
+    pub events: Vec<GroupEvent>,
 }
 
 /// A gateway.
@@ -41,8 +51,14 @@ pub struct GatewayStatus {
     pub has_hosts: bool,
     /// Where hosts find it.
     pub listeners: Vec<Listener>,
+    /// The numbers of the ports that these are, in the same order; 0 where its version does not tell it.
+    #[serde(default)]
+    pub ports: Vec<u16>,
     /// Connections to clusters that its images use, with some that were closed lately.
     pub connections: usize,
+    /// Whether it is to serve nothing as long as another one can.
+    #[serde(default)]
+    pub is_drained: bool,
 }
 
 /// A load-balancing group.
@@ -78,7 +94,13 @@ impl GroupStatus {
             is_well: peers.well.contains(name),
             has_hosts: peers.well.contains(name) && !peers.deserted.contains(name),
             listeners: gateway.listeners.clone(),
+            ports: gateway
+                .listeners
+                .iter()
+                .map(|listener| told_of(gateway, listener).map_or(NO_PORT, |port| port.id))
+                .collect(),
             connections: gateway.addresses.len(),
+            is_drained: state.is_drained(name),
         });
         let namespaces = || state.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
         let groups = state.groups.iter().map(|(id, group)| LoadBalancingStatus {
@@ -96,6 +118,8 @@ impl GroupStatus {
             version: state.version,
             gateways: gateways.collect(),
             load_balancing_groups: groups.collect(),
+            unreached_hosts: Vec::new(),
+            events: Vec::new(),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +11,11 @@ use engine::limits::{
     CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_LATE_MAX,
     GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS, GATEWAYS_MAX,
 };
+use engine::ring::channel::SyncSender;
+use engine::ring::thread;
 
 use super::beat::Beat;
+use super::presence::Presence;
 use super::spec::GroupSpec;
 use super::state::{GroupState, VERSION_KEY, version_in};
 
@@ -89,6 +91,7 @@ struct Connection {
     cluster: Arc<Cluster>,
     group: Object,
     beats: Object,
+    hosts: Object,
 }
 
 impl Connection {
@@ -103,8 +106,9 @@ impl Connection {
         let cluster = Cluster::connect(&options)?;
         let pool = Arc::new(Pool::open(cluster.clone(), &spec.pool, &spec.namespace)?);
         let group = Object::new(pool.clone(), &format!("selvedge.group.{}", spec.group))?;
-        let beats = Object::new(pool, &format!("selvedge.beats.{}", spec.group))?;
-        Ok(Self { cluster, group, beats })
+        let beats = Object::new(pool.clone(), &format!("selvedge.beats.{}", spec.group))?;
+        let hosts = Object::new(pool, &format!("selvedge.hosts.{}", spec.group))?;
+        Ok(Self { cluster, group, beats, hosts })
     }
 }
 
@@ -113,6 +117,11 @@ impl Store {
     pub(crate) fn connect(spec: GroupSpec, bell: SyncSender<()>) -> Result<Self, CephError> {
         let connection = Mutex::new(Arc::new(Connection::new(&spec, CEPH_CONNECT_TIMEOUT_MS)?));
         Ok(Self { spec, bell, connection, late: AtomicUsize::new(0), watch: Mutex::default() })
+    }
+
+    /// Which group it is, and how its cluster is reached.
+    pub(crate) const fn spec(&self) -> &GroupSpec {
+        &self.spec
     }
 
     /// The state as it is now; that of a group that is not there yet is empty.
@@ -129,7 +138,8 @@ impl Store {
     }
 
     /// Makes `before` into `after`, with the next version, unless somebody else has changed it: then `false`.
-    pub(crate) fn change(&self, before: &GroupState, after: &GroupState) -> Result<bool, StoreError> {
+    pub(crate) fn change(&self, before: &GroupState, after: &mut GroupState) -> Result<bool, StoreError> {
+        after.end_broken_hold(before);
         let change = after.change_from(before);
         Ok(self.look_after(self.connection().group.change(&change))?)
     }
@@ -166,6 +176,30 @@ impl Store {
             Some((name, beat))
         });
         Ok(beats.collect())
+    }
+
+    /// Says which hosts are at a gateway.
+    pub(crate) fn say_presence(&self, name: &str, presence: &Presence) -> Result<(), StoreError> {
+        let value = serde_json::to_vec(presence).expect("plain data");
+        let set = Pairs::from([(name.to_owned(), value)]);
+        let change = ObjectChange { set, ..ObjectChange::default() };
+        self.look_after(self.connection().hosts.change(&change)).map(drop)?;
+        Ok(())
+    }
+
+    /// What gateways have said of their hosts. What is not that is left out.
+    pub(crate) fn presences(&self) -> Result<BTreeMap<String, Presence>, StoreError> {
+        let pairs = self.look_after(self.connection().hosts.pairs(""))?.unwrap_or_default();
+        let said =
+            pairs.into_iter().filter_map(|(name, value)| Some((name, serde_json::from_slice(&value).ok()?)));
+        Ok(said.collect())
+    }
+
+    /// Takes away what these gateways have said of their hosts.
+    pub(crate) fn forget_presences(&self, names: Vec<String>) -> Result<(), StoreError> {
+        let change = ObjectChange { remove: names, ..ObjectChange::default() };
+        self.look_after(self.connection().hosts.change(&change)).map(drop)?;
+        Ok(())
     }
 
     /// Whether the cluster with this identifier is the group's.
@@ -213,10 +247,10 @@ impl Store {
                 if Arc::strong_count(&silent) == 1 {
                     break;
                 }
-                std::thread::sleep(Duration::from_millis(GATEWAY_OPERATION_TIMEOUT_MS / 10));
+                thread::sleep(Duration::from_millis(GATEWAY_OPERATION_TIMEOUT_MS / 10));
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("gateway-close".to_owned()).spawn(close) {
+        if let Err(error) = thread::Builder::new().name("gateway-close".to_owned()).spawn(close) {
             tracing::warn!(%error, "no thread to close a connection");
         }
         Ok(())

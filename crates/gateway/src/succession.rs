@@ -2,15 +2,14 @@
 //! The next process knows what the group shares and says nothing, until the former one acts no more; who drives both sees to
 //! that. What goes wrong in between is answered by a new epoch, as after a kill.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, MutexGuard};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::ceph::late_operations;
 use engine::limits::GATEWAY_OPERATION_TIMEOUT_MS;
-use engine::ring::wall_time;
+use engine::ring::channel::sync_channel;
+use engine::ring::{now, thread, wall_time};
 use engine::target::Target;
 
 use super::decision::Standing;
@@ -54,9 +53,9 @@ impl Membership {
     pub fn offer(&self) -> Result<OfferedMember, String> {
         self.duty.offer(true);
         // It was begun before, and shuts out what it finds written down and not in use here.
-        let end = Instant::now() + PRUNING;
+        let end = now().after(PRUNING);
         while self.is_pruning.load(Ordering::Acquire) {
-            if Instant::now() >= end {
+            if now() >= end {
                 self.withdraw();
                 return Err("this gateway is forgetting connections that it has closed; try again".to_owned());
             }
@@ -91,7 +90,6 @@ impl Membership {
             hold: serving.hold.clone(),
             open: serving.open.clone(),
             fenced: seen.fenced.clone(),
-            confirmed: seen.confirmed.clone(),
             alone_ms: seen.visits.alone_ms(now_ms),
             rested: self.rested().into_iter().collect(),
         })
@@ -160,11 +158,21 @@ impl Membership {
         let mut seen = self.seen();
         seen.count = handed.count;
         seen.fenced.clone_from(&handed.fenced);
-        seen.confirmed.clone_from(&handed.confirmed);
         seen.visits.go_on(handed.alone_ms, now_ms);
         drop(seen);
         self.go_on_resting(&handed.rested);
         Ok(())
+    }
+
+    /// Takes the epoch for its own in which the former process has died: it may have begun anew since it offered this one.
+    fn follow_former(&self) {
+        self.catch_up();
+        let mut seen = self.seen();
+        let record = seen.state.gateways.get(&seen.me.gateway);
+        if let Some(epoch) = record.filter(|record| record.number == self.number()).map(|record| record.epoch)
+        {
+            seen.me.epoch = epoch;
+        }
     }
 
     /// Acts from now on, as the former process did.
@@ -200,7 +208,8 @@ impl Member {
     /// Acts in place of the former process, which has died before it was known how it left things.
     pub fn go_on_anew(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         let membership = self.membership();
-        let mut serving: MutexGuard<'_, Serving> = membership.turn();
+        membership.follow_former();
+        let mut serving = membership.turn();
         membership.begin_again(&mut serving, &target);
         drop(serving);
         self.serve(target)

@@ -3,12 +3,14 @@
 //! The Discovery log page is in [`crate::discovery`]; who keeps the counters and lists is not known here.
 
 mod ana;
+mod command_stages;
 mod cross_reset;
 mod effects;
 mod health;
 mod reservation;
 
 pub use ana::{AnaGroup, AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState};
+pub use command_stages::CommandStagesLog;
 pub use cross_reset::{
     CROSS_RESET_ENTRIES_MAX, CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog,
     CrossResetParseError, CrossResetStatus, cross_reset_flags,
@@ -45,6 +47,8 @@ impl LogPageId {
     pub const DISCOVERY: Self = Self(0x70);
     /// Reservation Notification (LID 80h, Base 5.1.12.1).
     pub const RESERVATION_NOTIFICATION: Self = Self(0x80);
+    /// Command Stages, of Selvedge's targets alone (LID D5h, vendor specific).
+    pub const COMMAND_STAGES: Self = Self(0xD5);
 }
 
 /// The parameters of a Get Log Page command, without the NSID (Base 5.1.12, command dwords 10 to 14).

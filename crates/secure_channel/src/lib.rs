@@ -1,5 +1,5 @@
-//! TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011): keys as people exchange them, what both ends derive of them, and the
-//! records that are sealed with what a handshake leaves. It does no I/O, reads no clock, and has no randomness of its own, so
+//! TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011): keys as people exchange them, and as they stand sealed in a
+//! configuration; what both ends derive of them, and the records that are sealed with what a handshake leaves. It does no I/O, reads no clock, and has no randomness of its own, so
 //! that a simulation can have it too. The handshake itself is a library's.
 
 mod alert;
@@ -16,6 +16,7 @@ mod psk_choice;
 mod psk_identity;
 mod record;
 mod sealer;
+mod sealing_key;
 mod suite;
 #[cfg(test)]
 mod tests;
@@ -32,5 +33,6 @@ pub use psk_choice::ChoiceError;
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES_MAX, RecordError, TAG_BYTES};
 pub use sealer::{ALERT_RECORD_BYTES, KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
+pub use sealing_key::{NONCE_BYTES, SealingKey, UnsealError, key_file, sealed_at_s};
 pub use suite::Suite;
 pub use traffic_secret::{DirectionState, TrafficSecret};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::toeplitz;
-use super::{CpuSet, Flow, Interface, InterfaceKind, Rss, RssFields, RssFunction, Topology};
+use super::{CpuSet, Flow, Interface, InterfaceKind, Rss, RssFields, RssFunction, Ruling, Topology};
 
 /// Interfaces on interfaces: a VLAN on a bond in a bridge has three.
 const DEPTH_MAX: usize = 8;
@@ -39,7 +39,7 @@ pub struct Leg {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "by")]
 pub enum Steering {
-    /// A rule for this flow.
+    /// A rule for this flow, or for several of which it is one.
     Rule {
         /// Its place.
         location: u32,
@@ -140,11 +140,16 @@ pub fn receive_queue(
     let unknown = |reason: &str| Steering::Unknown { reason: reason.to_owned() };
     let hashed = interface.rss.as_ref().map(|rss| hash(rss, source, destination));
     let hash = hashed.as_ref().and_then(|hashed| hashed.as_ref().ok()).copied();
-    if let Some(ntuple) = interface.ntuple.as_ref().filter(|ntuple| ntuple.is_enabled) {
-        let rule = ntuple.rules.iter().find(|rule| rule.flow == Some((source, destination)));
-        if let Some(rule) = rule {
-            return (Steering::Rule { location: rule.location }, hash, rule.queue);
+    match interface.ntuple.as_ref().map(|ntuple| ntuple.ruling(source, destination)) {
+        Some(Ruling::By(rule)) => return (Steering::Rule { location: rule.location }, hash, rule.queue),
+        Some(Ruling::Perhaps(rule)) => {
+            let reason = format!(
+                "rule {} may lead it elsewhere, and not all that it compares is known",
+                rule.location
+            );
+            return (Steering::Unknown { reason }, hash, None);
         }
+        Some(Ruling::None) | None => {}
     }
     if interface.kind == InterfaceKind::Loopback {
         return (unknown("the machine talks to itself: the sender's processor receives"), None, None);

@@ -3,10 +3,16 @@
 
 use std::io;
 
+use super::link::LinkSettings;
 use super::machine::{EthtoolAnswers, Refusal};
 use super::netlink::generic::Ethtool;
 use super::{Channels, Ntuple, NtupleRule, Rss, RssFields, ethtool_ioctl};
 use crate::limits::NTUPLE_RULES_MAX;
+
+/// What only the ioctl tells, which a process may have given up.
+pub(super) const DRIVER: &str = "driver";
+pub(super) const HASHED_FIELDS: &str = "hashed fields";
+pub(super) const RULES: &str = "rules";
 
 /// Fields that may be hashed (`RXH_`): addresses, ports, and that packets are dropped.
 const BOTH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
@@ -17,17 +23,36 @@ const BOTH_PORTS: u64 = 1 << 6 | 1 << 7;
 pub(super) fn answers(interface: &str) -> EthtoolAnswers {
     let mut answers = EthtoolAnswers::default();
     let mut refusals = Vec::new();
-    answers.driver = kept("driver", ethtool_ioctl::driver(interface), &mut refusals);
+    answers.driver = kept(DRIVER, ethtool_ioctl::driver(interface), &mut refusals);
     match Ethtool::open() {
         Ok(mut ethtool) => {
             answers.channels = kept("channels", ethtool.channels(interface), &mut refusals);
-            answers.rss = kept("rss", rss(&mut ethtool, interface), &mut refusals).flatten();
-            answers.ntuple = kept("ntuple", ntuple(&mut ethtool, interface), &mut refusals);
+            let rss = rss(&mut ethtool, interface, &mut refusals);
+            answers.rss = kept("rss", rss, &mut refusals).flatten();
+            let ntuple = ntuple(&mut ethtool, interface, &mut refusals);
+            answers.ntuple = kept("ntuple", ntuple, &mut refusals);
         }
         Err(error) => refusals.push(Refusal::new("netlink", &error)),
     }
     answers.refusals = refusals;
     answers
+}
+
+/// What ethtool reports about an interface beside its queues.
+pub(super) fn link_settings(interface: &str) -> LinkSettings {
+    let mut settings = LinkSettings::default();
+    let mut refusals = Vec::new();
+    match Ethtool::open() {
+        Ok(mut ethtool) => {
+            let features = kept("features", ethtool.features(interface), &mut refusals);
+            (settings.active, settings.switchable) = features.unwrap_or_default();
+            settings.coalescing = kept("coalescing", ethtool.coalescing(interface), &mut refusals);
+            settings.modes = kept("link modes", ethtool.modes(interface), &mut refusals);
+        }
+        Err(error) => refusals.push(Refusal::new("netlink", &error)),
+    }
+    settings.refusals = refusals;
+    settings
 }
 
 /// An answer; where there is none, the reason goes to the refusals, but not that the driver does not have it.
@@ -44,17 +69,30 @@ fn kept<T>(question: &str, answer: io::Result<T>, refusals: &mut Vec<Refusal>) -
     }
 }
 
-fn rss(ethtool: &mut Ethtool, interface: &str) -> io::Result<Option<Rss>> {
+/// Keeps a question among the refusals that anybody may ask, so that it was this process that gave it up.
+fn given_up<T>(question: &str, answer: &io::Result<T>, refusals: &mut Vec<Refusal>) {
+    if let Err(error) = answer
+        && error.raw_os_error() == Some(libc::EPERM)
+        && !refusals.iter().any(|refusal| refusal.question == question)
+    {
+        refusals.push(Refusal::new(question, error));
+    }
+}
+
+fn rss(ethtool: &mut Ethtool, interface: &str, refusals: &mut Vec<Refusal>) -> io::Result<Option<Rss>> {
     let found = ethtool.scaling(interface)?;
     if found.table.is_empty() && found.key.is_empty() {
         return Ok(None);
     }
+    let (tcp4, tcp6) =
+        (ethtool_ioctl::hashed_fields(interface, false), ethtool_ioctl::hashed_fields(interface, true));
+    given_up(HASHED_FIELDS, &tcp4, refusals);
     Ok(Some(Rss {
         key: found.key,
         table: found.table,
         function: found.function,
-        tcp4: fields(&ethtool_ioctl::hashed_fields(interface, false)),
-        tcp6: fields(&ethtool_ioctl::hashed_fields(interface, true)),
+        tcp4: fields(&tcp4),
+        tcp6: fields(&tcp6),
         is_symmetric: found.is_symmetric,
     }))
 }
@@ -69,7 +107,7 @@ fn fields(bits: &io::Result<u64>) -> RssFields {
     }
 }
 
-fn ntuple(ethtool: &mut Ethtool, interface: &str) -> io::Result<Ntuple> {
+fn ntuple(ethtool: &mut Ethtool, interface: &str, refusals: &mut Vec<Refusal>) -> io::Result<Ntuple> {
     let switch = ethtool.ntuple(interface)?;
     let mut ntuple = Ntuple {
         is_supported: switch.is_there,
@@ -82,7 +120,9 @@ fn ntuple(ethtool: &mut Ethtool, interface: &str) -> io::Result<Ntuple> {
         return Ok(ntuple);
     }
     // Drivers that have the switch and tell no rules are taken at their word: they have none that we could read.
-    let Ok((count, places)) = ethtool_ioctl::rule_count(interface) else { return Ok(ntuple) };
+    let counted = ethtool_ioctl::rule_count(interface);
+    given_up(RULES, &counted, refusals);
+    let Ok((count, places)) = counted else { return Ok(ntuple) };
     ntuple.places = places;
     let (locations, all_places) = ethtool_ioctl::rule_locations(interface, count)?;
     ntuple.places = ntuple.places.or(all_places);
@@ -106,13 +146,13 @@ pub(super) fn channels(interface: &str) -> io::Result<Channels> {
 
 /// An interface's receive side scaling, where it has one.
 pub(super) fn rss_now(interface: &str) -> io::Result<Option<Rss>> {
-    let asked = Ethtool::open().and_then(|mut ethtool| rss(&mut ethtool, interface));
+    let asked = Ethtool::open().and_then(|mut ethtool| rss(&mut ethtool, interface, &mut Vec::new()));
     asked.map_err(|error| said("read the RSS table of", interface, &error))
 }
 
 /// An interface's rules for single flows.
 pub(super) fn ntuple_now(interface: &str) -> io::Result<Ntuple> {
-    let asked = Ethtool::open().and_then(|mut ethtool| ntuple(&mut ethtool, interface));
+    let asked = Ethtool::open().and_then(|mut ethtool| ntuple(&mut ethtool, interface, &mut Vec::new()));
     asked.map_err(|error| said("read the ntuple rules of", interface, &error))
 }
 
@@ -187,6 +227,14 @@ mod tests {
     }
 
     #[test]
+    fn the_loopback_has_offloads() {
+        let found = link_settings("lo");
+        assert!(found.active.contains("rx-gro") && !found.switchable.is_empty(), "{found:?}");
+        assert!(found.refusals.is_empty(), "{found:?}");
+        assert_eq!(link_settings("no-such-nic0").refusals.len(), 3);
+    }
+
+    #[test]
     fn an_interface_that_is_not_there_refuses_everything() {
         let found = answers("no-such-nic0");
         let errors: Vec<i32> = found.refusals.iter().map(|refusal| refusal.errno).collect();
@@ -200,7 +248,7 @@ mod tests {
             error.to_string().starts_with("cannot set the numbers of queues of no-such-nic0: "),
             "{error}"
         );
-        let rule = NtupleRule { location: 5, flow: None, queue: None };
+        let rule = NtupleRule { location: 5, flow: None, queue: None, scope: crate::RuleScope::Unknown };
         let error = insert_rule("lo", &rule).unwrap_err();
         assert!(error.to_string().contains("ntuple rule 5 of lo: Invalid argument"), "{error}");
         assert!(delete_rule("no-such-nic0", 1).is_err() && set_rss_table("no-such-nic0", &[0]).is_err());

@@ -3,16 +3,18 @@
 
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::NtupleRule;
 use super::netlink::message::{u32_at, u64_at};
+use super::{MaskedEnd, NtupleRule, RuleScope};
 use crate::limits::{NTUPLE_RULES_MAX, RSS_ENTRIES_MAX};
 
+/// The option of a socket that tells its network namespace's number.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 /// The request, and what it asks for (`ETHTOOL_`).
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const DRIVER: u32 = 0x03;
@@ -47,6 +49,10 @@ const FIELDS_LENGTH: usize = 72;
 /// Kinds of flows.
 const TCP_OVER_IPV4: u32 = 0x01;
 const TCP_OVER_IPV6: u32 = 0x05;
+/// UDP, SCTP, AH and ESP over either.
+const OTHER_PROTOCOLS: [u32; 10] = [0x02, 0x03, 0x04, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c];
+/// The bits of a kind that tell the protocol.
+const KIND: u32 = 0xff;
 /// The flag of a number of places that says that a driver may choose one itself.
 const PLACE_IS_CHOSEN: u64 = 0x8000_0000;
 
@@ -100,6 +106,23 @@ pub(super) fn ask_for_words(socket: &impl AsFd) -> io::Result<()> {
         libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, value, length)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A number that this network namespace has and no other since the machine was started (`SO_NETNS_COOKIE`): its inode may be
+/// another's when it is gone.
+#[allow(unsafe_code)]
+pub(super) fn network_cookie() -> io::Result<u64> {
+    let socket: OwnedFd =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut cookie: u64 = 0;
+    let mut length =
+        libc::socklen_t::try_from(mem::size_of_val(&cookie)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel writes at most `length` bytes to `cookie`, which is that long and lives for the call.
+    let result = unsafe {
+        let value = (&raw mut cookie).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, value, &raw mut length)
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
 fn put(buffer: &mut [u8], at: usize, value: u32) {
@@ -220,34 +243,60 @@ fn read_rule(buffer: &[u8], location: u32) -> NtupleRule {
     let kind = u32_at(buffer, SPECIFICATION).unwrap_or(0);
     // The kind's upper bits say that more is compared, or that the queue is one of another table's.
     let is_tcp = matches!(kind, TCP_OVER_IPV4 | TCP_OVER_IPV6);
-    let flow = if is_tcp { read_flow(buffer, kind == TCP_OVER_IPV6) } else { None };
+    let (flow, scope) = match kind & KIND {
+        _ if is_tcp => match read_ends(buffer, kind == TCP_OVER_IPV6) {
+            Some(ends) if ends.iter().all(is_one) => {
+                let [source, destination] = ends.map(|end| SocketAddr::new(end.address, end.port));
+                (Some((source, destination)), RuleScope::Unknown)
+            }
+            Some([source, destination]) => (None, RuleScope::Masked { source, destination }),
+            None => (None, RuleScope::Unknown),
+        },
+        kind if OTHER_PROTOCOLS.contains(&kind) => (None, RuleScope::OtherProtocol),
+        _ => (None, RuleScope::Unknown),
+    };
     const OTHER_TABLE: u32 = 0x2000_0000;
     // A cookie with more than a queue names a virtual function, or says that the packet is dropped.
     let cookie = u64_at(buffer, COOKIE).and_then(|cookie| u32::try_from(cookie).ok());
-    NtupleRule { location, flow, queue: cookie.filter(|_| kind & OTHER_TABLE == 0) }
+    NtupleRule { location, flow, queue: cookie.filter(|_| kind & OTHER_TABLE == 0), scope }
 }
 
-/// The flow, where all of it is compared and nothing else.
-fn read_flow(buffer: &[u8], is_ipv6: bool) -> Option<(SocketAddr, SocketAddr)> {
+/// Whether all of it is compared.
+fn is_one(end: &MaskedEnd) -> bool {
+    let is_whole = match end.address_mask {
+        IpAddr::V4(mask) => mask == Ipv4Addr::BROADCAST,
+        IpAddr::V6(mask) => mask.to_bits() == u128::MAX,
+    };
+    is_whole && end.port_mask == u16::MAX
+}
+
+/// Sender and receiver, where nothing else is compared.
+fn read_ends(buffer: &[u8], is_ipv6: bool) -> Option<[MaskedEnd; 2]> {
     let length = field_length(is_ipv6);
     let ports = 2 * length;
     let masks = buffer.get(MASKS..MASKS + FIELDS_LENGTH)?;
-    let (ours, rest) = masks.split_at(ports + 4);
-    if ours.iter().any(|byte| *byte != 0xff) || rest.iter().any(|byte| *byte != 0) {
+    if masks[ports + 4..].iter().any(|byte| *byte != 0) {
         return None;
     }
     let fields = buffer.get(FIELDS..FIELDS + FIELDS_LENGTH)?;
-    let end = |address: usize, port: usize| {
-        let octets = &fields[address..address + length];
-        let port = u16::from_be_bytes([fields[port], fields[port + 1]]);
-        let address = if is_ipv6 {
+    let address = |of: &[u8], at: usize| -> Option<IpAddr> {
+        let octets = &of[at..at + length];
+        Some(if is_ipv6 {
             IpAddr::from(<[u8; 16]>::try_from(octets).ok()?)
         } else {
             IpAddr::from(<[u8; 4]>::try_from(octets).ok()?)
-        };
-        Some(SocketAddr::new(address, port))
+        })
     };
-    Some((end(0, ports)?, end(length, ports + 2)?))
+    let port = |of: &[u8], at: usize| u16::from_be_bytes([of[at], of[at + 1]]);
+    let end = |at: usize, port_at: usize| {
+        Some(MaskedEnd {
+            address: address(fields, at)?,
+            address_mask: address(masks, at)?,
+            port: port(fields, port_at),
+            port_mask: port(masks, port_at),
+        })
+    };
+    Some([end(0, ports)?, end(length, ports + 2)?])
 }
 
 #[cfg(test)]
@@ -258,7 +307,7 @@ mod tests {
 
     fn rule_of(source: &str, destination: &str, queue: u32, location: u32) -> NtupleRule {
         let flow = Some((source.parse().unwrap(), destination.parse().unwrap()));
-        NtupleRule { location, flow, queue: Some(queue) }
+        NtupleRule { location, flow, queue: Some(queue), scope: RuleScope::Unknown }
     }
 
     #[test]
@@ -273,7 +322,18 @@ mod tests {
             assert_eq!(read_rule(&buffer, rule.location), rule);
             // One bit that is not compared makes it a rule for several flows.
             buffer[MASKS] = 0xfe;
-            assert_eq!(read_rule(&buffer, rule.location).flow, None);
+            let several = read_rule(&buffer, rule.location);
+            assert_eq!(several.flow, None);
+            let RuleScope::Masked { source, destination } = several.scope else { panic!("{several:?}") };
+            assert!(is_one(&destination) && source.port_mask == 0xffff);
+            assert_eq!(Some(SocketAddr::new(source.address, source.port)), rule.flow.map(|flow| flow.0));
+            // So does a protocol that it is not for; and nothing is known of one that compares a type of service, too.
+            buffer[MASKS + FIELDS_LENGTH - 1] = 1;
+            assert_eq!(read_rule(&buffer, rule.location).scope, RuleScope::Unknown);
+            put(&mut buffer, SPECIFICATION, 0x02);
+            assert_eq!(read_rule(&buffer, rule.location).scope, RuleScope::OtherProtocol);
+            put(&mut buffer, SPECIFICATION, 0x8000_0000 | TCP_OVER_IPV4);
+            assert_eq!(read_rule(&buffer, rule.location).scope, RuleScope::Unknown);
         }
     }
 
@@ -288,7 +348,7 @@ mod tests {
     #[test]
     fn a_rule_without_a_flow_is_not_written() {
         let mut buffer = rule_question(RULE_INSERT);
-        let rule = NtupleRule { location: 0, flow: None, queue: Some(1) };
+        let rule = NtupleRule { location: 0, flow: None, queue: Some(1), scope: RuleScope::Unknown };
         assert!(write_rule(&mut buffer, &rule).is_err());
         assert!(write_rule(&mut buffer, &rule_of("10.0.0.1:1", "[::1]:2", 0, 0)).is_err());
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::CpuSet;
+use super::{CpuSet, RuleScope};
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -157,6 +157,9 @@ pub struct NtupleRule {
     pub flow: Option<(SocketAddr, SocketAddr)>,
     /// Receive queue; absent where the rule does something else (drops, another context).
     pub queue: Option<u32>,
+    /// What packets it is for, where it does not name exactly one TCP flow.
+    #[serde(default, skip_serializing_if = "RuleScope::is_unknown")]
+    pub scope: RuleScope,
 }
 
 /// A receive queue.

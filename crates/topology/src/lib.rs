@@ -2,6 +2,7 @@
 //! it, planning a better one, applying that and undoing it. What a person reads of it is the program's.
 
 pub mod apply;
+mod connection;
 mod course;
 mod cpu_set;
 mod ethtool;
@@ -9,6 +10,7 @@ mod ethtool_ioctl;
 mod flow;
 mod interface;
 pub mod limits;
+mod link;
 mod machine;
 pub mod model;
 mod netlink;
@@ -20,14 +22,18 @@ pub mod plan;
 pub mod process_stat;
 mod processors;
 mod rule;
+mod rule_scope;
+mod ruling;
 #[doc(hidden)]
 pub mod sample;
 mod socket;
 mod toeplitz;
+mod way;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use connection::Connection;
 pub use course::{Leg, Steering, course, legs, receive_queue};
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use ethtool::{delete_rule, insert_rule, set_channels, set_ntuple, set_rss_table};
@@ -36,13 +42,19 @@ pub use interface::{
     Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, TransmitQueue,
 };
-pub use machine::{EthtoolAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets};
-pub use observe::{Distances, ObserveError, observe};
+pub use link::{Coalescing, LinkModes, LinkSettings, Queueing};
+pub use machine::{
+    EthtoolAnswers, FormerAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets,
+};
+pub use observe::{Distances, ObserveError, observe, observe_own};
 pub use place::{PlaceRequest, Placement, QueuePlace, place};
 pub use processors::{Node, Processors};
 pub use rule::{QueueLimit, queue_limit};
+pub use rule_scope::{MaskedEnd, RuleScope};
+pub use ruling::Ruling;
 pub use socket::{Socket, SocketState};
 pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
+pub use way::{InterfaceAddress, Way};
 
 /// What was seen of a machine (or of a recording of one) at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

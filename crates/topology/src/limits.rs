@@ -26,3 +26,7 @@ pub const NETLINK_TIMEOUT_MS: u64 = 30_000;
 /// Queues that a process's record of its own may have: those of a hundred controllers with 128 I/O queues each, as many as a
 /// host with 127 processors asks for.
 pub const RECORDED_QUEUES_MAX: usize = 100 * 128;
+/// Queueing disciplines that are read: one for each transmit queue of a few large cards.
+pub const QUEUEINGS_MAX: usize = 1 << 14;
+/// Addresses of this machine that are read: a machine with more has containers, whose addresses carry no storage.
+pub const ADDRESSES_MAX: usize = 1 << 14;

@@ -334,6 +334,7 @@ pub fn vlan() -> Topology {
         location,
         flow: Some((flow.peer, flow.local)),
         queue: Some(location),
+        scope: crate::RuleScope::Unknown,
     };
     let ntuple = Ntuple {
         is_supported: true,

@@ -1,6 +1,6 @@
 //! Checks of what is seen: nothing too wide, too small, on top of each other or too pale; and on paper.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::page::Page;
 use super::{Report, demand};
@@ -100,9 +100,7 @@ const CONTRAST: &str = "(() => {
         }
         return [255, 255, 255, 255];
     };
-    const kinds = ['h1', 'h2', 'h3', '.subtitle', 'nav a', '.finding p', '.finding .kind', '.see a', 'figcaption p',
-        '.tick', '.label', '.name', '.word', '.title', 'summary', '.small', 'thead th', 'tbody td', 'td small', 'tbody th',
-        'dt', 'dd', 'footer p', '.shown'];
+    const kinds = KINDS;
     const worst = {};
     for (const kind of kinds) {
         for (const element of document.querySelectorAll(kind)) {
@@ -116,24 +114,62 @@ const CONTRAST: &str = "(() => {
     return { worst, page: light(ground(document.body)) };
 })()";
 
+/// The kinds of text that a report has.
+const TEXTS: [&str; 24] = [
+    "h1",
+    "h2",
+    "h3",
+    ".subtitle",
+    "nav a",
+    ".finding p",
+    ".finding .kind",
+    ".see a",
+    "figcaption p",
+    ".tick",
+    ".label",
+    ".name",
+    ".word",
+    ".title",
+    "summary",
+    ".small",
+    "thead th",
+    "tbody td",
+    "td small",
+    "tbody th",
+    "dt",
+    "dd",
+    "footer p",
+    ".shown",
+];
+
+/// Text of these kinds stands out from its ground, which is light or dark; the contrasts that there are.
+pub(super) fn stands_out(
+    page: &mut Page<'_>,
+    texts: &[&str],
+    place: &str,
+    is_light: bool,
+) -> Result<Value, String> {
+    let found = page.ask(&CONTRAST.replace("KINDS", &json!(texts).to_string()))?;
+    for (kind, ratio) in found["worst"].as_object().ok_or("there is no text")? {
+        let ratio = ratio.as_f64().unwrap_or(0.0);
+        demand(ratio >= CONTRAST_MIN, || format!("{kind} has a contrast of {ratio:.2} in {place}"))?;
+    }
+    let brightness = found["page"].as_f64().unwrap_or(0.5);
+    demand((brightness > 0.5) == is_light, || {
+        format!("the page's brightness is {brightness:.2} in {place}")
+    })?;
+    Ok(found["worst"].clone())
+}
+
 /// Text stands out from its ground in both schemes, and the schemes are what they are called.
 pub(super) fn contrast(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
     for scheme in ["light", "dark"] {
         page.set_media("screen", scheme)?;
         page.open(&report.page())?;
-        let found = page.ask(CONTRAST)?;
-        let worst = found["worst"].as_object().ok_or("there is no text")?;
+        let worst = stands_out(page, &TEXTS, scheme, scheme == "light")?;
         for kind in ["h1", ".tick", ".label", ".finding p", "tbody td", "dd"] {
-            demand(worst.contains_key(kind), || format!("there is no {kind}"))?;
+            demand(worst.get(kind).is_some(), || format!("there is no {kind}"))?;
         }
-        for (kind, ratio) in worst {
-            let ratio = ratio.as_f64().unwrap_or(0.0);
-            demand(ratio >= CONTRAST_MIN, || format!("{kind} has a contrast of {ratio:.2} in {scheme}"))?;
-        }
-        let brightness = found["page"].as_f64().unwrap_or(0.5);
-        demand((brightness > 0.5) == (scheme == "light"), || {
-            format!("the page's brightness is {brightness:.2} in {scheme}")
-        })?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! `lab browser`: reports in a real headless Chromium, without any network. It decides what is looked at and tells what
+//! `lab browser`: reports and the console in a real headless Chromium, without any network but the loopback. It decides what is looked at and tells what
 //! is wrong; each check says what is right.
 
 mod access;
+mod console;
 mod content;
 mod devtools;
 mod layout;
@@ -96,6 +97,9 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
         println!("{name}");
         problems += look(&load(&folder)?, arguments)?;
     }
+    if let Some(program) = &arguments.program {
+        problems += console::look(program, &arguments.output, &arguments.chromium, arguments.screenshots)?;
+    }
     Ok(problems)
 }
 
@@ -144,31 +148,36 @@ fn fresh(page: &mut Page<'_>) -> Result<(), String> {
 fn quiet(events: &[Value], report: &Report) -> Result<(), String> {
     let own = page::url(&report.folder);
     for event in events {
-        let params = &event["params"];
-        match event["method"].as_str().unwrap_or_default() {
-            "Runtime.exceptionThrown" => return Err(format!("an exception: {}", params["exceptionDetails"])),
-            "Runtime.consoleAPICalled"
-                if ["error", "warning", "assert"].iter().any(|kind| params["type"] == *kind) =>
-            {
-                return Err(format!("on the console: {}", params["args"]));
+        if let Some(grievance) = grievance(event) {
+            return Err(grievance);
+        }
+        if event["method"] == "Network.requestWillBeSent" {
+            let params = &event["params"];
+            let url = params["request"]["url"].as_str().unwrap_or_default();
+            let is_own_file = params["type"] == "Document" && url.starts_with(&own);
+            // A blob is what the page itself has made to be saved.
+            if !is_own_file && !url.starts_with("data:") && !url.starts_with("blob:") {
+                return Err(format!("a request for {url}"));
             }
-            "Log.entryAdded"
-                if ["error", "warning"].iter().any(|level| params["entry"]["level"] == *level) =>
-            {
-                return Err(format!("in the log: {}", params["entry"]));
-            }
-            "Network.requestWillBeSent" => {
-                let url = params["request"]["url"].as_str().unwrap_or_default();
-                let is_own_file = params["type"] == "Document" && url.starts_with(&own);
-                // A blob is what the page itself has made to be saved.
-                if !is_own_file && !url.starts_with("data:") && !url.starts_with("blob:") {
-                    return Err(format!("a request for {url}"));
-                }
-            }
-            _ => {}
         }
     }
     Ok(())
+}
+
+/// What the browser complains of.
+fn grievance(event: &Value) -> Option<String> {
+    let params = &event["params"];
+    let is_one_of = |value: &Value, words: &[&str]| words.iter().any(|word| value == *word);
+    match event["method"].as_str().unwrap_or_default() {
+        "Runtime.exceptionThrown" => Some(format!("an exception: {}", params["exceptionDetails"])),
+        "Runtime.consoleAPICalled" if is_one_of(&params["type"], &["error", "warning", "assert"]) => {
+            Some(format!("on the console: {}", params["args"]))
+        }
+        "Log.entryAdded" if is_one_of(&params["entry"]["level"], &["error", "warning"]) => {
+            Some(format!("in the log: {}", params["entry"]))
+        }
+        _ => None,
+    }
 }
 
 /// Pictures of the page, light and dark, wide and narrow.

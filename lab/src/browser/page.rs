@@ -19,6 +19,7 @@ pub(crate) struct Key {
 pub(crate) const TAB: Key = Key { name: "Tab", code: 9, text: "" };
 pub(crate) const ENTER: Key = Key { name: "Enter", code: 13, text: "\r" };
 pub(crate) const RIGHT: Key = Key { name: "ArrowRight", code: 39, text: "" };
+pub(crate) const LEFT: Key = Key { name: "ArrowLeft", code: 37, text: "" };
 pub(crate) const DOWN: Key = Key { name: "ArrowDown", code: 40, text: "" };
 pub(crate) const UP: Key = Key { name: "ArrowUp", code: 38, text: "" };
 
@@ -38,10 +39,15 @@ impl Page<'_> {
 
     /// Opens a file and waits until it is loaded and drawn.
     pub(crate) fn open(&mut self, file: &Path) -> Result<(), String> {
+        self.open_url(&url(file))
+    }
+
+    /// The same by an address.
+    pub(crate) fn open_url(&mut self, url: &str) -> Result<(), String> {
         let before = self.browser.events().len();
-        let opened = self.browser.call("Page.navigate", &json!({"url": url(file)}))?;
+        let opened = self.browser.call("Page.navigate", &json!({"url": url}))?;
         if let Some(error) = opened["errorText"].as_str() {
-            return Err(format!("{}: {error}", file.display()));
+            return Err(format!("{url}: {error}"));
         }
         self.browser.wait_for("Page.loadEventFired", before)?;
         Ok(())

@@ -155,6 +155,57 @@ pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), Strin
     desk.target.end()
 }
 
+/// The image of a namespace to come is opened before that is there: whatever refuses the namespace, it is closed again, and one
+/// that was made for it is gone.
+pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "closed")?;
+    // With a connection that is there, which is the one by which others are opened.
+    let there = desk.create("at-hand", &[])?.to_string();
+    let spec = |image: &str| format!("{},id={USER}", ground.spec(image));
+    ground.image("closed-free", MIB)?;
+    ground.cluster.rbd(&["create", "--size", "1K", "rbd/closed-small"])?;
+    let other = ground.serve(&[&ground.image("closed-locked", MIB)?])?;
+    let uuid = desk.does(&["show", &there])?["uuid"].as_str().unwrap_or_default().to_owned();
+    desk.refuses(&["add", &spec("closed-small")], &["less than one block"])?;
+    desk.refuses(&["add", &format!("{},uuid={uuid}", spec("closed-free"))], &[&uuid])?;
+    desk.refuses(&["add", &spec("closed-locked")], &["opened exclusively by"])?;
+    other.end()?;
+    let new = [&format!("{},uuid={uuid}", spec("closed-new")), "--rbd-create-image", "--size", "8m"];
+    desk.refuses(&[&["add"], &new[..]].concat(), &[&uuid])?;
+    for image in ["closed-free", "closed-small", "closed-locked"] {
+        soon("its end", || {
+            let users = ground.cluster.rbd(&["status", &format!("rbd/{image}")])?;
+            wanted(&format!("nobody has rbd/{image} open: {users}"), users.contains("Watchers: none"))
+        })?;
+    }
+    for image in ["closed-free", "closed-small", "closed-locked"] {
+        let held = ground.cluster.rbd(&["lock", "ls", &format!("rbd/{image}")])?;
+        wanted(&format!("rbd/{image} has no lock: {held}"), held.trim().is_empty())?;
+    }
+    wanted("the image of a refused namespace is gone", !is_there(ground, "closed-new")?)?;
+    // What was refused is had as soon as nothing is in its way.
+    desk.does(&["add", &spec("closed-free")])?;
+    desk.target.end()
+}
+
+/// An image that somebody has locked by hand, for which the library would wait without end, is refused with who has, and is had
+/// when that lock is gone. Other images are served meanwhile.
+pub(super) fn images_locked_by_hand_are_refused(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "by-hand")?;
+    let spec = format!("{},id={USER}", ground.image("by-hand-locked", MIB)?);
+    ground.cluster.rbd(&["lock", "add", "rbd/by-hand-locked", "maintenance"])?;
+    for beside in ["by-hand-one", "by-hand-two"] {
+        desk.refuses(&["add", &spec], &["opened exclusively by client.", "by hand", "maintenance"])?;
+        desk.create(beside, &[])?;
+    }
+    let locks = ground.cluster.rbd(&["lock", "ls", "--format", "json", "rbd/by-hand-locked"])?;
+    let locks: serde_json::Value = serde_json::from_str(&locks).map_err(said)?;
+    let locker = locks[0]["locker"].as_str().ok_or_else(|| format!("no lock: {locks}"))?;
+    ground.cluster.rbd(&["lock", "rm", "rbd/by-hand-locked", "maintenance", locker])?;
+    desk.does(&["add", &spec])?;
+    desk.target.end()
+}
+
 /// A namespace that another target serves too cannot have its image removed here, and the other's writes go on.
 pub(super) fn images_in_use_stay(ground: &mut Ground) -> Result<(), String> {
     let desk = Desk::open(ground, "stay")?;

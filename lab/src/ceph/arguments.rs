@@ -20,7 +20,7 @@ pub(crate) enum Task {
     Test(Trial),
     /// Measure what the gateway costs beside fio's rbd engine, what its settings do, and latency by load
     Bench(Bench),
-    /// Kill, stop or cut off one of two gateways at random, while hosts write and check every block
+    /// Kill, stop or cut off one of several gateways at random, while hosts write and check every block
     Gateways(Campaign),
 }
 
@@ -102,10 +102,20 @@ mod tests {
 
     #[test]
     fn a_campaign_has_its_rounds() {
-        let campaign = Campaign { program: "a".to_owned(), output: "gateways".into(), rounds: 50, seed: 7 };
+        let campaign = Campaign {
+            program: "a".to_owned(),
+            output: "gateways".into(),
+            rounds: 50,
+            gateways: 3,
+            images: 2,
+            outage: None,
+            planned: false,
+            seed: 7,
+        };
         assert_eq!(parsed("gateways --program a --seed 7"), Ok(Task::Gateways(campaign.clone())));
-        let campaign = Campaign { rounds: 3, seed: 9, output: "b".into(), ..campaign };
-        let line = "gateways --program a --output b --rounds 3 --seed 9";
+        let campaign =
+            Campaign { rounds: 3, seed: 9, output: "b".into(), gateways: 5, planned: true, ..campaign };
+        let line = "gateways --program a --output b --rounds 3 --gateways 5 --planned --seed 9";
         assert_eq!(parsed(line), Ok(Task::Gateways(campaign)));
     }
 
@@ -124,6 +134,8 @@ mod tests {
             "bench --program a --rounds 0",
             "gateways",
             "gateways --program a --rounds 0",
+            "gateways --program a --gateways 1",
+            "gateways --program a --gateways 8",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -11,6 +11,8 @@ use crate::program::Program;
 
 /// How long the end of a process that was killed may take.
 const END: Duration = Duration::from_secs(10);
+/// And that of one that has something to bring in order first.
+const ORDERLY_END: Duration = Duration::from_secs(30);
 
 /// A daemon that lives or not.
 pub(crate) struct Daemon {
@@ -64,6 +66,30 @@ impl Daemon {
         }
         if let Some(mut program) = self.program.take() {
             program.kill();
+        }
+    }
+
+    /// SIGTERM.
+    pub(crate) fn ask_to_end(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Waits until it has ended as it was asked to.
+    ///
+    /// # Errors
+    /// It does not, or not well.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        let until = Instant::now() + ORDERLY_END;
+        if let Some(next) = self.next.take()
+            && !has_ended(&next, until)
+        {
+            return Err(format!("{} does not end", self.name));
+        }
+        let Some(mut program) = self.program.take() else { return Ok(()) };
+        match program.ended(until)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("{} ended badly ({status}): {}", self.name, program.errors())),
+            None => Err(format!("{} does not end", self.name)),
         }
     }
 

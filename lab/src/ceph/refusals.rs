@@ -99,7 +99,7 @@ pub(super) fn in_use_elsewhere(ground: &mut Ground) -> Result<(), String> {
 }
 
 /// Serves memory beside what cannot be had, and looks at what is said of the latter.
-fn refused(ground: &Ground, spec: &str, words: &[&str]) -> Result<(), String> {
+pub(super) fn refused(ground: &Ground, spec: &str, words: &[&str]) -> Result<(), String> {
     refused_by(ground, &[&ground.program], spec, words)
 }
 

@@ -1,5 +1,5 @@
 //! `lab ceph test`: all checks of the program on images of real clusters, a small one, one with three copies, one that can
-//! be cut off, and one with two gateways. It decides
+//! be cut off, and one with gateways. It decides
 //! what is checked in which order, and tells what is wrong; each check says what is right.
 
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::config::Shape;
 use super::ground::Ground;
 use super::{
-    administration, commands, content, cuts, failures, fencing, gateways, idle, images, imports, lifetimes,
-    refusals, restarts, upgrades,
+    administration, commands, content, cuts, encryption, failures, fencing, gateways, idle, images, imports,
+    lifetimes, moments, refusals, restarts, upgrades,
 };
 use crate::answer::has_failed;
 
@@ -16,7 +16,7 @@ use crate::answer::has_failed;
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
-const SMALL: [Check; 48] = [
+const SMALL: [Check; 54] = [
     ("what is written is exported", content::written_is_exported),
     ("what is imported is read", content::imported_is_read),
     ("verified writes over two queues are exported", content::verified_is_exported),
@@ -34,6 +34,10 @@ const SMALL: [Check; 48] = [
     ("an image goes from target to target, after kill -9 too", images::images_are_given_back),
     ("a clone hides what it has not of its parent", images::clones_hide_their_parents),
     ("images of all kinds", images::images_of_all_kinds_are_served),
+    ("encrypted images", encryption::images_are_encrypted),
+    ("encrypted images and their passphrases", encryption::only_by_the_passphrase),
+    ("snapshots of several images at one moment", moments::of_one_target),
+    ("snapshots at one moment of two gateways' images", moments::of_two_gateways),
     ("hosts that vanish leave nothing behind", lifetimes::hosts_vanish),
     ("a target ends well under load", lifetimes::target_ends_under_load),
     ("a namespace goes under load, and comes again", lifetimes::namespace_goes_and_comes),
@@ -46,6 +50,11 @@ const SMALL: [Check; 48] = [
     ("a user who may not shut out a dead target is told", restarts::who_may_not_shut_out_is_told),
     ("images come and go with their namespaces, when that is asked for", administration::images_come_and_go),
     ("what cannot be done to an image is refused", administration::what_cannot_be_is_refused),
+    (
+        "an image of a refused namespace is not left open",
+        administration::what_is_refused_leaves_no_image_open,
+    ),
+    ("an image locked by hand is refused", administration::images_locked_by_hand_are_refused),
     ("images that others have open stay", administration::images_in_use_stay),
     ("the program changes sizes of images", administration::sizes_are_changed),
     ("a clone is what was there, with its snapshot and without", administration::clones_are_what_was_there),

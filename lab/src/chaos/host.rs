@@ -1,6 +1,7 @@
 //! Hosts: what each writes, reads and checks, how its run is judged, and the fresh host that checks what it left. It
 //! keeps out when they run.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,6 +127,8 @@ pub(crate) struct Plan {
     loss_s: i32,
     /// Makes it a host of its own.
     number: u64,
+    /// The key of its connections, if they are TLS.
+    tls_key: Option<PathBuf>,
 }
 
 impl Plan {
@@ -157,6 +160,7 @@ impl Plan {
             runtime_s,
             loss_s: -1,
             number,
+            tls_key: None,
         }
     }
 
@@ -181,6 +185,11 @@ impl Plan {
         Plan { loss_s: IMPATIENT_LOSS_S, ..self }
     }
 
+    /// The same by TLS, with the key in this file.
+    pub(crate) fn by_tls(self, key: &Path) -> Plan {
+        Plan { tls_key: Some(key.to_owned()), ..self }
+    }
+
     /// The same as fast as it goes, to measure what is in its way.
     pub(crate) fn eager(self) -> Plan {
         Plan { block_bytes: 4096, depth: 8, jobs: 1, rate_iops: 1_000_000, flush_every: 0, ..self }
@@ -192,13 +201,16 @@ impl Plan {
     }
 
     fn connection(&self) -> Vec<String> {
-        let host = format!("00000000-0000-4000-8000-{:012x}", self.number);
+        let host = identifier(self.number);
         let mut words = vec!["-n".to_owned(), self.nqn.clone(), "--nsid".to_owned(), self.nsid.to_string()];
         words.extend(["-a".to_owned(), self.addresses.join(",")]);
-        words.extend(["-q".to_owned(), format!("nqn.2014-08.org.nvmexpress:uuid:{host}")]);
+        words.extend(["-q".to_owned(), nqn(self.number)]);
         words.extend(["-I".to_owned(), host, "-k".to_owned(), KEEP_ALIVE_S.to_string()]);
         words.extend(["-c", "1", "-o", "json", "-l"].map(str::to_owned));
         words.push(self.loss_s.to_string());
+        if let Some(key) = &self.tls_key {
+            words.extend(["--tls-key-file".to_owned(), key.display().to_string()]);
+        }
         if self.header_digest {
             words.push("-g".to_owned());
         }
@@ -239,13 +251,27 @@ impl Plan {
     /// The command of the fresh host that checks what `state` says.
     fn check_words(&self, program: &str, state: &Path) -> Vec<String> {
         // Another host than the one that wrote, and one that has nothing in common with it.
-        let fresh = Plan { number: self.number | 1 << 40, ..self.clone() };
+        let fresh = Plan { number: fresh(self.number), ..self.clone() };
         let mut words = vec![program.to_owned(), "bench".to_owned()];
         words.extend(fresh.connection());
         words.extend(["--verify-only", "--iodepth", "16", "--verify-state"].map(str::to_owned));
         words.push(state.display().to_string());
         words
     }
+}
+
+/// The number of the host that checks what this one has left.
+pub(crate) const fn fresh(number: u64) -> u64 {
+    number | 1 << 40
+}
+
+/// The NQN of the host with this number.
+pub(crate) fn nqn(number: u64) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:{}", identifier(number))
+}
+
+fn identifier(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012x}")
 }
 
 /// What hosts did and found, added up.
@@ -262,6 +288,14 @@ pub(crate) struct Deeds {
     pub(crate) checks: u64,
     pub(crate) blocks_checked: u64,
     pub(crate) blocks_lost: u64,
+}
+
+/// What a round of writes and checks adds up to: read while it ran, read back by the writers, and by fresh hosts.
+impl fmt::Display for Deeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { writes, reads_checked, blocks_read_back, blocks_checked, .. } = self;
+        write!(f, "{writes} writes, {reads_checked} + {blocks_read_back} + {blocks_checked} blocks checked")
+    }
 }
 
 impl Deeds {

@@ -31,11 +31,19 @@ const LINE_BYTES_MAX: usize = 1024;
 /// How an emulator begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
-    pub(crate) target: String,
+    /// The namespaces at one end: the links are dealt out to them in order, as many to each.
+    pub(crate) targets: Vec<String>,
     pub(crate) host: String,
     pub(crate) links: usize,
     pub(crate) settings: Settings,
     pub(crate) seed: u64,
+}
+
+impl Options {
+    /// The namespace at the target's end of a link, counted from 1.
+    pub(crate) fn target_of(&self, link: usize) -> &str {
+        &self.targets[(link - 1) * self.targets.len() / self.links]
+    }
 }
 
 /// The answer to `counters`: one entry for each link.
@@ -55,7 +63,7 @@ pub(crate) struct AllCounters {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let mut devices = Vec::new();
     for link in 1..=options.links {
-        devices.push(tun::open(&options.target, &format!("tt{link}"))?);
+        devices.push(tun::open(options.target_of(link), &format!("tt{link}"))?);
         devices.push(tun::open(&options.host, &format!("th{link}"))?);
     }
     // The default slack of 50 µs is longer than what a packet takes on a gigabit.

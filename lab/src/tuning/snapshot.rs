@@ -24,9 +24,14 @@ impl Snapshot {
             }
         }
         for process in processes {
-            for thread in names(&format!("/proc/{process}/task"))? {
-                found
-                    .insert(format!("CPUs of thread {thread}"), Ok(allowed(*process, &thread)?.into_bytes()));
+            let threads = format!("/proc/{process}/task");
+            for thread in names(&threads)? {
+                match allowed(*process, &thread) {
+                    Ok(cpus) => found.insert(format!("CPUs of thread {thread}"), Ok(cpus.into_bytes())),
+                    // It ended after it was listed.
+                    Err(_) if !Path::new(&threads).join(&thread).exists() => None,
+                    Err(reason) => return Err(reason),
+                };
             }
         }
         Ok(Snapshot(found))
@@ -132,8 +137,24 @@ mod tests {
     #[test]
     fn threads_of_this_process_are_seen() {
         let id = std::process::id();
+        // The threads of other tests come and go meanwhile.
         let snapshot = Snapshot::of(&[], &[id]).unwrap();
         assert!(snapshot.len() >= 1);
         assert!(!allowed(id, &id.to_string()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn threads_that_come_and_go_do_no_harm() {
+        let come_and_go = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while come_and_go.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::thread::spawn(|| ()).join().unwrap();
+                }
+            });
+            let looks: Vec<_> = (0..200).map(|_| Snapshot::of(&[], &[std::process::id()])).collect();
+            come_and_go.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(looks.into_iter().find_map(Result::err), None);
+        });
     }
 }

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::ceph::{ImageKey, LuksFormat};
+use crate::limits::SECRET_FILE_BYTES_MAX;
+use crate::secret_file::{self, SecretFileError};
 use crate::units::{self, Size};
 
 /// Which backend to open.
@@ -91,6 +94,37 @@ pub struct RbdConfig {
     /// The user, without `client.`; `admin` without it.
     #[serde(default, deserialize_with = "user", skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// How its blocks are encrypted, if they are: Ceph's library encrypts and decrypts them where they are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Box<RbdEncryption>>,
+}
+
+/// How an image is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ImageEncryption")]
+pub struct RbdEncryption {
+    /// The format that `rbd encryption format` has given it.
+    pub format: LuksFormat,
+    /// The file with the passphrase, which others may not be able to read. In a group each gateway has its own copy at this path.
+    pub passphrase_file: PathBuf,
+}
+
+impl RbdEncryption {
+    /// Reads the passphrase: what the file has, up to a line break at its end, as Ceph's own commands read it.
+    ///
+    /// # Errors
+    /// When there is none, or others can read it.
+    pub fn key(&self) -> Result<ImageKey, SecretFileError> {
+        let mut passphrase = secret_file::text(&self.passphrase_file, SECRET_FILE_BYTES_MAX)?;
+        if passphrase.ends_with('\n') {
+            passphrase.pop();
+        }
+        if passphrase.is_empty() {
+            return Err(format!("{} is empty", self.passphrase_file.display()).into());
+        }
+        Ok(ImageKey { format: self.format, passphrase })
+    }
 }
 
 impl fmt::Display for RbdConfig {

@@ -1,12 +1,9 @@
 //! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
 //! what each of them is, in its own file.
 
-use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, ZeroMethod};
+use super::{BackendError, BackendIdentity, Durability, File, Rbd, Sync, SyncKind, ZeroMethod};
 use crate::ring::{Hold, Ring, StorageOp};
 use crate::time_bound::TimeBound;
-
-#[cfg(not(feature = "simulation"))]
-use super::Rbd;
 
 /// Open storage that a ring works on.
 #[derive(Debug)]
@@ -14,7 +11,6 @@ pub enum Device {
     /// A file or block device.
     File(File),
     /// An image of a Ceph cluster.
-    #[cfg(not(feature = "simulation"))]
     Rbd(Rbd),
 }
 
@@ -23,21 +19,14 @@ impl Device {
     pub fn start(&self, ring: &mut Ring, operation: StorageOp, token: u64) {
         match self {
             Self::File(file) => ring.store(file.storage(), operation, token),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => ring.store_remote(&**rbd.image(), operation, token),
         }
-    }
-
-    /// Whether it is an image of a cluster.
-    pub const fn is_image(&self) -> bool {
-        !matches!(self, Self::File(_))
     }
 
     /// What keeps others off a file or device, for the process that goes on in this one's place.
     pub(crate) fn held(&self) -> Option<std::io::Result<Hold>> {
         match self {
             Self::File(file) => Some(file.held()),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => None,
         }
     }
@@ -46,7 +35,6 @@ impl Device {
     pub const fn durability(&self) -> Option<&Durability> {
         match self {
             Self::File(file) => Some(file.durability()),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => None,
         }
     }
@@ -71,7 +59,6 @@ impl Device {
         match self {
             Self::File(file) => file.whole_bytes(),
             // A write within one of its objects is one transaction of its OSD, and a block lies in one.
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => u64::MAX,
         }
     }
@@ -80,7 +67,6 @@ impl Device {
     pub fn time_bound(&self) -> TimeBound {
         match self {
             Self::File(file) => file.time_bound().clone(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => TimeBound::Unknown,
         }
     }
@@ -89,7 +75,6 @@ impl Device {
     pub fn place(&self) -> String {
         match self {
             Self::File(file) => file.path().display().to_string(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.image().name().to_owned(),
         }
     }
@@ -98,8 +83,15 @@ impl Device {
     pub fn note_late(&self) {
         match self {
             Self::File(_) => {}
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.note_late(),
+        }
+    }
+
+    /// An operation was refused, since the connection to the cluster is shut out.
+    pub fn note_refused(&self) {
+        match self {
+            Self::File(_) => {}
+            Self::Rbd(rbd) => rbd.note_refused(),
         }
     }
 
@@ -107,7 +99,6 @@ impl Device {
     pub fn length(&self) -> u64 {
         match self {
             Self::File(file) => file.length(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.length(),
         }
     }
@@ -116,7 +107,6 @@ impl Device {
     pub(super) fn identity(&self) -> BackendIdentity {
         match self {
             Self::File(file) => file.identity(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.identity(),
         }
     }
@@ -125,7 +115,6 @@ impl Device {
     pub(crate) fn trim(&self) -> Result<(), BackendError> {
         match self {
             Self::File(file) => file.trim(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => Ok(()),
         }
     }
@@ -133,7 +122,6 @@ impl Device {
     pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
         match self {
             Self::File(file) => file.resize(size),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => {
                 let reason =
                     "an image is resized by its own means, and then has its new size here".to_owned();
@@ -145,7 +133,6 @@ impl Device {
     pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
         match self {
             Self::File(file) => file.rescan(block_size),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.rescan(block_size),
         }
     }
@@ -154,7 +141,6 @@ impl Device {
     pub fn set_write_delay_ms(&self, write_delay_ms: u32) {
         match self {
             Self::File(file) => file.storage().set_write_delay_ms(write_delay_ms),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => {}
         }
     }
@@ -168,7 +154,6 @@ impl Device {
     pub const fn deallocated_reads_zero(&self) -> bool {
         match self {
             Self::File(file) => file.deallocated_reads_zero(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => false,
         }
     }
@@ -177,7 +162,6 @@ impl Device {
     pub const fn deallocate_granularity(&self) -> Option<u64> {
         match self {
             Self::File(_) => None,
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => Some(rbd.deallocate_granularity()),
         }
     }
@@ -186,7 +170,6 @@ impl Device {
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::File(_) => false,
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.is_read_only(),
         }
     }
@@ -195,7 +178,6 @@ impl Device {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::File(file) => file.kind(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => "rbd",
         }
     }
@@ -204,7 +186,6 @@ impl Device {
     pub const fn deallocate_mode(&self) -> u32 {
         match self {
             Self::File(file) => file.deallocate_mode(),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.deallocate_mode(),
         }
     }
@@ -213,7 +194,6 @@ impl Device {
     pub fn zero_method(&self, deallocate: bool) -> ZeroMethod {
         match self {
             Self::File(file) => file.zero_method(deallocate),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.zero_method(),
         }
     }
@@ -222,7 +202,6 @@ impl Device {
     pub fn refuse(&self, method: ZeroMethod) {
         match self {
             Self::File(file) => file.refuse(method),
-            #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.refuse_zeroes(),
         }
     }

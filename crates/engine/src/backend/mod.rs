@@ -20,7 +20,6 @@ mod memory;
 #[cfg(not(feature = "simulation"))]
 mod memory_file;
 mod page_locks;
-#[cfg(not(feature = "simulation"))]
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -30,9 +29,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(not(feature = "simulation"))]
 pub use crate::ceph::Clusters;
-pub use config::{BackendConfig, RbdConfig};
+pub use config::{BackendConfig, RbdConfig, RbdEncryption};
 pub use device::Device;
 pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
 #[cfg(not(feature = "simulation"))]
@@ -41,10 +39,9 @@ pub use identity::{BackendIdentity, IdentityText};
 pub use memory::{Memory, Writer};
 pub(crate) use memory::{MemoryHolder, is_within_page};
 pub(crate) use page_locks::Patience;
-#[cfg(not(feature = "simulation"))]
 pub use rbd::Rbd;
 #[cfg(feature = "simulation")]
-pub use simulated::{Clusters, File, ZeroMethod};
+pub use simulated::{File, ZeroMethod};
 
 use crate::time_bound::TimeBound;
 
@@ -112,9 +109,14 @@ pub enum BackendError {
         reason: String,
     },
     /// Ceph says no.
-    #[cfg(not(feature = "simulation"))]
     #[error(transparent)]
     Ceph(#[from] crate::ceph::CephError),
+    /// The passphrase of an encrypted image cannot be read.
+    #[error("{0}")]
+    Passphrase(crate::secret_file::SecretFileError),
+    /// Its reservations cannot be read: without them it would be anybody's to write.
+    #[error("its reservations cannot be read: {0}")]
+    Reservations(String),
     /// It is being opened, which takes its time.
     #[error("{image}: {}; retrying", held(owner.as_deref()))]
     Pending {
@@ -245,13 +247,10 @@ impl Backend {
             BackendConfig::Block { path } => {
                 Self::Device(Device::File(File::open_device(path, block_size, is_shared)?))
             }
-            #[cfg(not(feature = "simulation"))]
             BackendConfig::Rbd(config) => {
                 let rbd = Rbd::open(config, block_size, opening.is_standby, opening.clusters)?;
                 Self::Device(Device::Rbd(rbd))
             }
-            #[cfg(feature = "simulation")]
-            BackendConfig::Rbd(_) => return Err(BackendError::NotHere { what: "an image" }),
         })
     }
 
@@ -369,7 +368,6 @@ impl Backend {
     /// When somebody else has it, or its cluster does not answer.
     pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
         match self {
-            #[cfg(not(feature = "simulation"))]
             Self::Device(Device::Rbd(rbd)) => rbd.set_standby(is_standby),
             _ if is_standby => {
                 Err(BackendError::NotHere { what: "standing by without an image of a cluster" })
@@ -379,7 +377,6 @@ impl Backend {
     }
 
     /// Whether it is an image that is written to by whoever has its exclusive lock.
-    #[cfg(not(feature = "simulation"))]
     pub(crate) const fn needs_lock(&self) -> bool {
         matches!(self, Self::Device(Device::Rbd(rbd)) if rbd.needs_lock())
     }
@@ -387,7 +384,6 @@ impl Backend {
     /// Whether commands on an image have taken too long on its connection, and may be carried out yet.
     pub(crate) fn has_been_late(&self) -> bool {
         match self {
-            #[cfg(not(feature = "simulation"))]
             Self::Device(Device::Rbd(rbd)) => rbd.cluster().has_been_late(),
             _ => false,
         }
@@ -396,7 +392,6 @@ impl Backend {
     /// Which client has the exclusive lock of an image now, this target or another, as its cluster names it.
     pub fn lock_owner(&self) -> Option<String> {
         match self {
-            #[cfg(not(feature = "simulation"))]
             Self::Device(Device::Rbd(rbd)) => rbd.lock_owner(),
             _ => None,
         }
@@ -405,7 +400,6 @@ impl Backend {
     /// Whether nothing more is carried out of what an image has under way, since another connection has taken its place.
     pub fn is_shut_out(&self) -> bool {
         match self {
-            #[cfg(not(feature = "simulation"))]
             Self::Device(Device::Rbd(rbd)) => rbd.cluster().is_shut_out(),
             _ => false,
         }

@@ -1,11 +1,12 @@
 //! Blocks in an image of a Ceph cluster. It opens, locks and describes; reads and writes are started on a reactor's ring by
 //! the target, and done by Ceph's library.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use super::{BackendError, BackendIdentity, IdentityText, RbdConfig, ZeroMethod};
-use crate::ceph::{CephError, Closings, Cluster, Clusters, Image, News, Pool, Seat};
+use crate::ceph::{CephError, Closings, Cluster, Clusters, Image, News, Object, Pool, Seat};
+use crate::ring::lock;
 
 /// Modes of fallocate(2), by which the ring's operations say what they want.
 const KEEP_SIZE: u32 = 0x01;
@@ -16,7 +17,7 @@ const ZERO_RANGE: u32 = 0x10;
 #[derive(Debug)]
 pub struct Rbd {
     /// There until it is dropped.
-    image: Option<Arc<Image>>,
+    held: Option<Held>,
     identity: BackendIdentity,
     length: AtomicU64,
     has_lock: bool,
@@ -27,6 +28,16 @@ pub struct Rbd {
     closings: Arc<Closings>,
     /// What is notified of operations that took too long; nothing where gateways look after that themselves.
     late_news: Option<Arc<News>>,
+    /// Held while its lock is taken or given back, which waits for the cluster.
+    changes_hands: lock::Mutex<()>,
+    /// Its pool, and the namespace within that.
+    place: (String, String),
+}
+
+/// What takes as long to let go of as the cluster needs: the image, and after it the connection, where it was the last on it.
+#[derive(Debug)]
+struct Held {
+    image: Arc<Image>,
     seat: Seat,
 }
 
@@ -42,6 +53,11 @@ impl Rbd {
         let seat = clusters.seat(config.conf.as_deref(), config.id.as_deref())?;
         let pool = Pool::open(seat.cluster.clone(), &config.pool, &config.namespace)?;
         let image = Image::open(pool, &config.image, config.snapshot.as_deref())?;
+        // Before its size is asked for, of which LUKS' header is a part.
+        if let Some(encryption) = &config.encryption {
+            let key = encryption.key().map_err(|error| BackendError::Passphrase(error.of(config)))?;
+            image.decrypt(&key)?;
+        }
         let has_lock = !image.is_snapshot() && image.has_exclusive_lock()?;
         let (size, object_size) = (image.size()?, image.object_size()?);
         if size < u64::from(block_size) {
@@ -49,15 +65,16 @@ impl Rbd {
         }
         let rbd = Self {
             identity: identity(&image, config)?,
-            image: Some(Arc::new(image)),
             length: AtomicU64::new(whole_blocks(size, block_size)),
             has_lock,
             granularity: discard_granularity(&seat, object_size),
+            held: Some(Held { image: Arc::new(image), seat }),
             has_news: Arc::default(),
             writes_zeroes: AtomicBool::new(false),
             closings: clusters.closings(),
             late_news: (!clusters.are_images_shared()).then(|| clusters.news()),
-            seat,
+            changes_hands: lock::Mutex::default(),
+            place: (config.pool.clone(), config.namespace.clone()),
         };
         let (has_news, news) = (rbd.has_news.clone(), clusters.news());
         rbd.image().watch(Box::new(move || {
@@ -77,14 +94,33 @@ impl Rbd {
         Ok(rbd)
     }
 
+    const fn held(&self) -> &Held {
+        self.held.as_ref().expect("it is there until this is dropped")
+    }
+
     /// The image.
-    pub fn image(&self) -> &Arc<Image> {
-        self.image.as_ref().expect("it is there until this is dropped")
+    pub const fn image(&self) -> &Arc<Image> {
+        &self.held().image
     }
 
     /// The connection it is open on.
     pub const fn cluster(&self) -> &Arc<Cluster> {
-        &self.seat.cluster
+        &self.held().seat.cluster
+    }
+
+    /// An object beside it in its pool, by its own connection: whoever is shut out of the image is shut out of that, too.
+    ///
+    /// # Errors
+    /// When the pool cannot be opened.
+    pub fn object(&self, name: &str) -> Result<Object, CephError> {
+        let (pool, namespace) = &self.place;
+        let pool = Pool::open(self.cluster().clone(), pool, namespace)?;
+        Object::new(Arc::new(pool), name)
+    }
+
+    /// Whether it is this target's to write to, as far as is known.
+    pub fn is_taken(&self) -> bool {
+        !self.has_lock || self.image().is_locked()
     }
 
     /// What it is known by, to all that are connected to its cluster.
@@ -96,10 +132,16 @@ impl Rbd {
     #[cold]
     pub fn note_late(&self) {
         if let Some(news) = &self.late_news
-            && self.seat.cluster.note_late()
+            && self.cluster().note_late()
         {
             news.tell();
         }
+    }
+
+    /// Records that the cluster has refused an operation, since the connection is on the blocklist.
+    #[cold]
+    pub fn note_refused(&self) {
+        self.held().seat.note_refused();
     }
 
     /// Lets others write to it, or makes sure that only this one does.
@@ -107,6 +149,8 @@ impl Rbd {
     /// # Errors
     /// When somebody else has it, or the cluster does not answer.
     pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
+        // The library says that it has a lock which it is still giving back.
+        let _one_at_a_time = self.changes_hands.lock().unwrap_or_else(PoisonError::into_inner);
         match (self.has_lock, is_standby) {
             (false, _) => Ok(()),
             (true, true) => Ok(self.image().unlock()?),
@@ -178,9 +222,10 @@ impl Rbd {
 
 impl Drop for Rbd {
     fn drop(&mut self) {
-        if let Some(image) = self.image.take() {
+        if let Some(held) = self.held.take() {
             // One that was shut out has nothing to give back, and may learn of it late.
-            self.closings.close(image, !self.seat.cluster.is_shut_out());
+            let is_awaited = !held.seat.cluster.is_shut_out();
+            self.closings.close(held, is_awaited);
         }
     }
 }

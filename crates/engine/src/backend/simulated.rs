@@ -145,14 +145,3 @@ impl File {
     /// A simulated disk refuses no method.
     pub const fn refuse(&self, _: ZeroMethod) {}
 }
-
-/// Connections to clusters, of which a simulated world has none.
-#[derive(Debug, Default)]
-pub struct Clusters;
-
-impl Clusters {
-    /// For how long a command may be at an image.
-    pub const fn time_bound(&self) -> TimeBound {
-        TimeBound::Unknown
-    }
-}

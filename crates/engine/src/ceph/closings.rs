@@ -1,11 +1,11 @@
 //! Images whose closing is under way: it can take as long as the cluster needs, and must keep no reactor.
 //! What an image is belongs to `image`.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::Image;
+use crate::ring::lock::{Condvar, Mutex, MutexGuard};
+use crate::ring::thread;
 
 /// Images whose closing is under way.
 #[derive(Debug, Default)]
@@ -15,13 +15,13 @@ pub struct Closings {
 }
 
 impl Closings {
-    /// Closes an image on a thread of its own. That `is_awaited`, or nobody needs it.
-    pub fn close(self: &Arc<Self>, image: Arc<Image>, is_awaited: bool) {
+    /// Closes an image, by letting go of what holds it, on a thread of its own. That `is_awaited`, or nobody needs it.
+    pub fn close(self: &Arc<Self>, held: impl Send + 'static, is_awaited: bool) {
         let count = usize::from(is_awaited);
         *self.lock() += count;
         let closings = self.clone();
         let close = move || {
-            drop(image);
+            drop(held);
             *closings.lock() -= count;
             closings.ended.notify_all();
         };

@@ -4,17 +4,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CephError, Closings, Cluster, ClusterOptions};
+use super::{CephError, Closings, Cluster, ClusterOptions, late_operations};
 use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
 };
-use crate::ring::Bell;
+use crate::ring::lock::Mutex;
+use crate::ring::{Bell, Moment, now};
 use crate::time_bound::TimeBound;
 
 /// How a target uses Ceph clusters.
@@ -62,10 +63,22 @@ pub struct Clusters {
     cpus: Vec<u32>,
     shared: Mutex<Vec<Shared>>,
     /// Connections that could not be made a moment ago, and why.
-    failed: Mutex<Vec<(ClusterOptions, Instant, String)>>,
+    failed: Mutex<Vec<(ClusterOptions, Moment, String)>>,
+    /// Operations that had taken too long before all connections were forgotten last.
+    late_before: AtomicU64,
+    /// Whether somebody waits until nothing late can be carried out.
+    awaits_fence: AtomicBool,
     closings: Arc<Closings>,
     news: Arc<News>,
+    /// How often all connections were forgotten.
+    generation: AtomicU64,
+    refused: Arc<Refused>,
 }
+
+/// The latest generation of connections of which one was refused, counted from 1: somebody had put it on the blocklist, and it never
+/// does anything again. Nobody waits to know it, least of all for a connection that is just being made.
+#[derive(Debug, Default)]
+struct Refused(AtomicU64);
 
 /// A connection of some process, by what its cluster knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,12 +103,21 @@ pub struct Seat {
     /// The connection.
     pub cluster: Arc<Cluster>,
     _seat: Arc<()>,
+    generation: u64,
+    refused: Arc<Refused>,
+}
+
+impl Seat {
+    /// Records that the cluster has refused an operation, since the connection is on the blocklist.
+    pub fn note_refused(&self) {
+        self.refused.0.fetch_max(self.generation + 1, Ordering::Release);
+    }
 }
 
 impl Clusters {
     /// Connections by `config`, whose libraries' threads keep to `cpus` unless that is empty.
     pub fn new(config: CephConfig, cpus: Vec<u32>) -> Self {
-        Self { config, cpus, ..Self::default() }
+        Self { config, cpus, late_before: AtomicU64::new(late_operations()), ..Self::default() }
     }
 
     /// For how long a command may be at an image. Where gateways share images, whoever takes one over has shut the others out
@@ -127,14 +149,30 @@ impl Clusters {
             if *cluster.options() == options
                 && Arc::strong_count(&known.seats) <= self.config.bdevs_per_cluster.max(1)
             {
-                return Ok(Seat { cluster, _seat: known.seats.clone() });
+                return Ok(self.seat_on(cluster, known.seats.clone()));
             }
         }
         let cluster = self.connect(&options)?;
         self.allow(&cluster)?;
         let seats = Arc::new(());
         shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: seats.clone() });
-        Ok(Seat { cluster, _seat: seats })
+        Ok(self.seat_on(cluster, seats))
+    }
+
+    /// Nobody forgets the connections meanwhile: they are locked.
+    fn seat_on(&self, cluster: Arc<Cluster>, seat: Arc<()>) -> Seat {
+        let (generation, refused) = (self.generation.load(Ordering::Acquire), self.refused.clone());
+        Seat { cluster, _seat: seat, generation, refused }
+    }
+
+    /// A connection as `id` with this configuration file that images share already, to look at others by it. It takes no place.
+    pub fn shared(&self, conf: Option<&Path>, id: Option<&str>) -> Option<Arc<Cluster>> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = shared.iter().filter_map(|known| known.cluster.upgrade());
+        known.find(|cluster| {
+            let options = cluster.options();
+            (options.conf.as_deref(), options.id.as_deref()) == (conf, id)
+        })
     }
 
     /// Does what has to happen before the first image is opened on a new connection.
@@ -178,12 +216,12 @@ impl Clusters {
     /// wait for as long as the first.
     fn connect(&self, options: &ClusterOptions) -> Result<Arc<Cluster>, CephError> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.retain(|(_, when, _)| when.elapsed() < Duration::from_millis(CEPH_RECONNECT_MS));
+        failed.retain(|(_, when, _)| now().since(*when) < Duration::from_millis(CEPH_RECONNECT_MS));
         if let Some((.., reason)) = failed.iter().find(|(known, ..)| known == options) {
             return Err(CephError::AsBefore { reason: reason.clone() });
         }
         Cluster::connect(options).inspect_err(|error| {
-            failed.push((options.clone(), Instant::now(), error.to_string()));
+            failed.push((options.clone(), now(), error.to_string()));
         })
     }
 
@@ -230,7 +268,31 @@ impl Clusters {
 
     /// No further image is opened on the connections that there are; those that are open stay.
     pub fn forget(&self) {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.late_before.store(late_operations(), Ordering::Release);
+        self.awaits_fence.store(false, Ordering::Release);
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        self.generation.fetch_add(1, Ordering::Release);
+        shared.clear();
+    }
+
+    /// Whether an operation on these connections has taken too long, and may be carried out yet: as long as that is so, nobody can be
+    /// promised that nothing comes of what has ended. Whoever shuts gateways out is asked to do it with this one.
+    pub fn has_late(&self) -> bool {
+        let has_late = late_operations() != self.late_before.load(Ordering::Acquire);
+        if has_late {
+            self.awaits_fence.store(true, Ordering::Release);
+        }
+        has_late
+    }
+
+    /// Whether somebody has asked while that was so.
+    pub fn awaits_fence(&self) -> bool {
+        self.awaits_fence.load(Ordering::Acquire)
+    }
+
+    /// Whether a cluster has refused an operation on one of these connections, since it is on the blocklist.
+    pub fn are_refused(&self) -> bool {
+        self.refused.0.load(Ordering::Acquire) > self.generation.load(Ordering::Acquire)
     }
 
     /// Waits until all connections there are work by the newest maps of their clusters, the blocklists included. One that is

@@ -99,6 +99,18 @@ pub enum CephError {
         /// What the library said.
         source: io::Error,
     },
+    /// The image cannot be decrypted.
+    #[error(
+        "{image} cannot be decrypted as {format}: {reason}; compare with what `rbd encryption format` was given"
+    )]
+    NotDecrypted {
+        /// The image.
+        image: String,
+        /// The format.
+        format: super::LuksFormat,
+        /// What is wrong, as far as the library says.
+        reason: String,
+    },
     /// Somebody else has the image for himself.
     #[error(
         "{image} is opened exclusively by {owner}; end that, or remove its lock with `rbd lock ls` and `rbd lock rm` when it is dead"
@@ -238,6 +250,6 @@ impl CephError {
 }
 
 /// What a function of the libraries answered, as a result: below 0 is an error's number.
-pub(super) fn answer(code: i32) -> Result<i32, io::Error> {
+pub(in crate::ceph) fn answer(code: i32) -> Result<i32, io::Error> {
     if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(code) }
 }

@@ -1,43 +1,59 @@
-//! A Ceph cluster: connections to it, objects and images in its pools. librados and librbd are found when the program runs.
-//! Blocks as hosts see them belong to `backend`; who may serve an image at a time is decided by the gateways.
+//! A Ceph cluster: connections to it, objects and images in its pools. Blocks as hosts see them belong to `backend`; who may
+//! serve an image at a time is decided by the gateways.
+//!
+//! The types that the engine and every cluster share are in the files here. What a cluster must have besides is the list below:
+//! `real` has it by Ceph's libraries, and so has `simulated`, which stands in its place in a simulation.
 
-mod c_string;
 mod closings;
-mod cluster;
+mod cluster_options;
 mod clusters;
 mod error;
-mod image;
-mod images;
-mod library;
-mod object;
-mod pool;
-mod watch;
+mod image_key;
+mod image_news;
+mod lateness;
+mod object_change;
+mod probe;
+#[cfg(not(feature = "simulation"))]
+mod real;
+#[cfg(feature = "simulation")]
+mod simulated;
+
+#[cfg(not(feature = "simulation"))]
+use real as library;
+#[cfg(feature = "simulation")]
+use simulated as library;
 
 pub use closings::Closings;
-pub use cluster::{Cluster, ClusterOptions};
+pub use cluster_options::ClusterOptions;
 pub use clusters::{Allowance, BeforeUse, CephConfig, ClusterConnection, Clusters, News, Seat};
 pub use error::CephError;
-pub use image::{Image, ImageNews, late_operations};
-pub use images::{NewImage, Snapshot};
-pub use object::{Object, ObjectChange, Pairs};
-pub use pool::Pool;
-pub use watch::Watch;
+pub use image_key::{ImageKey, LuksFormat};
+pub use image_news::ImageNews;
+use lateness::Lateness;
+pub use library::{Cluster, Image, Object, Pool, Watch, late_operations, note_late_operation};
+pub use object_change::{ObjectChange, Pairs};
+// What an administrator does with images is not simulated.
+#[cfg(not(feature = "simulation"))]
+pub use real::{NewImage, Snapshot};
 
 /// The versions of librados and librbd, by numbers of their own, which are not Ceph's.
 ///
 /// # Errors
 /// When they are not installed.
+#[cfg(not(feature = "simulation"))]
 pub fn library_versions() -> Result<String, CephError> {
-    let (rados, rbd) = library::versions()?;
+    let (rados, rbd) = real::versions()?;
     Ok(format!("librados {rados}, librbd {rbd}"))
 }
 
 /// Has a program do without librados and librbd: who asks for them is told the reason. It is for the start, before anybody asks.
+#[cfg(not(feature = "simulation"))]
 pub fn leave_out(reason: &str) {
-    library::leave_out(reason);
+    real::leave_out(reason);
 }
 
 /// Whether librados is in one of the folders where libraries are. It is not loaded for that.
+#[cfg(not(feature = "simulation"))]
 pub fn is_installed() -> bool {
-    library::are_installed()
+    real::are_installed()
 }

@@ -195,6 +195,15 @@ pub enum InitiatorError {
         /// How the handshake ended.
         reason: Box<Self>,
     },
+    /// The connection ended while this host authenticated, and nobody has said why.
+    #[error(
+        "{reason} before it had said whether this host's secret is the one that it has for it; there are targets \
+         that do so where it is not"
+    )]
+    NotAuthenticated {
+        /// How the connection ended.
+        reason: Box<Self>,
+    },
     /// The subsystem has no such namespace for this host.
     #[error("there is no namespace {nsid} at {address}; {}", those_there(.active))]
     NoNamespace {
@@ -312,7 +321,7 @@ impl InitiatorError {
             Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } | Self::GivenUp { .. } => {
                 Some(Observation::ConnectionLost)
             }
-            Self::NoHandshake { reason } => reason.observation(),
+            Self::NoHandshake { reason } | Self::NotAuthenticated { reason } => reason.observation(),
             _ => None,
         }
     }

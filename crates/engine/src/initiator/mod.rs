@@ -113,8 +113,8 @@ pub use host::HostIdentity;
 pub use options::{ConnectOptions, HostSecrets, QueueOptions};
 pub use path::{
     ConnectionReport, ControllerFiles, ControllerKeeper, ControllerRecord, Found, FoundContent, IoPolicy,
-    KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
+    KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, Stage, StageLatencies,
 };
-pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
+pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request, Timing};
 pub use tls_keys::{TakenOffer, TlsKeys};
 pub use volume::{AsyncVolume, LocalTask, LocalVolume, NamespaceName, Volume, VolumeOptions, VolumeTask};

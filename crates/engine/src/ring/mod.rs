@@ -29,11 +29,11 @@ pub use operation::StorageOp;
 pub use options::{Engine, RingOptions};
 pub use span::{Span, SpanMut};
 
-pub(crate) use machine::{Bell, channel, observe, thread};
-pub use machine::{Hold, Ring, Socket, Storage, Vital, Waker, now, random, tcp, wall_time};
-// Only a real machine has libraries with threads of their own.
-#[cfg(not(feature = "simulation"))]
-pub use real::{RemoteOperation, RemoteStorage};
+pub(crate) use machine::{Bell, observe};
+pub use machine::{
+    Hold, RemoteOperation, RemoteStorage, Ring, Socket, Storage, Vital, Waker, channel, end_program, lock,
+    now, random, tcp, thread, wall_time,
+};
 
 /// Fills bytes with random ones.
 pub fn fill_random(bytes: &mut [u8]) {

@@ -5,13 +5,12 @@
 mod beside;
 mod former;
 mod frame;
-#[cfg(not(feature = "simulation"))]
 mod images;
 mod line;
 mod next;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,6 +191,7 @@ impl Target {
         };
         hand_over.state.controllers = admin.filter_map(handed).collect();
         let namespaces = self.fabric.namespaces();
+        hand_over.state.served = numbers(&namespaces);
         hand_over.state.namespaces =
             namespaces.iter().filter_map(|(_, namespace)| namespace.handed()).collect();
         hand_over.state.reservations =
@@ -227,10 +227,15 @@ impl Target {
     /// held ([`super::TargetConfig::is_held`]). What it cannot take over is closed: with each the reason, by its host's name.
     ///
     /// # Errors
-    /// When what is known of namespaces cannot be taken over: hosts would write what is reserved against them, or read what was
-    /// marked.
+    /// When a namespace is not here, or what is known of it cannot be taken over: hosts would lose it, write what is reserved
+    /// against them, or read what was marked.
     pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, String> {
         let HandOver { state, queues, arrivals } = hand_over;
+        let here = numbers(&self.fabric.namespaces());
+        // One that could not be opened here yet may be absent for whoever connects, and not for those who have it.
+        if let Some((nqn, nsid)) = state.served.difference(&here).next() {
+            return Err(format!("namespace {nsid} of {nqn} is not available to the next process"));
+        }
         self.fabric.go_on(state.tag, &state.uniquifiers);
         self.fabric.generated_keys.go_on(&state.generated_keys, ring::now());
         self.take_namespaces(state.namespaces)?;
@@ -310,4 +315,9 @@ impl Target {
             reactor.send(message(arrival));
         }
     }
+}
+
+/// Namespaces by subsystem and identifier.
+fn numbers(namespaces: &[(String, Arc<Namespace>)]) -> BTreeSet<(String, u32)> {
+    namespaces.iter().map(|(nqn, namespace)| (nqn.clone(), namespace.nsid)).collect()
 }

@@ -24,20 +24,21 @@ mod served;
 mod succession;
 mod telemetry;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use authentication_worker::AuthenticationWorker;
-#[cfg(not(feature = "simulation"))]
 use change::ImageWatch;
-pub use change::secret_file_faults;
 use change::{Absence, Configurator, Order};
+pub use change::{EarlyImages, secret_file_faults};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
-    HostKeyConfig, KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, Nguid, PortConfig, QosConfig,
-    ReferralConfig, StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size,
-    check_congestion, check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
+    HostKeyConfig, KeyKind, KnownHost, MODEL_DEFAULT, NO_PORT, NamespaceConfig, NamespaceOwned, Nguid,
+    OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, StorageConfig, SubsystemConfig, TlsUse,
+    Visibility, WriteProtection, check_block_size, check_congestion, check_serial, check_subsystem_nqn,
+    free_nsid, free_port, parse_uuid, parse_write_delay,
 };
 pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus, TlsStatus};
 pub use error::TargetError;
@@ -54,22 +55,26 @@ pub use messaging::{
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
 pub use report::{
-    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, HostKeyAge, HostKeyKind, Measured, Metrics,
+    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Exposition, HostKeyAge, HostKeyKind, Measured, Metrics,
     NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics, PortStatus,
-    StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
+    StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
 use reservation_worker::ReservationWorker;
+use served::Namespace;
 pub use succession::{
     HandedController, HandedError, HandedFeatures, HandedGeneratedKey, HandedKey, HandedNamespace,
     HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
 };
-pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
+pub use telemetry::{
+    HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics, SizeClass, SlowCommand, SlowCommandLog,
+    Stage,
+};
 
-#[cfg(feature = "simulation")]
-use crate::backend::Clusters;
+use crate::backend::RbdConfig;
+use crate::ceph::Cluster;
 use crate::limits::{CONTROLLER_IDS, HOST_REQUESTS_MAX};
 use crate::ring;
-use crate::ring::RingOptions;
+use crate::ring::{Moment, RingOptions};
 
 /// A running target. Dropping it shuts it down.
 #[derive(Debug)]
@@ -82,7 +87,6 @@ pub struct Target {
     /// Connections from which nothing had come at the former process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
     /// What looks at images that have another size, once there are images.
-    #[cfg(not(feature = "simulation"))]
     image_watch: Mutex<Option<ImageWatch>>,
     started: SystemTime,
 }
@@ -101,9 +105,6 @@ impl Target {
         check_reactors(&config.reactors)?;
         let archive = config.state_dir.as_deref().map(reservation_worker::open_archive).transpose()?;
         check_controller_ids(config)?;
-        #[cfg(feature = "simulation")]
-        let clusters = Clusters;
-        #[cfg(not(feature = "simulation"))]
         let clusters = change::clusters(config);
         let fabric = Arc::new(Fabric::new(archive, config, clusters));
         let worker = ReservationWorker::start(&fabric).map_err(TargetError::Reactor)?;
@@ -124,7 +125,6 @@ impl Target {
         let target = Self {
             configurator: Arc::new(Configurator::new(fabric.clone(), listener)),
             fabric,
-            #[cfg(not(feature = "simulation"))]
             image_watch: Mutex::default(),
             reactors: Mutex::new(reactors),
             reservation_worker: Mutex::new(Some(worker)),
@@ -178,6 +178,14 @@ impl Target {
         self.carry_out(&Order { host: Some(host), ..Order::of(wanted) })
     }
 
+    /// Whether a host may have this, which others put into effect: nothing changes that another host has reserved.
+    ///
+    /// # Errors
+    /// `TargetError::Reserved`.
+    pub fn check_reserved(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<(), TargetError> {
+        self.fabric.check_reserved(wanted, host)
+    }
+
     /// The same as [`Self::apply`], with other run-time orders beside it. Files of secrets are read for hosts that have others
     /// than before: what a group of gateways agrees on must not fail for a file that has become wrong meanwhile.
     ///
@@ -191,6 +199,46 @@ impl Target {
     ) -> Result<Vec<Change>, TargetError> {
         let directives = Some(directives);
         self.carry_out(&Order { directives, overlap, keeps_secrets: true, ..Order::of(wanted) })
+    }
+
+    /// Begins to open the images that this configuration needs and the one in effect has not. To put it into effect takes those
+    /// that are open, and fails for those that are not; nobody waits for a cluster meanwhile whose orders need none.
+    pub fn open_early(&self, wanted: &FabricConfig, directives: &Directives) -> EarlyImages {
+        EarlyImages::begin(&self.fabric, wanted, directives)
+    }
+
+    /// The same for one namespace that is to come to the subsystem of this name, in this opening of images and with whether another
+    /// target writes to it first. All that is served need not be compared for that.
+    pub fn open_one_early(&self, nqn: &str, config: &NamespaceConfig, opening: (u64, bool)) -> EarlyImages {
+        EarlyImages::begin_one(&self.fabric, nqn, config, opening)
+    }
+
+    /// Lets no write to these namespaces, by their subsystems, begin until this moment that is asked for from now on. What was
+    /// asked for before may still be carried out. Whether all of them are there; those that are, are held in any case.
+    pub fn hold_writes(&self, namespaces: &[(String, u32)], until: Moment) -> bool {
+        self.for_namespaces(namespaces, |namespace| namespace.hold_writes(until.0))
+    }
+
+    /// Whether all of these are held until this moment, which has not come, and have been ever since they were.
+    pub fn holds_writes(&self, namespaces: &[(String, u32)], until: Moment) -> bool {
+        let is_held = std::cell::Cell::new(ring::now() < until);
+        // One that was opened anew is another one, and holds nothing.
+        let are_there = self.for_namespaces(namespaces, |namespace| {
+            is_held.set(is_held.get() && namespace.shaper.holds_writes(until.0));
+        });
+        are_there && is_held.get()
+    }
+
+    /// Lets them go on.
+    pub fn release_writes(&self, namespaces: &[(String, u32)]) {
+        self.for_namespaces(namespaces, |namespace| namespace.hold_writes(0));
+    }
+
+    fn for_namespaces(&self, namespaces: &[(String, u32)], act: impl Fn(&Namespace)) -> bool {
+        let find = |(nqn, nsid): &(String, u32)| self.fabric.find(nqn)?.state().namespaces.get(nsid).cloned();
+        let found: Vec<Arc<Namespace>> = namespaces.iter().filter_map(find).collect();
+        found.iter().for_each(|namespace| act(namespace));
+        found.len() == namespaces.len()
     }
 
     /// The run-time orders in effect.
@@ -219,7 +267,6 @@ impl Target {
 
     fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
         let changes = self.configurator.carry_out(order)?;
-        #[cfg(not(feature = "simulation"))]
         if change::has_images(&self.fabric.directory().config) || !self.fabric.absent().is_empty() {
             let mut image_watch = lock(&self.image_watch);
             if image_watch.is_none() {
@@ -233,7 +280,6 @@ impl Target {
     ///
     /// # Errors
     /// When Ceph's library does not tell.
-    #[cfg(not(feature = "simulation"))]
     pub fn cluster_addresses(&self) -> Result<Vec<String>, crate::ceph::CephError> {
         self.fabric.clusters().addresses()
     }
@@ -245,8 +291,19 @@ impl Target {
         self.fabric.tell_reactors(|| messaging::Message::GiveUp(messaging::Loss::Unreachable));
     }
 
+    /// Whether a host has asked to have another one's commands aborted, and some of this target have taken too long: then the host
+    /// can be told that they have ended once this target's connections are shut out.
+    pub fn awaits_fence(&self) -> bool {
+        self.fabric.clusters().awaits_fence()
+    }
+
+    /// Whether a cluster no longer lets its connections in: somebody has put one on the blocklist. What is open on it does nothing
+    /// again.
+    pub fn is_refused(&self) -> bool {
+        self.fabric.clusters().are_refused()
+    }
+
     /// No further image is opened on the connections to clusters that there are, since these can no longer be used.
-    #[cfg(not(feature = "simulation"))]
     pub fn forget_cluster_connections(&self) {
         self.fabric.clusters().forget();
     }
@@ -256,7 +313,6 @@ impl Target {
     ///
     /// # Errors
     /// When a cluster does not answer.
-    #[cfg(not(feature = "simulation"))]
     pub fn wait_for_latest_maps(&self) -> Result<(), crate::ceph::CephError> {
         self.fabric.clusters().wait_for_latest_maps()
     }
@@ -266,6 +322,16 @@ impl Target {
         let pulse = Pulse::of(lock(&self.reactors).len());
         self.fabric.tell_reactors(|| messaging::Message::Pulse(pulse.clone()));
         pulse
+    }
+
+    /// A secret as a configuration may have it, for a host of a subsystem; nothing without a key to seal it with.
+    pub fn seal(&self, secret: &str, kind: KeyKind, nqn: &str, host: &str) -> Option<SealedSecret> {
+        Some(SealedSecret::seal(self.fabric.sealing_key.as_deref()?, secret, kind, nqn, host))
+    }
+
+    /// A connection that images of this one's cluster share already, if there is one.
+    pub fn image_connection(&self, image: &RbdConfig) -> Option<Arc<Cluster>> {
+        self.fabric.clusters().shared(image.conf.as_deref(), image.id.as_deref())
     }
 
     /// The UUIDs by which hosts know the namespaces that are there.
@@ -302,6 +368,16 @@ impl Target {
         Metrics::of(&self.fabric, &lock(&self.reactors), self.started)
     }
 
+    /// Commands that took long, the latest of them, since it was last said what is long.
+    pub fn slow_commands(&self) -> SlowCommandLog {
+        self.fabric.slow_commands.read()
+    }
+
+    /// Commands that take so long are kept from now on, to be read; none are without a time. Those that were kept go.
+    pub fn keep_slow_commands(&self, threshold: Option<Duration>) {
+        self.fabric.slow_commands.set_threshold(threshold);
+    }
+
     /// Ends the controller with this identifier as if its host had been silent for too long; the host may come back.
     /// Whether there was one.
     pub fn reset_controller(&self, cntlid: u16) -> bool {
@@ -323,6 +399,13 @@ impl Target {
     /// (since it began anew), and this host's as far as that is still known: otherwise nothing happens.
     pub fn reset_for_peer(&self, lost: &LostController, at_rest: impl Fn() + Send + Sync + 'static) -> bool {
         admin::answer_peer(lost, &self.fabric, at_rest)
+    }
+
+    /// The hosts that have a controller here, other than that of the discovery service, with the controllers' subsystems.
+    pub fn guests(&self) -> BTreeSet<(String, String)> {
+        let controllers = self.fabric.controllers();
+        let guests = controllers.iter().filter(|controller| !controller.subsystem.is_discovery);
+        guests.map(|guest| (guest.subsystem.nqn.clone(), guest.host.nqn.clone())).collect()
     }
 
     /// Whether any host has a controller of a subsystem here, other than that of the discovery service.
@@ -376,7 +459,6 @@ impl Target {
         // Nobody waits for it now. What it has begun it finishes.
         drop(lock(&self.reservation_worker).take());
         drop(lock(&self.authenticator).take());
-        #[cfg(not(feature = "simulation"))]
         {
             // Not while its lock is held: it may wait for an administrator who waits for that.
             let image_watch = lock(&self.image_watch).take();
@@ -384,7 +466,6 @@ impl Target {
         }
         self.fabric.opener().end();
         self.fabric.forget_all();
-        #[cfg(not(feature = "simulation"))]
         change::wait_for_closings(&self.fabric);
     }
 }

@@ -45,6 +45,9 @@ const TCP_BYTES_ACKNOWLEDGED_AT: usize = 120;
 const TCP_BYTES_RECEIVED_AT: usize = 128;
 const TCP_RTT_US_MIN_AT: usize = 148;
 const TCP_DELIVERY_RATE_AT: usize = 160;
+const TCP_BUSY_US_AT: usize = 168;
+const TCP_RWND_LIMITED_US_AT: usize = 176;
+const TCP_SNDBUF_LIMITED_US_AT: usize = 184;
 const TCP_BYTES_SENT_AT: usize = 200;
 const TCP_BYTES_RETRANSMITTED_AT: usize = 208;
 /// The state of a TCP connection that has ended (TCP_CLOSE).
@@ -76,8 +79,21 @@ pub struct StreamInfo {
     pub unread_bytes: u64,
     /// Bytes that were written and are not acknowledged yet (Send-Q).
     pub unsent_bytes: u64,
+    /// For how long it has had something to send. With MPTCP it is that of the subflow that had for the longest.
+    pub send_times: SendTimes,
     /// The TCP connections that it goes over: one with TCP, up to `limits::SUBFLOWS_TOLD_MAX` with MPTCP.
     pub subflows: Vec<SubflowInfo>,
+}
+
+/// For how long a connection has had something to send, in microseconds since it began: `ss -i` has the same by these names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct SendTimes {
+    /// Something waited in the socket to be sent, or to be acknowledged.
+    pub busy_us: u64,
+    /// Of that, the other end had no room for more.
+    pub rwnd_limited_us: u64,
+    /// Of that, this socket had no room for what was to be sent.
+    pub sndbuf_limited_us: u64,
 }
 
 /// One TCP connection, alone or of several that are one.
@@ -102,6 +118,8 @@ pub struct SubflowInfo {
     pub acknowledged_bytes: u64,
     /// Bytes that have come.
     pub received_bytes: u64,
+    /// For how long it has had something to send.
+    pub send_times: SendTimes,
 }
 
 /// What a connection has carried and lost since it began, as far as this end sent it.
@@ -151,6 +169,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
         Transport::Mptcp => subflows(socket)?,
     };
     let fastest = subflows.iter().min_by_key(|subflow| subflow.rtt_us);
+    let longest = subflows.iter().max_by_key(|subflow| subflow.send_times.busy_us);
     Ok(StreamInfo {
         transport,
         congestion: sockopt::tcp_congestion(socket)?,
@@ -171,6 +190,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
             .fold(0, |bytes, subflow| bytes.saturating_add(subflow.received_bytes)),
         unread_bytes: rustix::io::ioctl_fionread(socket)?,
         unsent_bytes: socket_option::unsent_bytes(socket)?,
+        send_times: longest.map(|subflow| subflow.send_times).unwrap_or_default(),
         subflows,
     })
 }
@@ -260,6 +280,11 @@ impl SubflowInfo {
             delivery_rate_bytes: u64_at(info, TCP_DELIVERY_RATE_AT),
             acknowledged_bytes: u64_at(info, TCP_BYTES_ACKNOWLEDGED_AT),
             received_bytes: u64_at(info, TCP_BYTES_RECEIVED_AT),
+            send_times: SendTimes {
+                busy_us: u64_at(info, TCP_BUSY_US_AT),
+                rwnd_limited_us: u64_at(info, TCP_RWND_LIMITED_US_AT),
+                sndbuf_limited_us: u64_at(info, TCP_SNDBUF_LIMITED_US_AT),
+            },
         }
     }
 }

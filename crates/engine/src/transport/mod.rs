@@ -14,7 +14,7 @@ mod socket_option;
 
 use std::fmt;
 
-pub use info::{StreamInfo, SubflowInfo};
+pub use info::{SendTimes, StreamInfo, SubflowInfo};
 pub use options::{ConnectionOptions, ListenOptions};
 
 /// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.

@@ -12,10 +12,14 @@ use engine::initiator::{
     ConnectOptions, Controller, HostIdentity, HostSecrets, InitiatorError, PathOptions, Volume,
 };
 use engine::ring::Engine;
-use engine::target::{FabricConfig, HostKeyConfig, NamespaceConfig, SubsystemConfig, Target};
+use engine::target::{
+    FabricConfig, HostKeyConfig, KeyKind, NamespaceConfig, SealedSecret, SubsystemConfig, Target,
+    TargetConfig,
+};
 use nvme::Status;
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
+use secure_channel::SealingKey;
 
 use crate::raw_host::{Client, Give, Options, configure};
 
@@ -263,4 +267,39 @@ fn queues_authenticate_anew_beside_their_commands() {
     let why = ["secret is not the one that the target has", "closed the connection"];
     assert!(why.iter().any(|why| refused.contains(why)), "{refused}");
     assert!(bed.target.status().refusals["authentication"] > 0);
+}
+
+/// A target with this encryption key, and the key of a host in its configuration, sealed with the key of byte 1.
+fn sealing_target(byte: Option<u8>, hosts: &[&str]) -> Target {
+    let key = |byte: u8| SealingKey::read(&char::from(b'a' + byte).to_string().repeat(64)).unwrap();
+    let seal = |host: &str, own: u8| {
+        let sealed = SealedSecret::seal(&key(1), &secret(own).reveal(), KeyKind::Secret, NQN, host);
+        HostKeyConfig { dhchap_secret_sealed: Some(sealed), ..HostKeyConfig::empty(host) }
+    };
+    let controller = SealedSecret::seal(&key(1), &secret(9).reveal(), KeyKind::ControllerSecret, NQN, "");
+    let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+    let mut subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace]);
+    subsystem.host_keys = hosts.iter().zip(1..).map(|(host, own)| seal(host, own)).collect();
+    subsystem.dhchap_ctrl_secret_sealed = Some(controller);
+    let sealing_key = byte.map(|byte| Arc::new(key(byte)));
+    Target::start(&TargetConfig { sealing_key, ..configure(Engine::Automatic, vec![subsystem]) }).unwrap()
+}
+
+#[test]
+fn a_host_whose_secret_is_sealed_authenticates_and_comes_in_in_no_other_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let bed = Bed { folder, target: sealing_target(Some(1), &[HOST, OTHER]) };
+    bed.connect(HOST, Some(1), Some(9)).unwrap();
+    bed.connect(OTHER, Some(2), Some(9)).unwrap();
+    assert!(bed.connect(HOST, Some(1), Some(8)).unwrap_err().contains("the controller's response is wrong"));
+    assert!(bed.connect(HOST, Some(2), None).is_err() && bed.connect(HOST, None, None).is_err());
+    // A target that cannot open them lets nobody in by these names; everybody may use the subsystem otherwise.
+    for byte in [None, Some(2)] {
+        let bed = Bed { folder: tempfile::tempdir().unwrap(), target: sealing_target(byte, &[HOST]) };
+        for own in [None, Some(1)] {
+            let refused = bed.connect(HOST, own, None).unwrap_err();
+            assert!(refused.contains("Connect Invalid Host"), "{refused}");
+        }
+        bed.connect(OTHER, None, None).unwrap();
+    }
 }

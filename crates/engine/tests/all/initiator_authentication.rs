@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authentication::{Concatenation, ControllerSide, ControllerTerms, Group, Hash, Progress, Secret};
-use engine::initiator::{HostSecrets, QueueOptions, QueueState};
+use engine::initiator::{HostSecrets, InitiatorError, QueueOptions, QueueState};
 use engine::ring::{Engine, fill_random};
 use nvme::Status;
 use nvme::authentication::required;
@@ -28,10 +28,9 @@ enum End {
     Apart,
 }
 
-/// Authenticates the host as a controller does, and gives each message without what was asked for beyond it.
-fn authenticate(fake: &mut Fake, end: End) -> Progress {
+fn controller_side() -> ControllerSide {
     let options = queue_options(([127, 0, 0, 1], 1).into());
-    let mut side = ControllerSide::new(ControllerTerms {
+    ControllerSide::new(ControllerTerms {
         host_nqn: options.host.nqn,
         subsystem_nqn: options.subsystem_nqn,
         secrets: vec![secret()],
@@ -39,7 +38,12 @@ fn authenticate(fake: &mut Fake, end: End) -> Progress {
         hashes: vec![Hash::Sha384],
         groups: vec![Group::Ffdhe2048],
         concatenation: Concatenation::None,
-    });
+    })
+}
+
+/// Authenticates the host as a controller does, and gives each message without what was asked for beyond it.
+fn authenticate(fake: &mut Fake, end: End) -> Progress {
+    let mut side = controller_side();
     loop {
         let (entry, message) = fake.command();
         if entry.fabrics_type() == fabrics_type::AUTHENTICATION_SEND {
@@ -79,6 +83,32 @@ fn a_message_may_be_shorter_than_what_it_is_asked_for_with() {
         let mut host = Host::live(engine, &options(address));
         assert_eq!(host.queue.state(), QueueState::Live);
         host.queue.close(&mut host.ring);
+        thread.join().unwrap();
+    }
+}
+
+/// Linux' target may close the connection of a host with another secret before its refusal has left.
+#[test]
+fn a_connection_that_ends_instead_of_an_answer_says_that_the_secret_may_be_wrong() {
+    for engine in [Engine::IoUring, Engine::Epoll] {
+        let (address, thread) = raw_target(move |fake| {
+            fake.handshake_with_result(1 << 20, 4, 5 | required::AUTHENTICATION);
+            let mut side = controller_side();
+            let (offer, message) = fake.command();
+            side.take(&message);
+            fake.complete(&offer, Status::SUCCESS, 0);
+            let (request, _) = fake.command();
+            let (challenge, _) = side.give(&mut fill_random);
+            fake.c2h(request.command_id.get(), flags::LAST | flags::SUCCESS, 0, &challenge);
+            fake.send();
+            let (response, _) = fake.command();
+            assert_eq!(response.fabrics_type(), fabrics_type::AUTHENTICATION_SEND);
+        });
+        let mut host = Host::open(engine, &options(address));
+        let (error, _) = host.closed();
+        let InitiatorError::NotAuthenticated { reason } = &error else { panic!("{error}") };
+        assert!(matches!(**reason, InitiatorError::Closed { .. }), "{error}");
+        assert!(error.to_string().contains("whether this host's secret is the one"), "{error}");
         thread.join().unwrap();
     }
 }

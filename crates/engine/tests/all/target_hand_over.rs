@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,21 +32,21 @@ use crate::raw_host::{
 use crate::reservation_party::Party;
 
 const TLS_HOST: &str = "nqn.2014-08.org.example:known";
-const BLOCK: u32 = 512;
+pub(crate) const BLOCK: u32 = 512;
 const SIZE: u64 = 16 << 20;
 /// Who writes, each to a part of the namespace.
 const WRITERS: u64 = 2;
 const PART_BYTES: u64 = 1 << 20;
 
 /// Targets that follow each other.
-struct Bed {
-    folder: tempfile::TempDir,
-    config: TargetConfig,
+pub(crate) struct Bed {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) config: TargetConfig,
     target: Option<Target>,
 }
 
 impl Bed {
-    fn new(engine: Engine, change: impl FnOnce(&mut NamespaceConfig)) -> Self {
+    pub(crate) fn new(engine: Engine, change: impl FnOnce(&mut NamespaceConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let keys = folder.path().join("host");
         fs::write(&keys, format!("{}\n", *psk().reveal())).unwrap();
@@ -68,11 +68,11 @@ impl Bed {
         Self { folder, config, target }
     }
 
-    fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &Target {
         self.target.as_ref().unwrap()
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.target().ports()[0]
     }
 
@@ -81,13 +81,13 @@ impl Bed {
     }
 
     /// The next target, which accepts nothing yet.
-    fn next(&self) -> Target {
+    pub(crate) fn next(&self) -> Target {
         claims::inherit_memories(self.target().memories().unwrap());
         Target::start(&TargetConfig { is_held: true, ..self.config.clone() }).unwrap()
     }
 
     /// The next target takes over.
-    fn pass_on(&mut self) {
+    pub(crate) fn pass_on(&mut self) {
         let next = self.next();
         let hand_over = self.target().freeze().unwrap();
         self.give(next, hand_over);
@@ -190,7 +190,7 @@ fn hosts_that_write_notice_nothing_of_twenty_successors() {
     ENGINES.into_iter().for_each(|engine| under_load(engine, 10, |_| ()));
 }
 
-fn in_memory(namespace: &mut NamespaceConfig) {
+pub(crate) fn in_memory(namespace: &mut NamespaceConfig) {
     (namespace.backend, namespace.shared_storage) = (BackendConfig::Memory { size: SIZE }, false);
 }
 
@@ -275,7 +275,7 @@ fn write(block: u64, length: usize) -> SubmissionEntry {
     IoCommand::Write { start: block, blocks, force_unit_access: false }.encode(1)
 }
 
-fn read(queue: &mut Client, block: u64, length: u32) -> Vec<u8> {
+pub(crate) fn read(queue: &mut Client, block: u64, length: u32) -> Vec<u8> {
     let command = IoCommand::Read { start: block, blocks: length / BLOCK, force_unit_access: false };
     let reply = queue.run(command.encode(1), Give::Room(length));
     assert_status(reply.status, Status::SUCCESS, "a read");
@@ -426,31 +426,6 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
 }
 
 #[test]
-fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
-    let bed = Bed::new(Engine::Automatic, in_memory);
-    let party = Host::connect(bed.address());
-    let mut queue = party.io(1);
-    let namespace = uuid::Uuid::from_u128(0x715);
-    let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
-    let marks = (0..5000).map(|at| (2 * at, 1)).collect();
-    for (wrong, expected) in [
-        (HandedNamespace { namespace: uuid::Uuid::nil(), marks: Vec::new(), failure: None }, "not served"),
-        (HandedNamespace { namespace, marks, failure: None }, "too many"),
-        (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "nothing that could"),
-    ] {
-        let next = bed.next();
-        let mut hand_over = bed.target().freeze().unwrap();
-        hand_over.state.namespaces.push(wrong);
-        let reason = next.take_over(hand_over).unwrap_err();
-        assert!(reason.contains(expected), "{reason}");
-        next.disown();
-        drop(next);
-        bed.target().go_on();
-        assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
-    }
-}
-
-#[test]
 fn commands_that_wait_for_limits_are_no_reason_to_wait() {
     let limit = |namespace: &mut NamespaceConfig| {
         namespace.qos = QosConfig { iops: Some(5), ..QosConfig::default() };
@@ -489,6 +464,22 @@ fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
     asked.wait_until_gone();
     assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
     drop(silent);
+}
+
+#[test]
+fn a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open() {
+    for is_taken in [true, false] {
+        let bed = Bed::new(Engine::Automatic, |_| ());
+        let host = Host::connect(bed.address());
+        let (mut goes, mut stays, next) = (host.io(1), host.io(2), bed.next());
+        assert_eq!(next.take_over(bed.target().freeze().unwrap()).unwrap(), []);
+        let (serves, rests) = if is_taken { (&next, bed.target()) } else { (bed.target(), &next) };
+        serves.go_on();
+        goes.stream.shutdown(Shutdown::Write).unwrap();
+        goes.wait_until_gone();
+        rests.leave();
+        assert!(read(&mut stays, 0, BLOCK).iter().all(|byte| *byte == 0));
+    }
 }
 
 #[test]

@@ -325,6 +325,12 @@ fn each_host_sees_what_it_may_and_stays_as_long_as_it_may() {
         assert_eq!(attached[..4], [1, 0, other.controller_id as u8, (other.controller_id >> 8) as u8]);
         assert_status(queues[3].read(SPACES[0], 0, 1).status, Status::INVALID_NAMESPACE, "hidden");
         assert_eq!(other_queues[3].read(SPACES[0], 0, 1).status, Status::SUCCESS);
+        // Nor is it told what others do there.
+        let stages = |host: &mut Host| {
+            host.admin.log_page_of(1, &LogPageRequest::new(LogPageId::COMMAND_STAGES, 0, 64)).status
+        };
+        assert_status(stages(&mut one), Status::INVALID_NAMESPACE, "the time of others' commands");
+        assert_eq!(stages(&mut other), Status::SUCCESS);
         target.apply_to(1, |namespace| namespace.visible = Visibility::default());
         assert_eq!(events(&mut one.admin), [NAMESPACES]);
         assert_eq!(queues[0].read(SPACES[0], 0, 1).status, Status::SUCCESS, "seen again");
@@ -343,7 +349,7 @@ fn each_host_sees_what_it_may_and_stays_as_long_as_it_may() {
 }
 
 /// A host that wants to know when the discovery log changes, with a request for that waiting.
-fn discoverer(address: SocketAddr, subsystem_nqn: &str) -> Host {
+pub(crate) fn discoverer(address: SocketAddr, subsystem_nqn: &str) -> Host {
     let options =
         Options { subsystem_nqn: subsystem_nqn.to_owned(), keep_alive_ms: 60_000, ..Options::default() };
     let mut host = Host::connect_with(address, options);
@@ -353,7 +359,7 @@ fn discoverer(address: SocketAddr, subsystem_nqn: &str) -> Host {
 }
 
 /// Waits for a discovery event, and gives the log: kind, name and service of every entry.
-fn discovered(host: &mut Host) -> Vec<(SubsystemType, String, String)> {
+pub(crate) fn discovered(host: &mut Host) -> Vec<(SubsystemType, String, String)> {
     let told = host.admin.run(SubmissionEntry::new(request_event(), 0), Give::Nothing);
     assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::DISCOVERY_LOG_CHANGE);
     let page = host.admin.logged(LogPageId::DISCOVERY, 0, 16 << 10);

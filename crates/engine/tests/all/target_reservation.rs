@@ -295,6 +295,28 @@ fn preempt_and_abort_ends_a_command_whose_data_is_missing() {
 }
 
 #[test]
+fn what_waits_while_another_host_reserves_the_namespace_is_refused() {
+    for engine in ENGINES {
+        for space in [MEMORY, FILE] {
+            let server = TestTarget::start(engine);
+            let mut parties = [1, 2].map(|number| Party::connect(server.address(), number));
+            let [a, b] = &mut parties;
+            b.register(space.nsid);
+            let data = pattern(space.block as usize, 5);
+            let write = IoCommand::Write { start: 7, blocks: 1, force_unit_access: false };
+            let queue = &mut a.queues[0];
+            queue.submit(write.encode(space.nsid), Give::Asked(&data));
+            let request = queue.ready_to_transfer();
+            b.acquire(space.nsid, ReservationType::WriteExclusive);
+            queue.answer(&request);
+            assert_status(queue.wait().status, Status::RESERVATION_CONFLICT, "its data came too late");
+            let found = b.queues[0].read(space, 7, 1).data;
+            assert!(found.iter().all(|byte| *byte == 0), "nothing of it was written");
+        }
+    }
+}
+
+#[test]
 fn preempt_and_abort_ends_commands_that_wait_for_limits() {
     for engine in ENGINES {
         let server = TestTarget::start_with(engine, |config| {

@@ -150,11 +150,13 @@ const _: () = assert!(size_of::<ChangedNamespaceList>() == 4096);
 
 impl ChangedNamespaceList {
     /// The list of those of `nsids` that changed, in increasing order; if there are too many for the list it
-    /// says so instead.
+    /// says so instead, as it does where `NSID_ALL` is among them.
     pub fn new(nsids: impl IntoIterator<Item = u32>) -> Self {
         let mut nsids = nsids.into_iter().filter(|&nsid| nsid != 0);
-        let list = NamespaceList::after(0, nsids.by_ref().take(NamespaceList::CAPACITY));
-        if nsids.next().is_some() { Self::too_many() } else { Self(list) }
+        let mut is_any = false;
+        let named = nsids.by_ref().inspect(|nsid| is_any |= *nsid == NSID_ALL);
+        let list = NamespaceList::after(0, named.take(NamespaceList::CAPACITY));
+        if is_any || nsids.next().is_some() { Self::too_many() } else { Self(list) }
     }
 
     /// The list that says that more namespaces changed than it can hold.

@@ -12,7 +12,8 @@ use nvme::features::{
 use nvme::identify::{
     Cns, CommandSet, ControllerList, Descriptor, DescriptorError, Descriptors, IdentifyController,
     IdentifyControllerNvm, IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNamespaceNvm,
-    IdentifyRequest, IoCommandSetList, ListError, NamespaceIdentifiers, NamespaceList, ascii, set_ascii,
+    IdentifyRequest, IoCommandSetList, ListError, NSID_ALL, NamespaceIdentifiers, NamespaceList, ascii,
+    set_ascii,
 };
 use nvme::log_page::{
     AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState, ChangedNamespaceList,
@@ -177,6 +178,8 @@ proptest! {
     #[test]
     fn changed_namespaces_are_all_listed_or_none(nsids in btree_set(1..0xFFFF_FFFE_u32, 0..1100)) {
         let decoded = ChangedNamespaceList::new(nsids.iter().copied()).decode().expect("we made it");
+        let any = ChangedNamespaceList::new(nsids.iter().copied().chain([NSID_ALL]));
+        prop_assert_eq!(any.decode().expect("we made it"), None);
         let expected = (nsids.len() <= NamespaceList::CAPACITY).then(|| Vec::from_iter(nsids));
         prop_assert_eq!(decoded, expected);
     }

@@ -14,5 +14,6 @@ pub(crate) mod run;
 pub(crate) mod sample;
 pub(crate) mod stamp;
 pub(crate) mod state;
+pub(crate) mod target_stages;
 pub(crate) mod throughput;
 mod worker;

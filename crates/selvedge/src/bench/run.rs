@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::initiator::{PathShare, PathStatus, Paths};
+use engine::initiator::{PathShare, PathStatus, Paths, StageLatencies};
 use engine::ring::{self, RingOptions};
 
 use super::histogram::{Tallies, Tally};
@@ -17,6 +17,7 @@ use super::matching::Placements;
 use super::queue_file::{Share, ToldQueue};
 use super::sample::{Phase, Sample, by_path};
 use super::state::{Record, Recorder};
+use super::target_stages::TargetStages;
 use super::throughput::{Intervals, Throughput};
 use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerReport};
 use crate::config::workload::Fitted;
@@ -61,6 +62,10 @@ pub(crate) struct Outcome {
     pub(crate) latency_grid: LatencyGrid,
     /// Each path, and what each worker did on it.
     pub(crate) paths: Vec<(PathStatus, Vec<PathShare>)>,
+    /// What the time of the commands on each path was spent on while counting.
+    pub(crate) stages: Vec<StageLatencies>,
+    /// What the target says it was spent on there.
+    pub(crate) target_stages: Option<TargetStages>,
     pub(crate) verified: Option<Verified>,
     pub(crate) interrupted: bool,
     /// What ended it early.
@@ -160,14 +165,14 @@ impl Run<'_> {
         &self,
         reports: Vec<WorkerReport>,
         (queues, queue_entries): (usize, u16),
-        target_cpu: Option<Duration>,
+        heard: &Heard,
     ) -> Result<Outcome, Failure> {
         let checks = self.fitted.workload.verify;
         let mut outcome = Outcome {
             tallies: Tallies::default(),
             elapsed: Duration::ZERO,
             cpu: reports.iter().map(|report| report.cpu).sum(),
-            target_cpu,
+            target_cpu: heard.target_cpu,
             workers: reports.len(),
             queues,
             queue_entries,
@@ -179,6 +184,8 @@ impl Run<'_> {
                 &reports.iter().map(|report| report.latency_map.clone()).collect::<Vec<_>>(),
             ),
             paths: by_path(&self.paths.status(), &reports.iter().map(|report| &report.shares)),
+            stages: sum_of_stages(&reports),
+            target_stages: heard.target_stages,
             verified: checks.then(Verified::default),
             interrupted: self.stop.load(std::sync::atomic::Ordering::Relaxed),
             failure: None,
@@ -216,6 +223,16 @@ impl Run<'_> {
         }
         Ok(outcome)
     }
+}
+
+/// What all workers' commands spent their time on, by path.
+fn sum_of_stages(reports: &[WorkerReport]) -> Vec<StageLatencies> {
+    let paths = reports.iter().map(|report| report.stages.len()).max().unwrap_or(0);
+    let mut sums = vec![StageLatencies::default(); paths];
+    for report in reports {
+        sums.iter_mut().zip(&report.stages).for_each(|(sum, stages)| sum.merge(stages));
+    }
+    sums
 }
 
 /// A run that has begun. Dropped before its end, it goes on with nobody who listens.
@@ -280,6 +297,10 @@ impl Running<'_> {
                 if heard.cpu_from.is_none() {
                     heard.cpu_from = self.run.target_cpu.map(|cpu| cpu());
                 }
+                if heard.counting == 0 {
+                    heard.stages_from = TargetStages::read(self.run.paths, self.run.nsid);
+                }
+                heard.counting += 1;
             }
             Message::Counted => {
                 heard.counted += 1;
@@ -287,6 +308,9 @@ impl Running<'_> {
                     heard.counted_at = Some(Instant::now());
                     let since = |from| self.run.target_cpu.map(|cpu| cpu().saturating_sub(from));
                     heard.target_cpu = heard.cpu_from.and_then(since);
+                    heard.target_stages = heard
+                        .stages_from
+                        .and_then(|from| TargetStages::read(self.run.paths, self.run.nsid)?.since(&from));
                 }
             }
             Message::Progress { number, total, read_back, shares } => {
@@ -337,7 +361,7 @@ impl Running<'_> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        self.run.add_up(reports, (self.queues, self.queue_entries), self.heard.target_cpu)
+        self.run.add_up(reports, (self.queues, self.queue_entries), &self.heard)
     }
 }
 
@@ -372,11 +396,15 @@ struct Heard {
     gone: usize,
     /// When the first worker began to count.
     counting_since: Option<Instant>,
+    counting: usize,
     counted: usize,
     /// When the last one had counted all.
     counted_at: Option<Instant>,
     cpu_from: Option<Duration>,
     target_cpu: Option<Duration>,
+    /// What the target said when the first worker began to count, and what came since then.
+    stages_from: Option<TargetStages>,
+    target_stages: Option<TargetStages>,
     /// The last word of each worker, and how many have said something since all had.
     totals: Vec<Tally>,
     read_back: Vec<u64>,
@@ -391,10 +419,13 @@ impl Heard {
             ready: 0,
             gone: 0,
             counting_since: None,
+            counting: 0,
             counted: 0,
             counted_at: None,
             cpu_from: None,
             target_cpu: None,
+            stages_from: None,
+            target_stages: None,
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
             shares: vec![Vec::new(); workers],

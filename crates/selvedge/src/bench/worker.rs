@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use engine::initiator::{CommandQueues, Data, Driver, Ended, InitiatorError, PathQueues, PathShare, Paths};
+use engine::initiator::{
+    CommandQueues, Data, Driver, Ended, InitiatorError, PathQueues, PathShare, Paths, StageLatencies,
+};
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Moment, Ring, RingOptions, core};
 use nvme::io::IoCommand;
@@ -84,6 +86,8 @@ pub(crate) struct WorkerReport {
     pub(crate) latency_map: LatencyMap,
     /// What it did on each path.
     pub(crate) shares: Vec<PathShare>,
+    /// What the time of each path's commands was spent on while counting.
+    pub(crate) stages: Vec<StageLatencies>,
     pub(crate) failure: Option<Broken>,
 }
 
@@ -113,6 +117,7 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
             lines.abort.store(true, Ordering::Relaxed);
         }
         let shares = worker.driver.queues().report();
+        let stages = worker.stages();
         worker.close();
         let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
         let engine = worker.driver.ring().engine_name();
@@ -123,6 +128,7 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
             throughput: worker.throughput,
             latency_map: worker.latency_map,
             shares,
+            stages,
             failure,
         })
     })
@@ -152,6 +158,9 @@ struct Worker {
     latency_map: LatencyMap,
     cpu_from: Duration,
     cpu_to: Option<Duration>,
+    /// The same of what commands' time is spent on, by path.
+    stages_from: Vec<StageLatencies>,
+    stages_to: Option<Vec<StageLatencies>>,
 }
 
 impl Worker {
@@ -181,6 +190,8 @@ impl Worker {
             latency_map: LatencyMap::default(),
             cpu_from: Duration::ZERO,
             cpu_to: None,
+            stages_from: Vec::new(),
+            stages_to: None,
         };
         while !worker.driver.queues().is_ready() || !worker.driver.queues().is_settled() {
             worker.driver.flush();
@@ -205,7 +216,7 @@ impl Worker {
             }
             self.keep_time(&mut clock, now, lines);
             // Empty histograms and reports of progress take up to milliseconds, which are not the next commands' own.
-            let now = self.driver.ring().now();
+            let now = self.driver.now();
             let (wake_at, done) = self.submit(now);
             self.driver.flush();
             if done {
@@ -315,6 +326,7 @@ impl Worker {
         if !clock.counting && now >= clock.timeline.count_from {
             clock.counting = true;
             self.cpu_from = core::thread_time();
+            self.stages_from = self.driver.queues().stages();
             self.jobs.iter_mut().for_each(|job| job.begin_counting(now.0));
             self.throughput = Throughput::from(now);
             self.latency_map = LatencyMap::from(now);
@@ -344,8 +356,15 @@ impl Worker {
     fn end_counting_cpu(&mut self, lines: &Lines, clock: &Clock) {
         if clock.counting && self.cpu_to.is_none() && self.jobs.iter().all(Job::is_counted) {
             self.cpu_to = Some(core::thread_time());
+            self.stages_to = Some(self.driver.queues().stages());
             let _ = lines.messages.send(Message::Counted);
         }
+    }
+
+    /// What commands' time was spent on while counting; nothing where it has not begun to count.
+    fn stages(&self) -> Vec<StageLatencies> {
+        let to = self.stages_to.clone().unwrap_or_else(|| self.driver.queues().stages());
+        self.stages_from.iter().zip(&to).map(|(from, to)| to.since(from)).collect()
     }
 
     fn close(&mut self) {

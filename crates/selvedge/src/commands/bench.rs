@@ -67,16 +67,10 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         _ => None,
     };
     let run = Run {
-        paths: &paths,
-        nsid: flags.nsid,
-        fitted: &fitted,
-        ring: setting.ring,
         writer,
         recorder: recorder.clone(),
         record: record.as_ref(),
-        placements: placements.as_ref(),
-        stop: stop.flag(),
-        target_cpu: None,
+        ..setting.run(&paths, &fitted, placements.as_ref())
     };
     let watch = ProcessWatch::start();
     let name = flags.top.then(|| setting.nqn().to_string());

@@ -2,9 +2,12 @@
 //! running target.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chart::units;
+use engine::limits::SECRET_FILE_BYTES_MAX;
+use engine::secret_file;
 use engine::transport::Transport;
 use hyper::Method;
 use nvme::discovery::Nqn;
@@ -14,8 +17,8 @@ use super::ask::{cell, client, done, items, tell};
 use super::namespace_states::storage;
 use crate::config::connection::resolve;
 use crate::control::client::{Client, encode};
+use crate::control::host_keys::{HostKeyBody, Plain};
 use crate::control::openapi;
-use crate::control::subsystems::HostKeyBody;
 use crate::failure::Failure;
 use crate::flags::control::{
     ANA_STATES, AnaAction, ConnectedAction, ControlFlags, HostAction, HostKeyFlags, ListenerAction,
@@ -136,7 +139,7 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             done(control, format!("only the hosts on its list may use {nqn}"), &json)
         }
         HostAction::SetKey { subsystem: nqn, host, key, control } => {
-            let body = serde_json::to_value(HostKeyBody::of(key)).map_err(Failure::failed)?;
+            let body = serde_json::to_value(HostKeyBody::of(key)?).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
             let told = match (&key.dhchap_secret_file, &key.tls_key_file) {
                 (Some(_), None) if key.tls_concat => {
@@ -168,9 +171,9 @@ fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
     if json.get("allow_any_host") == Some(&Value::Bool(true)) {
         text += "any host\n";
     }
-    let has = |host: &Value, file: &str| {
+    let has = |host: &Value, kind: &str| {
         let mut keys = items(&json, "host_keys").iter().filter(|key| key["host"] == *host);
-        keys.any(|key| key.get(file).is_some())
+        keys.any(|key| ["file", "sealed"].iter().any(|how| key.get(format!("{kind}_{how}")).is_some()))
     };
     let age = |host: &Value, kind: &str| {
         let mut keys = items(&status, "host_keys").iter().filter(|key| key["subsystem"] == nqn.as_str());
@@ -179,10 +182,10 @@ fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
     };
     for host in items(&json, "hosts") {
         text += host.as_str().unwrap_or_default();
-        if has(host, "dhchap_secret_file") {
+        if has(host, "dhchap_secret") {
             text += &format!("  authenticates{}", age(host, "dhchap"));
         }
-        if has(host, "tls_key_file") {
+        if has(host, "tls_key") {
             text += &format!("  has a TLS key{}", age(host, "tls"));
         }
         text += "\n";
@@ -194,18 +197,38 @@ fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
 }
 
 impl HostKeyBody {
-    /// What was typed; files are on the target's machine, which is this one where paths are not whole.
-    fn of(flags: &HostKeyFlags) -> Self {
-        Self {
-            dhchap_secret_file: flags.dhchap_secret_file.as_deref().map(absolute),
-            dhchap_ctrl_secret_file: flags.dhchap_ctrl_secret_file.as_deref().map(absolute),
+    /// What was typed; files are on the target's machine, which is this one where paths are not whole. Those of keys that the
+    /// target is to keep are read here.
+    fn of(flags: &HostKeyFlags) -> Result<Self, Failure> {
+        let body = Self {
             dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
             dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
-            tls_key_file: flags.tls_key_file.as_deref().map(absolute),
             tls_concat: flags.tls_concat,
             overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
+            ..Self::default()
+        };
+        let [secret, controller, tls] =
+            [&flags.dhchap_secret_file, &flags.dhchap_ctrl_secret_file, &flags.tls_key_file]
+                .map(Option::as_deref);
+        if flags.sealed {
+            return Ok(Self {
+                dhchap_secret: secret.map(plain).transpose()?,
+                dhchap_ctrl_secret: controller.map(plain).transpose()?,
+                tls_key: tls.map(plain).transpose()?,
+                ..body
+            });
         }
+        Ok(Self {
+            dhchap_secret_file: secret.map(absolute),
+            dhchap_ctrl_secret_file: controller.map(absolute),
+            tls_key_file: tls.map(absolute),
+            ..body
+        })
     }
+}
+
+fn plain(file: &Path) -> Result<Plain, Failure> {
+    secret_file::text(file, SECRET_FILE_BYTES_MAX).map(Plain::new).map_err(Failure::usage)
 }
 
 /// When a key was written, and how long ago that is.

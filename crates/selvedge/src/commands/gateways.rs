@@ -1,24 +1,82 @@
 //! `selvedge gateways`: the group of gateways that a running target belongs to, as a table; and taking one out of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::ask::{client, done, tell};
 use crate::control::client::encode;
 use crate::failure::Failure;
-use crate::flags::control::{GatewaysAction, GatewaysFlags};
+use crate::flags::control::{ControlFlags, GatewaysAction, GatewaysFlags};
 use crate::report::table::{Side, Table};
-use gateway::{GatewayStatus, GroupStatus, Life, LoadBalancingStatus, Phase};
+use gateway::{GatewayStatus, GroupEvent, GroupStatus, Happening, Life, LoadBalancingStatus, Phase};
+
+/// Events that are told; the rest are in the API and in the console.
+const EVENTS_TOLD: usize = 5;
+
+/// How long a drain is waited for, after which time that is said, and how often it is looked.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
+const QUIET: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Does what was typed.
 pub(super) fn run(flags: &GatewaysFlags) -> Result<(), Failure> {
-    if let Some(GatewaysAction::Remove { name, control }) = &flags.action {
-        client(control)?.delete(&format!("/v1/gateways/{}", encode(name)))?;
-        return done(control, format!("gateway {name} is removed"), &json!({ "removed": name }));
+    match &flags.action {
+        Some(GatewaysAction::Remove { name, control }) => {
+            client(control)?.delete(&path(name))?;
+            return done(control, format!("gateway {name} is removed"), &json!({ "removed": name }));
+        }
+        Some(GatewaysAction::Drain { name, force, control }) => return drain(name, *force, control),
+        Some(GatewaysAction::Resume { name, control }) => {
+            let json = patch(control, name, &json!({ "drained": false }))?;
+            return done(control, format!("gateway {name} may serve again"), &json);
+        }
+        None => {}
     }
     let json: Value = client(&flags.control)?.get("/v1/gateways")?;
     let status = GroupStatus::deserialize(&json).map_err(Failure::failed)?;
     tell(&flags.control, text(&status), &json)
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/gateways/{}", encode(name))
+}
+
+fn patch(control: &ControlFlags, name: &str, body: &Value) -> Result<Value, Failure> {
+    client(control)?.change(Method::PATCH, &path(name), body)
+}
+
+/// Has a gateway give away what it serves, and waits until it has.
+fn drain(name: &str, is_forced: bool, control: &ControlFlags) -> Result<(), Failure> {
+    let json = patch(control, name, &json!({ "drained": true, "force": is_forced }))?;
+    let client = client(control)?;
+    let began = Instant::now();
+    let mut is_told = false;
+    loop {
+        let status: GroupStatus = client.get("/v1/gateways")?;
+        let served = served_by(&status, name);
+        if served.is_empty() {
+            return done(control, format!("gateway {name} is drained, and serves nothing"), &json);
+        }
+        if began.elapsed() >= DRAIN_PATIENCE {
+            let what = format!("gateway {name} is drained, and still serves {served}: no other gateway can");
+            return done(control, what, &json);
+        }
+        if began.elapsed() >= QUIET && !std::mem::replace(&mut is_told, true) {
+            eprintln!("waiting until another gateway serves {served}");
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The load-balancing groups that a gateway serves, or is about to, in words.
+fn served_by(status: &GroupStatus, name: &str) -> String {
+    let its = status.load_balancing_groups.iter().filter(|group| group.owner.as_deref() == Some(name));
+    let its: Vec<String> = its.map(|group| group.id.to_string()).collect();
+    if its.is_empty() { String::new() } else { format!("load-balancing group {}", its.join(", ")) }
 }
 
 fn text(status: &GroupStatus) -> String {
@@ -59,11 +117,78 @@ fn text(status: &GroupStatus) -> String {
         text +=
             &format!("gateway {name} {what}; if it will not come back: selvedge gateways remove {name}\n");
     }
-    text
+    for gateway in status.gateways.iter().filter(|gateway| gateway.is_drained) {
+        let name = &gateway.name;
+        text +=
+            &format!("gateway {name} is drained; to let it serve again: selvedge gateways resume {name}\n");
+    }
+    for ((host, subsystem, gateway), (groups, at)) in unreached(status) {
+        text += &format!(
+            "host {host} has no path to gateway {gateway}, which serves load-balancing group {groups} of {subsystem}; it is \
+             connected to {at}\n"
+        );
+    }
+    text + &lately(&status.events)
+}
+
+/// The last events, as this gateway has seen them.
+fn lately(events: &[GroupEvent]) -> String {
+    let mut table = Table::new(&[("lately (UTC)", Side::Left), ("", Side::Left)]).indented(2);
+    let last = events.get(events.len().saturating_sub(EVENTS_TOLD)..).unwrap_or_default();
+    for event in last {
+        let time =
+            i64::try_from(event.time_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        table.row(vec![
+            time.map_or_else(String::new, |time| time.strftime("%F %T").to_string()),
+            happened(event),
+        ]);
+    }
+    if last.is_empty() { String::new() } else { table.to_string() }
+}
+
+fn happened(event: &GroupEvent) -> String {
+    let gateway = event.gateway.as_deref();
+    let of_gateway = |what: &str| format!("gateway {} {what}", gateway.unwrap_or("?"));
+    let group = event.load_balancing_group.unwrap_or_default();
+    match event.what {
+        Happening::GatewayThere => of_gateway("is there"),
+        Happening::GatewayGivenUp => of_gateway("was silent, and was given up"),
+        Happening::GatewayLeft => of_gateway("has ended in order"),
+        Happening::GatewayRemoved => of_gateway("was removed from the group"),
+        Happening::GatewayDrained => of_gateway("was drained"),
+        Happening::GatewayResumed => of_gateway("may serve again"),
+        Happening::LoadBalancingGroupGone => format!("load-balancing group {group} is gone"),
+        Happening::LoadBalancingGroupMoves => match (gateway, event.state) {
+            (None, _) => format!("load-balancing group {group}: nobody serves it"),
+            (Some(owner), Some(Phase::Fencing)) => {
+                format!("load-balancing group {group}: {owner} takes it over, once others are fenced")
+            }
+            (Some(owner), Some(Phase::HandingOver)) => {
+                format!("load-balancing group {group}: {owner} takes it over")
+            }
+            (Some(owner), Some(Phase::Serving) | None) => {
+                format!("load-balancing group {group}: {owner} serves it")
+            }
+        },
+    }
+}
+
+/// Hosts, subsystems and gateways that do not meet, with the load-balancing groups and where the hosts are.
+fn unreached(status: &GroupStatus) -> BTreeMap<(&str, &str, &str), (String, String)> {
+    let mut all: BTreeMap<_, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
+    for host in &status.unreached_hosts {
+        let key = (host.host.as_str(), host.subsystem.as_str(), host.gateway.as_str());
+        let (groups, at) = all.entry(key).or_default();
+        groups.insert(host.load_balancing_group.to_string());
+        at.insert(host.connected_to.clone());
+    }
+    let listed = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+    all.into_iter().map(|(key, (groups, at))| (key, (listed(groups), listed(at)))).collect()
 }
 
 const fn state(gateway: &GatewayStatus) -> &'static str {
     match (gateway.life, gateway.is_well) {
+        (Life::Alive, true) if gateway.is_drained => "drained",
         (Life::Alive, true) => "well",
         (Life::Alive, false) => "silent",
         (Life::Dead, _) => "given up",
@@ -77,5 +202,55 @@ fn server(group: &LoadBalancingStatus) -> String {
         Phase::Serving => owner.to_owned(),
         Phase::Fencing => format!("{owner}, once others are fenced"),
         Phase::HandingOver => format!("{owner}, in a moment"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::UnreachedHost;
+
+    use super::*;
+
+    #[test]
+    fn a_host_without_a_path_is_named_once_with_where_it_is() {
+        let host = |connected_to: &str| UnreachedHost {
+            host: "nqn.host".to_owned(),
+            subsystem: "nqn.disks".to_owned(),
+            gateway: "c".to_owned(),
+            load_balancing_group: 3,
+            connected_to: connected_to.to_owned(),
+        };
+        let status = GroupStatus {
+            group: "rbd/gateways".to_owned(),
+            gateway: "a".to_owned(),
+            has_lease: true,
+            version: 7,
+            gateways: Vec::new(),
+            load_balancing_groups: Vec::new(),
+            unreached_hosts: vec![host("a"), host("b")],
+            events: Vec::new(),
+        };
+        let text = text(&status);
+        let line = "host nqn.host has no path to gateway c, which serves load-balancing group 3 of nqn.disks; it is connected \
+                    to a, b";
+        assert_eq!(text.lines().filter(|told| *told == line).count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_last_events_are_told() {
+        let event = |second: u64, owner: Option<&str>, state| GroupEvent {
+            time_ms: second * 1000,
+            what: Happening::LoadBalancingGroupMoves,
+            gateway: owner.map(str::to_owned),
+            load_balancing_group: Some(2),
+            state: Some(state),
+        };
+        let mut events = vec![event(0, Some("z"), Phase::Serving); EVENTS_TOLD];
+        events.extend([event(90, None, Phase::Fencing), event(93, Some("b"), Phase::Serving)]);
+        let told = lately(&events);
+        assert!(told.contains("1970-01-01 00:01:30  load-balancing group 2: nobody serves it"), "{told}");
+        assert!(told.contains("1970-01-01 00:01:33  load-balancing group 2: b serves it"), "{told}");
+        assert_eq!(told.matches("z serves it").count(), EVENTS_TOLD - 2, "{told}");
+        assert_eq!(lately(&[]), "");
     }
 }

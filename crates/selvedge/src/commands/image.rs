@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use engine::backend::{BackendConfig, RbdConfig};
+use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{BLOCK_SIZE_DEFAULT, NamespaceConfig, check_block_size};
 use hyper::Method;
@@ -19,6 +19,7 @@ use crate::control::tasks::{Task, TaskState};
 use crate::failure::Failure;
 use crate::flags::control::ControlFlags;
 use crate::flags::image::{CloneFlags, ImageFlags, NewImageFlags};
+use crate::flags::nsid_list::NsidList;
 use crate::flags::subsystem::NamespaceSettings;
 use crate::report::table::{Side, Table};
 use crate::spec::ceph;
@@ -40,6 +41,10 @@ pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceConfig, Failure> {
         snapshot: None,
         conf: flags.rbd_conf.clone(),
         id: flags.rbd_id.as_deref().map(ceph::user),
+        encryption: flags
+            .encryption_format
+            .zip(flags.encryption_passphrase_file.clone())
+            .map(|(format, passphrase_file)| Box::new(RbdEncryption { format, passphrase_file })),
     };
     if flags.nsid.is_some_and(|nsid| !(1..=NAMESPACES_MAX).contains(&nsid)) {
         return Err(Failure::usage(format!("nsid must be 1 to {NAMESPACES_MAX}")));
@@ -82,11 +87,15 @@ fn new(flags: &NewImageFlags) -> Map<String, Value> {
 /// Makes, removes or lists snapshots.
 pub(super) fn snapshot(
     subsystem: &str,
-    nsid: u32,
+    nsids: &NsidList,
     snapshot: Option<&str>,
     remove: bool,
     control: &ControlFlags,
 ) -> Result<(), Failure> {
+    let nsid = match nsids {
+        NsidList::Some(nsids) if nsids.len() == 1 => nsids[0],
+        _ => return snapshots(subsystem, nsids, snapshot, remove, control),
+    };
     let path = format!("{}/snapshots", path(subsystem, Some(nsid)));
     let Some(name) = snapshot else {
         let json: Value = client(control)?.get(&path)?;
@@ -98,6 +107,35 @@ pub(super) fn snapshot(
     }
     let json: Value = client(control)?.change(Method::POST, &path, &json!({ "name": name }))?;
     done(control, format!("snapshot {name} of namespace {nsid} of {subsystem} is made"), &json)
+}
+
+/// Makes snapshots of several images at one moment.
+fn snapshots(
+    subsystem: &str,
+    nsids: &NsidList,
+    snapshot: Option<&str>,
+    remove: bool,
+    control: &ControlFlags,
+) -> Result<(), Failure> {
+    let (Some(name), false) = (snapshot, remove) else {
+        return Err(Failure::usage(
+            "snapshots of one namespace at a time are listed or removed: give one nsid",
+        ));
+    };
+    let mut body = json!({ "name": name });
+    if let NsidList::Some(nsids) = nsids {
+        body["nsids"] = json!(nsids);
+    }
+    let path = format!("/v1/subsystems/{}/snapshots", encode(subsystem));
+    let json: Value = client(control)?.change(Method::POST, &path, &body)?;
+    let count = super::ask::items(&json, "snapshots").len();
+    let held_ms = &json["held_ms"];
+    let images = if count == 1 { "1 image" } else { &format!("{count} images") };
+    done(
+        control,
+        format!("snapshot {name} of {images} of {subsystem} is made; writes were held for {held_ms} ms"),
+        &json,
+    )
 }
 
 fn snapshot_table(json: &Value) -> String {

@@ -11,6 +11,7 @@ mod consent;
 mod demo;
 mod disconnect;
 mod discover;
+mod doctor;
 mod fabric;
 mod gateways;
 mod generate;
@@ -25,6 +26,7 @@ mod namespace_states;
 mod report;
 mod schemas;
 mod serve;
+mod slow_commands;
 mod subsystem;
 mod sweep;
 mod token;
@@ -62,10 +64,12 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Referral(flags) => fabric::referral(&flags.action),
         Command::Upgrade(flags) => upgrade::run(flags),
         Command::Log(flags) => log_level::run(flags),
+        Command::SlowCommands(flags) => slow_commands::run(flags),
         Command::Status(flags) => fabric::status(flags),
         Command::Gateways(flags) => gateways::run(flags),
         Command::Top(flags) => top::run(flags),
         Command::Tune(flags) => tune::run(&flags.action),
+        Command::Doctor(flags) => doctor::run(flags),
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),

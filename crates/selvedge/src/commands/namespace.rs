@@ -54,7 +54,7 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
             done(control, format!("namespace {nsid} of {subsystem} has {size}"), &json)
         }
         NamespaceAction::Snapshot { subsystem, nsid, snapshot, remove, control } => {
-            image::snapshot(subsystem, *nsid, snapshot.as_deref(), *remove, control)
+            image::snapshot(subsystem, nsid, snapshot.as_deref(), *remove, control)
         }
         NamespaceAction::Clone { subsystem, nsid, clone, settings, control } => {
             image::clone(subsystem, *nsid, clone, settings, control)

@@ -10,15 +10,17 @@ use super::{
     upgrade,
 };
 use crate::control::audit::Verified;
+use crate::doctor::Report;
+use crate::packet_path::Survey;
 use crate::report::bench::BenchReport;
+use crate::tune::PlanReport;
 use crate::tune::advice::Recommendations;
-use crate::tune::{PlanReport, Survey};
 
 /// Fields may come at any time; when one goes or changes its meaning, this is another number.
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 30] {
+pub(super) fn all() -> [(String, Value); 31] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
@@ -31,6 +33,7 @@ pub(super) fn all() -> [(String, Value); 30] {
         of::<demo::Facts>("demo"),
         of::<disconnect::Disconnected>("disconnect"),
         of::<discover::Log>("discover"),
+        of::<Report>("doctor"),
         of::<identify::Identity>("identify"),
         of::<import::Told<'_>>("import ceph-nvmeof"),
         of::<import::Told<'_>>("import nvmet"),

@@ -4,10 +4,14 @@ mod confined;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::limits::SECRET_FILE_BYTES_MAX;
+use engine::secret_file;
 use engine::target::{FabricConfig, Nguid, PortConfig, Target, TargetConfig};
+use secure_channel::SealingKey;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -54,7 +58,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     administration.audit().write(Event::done(Kind::Start));
     let desk = HostDesk::open(&target, administration.clone())?;
     let metrics = doors.start_metrics(&administration)?;
+    let calls = doors.start_calls(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
+    target.keep_slow_commands(flags.slow_commands);
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);
@@ -74,7 +80,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     stop.wait();
     if predecessor.as_ref().is_some_and(Predecessor::is_over) {
         // Where the next process listens for administrators, too.
-        drop((predecessor, announcer, controls, metrics, desk));
+        drop((predecessor, announcer, controls, metrics, calls, desk));
         if let Some(settings) = settings {
             settings.disown();
         }
@@ -86,7 +92,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Hosts are told first that nobody will be there.
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
-    drop((controls, metrics, desk));
+    drop((controls, metrics, calls, desk));
     administration.audit().write(Event::done(Kind::Stop));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
@@ -129,6 +135,7 @@ fn begin(
     let config = ServeConfig::new(flags, kept.as_ref(), &machine)?;
     let mut engine =
         config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
+    engine.sealing_key = sealing_key(flags)?;
     // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
     match &successor {
@@ -143,6 +150,7 @@ fn begin(
     };
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
+    let packets = topology::Machine::live_with_former_answers();
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
     let mut target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
@@ -163,8 +171,20 @@ fn begin(
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
-    let administration = Arc::new(administration.audited(audit).confined(confinement));
+    let administration = Arc::new(administration.audited(audit).confined(confinement).on_machine(packets));
     Ok(Begun { target, administration, member: None, connections, mptcp, former, directory })
+}
+
+/// What keys are sealed with that the target keeps itself.
+fn sealing_key(flags: &ServeFlags) -> Result<Option<Arc<SealingKey>>, Failure> {
+    let read = |file: &PathBuf| {
+        let wrong = |what: String| Failure::usage(format!("--encryption-key: {what}"));
+        let text =
+            secret_file::text(file, SECRET_FILE_BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
+        let key = SealingKey::read(&text);
+        key.map(Arc::new).map_err(|what| wrong(format!("{}: {what}", file.display())))
+    };
+    flags.encryption_key.as_ref().map(read).transpose()
 }
 
 /// Starts a target whose former process was killed: what that one had begun keeps its files until it has ended.
@@ -191,43 +211,21 @@ fn begin_as_gateway(
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
+    engine.sealing_key = sealing_key(flags)?;
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
+    let packets = topology::Machine::live_with_former_answers();
     // Before the cluster's library starts threads.
     let confinement = confined::confine(flags, list, &engine)?;
-    let mut member = match &successor {
-        Some(successor) => {
-            let (offered, ports) = successor.gateway()?;
-            engine.fabric.ports = ports.to_vec();
-            successor.hold(&mut engine);
-            Member::succeed(group, &name, offered)?
-        }
+    let (target, member, former) = match successor {
+        Some(successor) => succeed_as_gateway(&engine, (group, &name), successor)?,
         None => {
-            let member = Member::join(group, &name)?;
-            member.number_ports(&mut engine.fabric.ports);
-            member
+            let (target, member) = join(&mut engine, (group, &name))?;
+            (target, member, None)
         }
     };
-    (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
-    engine.controller_ids = member.controller_ids();
-    // A successor would not know of them.
-    engine.reservations = false;
-    engine.ceph.before_use = Some(member.before_use());
-    engine.tag = Some(member.tag());
-    engine.peer_resets = Some(member.peer_resets());
-    engine.ceph.are_images_shared = true;
-    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
-    let mut former = None;
-    match successor {
-        Some(successor) => {
-            let settings = successor.settings();
-            successor.succeed(&target, Some(&mut member))?;
-            former = settings.map(HandedSettings::go_on);
-        }
-        None => member.serve(target.clone())?,
-    }
     let administration = Administration::of_gateway(target.clone(), member.membership());
     let audit = AuditLog::open(flags.audit_log.as_ref(), None)?;
-    let administration = Arc::new(administration.audited(audit).confined(confinement));
+    let administration = Arc::new(administration.audited(audit).confined(confinement).on_machine(packets));
     Ok(Begun {
         target,
         administration,
@@ -237,6 +235,62 @@ fn begin_as_gateway(
         former,
         directory: None,
     })
+}
+
+/// Becomes a gateway of a group, and serves.
+fn join(
+    engine: &mut TargetConfig,
+    (group, name): (&GroupSpec, &str),
+) -> Result<(Arc<Target>, Member), Failure> {
+    let mut member = Member::join(group, name)?;
+    member.number_ports(&mut engine.fabric.ports);
+    let target = start_gateway(engine, &member)?;
+    member.serve(target.clone())?;
+    Ok((target, member))
+}
+
+/// Goes on as the gateway that another process is, or begins anew as it where that one has died.
+fn succeed_as_gateway(
+    engine: &TargetConfig,
+    who: (&GroupSpec, &str),
+    successor: Successor,
+) -> Result<(Arc<Target>, Member, Option<Applied>), Failure> {
+    let prepare = || {
+        let (mut engine, (group, name)) = (engine.clone(), who);
+        let (offered, ports) = successor.gateway()?;
+        engine.fabric.ports = ports.to_vec();
+        successor.hold(&mut engine);
+        let member = Member::succeed(group, name, offered)?;
+        start_gateway(&mut engine, &member).map(|target| (target, member))
+    };
+    match prepare() {
+        Ok((target, mut member)) => {
+            let settings = successor.settings();
+            successor.succeed(&target, Some(&mut member))?;
+            Ok((target, member, settings.map(HandedSettings::go_on)))
+        }
+        // The others may have given up a gateway whose process died meanwhile.
+        Err(failure) if successor.is_alone() => {
+            let reason = failure.line().unwrap_or_default();
+            tracing::warn!(reason, "the former process has died, and this one begins anew");
+            let mut engine = engine.clone();
+            let settings = successor.begin_anew(&mut engine);
+            let (target, member) = join(&mut engine, who)?;
+            Ok((target, member, settings.map(HandedSettings::go_on)))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Starts the target of a gateway.
+fn start_gateway(engine: &mut TargetConfig, member: &Member) -> Result<Arc<Target>, Failure> {
+    (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
+    engine.controller_ids = member.controller_ids();
+    engine.ceph.before_use = Some(member.before_use());
+    engine.tag = Some(member.tag());
+    engine.peer_resets = Some(member.peer_resets());
+    engine.ceph.are_images_shared = true;
+    Target::start(engine).map(Arc::new).map_err(Failure::failed)
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.

@@ -3,6 +3,7 @@
 mod ground;
 mod meter;
 mod progress;
+mod publisher;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,11 +20,13 @@ use crate::stop::Stop;
 use crate::sweep::journal::{Header, Journal};
 use crate::sweep::plan::{Plan, Visit};
 use crate::sweep::point::{Load, Point};
+use crate::sweep::publication::{Stage, publication};
 use crate::sweep::report::{FORMAT, SweepReport};
 use crate::sweep::statistics::median;
 use ground::Ground;
 use meter::{Meter, Missed};
 use progress::Progress;
+use publisher::Publisher;
 
 /// Failures in a row after which the rest is no longer tried.
 const FAILURES_MAX: u32 = 3;
@@ -46,24 +49,26 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
     // Undone when the sweep is over.
     let _machine = ground.prepare_machine(&plan)?;
     let meter = Meter::new(&plan, own, &stop)?;
-    let (folder, journal) = match resumed {
+    let folder = own.resume.clone().or_else(|| own.output.clone());
+    let folder = folder.unwrap_or_else(|| default_folder(SystemTime::now()));
+    // Before anything is made that would be in the way of another try.
+    let publisher = Publisher::new(own, ground.nqn().as_ref(), &folder)?;
+    let journal = match resumed {
         Some(journal) => {
             ground.is_still(&journal.header.ground)?;
-            (own.resume.clone().unwrap_or_default(), journal)
+            journal
         }
         None => {
             if plan.writes() && !own.destroy_data {
                 let (offset, length) = plan.range();
                 consent::ask("this sweep", (ground.nqn(), &ground.open()?), &[Range { offset, length }])?;
             }
-            let folder = own.output.clone().unwrap_or_else(|| default_folder(SystemTime::now()));
             let header =
                 Header::new(plan.clone(), ground.facts(), ground.identity(), utc::text(SystemTime::now()));
-            let journal = Journal::create(&folder, header)?;
-            (folder, journal)
+            Journal::create(&folder, header)?
         }
     };
-    let mut sweep = Sweep { plan: &plan, points: plan.points(), meter, journal, stop: &stop };
+    let mut sweep = Sweep { plan: &plan, points: plan.points(), meter, journal, stop: &stop, publisher };
     let ended = sweep.measure_all();
     tell(own, &folder, &sweep.journal, ended)
 }
@@ -128,19 +133,47 @@ struct Sweep<'a> {
     meter: Meter<'a>,
     journal: Journal,
     stop: &'a Stop,
+    publisher: Option<Publisher>,
 }
 
 impl Sweep<'_> {
+    /// Measures what is not there yet, and tells the target how it ended.
     fn measure_all(&mut self) -> Result<Ended, Failure> {
         let visits = self.plan.visits();
         let left: Vec<Visit> = visits.iter().copied().filter(|visit| !self.journal.has(*visit)).collect();
         let done = visits.len() - left.len();
         let progress = Progress::begin(visits.len(), done, self.plan.visit_takes());
+        let ended = self.measure(left, &progress);
+        let reason = ended.as_ref().err().and_then(Failure::line).unwrap_or_default();
+        let stage = match &ended {
+            Ok(Ended::Complete) => Stage::Complete,
+            Ok(Ended::Interrupted) => Stage::Interrupted,
+            Ok(Ended::Broken(reason)) => Stage::Broken(reason),
+            Err(_) => Stage::Broken(&reason),
+        };
+        self.publish(stage, &progress);
+        ended
+    }
+
+    /// Tells the target what is known so far, if it is to be told.
+    fn publish(&mut self, stage: Stage<'_>, progress: &Progress) {
+        let Some(publisher) = &mut self.publisher else { return };
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let is_last = !matches!(stage, Stage::Measuring { .. });
+        let body = publication(self.plan, &self.journal, Some(machine), stage);
+        if let Some(warning) = publisher.publish(&body, is_last) {
+            progress.warn(&warning);
+        }
+    }
+
+    fn measure(&mut self, left: Vec<Visit>, progress: &Progress) -> Result<Ended, Failure> {
         // The time of a sweep goes on where it was interrupted.
         let began = Instant::now();
         let before = Duration::from_secs_f64(self.journal.lasted_s());
         let mut failures = 0;
         for visit in left {
+            // Between measurements, of which none is to be disturbed.
+            self.publish(Stage::Measuring { visit, left: progress.left() }, progress);
             let point = &self.points[visit.point];
             progress.measuring(&point.label(|option| self.plan.varies(option)));
             if !self.stop.sleep(Duration::from_millis(self.plan.pause_ms)) {

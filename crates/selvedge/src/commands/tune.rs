@@ -15,8 +15,9 @@ use topology::{Machine, Topology, observe};
 
 use crate::failure::Failure;
 use crate::flags::tune::{MachineFlags, TuneAction};
+use crate::packet_path::narrowed;
 use crate::report::folder::replace;
-use crate::tune::{narrowed, targets};
+use crate::tune::targets;
 
 /// Does what was typed.
 pub(super) fn run(action: &TuneAction) -> Result<(), Failure> {

@@ -69,7 +69,8 @@ fn exact(bytes: u64) -> String {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use engine::backend::{BackendConfig, RbdConfig};
+    use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
+    use engine::ceph::LuksFormat;
     use engine::target::{
         AnaGroupConfig, CommandQuiesce, GroupState, HostKeyConfig, KnownHost, NamespaceConfig, PortConfig,
         QosConfig, ReferralConfig, StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection,
@@ -167,6 +168,10 @@ mod tests {
                 snapshot: self.some(|_| "monday".to_owned()),
                 conf: self.some(|_| "/etc/ceph/'other'.conf".into()),
                 id: self.some(|_| "gateway".to_owned()),
+                encryption: self.some(|chance| {
+                    let format = chance.one(&[LuksFormat::Luks1, LuksFormat::Luks2]);
+                    Box::new(RbdEncryption { format, passphrase_file: "/etc/selvedge/a \"pass\"".into() })
+                }),
             }
         }
 

@@ -10,7 +10,15 @@ use super::target_dump::LISTS;
 use super::target_file::RunTable;
 
 /// Settings that targets write for themselves, and former names: nobody is to write them.
-const HIDDEN: [&str; 4] = ["created_by_host", "protected_by_host", "standby", "load_balancing_group"];
+const HIDDEN: [&str; 7] = [
+    "created_by_host",
+    "protected_by_host",
+    "standby",
+    "load_balancing_group",
+    "dhchap_secret_sealed",
+    "dhchap_ctrl_secret_sealed",
+    "tls_key_sealed",
+];
 /// What a file may have besides what its settings say everywhere.
 const MORE: [(&str, &str, &str); 1] =
     [("port", "address", "A name is looked up, and without a service it is 4420.")];

@@ -17,7 +17,7 @@ use super::administration::Administration;
 use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
-use super::routes::ROUTES;
+use super::routes::{AUDIT_PATH, LIVE_PATH, ROUTES};
 use super::{Control, Doors, test_target};
 use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
@@ -26,8 +26,8 @@ use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::role::Role;
 
-const MINE: &str = "nqn.2026-01.io.selvedge:mine";
-const OTHER: &str = "nqn.2026-01.io.selvedge:other";
+pub(super) const MINE: &str = "nqn.2026-01.io.selvedge:mine";
+pub(super) const OTHER: &str = "nqn.2026-01.io.selvedge:other";
 
 #[derive(clap::Parser)]
 struct Flags {
@@ -36,23 +36,23 @@ struct Flags {
 }
 
 /// A target with doors, in a folder that goes with it.
-struct House {
+pub(super) struct House {
     folder: tempfile::TempDir,
     target: Arc<Target>,
     controls: Vec<Control>,
     metrics: Option<Control>,
 }
 
-struct Response {
-    status: u16,
-    body: String,
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) body: String,
 }
 
-fn token(name: &str) -> String {
+pub(super) fn token(name: &str) -> String {
     format!("selvedge_token_of_{name}")
 }
 
-fn sha256(name: &str) -> Fingerprint {
+pub(super) fn sha256(name: &str) -> Fingerprint {
     Fingerprint::of(token(name).as_bytes())
 }
 
@@ -100,7 +100,7 @@ impl House {
         Ok(Self { folder, target, controls, metrics })
     }
 
-    fn with_tokens(more: &str) -> Self {
+    pub(super) fn with_tokens(more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(&folder.path().join("access.toml"), &access(more));
         Self::new(folder, "--control tcp:127.0.0.1:0 --control-access FOLDER/access.toml")
@@ -108,7 +108,7 @@ impl House {
     }
 
     /// What the audit log has.
-    fn recorded(&self) -> Vec<Value> {
+    pub(super) fn recorded(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -117,7 +117,7 @@ impl House {
         write(&self.folder.path().join("access.toml"), text);
     }
 
-    fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
+    pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
         let Some(address) = self.controls[0].endpoint().socket_address() else { panic!("no address") };
         // Who was refused waits, as it is told.
         for _ in 0..200 {
@@ -139,9 +139,8 @@ fn ask(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body:
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let header = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let length = body.len();
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Content-Length: {length}\r\n\r\n{body}");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Content-Length: {}\r\n", body.len());
+    let request = format!("{head}\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -161,7 +160,8 @@ fn every_route_is_for_those_whose_role_it_needs() {
             let named = if route.needs == Role::Admin { "nqn.none" } else { nqn };
             let path = route.path.replace("{nqn}", named).replace("{nsid}", "9").replace("{host}", "nqn.h");
             let path = path.replace("{id}", "9").replace("{cntlid}", "9999").replace("{snapshot}", "s");
-            let path = path.replace("{name}", "g").replace("{address}", "10.0.0.9").replace("{service}", "9");
+            let path = path.replace("{name}", "g").replace("{address}", "10.0.0.9");
+            let path = path.replace("{service}", "9").replace(LIVE_PATH, "/v1/live?once");
             for role in roles {
                 // Nothing is there by these names, and no body is one: what is allowed fails, and changes nothing.
                 let response = house.ask(route.method, &path, Some(&token(&role.to_string())), "");
@@ -186,14 +186,13 @@ fn every_route_is_for_those_whose_role_it_needs() {
 #[test]
 fn what_changes_anything_needs_more_than_to_read() {
     for route in ROUTES {
-        let expected = if route.path == "/metrics" {
-            Role::Metrics
-        } else if route.method == "GET" {
-            Role::Read
-        } else if route.path.starts_with("/v1/subsystems/{nqn}/") {
-            Role::Operate
-        } else {
-            Role::Admin
+        let expected = match (route.method, route.path) {
+            (_, path) if path.starts_with("/metrics") => Role::Metrics,
+            // It says who administers, and from where.
+            ("GET", AUDIT_PATH) => Role::Admin,
+            ("GET", _) | (_, "/v1/preview") => Role::Read,
+            (_, path) if path.starts_with("/v1/subsystems/{nqn}/") => Role::Operate,
+            _ => Role::Admin,
         };
         assert_eq!(route.needs, expected, "{} {}", route.method, route.path);
     }
@@ -451,6 +450,60 @@ fn a_certificate_that_signs_itself_is_trusted_by_itself() {
     let elsewhere = Endpoint::Tls { host: "localhost".to_owned(), port };
     let refused = Client::new(Some(&elsewhere), Some(&token), &trusts).unwrap().get::<Value>("/v1/log");
     assert!(refused.unwrap_err().line().unwrap().contains("not the one of this host"));
+}
+
+#[test]
+fn a_client_s_certificate_that_signs_itself_is_trusted_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = Authority::new();
+    ours.write(&folder.path().join("ca"));
+    ours.sign(folder.path(), "target", "127.0.0.1", 2999);
+    let sign_itself = |name: &str, last_year: i32| {
+        let mut params = CertificateParams::new(vec!["ops.example.org".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(last_year, 12, 31);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        write(&folder.path().join(format!("{name}.pem")), &pem);
+        write(&folder.path().join(format!("{name}.key")), &key.serialize_pem());
+        pem
+    };
+    let trusted =
+        ["ops", "old"].map(|name| sign_itself(name, if name == "old" { 2025 } else { 2999 })).concat();
+    write(&folder.path().join("clients"), &trusted);
+    sign_itself("strange", 2999);
+    let certificate = "[[certificate]]\nname = \"ops.example.org\"\nrole = \"admin\"\n";
+    write(&folder.path().join("access.toml"), &access(certificate));
+    let flags = "--control tls:127.0.0.1:0 --control-access FOLDER/access.toml --control-tls-cert FOLDER/target.pem \
+                 --control-tls-key FOLDER/target.key --control-tls-client-ca FOLDER/clients";
+    let house = House::new(folder, flags).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let asks = |name: &str| {
+        let path = |name: String| Some(house.folder.path().join(name));
+        let flags = ControlTlsFlags {
+            control_ca: path("ca".to_owned()),
+            control_cert: path(format!("{name}.pem")),
+            control_key: path(format!("{name}.key")),
+        };
+        house.client(&flags, None)?.get::<Value>("/v1/log")
+    };
+    asks("ops").unwrap();
+    let told = |name| asks(name).unwrap_err().line().unwrap();
+    assert!(told("old").contains("certificate of --control-cert has expired"), "{}", told("old"));
+    assert!(told("strange").contains("it refuses the connection"), "{}", told("strange"));
+}
+
+#[test]
+fn whoever_makes_no_call_leaves_its_place_to_others() {
+    let flags = "--control none --ceph-nvmeof-api 127.0.0.1:0 --ceph-nvmeof-api-for-anybody";
+    let flags = Flags::parse_from(["test"].into_iter().chain(flags.split_whitespace())).administered;
+    let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
+    let target = test_target::start(FabricConfig { ports, ..FabricConfig::default() });
+    let administration = Administration::new(target, None).unwrap();
+    let doors = Doors::new(&flags).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let door = doors.start_calls(&Arc::new(administration)).unwrap().expect("a door");
+    let mut silent = TcpStream::connect(door.endpoint().socket_address().unwrap()).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    silent.read_to_end(&mut Vec::new()).unwrap();
 }
 
 #[test]

@@ -8,22 +8,29 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use engine::backend::{BackendConfig, BackendError};
-use engine::ring::Vital;
+use engine::backend::{BackendConfig, BackendError, RbdConfig};
+use engine::ceph::Cluster;
+use engine::limits::SNAPSHOT_HOLD_MS;
+use engine::ring::{Moment, Vital, now};
 use engine::target::{
-    Change, FabricConfig, KnownHost, Metrics, NamespaceConfig, Target, TargetError, TargetStatus,
-    WriteProtection,
+    Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, SealedSecret,
+    SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
 };
 use private_folder::Replacement;
 use serde_json::Value;
+use topology::Machine;
 
 use super::audit::AuditLog;
 use super::difference;
+use super::live::examiner::Examiner;
+use super::live::hub::SharedHub;
+use super::live::packet_paths::PacketPaths;
 use super::refusal::Refusal;
+use super::sweeps::SweepBoard;
 use super::tasks::Tasks;
 use crate::confinement::Confinement;
 use crate::state::StateFile;
-use gateway::Membership;
+use gateway::{HeldWrites, Membership};
 
 /// What is served, and where that is kept.
 #[derive(Debug)]
@@ -39,6 +46,14 @@ pub(crate) struct Administration {
     audit: AuditLog,
     /// What the process has given up.
     confinement: Confinement,
+    /// Who looks at it live.
+    live: SharedHub,
+    /// What is wrong with it.
+    examiner: Examiner,
+    /// What is measured at it.
+    sweeps: SweepBoard,
+    /// Where the packets of its connections go.
+    packet_paths: PacketPaths,
 }
 
 /// Where what is served is kept.
@@ -67,6 +82,44 @@ pub(crate) struct Made {
     pub(super) record: Vec<Value>,
 }
 
+/// Writes that are held, until it is dropped.
+pub(super) enum WriteHold<'a> {
+    Own(OwnHold<'a>),
+    Group(HeldWrites<'a>),
+}
+
+/// The same at a target that is in no group.
+pub(super) struct OwnHold<'a> {
+    _keeper: MutexGuard<'a, Keeper>,
+    target: &'a Target,
+    namespaces: Vec<(String, u32)>,
+    until: Moment,
+}
+
+impl WriteHold<'_> {
+    /// Whether they have been held until now.
+    pub(super) fn confirm(&self) -> Result<(), Refusal> {
+        match self {
+            Self::Group(held) => Ok(held.confirm()?),
+            Self::Own(own) if own.target.holds_writes(&own.namespaces, own.until) => Ok(()),
+            Self::Own(_) => {
+                let what = format!(
+                    "the cluster took longer than the {} s for which writes are held",
+                    SNAPSHOT_HOLD_MS / 1000
+                );
+                Err(Refusal::new(503, what)
+                    .hint("name fewer images, or see whether the cluster is well: ceph -s"))
+            }
+        }
+    }
+}
+
+impl Drop for OwnHold<'_> {
+    fn drop(&mut self) {
+        self.target.release_writes(&self.namespaces);
+    }
+}
+
 impl Administration {
     /// Administers `target`. With a state file, what is served now is kept from here on.
     pub(crate) fn new(target: Arc<Target>, state: Option<StateFile>) -> io::Result<Self> {
@@ -92,7 +145,11 @@ impl Administration {
 
     fn with(target: Arc<Target>, keeper: Keeper, membership: Option<Arc<Membership>>) -> Self {
         let (audit, confinement) = (AuditLog::none(), Confinement::none());
-        Self { target, keeper: Mutex::new(keeper), tasks: Tasks::default(), membership, audit, confinement }
+        let (keeper, tasks) = (Mutex::new(keeper), Tasks::default());
+        let (live, examiner) = (SharedHub::default(), Examiner::default());
+        let sweeps = SweepBoard::default();
+        let packet_paths = PacketPaths::on(Machine::live());
+        Self { target, keeper, tasks, membership, audit, confinement, live, examiner, sweeps, packet_paths }
     }
 
     /// The same, with a record of who has changed what.
@@ -117,9 +174,36 @@ impl Administration {
         Self { confinement, ..self }
     }
 
+    /// The same on this machine, which may be one that knows what the process has given up to ask.
+    #[must_use]
+    pub(crate) fn on_machine(self, machine: Machine) -> Self {
+        Self { packet_paths: PacketPaths::on(machine), ..self }
+    }
+
     /// What the process has given up.
     pub(super) const fn confinement(&self) -> &Confinement {
         &self.confinement
+    }
+
+    /// A secret as a configuration may have it; nothing where the target has no key to seal it with.
+    pub(super) fn seal(&self, secret: &str, kind: KeyKind, nqn: &str, host: &str) -> Option<SealedSecret> {
+        self.target.seal(secret, kind, nqn, host)
+    }
+
+    /// A connection to an image's cluster that the target has already.
+    pub(super) fn image_connection(&self, image: &RbdConfig) -> Option<Arc<Cluster>> {
+        self.target.image_connection(image)
+    }
+
+    /// Begins to open the image of a namespace that is to come to the subsystem of this name, before anybody waits for the change.
+    pub(super) fn open_early(&self, nqn: &str, namespace: &NamespaceConfig) -> Option<EarlyImages> {
+        match &self.membership {
+            Some(membership) => membership.open_one_early(nqn, namespace),
+            None => {
+                let opening = (self.target.directives().opening, false);
+                Some(self.target.open_one_early(nqn, namespace, opening))
+            }
+        }
     }
 
     /// The gateway that this target is, if it is one.
@@ -130,7 +214,7 @@ impl Administration {
     /// What is served now.
     pub(crate) fn fabric(&self) -> FabricConfig {
         match &self.membership {
-            Some(membership) => membership.fabric(&membership.turn()),
+            Some(membership) => membership.fabric_shown(),
             None => self.target.config(),
         }
     }
@@ -150,14 +234,44 @@ impl Administration {
         self.target.status()
     }
 
+    /// Commands that took long.
+    pub(super) fn slow_commands(&self) -> SlowCommandLog {
+        self.target.slow_commands()
+    }
+
+    /// Commands that take so long are kept from now on; none are without a time.
+    pub(super) fn keep_slow_commands(&self, threshold: Option<Duration>) {
+        self.target.keep_slow_commands(threshold);
+    }
+
     /// What was done.
     pub(crate) fn metrics(&self) -> Metrics {
         self.target.metrics()
     }
 
+    /// Who looks at it live.
+    pub(super) const fn live(&self) -> &SharedHub {
+        &self.live
+    }
+
+    /// What is wrong with it.
+    pub(super) const fn examiner(&self) -> &Examiner {
+        &self.examiner
+    }
+
+    /// Where the packets of its connections go.
+    pub(super) const fn packet_paths(&self) -> &PacketPaths {
+        &self.packet_paths
+    }
+
     /// What was begun and takes long.
     pub(super) const fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Sweeps that tell how far they are.
+    pub(super) const fn sweeps(&self) -> &SweepBoard {
+        &self.sweeps
     }
 
     /// Opens a namespace anew that has failed. What is served stays what it is.
@@ -171,6 +285,21 @@ impl Administration {
         self.target.reset_controller(cntlid)
     }
 
+    /// Lets no write to these namespaces begin that is asked for from now on, at any gateway of the group.
+    pub(super) fn hold_writes(&self, namespaces: &[(String, u32)]) -> Result<WriteHold<'_>, Refusal> {
+        if let Some(membership) = &self.membership {
+            return Ok(WriteHold::Group(membership.hold_writes(namespaces)?));
+        }
+        // No other process comes, and nothing is opened anew, as long as this is there.
+        let keeper = self.lock();
+        let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
+        let hold = OwnHold { _keeper: keeper, target: &self.target, namespaces: namespaces.to_vec(), until };
+        if !self.target.hold_writes(namespaces, until) {
+            return Err(Refusal::conflict("what is served has changed at the same moment"));
+        }
+        Ok(WriteHold::Own(hold))
+    }
+
     /// What `edit` would change, without changing it.
     pub(crate) fn rehearse(
         &self,
@@ -181,7 +310,11 @@ impl Administration {
         let mut wanted = before.clone();
         edit(&mut wanted)?;
         check(&before, &wanted, permissions)?;
-        wanted.check()?;
+        if self.membership.is_some() {
+            wanted.check_shared()?;
+        } else {
+            wanted.check()?;
+        }
         // To say which UUID a namespace has does not change it.
         let before = before.with_identities(&self.target.namespace_identities());
         Ok(before.changes_to(&wanted.recognized(&before)))
@@ -214,8 +347,7 @@ impl Administration {
     ) -> Result<(T, Made), Refusal> {
         let keeper = self.lock();
         if let Keeper::Group(membership) = &*keeper {
-            // Gateways offer no reservations.
-            return self.change_all(membership, permissions, edit);
+            return self.change_all(membership, permissions, host, edit);
         }
         let state = match &*keeper {
             Keeper::File(state) => Some(state),
@@ -268,10 +400,12 @@ impl Administration {
         &self,
         membership: &Membership,
         permissions: Permissions,
+        host: Option<&KnownHost>,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Made), Refusal> {
-        let turn = membership.turn();
+        // Before the turn: it waits for the group's cluster.
         membership.catch_up();
+        let turn = membership.turn();
         let before = membership.fabric(&turn);
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
@@ -279,7 +413,17 @@ impl Administration {
             return Ok((outcome, Made::default()));
         }
         check(&before, &wanted, permissions)?;
-        wanted.check()?;
+        wanted.check_shared()?;
+        let early = membership.open_early(&turn, &wanted)?;
+        // Who has the turn keeps the gateway from all else, and a cluster may take long to open an image.
+        drop(turn);
+        membership.await_images(&early)?;
+        let turn = membership.turn();
+        if membership.fabric(&turn) != before {
+            let refusal = Refusal::conflict("what is served has changed at the same moment");
+            return Err(refusal.hint("look at it, and ask again"));
+        }
+        host.map(|host| self.target.check_reserved(&wanted, host)).transpose()?;
         let changes = membership.put(&turn, &wanted, permissions.new_secrets)?;
         for change in &changes {
             tracing::info!(%change, "the configuration changed");

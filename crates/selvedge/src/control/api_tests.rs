@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Secret;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
+use secure_channel::ConfiguredPsk;
 use serde_json::{Value, json};
 
 use super::access::Access;
 use super::administration::Administration;
 use super::limits::BODY_BYTES_MAX;
-use super::routes::ROUTES;
+use super::routes::{LIVE_PATH, ROUTES};
 use super::schema_tests::mistake;
 use super::socket::Listening;
 use super::{Control, openapi, test_target};
@@ -49,7 +51,7 @@ impl Bed {
             subsystems: vec![SubsystemConfig::new(NQN, "A", "Selvedge").with(vec![namespace])],
             ..FabricConfig::default()
         };
-        let target = test_target::start(fabric);
+        let target = test_target::start_sealing(fabric);
         let state = state.then(|| StateFile::open(&folder.path().join("state")).unwrap());
         let administration = Arc::new(Administration::new(target.clone(), state).unwrap());
         let listening = Listening::on(&Endpoint::Unix(folder.path().join("s")), false).unwrap().unwrap();
@@ -453,8 +455,14 @@ fn the_document_describes_what_is_served() {
     for route in ROUTES {
         // No variable is a valid name, so what is served refuses for another reason than the path or the method.
         let path = route.path.replace("{nqn}", "nqn.none").replace(['{', '}'], "");
-        let status = bed.ask(route.method, &path, "").status;
-        assert!(status != 405 && paths[route.path].get(route.method.to_lowercase()).is_some());
+        let path = path.replace(LIVE_PATH, "/v1/live?once");
+        let response = bed.ask(route.method, &path, "");
+        let documented = &paths[route.path][route.method.to_lowercase()];
+        assert!(response.status != 405 && documented.is_object());
+        let content = &documented["responses"][response.status.to_string()]["content"];
+        for kind in content.as_object().into_iter().flatten().map(|(kind, _)| kind) {
+            assert!(response.head.contains(&format!("content-type: {kind}")), "{}", response.head);
+        }
     }
     let schemas = served["components"]["schemas"].as_object().unwrap();
     let text = served.to_string();
@@ -481,6 +489,62 @@ fn the_document_describes_what_is_served() {
             assert_eq!(known, schema["properties"].as_object().unwrap().len(), "{}: {refusal}", body.schema);
         }
     }
+}
+
+#[test]
+fn keys_that_come_as_they_are_are_kept_sealed() {
+    let bed = Bed::new();
+    let (keys, host) = (format!("/v1/subsystems/{NQN}/host_keys/nqn.host:1"), "nqn.host:1");
+    let secret = Secret::new(&[1; 32], None).unwrap().reveal().to_string();
+    let psk = ConfiguredPsk::new(&[5; 32], None).unwrap().reveal().to_string();
+    let kept =
+        |name: &str| bed.target.config().subsystems[0].host_keys.first().map(|key| json!(key)[name].clone());
+    let body = json!({ "nqn": host, "key": { "dhchap_secret": secret, "dhchap_hash": ["sha512"] } });
+    bed.done("POST", &format!("/v1/subsystems/{NQN}/hosts"), &body);
+    let first = kept("dhchap_secret_sealed").unwrap();
+    assert!(first.is_string());
+    bed.done("PATCH", &keys, &json!({ "tls_key": psk }));
+    assert_eq!(kept("dhchap_secret_sealed"), Some(first.clone()), "what is not named stays");
+    assert_eq!(kept("dhchap_hash"), Some(json!(["sha512"])));
+    bed.done(
+        "PUT",
+        &format!("/v1/subsystems/{NQN}/controller_key"),
+        &json!({ "dhchap_ctrl_secret": secret }),
+    );
+    let shown = bed.done("GET", "/v1/config", &Value::Null).to_string();
+    assert!(shown.contains("dhchap_ctrl_secret_sealed") && shown.contains("tls_key_sealed"));
+    for plain in [&secret, &psk] {
+        assert!(
+            !shown.contains(plain.as_str()) && !format!("{:?}", bed.target.config()).contains(plain.as_str())
+        );
+    }
+    bed.refused("PUT", &keys, &json!({ "tls_key": psk }).to_string());
+    bed.refused(
+        "PUT",
+        &keys,
+        &json!({ "dhchap_secret": secret, "dhchap_secret_file": "/k", "tls_key": psk }).to_string(),
+    );
+    for nonsense in ["", "DHHC-1:00:x:", &psk] {
+        let refused = bed.refused("PATCH", &keys, &json!({ "dhchap_secret": nonsense }).to_string());
+        assert_eq!((refused.status, refused.json["field"].as_str()), (422, Some("dhchap_secret")));
+        assert!(nonsense.is_empty() || !refused.json.to_string().contains(nonsense), "{}", refused.json);
+    }
+    let refused = bed.refused(
+        "POST",
+        &format!("/v1/subsystems/{NQN}/hosts"),
+        r#"{"nqn": "nqn.b", "key": {"tls_key": "x"}}"#,
+    );
+    assert_eq!(refused.json["field"], "key.tls_key");
+    // Sealed anew with each time that it comes.
+    bed.done("PATCH", &keys, &json!({ "dhchap_secret": secret }));
+    assert_ne!(kept("dhchap_secret_sealed"), Some(first));
+    bed.done("PATCH", &keys, &json!({ "dhchap_secret": null }));
+    assert_eq!(kept("dhchap_secret_sealed"), Some(Value::Null));
+    bed.done("PATCH", &keys, &json!({ "tls_key": null }));
+    assert_eq!(kept("host"), None, "a host without keys has no entry");
+    bed.done("PUT", &keys, &json!({ "tls_key": psk }));
+    bed.done("DELETE", &format!("/v1/subsystems/{NQN}/hosts/{host}?with_key=true"), &Value::Null);
+    assert_eq!(kept("host"), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One request, taken apart: names from the path, the query, the body; and one answer. It decides nothing.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use engine::target::{Change, FabricConfig, SubsystemConfig};
 use serde::Serialize;
@@ -9,12 +10,13 @@ use serde_json::Value;
 
 use super::access::Caller;
 use super::administration::{Administration, Permissions};
+use super::live::viewer::Viewer;
 use super::refusal::Refusal;
 use super::tasks::Task;
 
 /// A request.
 pub(super) struct Ask<'a> {
-    pub(super) administration: &'a Administration,
+    pub(super) administration: &'a Arc<Administration>,
     /// Who asks, and may.
     pub(super) caller: &'a Caller,
     /// The variable parts of the path, decoded.
@@ -23,7 +25,20 @@ pub(super) struct Ask<'a> {
     pub(super) body: &'a [u8],
     /// What was changed, for the audit log.
     pub(super) record: RefCell<Vec<Value>>,
+    /// Where nothing is to be changed: what is found out instead.
+    pub(super) preview: Option<&'a RefCell<Option<Rehearsed>>>,
 }
+
+/// A change that was not made.
+pub(super) enum Rehearsed {
+    /// What would be another, and what would be served then.
+    Served(Vec<Change>, FabricConfig),
+    /// Of something else, what it would come to.
+    Else(Vec<String>),
+}
+
+/// The media type of pictures.
+pub(super) const PICTURE: &str = "image/svg+xml";
 
 /// An answer to a request that was not refused.
 #[derive(Debug)]
@@ -33,6 +48,8 @@ pub(super) struct Answer {
     pub(super) json: Option<Value>,
     /// A text that is not JSON, with its media type.
     pub(super) text: Option<(&'static str, String)>,
+    /// Events, as long as somebody looks.
+    pub(super) stream: Option<Viewer>,
 }
 
 impl Ask<'_> {
@@ -51,6 +68,16 @@ impl Ask<'_> {
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Vec<Change>), Refusal> {
+        if let Some(preview) = self.preview {
+            let mut wanted = FabricConfig::default();
+            let changes = self.rehearse(permissions, |fabric| {
+                edit(fabric)?;
+                wanted = fabric.clone();
+                Ok(())
+            })?;
+            preview.replace(Some(Rehearsed::Served(changes, wanted)));
+            return Err(Refusal::not_made());
+        }
         let (outcome, made) = self.administration.change(permissions, |fabric| self.edit(fabric, edit))?;
         self.record.borrow_mut().extend(made.record);
         Ok((outcome, made.changes))
@@ -138,7 +165,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 
 impl Answer {
     fn new(status: u16, json: Option<Value>) -> Self {
-        Self { status, location: None, json, text: None }
+        Self { status, location: None, json, text: None, stream: None }
     }
 
     /// Here it is.
@@ -150,6 +177,11 @@ impl Answer {
     /// Here it is, as a text of this media type.
     pub(super) fn text(kind: &'static str, text: String) -> Self {
         Self { text: Some((kind, text)), ..Self::new(200, None) }
+    }
+
+    /// Here it comes.
+    pub(super) fn stream(viewer: Viewer) -> Self {
+        Self { stream: Some(viewer), ..Self::new(200, None) }
     }
 
     /// It is made, and found at `location`.
@@ -182,6 +214,20 @@ pub(crate) fn encode(name: &str) -> String {
     encoded
 }
 
+/// The name that a part of a path stands for; nothing where it stands for none.
+pub(super) fn decode(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => (digit(rest.next())? * 16 + digit(rest.next())?) as u8,
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +251,11 @@ mod tests {
 
     #[test]
     fn a_name_is_one_part_of_a_path() {
-        assert_eq!(encode("nqn.2026-01.io.selvedge:a/b ü%"), "nqn.2026-01.io.selvedge:a%2Fb%20%C3%BC%25");
+        let name = "nqn.2026-01.io.selvedge:a/b ü%";
+        assert_eq!(encode(name), "nqn.2026-01.io.selvedge:a%2Fb%20%C3%BC%25");
+        assert_eq!(decode(&encode(name)).as_deref(), Some(name));
+        for wrong in ["%", "%2", "%2g", "%+1", "%FF"] {
+            assert_eq!(decode(wrong), None, "{wrong}");
+        }
     }
 }

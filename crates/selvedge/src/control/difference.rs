@@ -82,7 +82,9 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
         Some(Value::Object(fields.collect()))
     };
     match kind {
-        "access_changed" => only(&["allow_any_host", "hosts", "host_keys", "ports"]),
+        "access_changed" => {
+            only(&["allow_any_host", "hosts", "host_keys", "dhchap_ctrl_secret_sealed", "ports"])
+        }
         "storage_changed" => only(&["storage"]),
         "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
         "subsystem_replaced" => only(&["serial", "model"]),

@@ -8,7 +8,7 @@ use super::access::{Access, AllowedStorage};
 use super::administration::Administration;
 use super::server::Control;
 use super::socket::{self, Listening};
-use super::tls::{OwnCertificate, ServerTls};
+use super::tls::{HTTP1, HTTP2, OwnCertificate, ServerTls};
 use super::token::Token;
 use crate::failure::Failure;
 use crate::flags::serve::AdministeredFlags;
@@ -20,6 +20,8 @@ pub(crate) struct Doors<'a> {
     flags: &'a AdministeredFlags,
     access: Arc<Access>,
     tls: Option<Arc<ServerTls>>,
+    /// The door for ceph-nvmeof's calls: who may come in, and its TLS.
+    calls: Option<(Arc<Access>, Option<Arc<ServerTls>>)>,
 }
 
 impl<'a> Doors<'a> {
@@ -28,10 +30,21 @@ impl<'a> Doors<'a> {
         let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
         let access = Access::new(flags.control_access.as_deref(), token.as_ref())?;
         let own = flags.control_tls_cert.clone().zip(flags.control_tls_key.clone());
-        let tls = own.map(|(certificate, key)| {
-            ServerTls::new(OwnCertificate { certificate, key }, flags.control_tls_client_ca.clone())
-        });
-        let doors = Self { flags, access: Arc::new(access), tls: tls.transpose()?.map(Arc::new) };
+        let tls = |spoken| {
+            let own = own.clone().map(|(certificate, key)| OwnCertificate { certificate, key });
+            let tls = own.map(|own| ServerTls::new(own, flags.control_tls_client_ca.clone(), spoken));
+            Ok::<_, Failure>(tls.transpose()?.map(Arc::new))
+        };
+        let calls = match &flags.ceph_nvmeof_api {
+            Some(endpoint) => {
+                let access = Access::new(flags.control_access.as_deref(), token.as_ref())?;
+                let access = if flags.ceph_nvmeof_api_for_anybody { access.open() } else { access };
+                let is_tls = matches!(endpoint, Endpoint::Tls { .. });
+                Some((Arc::new(access), if is_tls { tls(HTTP2)? } else { None }))
+            }
+            None => None,
+        };
+        let doors = Self { flags, access: Arc::new(access), tls: tls(HTTP1)?, calls };
         doors.check()?;
         Ok(doors)
     }
@@ -53,6 +66,7 @@ impl<'a> Doors<'a> {
                 tracing::warn!("whoever sees the packets to {address} learns the tokens; use tls:{address}");
             }
         }
+        self.check_calls()?;
         let Some(endpoint) = &self.flags.metrics else { return Ok(()) };
         self.check_tls("--metrics", endpoint)?;
         if self.are_metrics_guarded() && !self.access.has_remote() {
@@ -62,6 +76,22 @@ impl<'a> Doors<'a> {
             )));
         }
         Ok(())
+    }
+
+    fn check_calls(&self) -> Result<(), Failure> {
+        let Some(endpoint) = &self.flags.ceph_nvmeof_api else { return Ok(()) };
+        self.check_tls("--ceph-nvmeof-api", endpoint)?;
+        if self.flags.ceph_nvmeof_api_for_anybody {
+            tracing::warn!("everybody who reaches {endpoint} may change what is served");
+            return Ok(());
+        }
+        if self.access.has_remote() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "anybody could change the target by {endpoint}: say who may with --control-access FILE, by certificates, or that \
+             anybody may with --ceph-nvmeof-api-for-anybody"
+        )))
     }
 
     fn check_tls(&self, flag: &str, endpoint: &Endpoint) -> Result<(), Failure> {
@@ -96,6 +126,18 @@ impl<'a> Doors<'a> {
         let Some(endpoint) = &self.flags.metrics else { return Ok(None) };
         let access = self.are_metrics_guarded().then(|| self.access.clone());
         Control::start_metrics(endpoint, access, self.tls_of(endpoint), administration.clone()).map(Some)
+    }
+
+    /// Answers ceph-nvmeof's calls, if that is asked for.
+    pub(crate) fn start_calls(
+        &self,
+        administration: &Arc<Administration>,
+    ) -> Result<Option<Control>, Failure> {
+        let Some((endpoint, (access, tls))) = self.flags.ceph_nvmeof_api.as_ref().zip(self.calls.clone())
+        else {
+            return Ok(None);
+        };
+        Control::start_ceph_nvmeof(endpoint, access, tls, administration.clone()).map(Some)
     }
 
     /// Opens all doors. One that nobody chose and that is not available is only a warning.

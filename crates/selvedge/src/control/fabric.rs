@@ -42,7 +42,7 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let wanted = wanted.numbered();
     let dry_run = ask.flag("dry_run")?;
     if !dry_run {
-        images::check_new(&ask.administration.fabric(), &wanted)?;
+        images::check_new(ask.administration, &ask.administration.fabric(), &wanted)?;
     }
     let replace = |fabric: &mut FabricConfig| {
         *fabric = wanted.settled(fabric);

@@ -1,11 +1,38 @@
 //! `/v1/gateways`: the group of gateways that the target belongs to.
 
-use super::ask::{Answer, Ask};
-use super::refusal::Refusal;
 use gateway::Membership;
+use serde::Deserialize;
+
+use super::ask::{Answer, Ask, Rehearsed};
+use super::refusal::Refusal;
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&membership(ask)?.status())
+}
+
+/// What is to be another of a gateway.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "GatewayPatch")]
+pub(super) struct GatewayPatch {
+    /// Whether it is to serve nothing as long as another gateway can.
+    drained: bool,
+    /// Do so even if no other gateway can serve now, or hosts have no path to one.
+    #[serde(default)]
+    force: bool,
+}
+
+pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let wanted: GatewayPatch = ask.body()?;
+    let (membership, name) = (membership(ask)?, ask.part("name"));
+    if let Some(preview) = ask.preview {
+        let words = membership.outlook(name, wanted.drained, wanted.force)?;
+        preview.replace(Some(Rehearsed::Else(words)));
+        return Err(Refusal::not_made());
+    }
+    membership.set_drained(name, wanted.drained, wanted.force)?;
+    let shown = membership.status().gateways.into_iter().find(|gateway| gateway.name == name);
+    Answer::with(&shown.ok_or_else(|| Refusal::conflict(format!("gateway {name} was removed meanwhile")))?)
 }
 
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {

@@ -5,6 +5,17 @@ use std::time::Duration;
 /// Bytes of a request's body: the largest configuration anybody writes by hand is far below, and a client cannot make
 /// this process remember more.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a call of ceph-nvmeof's service: the longest has two names and two keys.
+pub(super) const CALL_BYTES_MAX: usize = 64 << 10;
+/// Calls at a time by one connection: a program that administers makes one after the other.
+pub(super) const CALLS_PER_CONNECTION_MAX: u32 = 16;
+/// A client of that service that is silent is asked this often whether it is there, and has this long to say so: a program
+/// that is gone must not keep its place among the connections.
+pub(super) const CALLER_PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const CALLER_PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// A client of that service that makes no call for this long is disconnected, and connects again when it makes one: longer than
+/// any call takes.
+pub(super) const CALLER_IDLE_MAX: Duration = Duration::from_secs(600);
 /// Bytes of a request's head: a path has two names of 223 bytes at most, tripled where they are percent-encoded.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Connections at a time: tools and a metrics collector or two; more are closed at once, so that none of them takes
@@ -46,6 +57,9 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const PEM_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a line of the audit log.
 pub(super) const AUDIT_LINE_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of the audit log's end that are read for whoever asks for it, and records of it that are told: as many as anybody reads.
+pub(super) const AUDIT_TAIL_BYTES_MAX: u64 = 1 << 20;
+pub(super) const AUDIT_TAIL_RECORDS_MAX: usize = 200;
 /// Bytes of a request, and of what it changed, that a line of the audit log has: larger ones are told by their size.
 pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
@@ -55,6 +69,53 @@ pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.
 pub(super) const TOKEN_LENGTH_MIN: usize = 16;
+/// Those who look live at a time: each has a connection as long as it looks, and half of one network's are left for requests.
+pub(super) const VIEWERS_MAX: usize = 8;
+/// Events that wait for one viewer; one that does not read misses others. All viewers share the bytes of an event.
+pub(super) const VIEWER_EVENTS_MAX: usize = 4;
+/// A viewer looks this long and then asks again: by then a token that has expired or was revoked is refused.
+pub(super) const VIEW_DURATION: Duration = Duration::from_secs(60);
+/// How often viewers are sent something.
+pub(super) const LIVE_TICK: Duration = Duration::from_secs(1);
+/// What a step of the history is over: an hour of them is as many as a screen has room for side by side.
+pub(super) const LIVE_HISTORY_STEP: Duration = Duration::from_secs(5);
+/// Steps that are kept: an hour, of 0.5 KiB each.
+pub(super) const HISTORY_POINTS_MAX: usize = 720;
+/// Namespaces that have a history of their own: all of them together take 12 MiB at most.
+pub(super) const HISTORY_NAMESPACES_MAX: usize = 32;
+/// When nobody has looked for this long, no step is as young as what is kept, and sampling ends.
+pub(super) const LIVE_LINGER: Duration = Duration::from_secs(3600);
+/// Namespaces of one event, the busiest: some 600 bytes each.
+pub(super) const LIVE_NAMESPACES_MAX: usize = 256;
+/// Namespaces and queues that viewers are told about one by one: some 500 KB and 300 KB.
+pub(super) const ROSTER_NAMESPACES_MAX: usize = 1024;
+pub(super) const ROSTER_QUEUES_MAX: usize = 2048;
+/// How often the rules of `doctor` judge the target for those who look: they read all of its metrics.
+pub(super) const FINDINGS_INTERVAL: Duration = Duration::from_secs(10);
+/// Two looks that are closer say little about what happens, and less than a second of a tick may be left of one.
+pub(super) const LOOK_AGE_MIN: Duration = Duration::from_millis(900);
+/// What has happened over a longer time is not what happens now.
+pub(super) const LOOK_AGE_MAX: Duration = Duration::from_secs(60);
+/// Sweeps that are remembered, and those of one caller: two weeks of nightly ones, and room for others beside somebody who has that
+/// many. All of them together take 8 MiB at most.
+pub(super) const SWEEPS_MAX: usize = 32;
+pub(super) const SWEEPS_PER_CALLER_MAX: usize = 14;
+/// Points of a sweep that are told, and bytes of all that it tells: 1 KiB a point, of which most take a third.
+pub(super) const SWEEP_POINTS_MAX: usize = 256;
+pub(super) const SWEEP_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a text in it: three lines of a terminal.
+pub(super) const SWEEP_TEXT_BYTES_MAX: usize = 256;
+/// Bytes of a sweep's name: as many as an NQN may have.
+pub(super) const SWEEP_NAME_BYTES_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
+/// A sweep that runs says something within this time, in seconds: no measurement takes a day.
+pub(super) const SWEEP_QUIET_MAX_S: f64 = 86_400.0;
+/// How often the machine is looked at for where packets go, as long as somebody asks; one that takes longer to look at, less often.
+pub(super) const PATHS_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const PATHS_AGE_MAX: Duration = Duration::from_secs(60);
+/// Connections whose packets' paths are told one by one: some 1.5 MB.
+pub(super) const PATHS_TOLD_MAX: usize = ROSTER_QUEUES_MAX;
+/// Findings about a target's health: nobody reads more, and they come each second.
+pub(super) const FINDINGS_MAX: usize = 32;
 /// Bytes of an answer a client of ours reads: a configuration at every limit of the engine.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A client of ours waits this long for an answer: longer than the other side takes for one.
@@ -64,9 +125,20 @@ const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(CONNECTIONS_PER_NETWORK_MAX < CONNECTIONS_MAX);
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
+    assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is told whole");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
+    assert!(CALLER_IDLE_MAX.as_secs() > 2 * CONNECTION_TIMEOUT.as_secs(), "no call is cut off");
+    assert!(VIEW_DURATION.as_secs() < CONNECTION_TIMEOUT.as_secs(), "a viewer's time ends in order");
+    assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_NETWORK_MAX, "requests find a place beside viewers");
+    assert!(LIVE_LINGER.as_secs() == LIVE_HISTORY_STEP.as_secs() * HISTORY_POINTS_MAX as u64);
+    assert!(
+        2 * FINDINGS_INTERVAL.as_secs() < LOOK_AGE_MAX.as_secs(),
+        "a look is compared with the one before"
+    );
+    assert!(2 * SWEEPS_PER_CALLER_MAX < SWEEPS_MAX, "two callers do not take all places");
+    assert!(SWEEP_BYTES_MAX >= SWEEP_POINTS_MAX * 1024 && SWEEP_BYTES_MAX < BODY_BYTES_MAX);
     assert!(ANSWER_TIMEOUT.as_secs() > CONNECTION_TIMEOUT.as_secs());
     assert!(HEAD_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX + 8192, "hyper's buffer has a minimum");
 };

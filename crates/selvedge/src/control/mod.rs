@@ -9,8 +9,12 @@ pub(crate) mod administration;
 mod api_tests;
 mod ask;
 pub(crate) mod audit;
+mod audit_tail;
+mod browser;
+mod ceph_nvmeof;
 pub(crate) mod client;
 mod connections;
+mod console;
 pub(crate) mod difference;
 mod doors;
 mod examples;
@@ -18,15 +22,20 @@ mod fabric;
 mod file_stamp;
 pub(crate) mod fingerprint;
 mod gateways;
+pub(crate) mod host_keys;
 mod host_requests;
 mod in_process;
 mod limits;
+mod live;
 mod log_level;
 mod metrics;
 mod namespaces;
 pub(crate) mod openapi;
 mod patches;
 mod ports;
+mod preview;
+#[cfg(test)]
+mod preview_tests;
 #[cfg(test)]
 mod recorded_tests;
 pub(crate) mod refusal;
@@ -34,8 +43,10 @@ mod routes;
 #[cfg(test)]
 mod schema_tests;
 mod server;
+mod slow_commands;
 pub(crate) mod socket;
 pub(crate) mod subsystems;
+pub(crate) mod sweeps;
 pub(crate) mod tasks;
 #[cfg(test)]
 mod test_target;

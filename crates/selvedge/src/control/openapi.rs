@@ -8,16 +8,22 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::ask::{Answer, Ask};
+use super::ask::{Answer, Ask, PICTURE};
+use super::audit::Tail;
 use super::examples::EXAMPLES;
+use super::host_keys::{ControllerKeyBody, HostKeyBody, HostKeyPatch};
+use super::live::{Findings, HistoryAnswer, Roster, Seen, Tick};
 use super::log_level::LogBody;
 use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody, Snapshots};
+use super::namespaces::snapshot_set::{SnapshotSet, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
-use super::routes::{METRICS_PATH, ROUTES, Route};
-use super::subsystems::{AnaGroupBody, HostBody, HostKeyBody};
-use super::{connections, fabric, namespaces, ports, subsystems};
+use super::routes::{LIVE_PATH, METRICS_PATHS, PICTURE_PATH, ROUTES, Route};
+use super::slow_commands::{Slow, ThresholdBody};
+use super::subsystems::{AnaGroupBody, HostBody};
+use super::sweeps::{PublishedSweep, SweepBody, SweepTitle, Sweeps};
+use super::{connections, fabric, gateways, namespaces, ports, preview, subsystems};
 use gateway::GroupStatus;
 
 const SCHEMAS: &str = "#/components/schemas/";
@@ -55,14 +61,15 @@ pub(crate) fn document() -> Result<Value, serde_json::Error> {
     }))
 }
 
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    })
+}
+
 /// The schemas of all that requests carry and answers show, by their names.
 fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
-    let settings = || {
-        SchemaSettings::draft2020_12().with(|settings| {
-            settings.definitions_path = "/components/schemas".into();
-            settings.meta_schema = None;
-        })
-    };
     let mut taken = settings().for_deserialize().into_generator();
     for add in [
         of::<FabricConfig>,
@@ -70,14 +77,21 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<Patch<SubsystemConfig>>,
         of::<HostBody>,
         of::<HostKeyBody>,
+        of::<HostKeyPatch>,
+        of::<ControllerKeyBody>,
         of::<NamespaceBody>,
         of::<NamespacePatch>,
         of::<SnapshotBody>,
+        of::<SnapshotSetBody>,
         of::<CloneBody>,
         of::<AnaGroupBody>,
         of::<PortConfig>,
         of::<ReferralConfig>,
         of::<LogBody>,
+        of::<ThresholdBody>,
+        of::<SweepBody>,
+        of::<preview::PreviewBody>,
+        of::<gateways::GatewayPatch>,
     ] {
         add(&mut taken);
     }
@@ -86,44 +100,59 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<fabric::Status>,
         of::<FabricConfig>,
         of::<fabric::Changes>,
+        of::<preview::Preview>,
         of::<subsystems::Subsystems>,
         of::<subsystems::Hosts>,
         of::<subsystems::AnaGroups>,
-        of::<HostBody>,
         of::<HostKeyConfig>,
         of::<namespaces::Namespaces>,
         of::<Snapshots>,
+        of::<SnapshotSet>,
         of::<images::Tasks>,
         of::<ports::Ports>,
         of::<ports::Referrals>,
         of::<connections::Connections>,
+        of::<Roster>,
+        of::<Tick>,
+        of::<HistoryAnswer>,
+        of::<Findings>,
+        of::<Tail>,
         of::<GroupStatus>,
         of::<LogBody>,
+        of::<Slow>,
+        of::<Sweeps>,
+        of::<PublishedSweep>,
+        of::<SweepTitle>,
         of::<Refusal>,
+        of::<Seen>,
     ] {
         add(&mut shown);
     }
     let (taken, mut shown) = (taken.take_definitions(true), shown.take_definitions(true));
     let taken = renamed(taken, &shown)?;
     shown.extend(taken);
-    for (name, schema) in &mut shown {
-        let examples = EXAMPLES.iter().filter(|(of, _)| of == name);
-        let examples = examples.map(|(_, text)| serde_json::from_str(text));
-        let examples = examples.collect::<Result<Vec<Value>, _>>()?;
-        if !examples.is_empty() {
-            schema["examples"] = examples.into();
-        }
-        if FORMERLY_GROUPED.contains(&&**name) {
-            schema["properties"]["load_balancing_group"] =
-                json!({ "deprecated": true, "description": "The same as ana_group" });
-        }
-        tell_plainly(schema);
-    }
+    shown.iter_mut().try_for_each(|(name, schema)| furnish(name, schema))?;
     Ok(shown)
 }
 
 /// Bodies in which the ANA group may have the name that gateways give it.
 const FORMERLY_GROUPED: [&str; 4] = ["NewNamespace", "AddNamespace", "NamespacePatch", "Clone"];
+
+/// Gives a schema what its struct does not say: examples, and what a part of it was called before.
+fn furnish(name: &str, schema: &mut Value) -> Result<(), serde_json::Error> {
+    let examples = EXAMPLES.iter().filter(|(of, _)| *of == name);
+    let examples = examples.map(|(_, text)| serde_json::from_str(text));
+    let examples = examples.collect::<Result<Vec<Value>, _>>()?;
+    if !examples.is_empty() {
+        schema["examples"] = examples.into();
+    }
+    if FORMERLY_GROUPED.contains(&name) {
+        schema["properties"]["load_balancing_group"] =
+            json!({ "deprecated": true, "description": "The same as ana_group" });
+    }
+    tell_plainly(schema);
+    Ok(())
+}
 
 fn of<T: JsonSchema>(generator: &mut SchemaGenerator) {
     generator.subschema_for::<T>();
@@ -194,7 +223,11 @@ pub(super) fn answer(_ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 fn reference(schema: &str) -> Value {
-    json!({ "application/json": { "schema": { "$ref": format!("{SCHEMAS}{schema}") } } })
+    json!({ "application/json": { "schema": schema_of(schema) } })
+}
+
+fn schema_of(name: &str) -> Value {
+    json!({ "$ref": format!("{SCHEMAS}{name}") })
 }
 
 fn operation(route: &Route) -> Value {
@@ -212,9 +245,16 @@ fn operation(route: &Route) -> Value {
     let (status, schema) = route.success;
     let mut success = json!({ "description": if status == 204 { "Done" } else { "As it is now" } });
     match (schema, status) {
+        (Some(schema), _) if route.path == LIVE_PATH => {
+            // The data of an event, which its name tells apart.
+            let data =
+                json!({ "anyOf": [schema_of(schema), schema_of("LiveRoster"), schema_of("Findings")] });
+            success["content"] = json!({ "text/event-stream": { "schema": data } });
+        }
         (Some(schema), _) => success["content"] = reference(schema),
         (None, 204) => {}
-        (None, _) if route.path == METRICS_PATH => success["content"] = json!({ "text/plain": {} }),
+        (None, _) if METRICS_PATHS.contains(&route.path) => success["content"] = json!({ "text/plain": {} }),
+        (None, _) if route.path == PICTURE_PATH => success["content"] = json!({ PICTURE: {} }),
         (None, _) => success["content"] = json!({ "application/json": {} }),
     }
     let mut operation = json!({

@@ -23,9 +23,10 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let mut body: PortConfig = ask.body()?;
+    let first = ask.administration.membership().map_or(1, |membership| *membership.port_numbers().start());
     let (id, _) = ask.change(Permissions::default(), |fabric| {
         let taken: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
-        let id = if body.id == 0 { free_port(&taken) } else { body.id };
+        let id = if body.id == 0 { free_port(first, &taken) } else { body.id };
         if taken.contains(&id) {
             return Err(Refusal::conflict(format!("port number {id} is there already")).about("id"));
         }

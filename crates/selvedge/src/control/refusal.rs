@@ -33,6 +33,11 @@ impl Refusal {
         Self { status, for_host: None, error: error.to_string(), field: None, hint: None }
     }
 
+    /// A change that goes as far as to where it would be made: its preview is there.
+    pub(super) fn not_made() -> Self {
+        Self::new(500, "it is not made")
+    }
+
     /// It is not there: 404.
     pub(crate) fn not_found(what: impl fmt::Display) -> Self {
         Self::new(404, what)

@@ -15,7 +15,8 @@ use axum::routing::any;
 use engine::target::{FabricConfig, PortConfig, SubsystemConfig};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    LOCATION, WWW_AUTHENTICATE,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -23,15 +24,22 @@ use tokio::time::timeout;
 
 use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
-use super::ask::{self, Answer, Ask};
+use super::ask::{self, Answer, Ask, PICTURE};
 use super::audit::{Event, Kind};
+use super::host_keys::{self, ControllerKeyBody, HostKeyBody, HostKeyPatch};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::live::requests as live;
+use super::live::viewer::Ending;
 use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
+use super::namespaces::snapshot_set::{self, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
-use super::subsystems::{AnaGroupBody, HostBody, HostKeyBody};
-use super::{connections, fabric, gateways, log_level, metrics, namespaces, openapi, ports, subsystems};
+use super::subsystems::{AnaGroupBody, HostBody};
+use super::{
+    audit_tail, browser, ceph_nvmeof, connections, console, fabric, gateways, log_level, metrics, namespaces,
+    openapi, ports, preview, slow_commands, subsystems, sweeps,
+};
 use crate::spec::role::Role;
 
 /// Something that can be asked.
@@ -64,12 +72,15 @@ impl Route {
 
     /// Whether anything may be another afterwards.
     fn changes(&self, ask: &Ask<'_>) -> bool {
-        self.method != "GET" && ask.flag("dry_run") != Ok(true)
+        self.method != "GET" && self.path != PREVIEW_PATH && ask.flag("dry_run") != Ok(true)
     }
 
-    /// Whether the answer may take long, because something is changed or a cluster is asked.
+    /// Whether the answer may take long, because something is changed, a cluster is asked, or the target is looked at twice.
     fn is_slow(&self) -> bool {
-        self.method != "GET" || self.path == SNAPSHOTS_PATH
+        match self.method {
+            "GET" => matches!(self.path, SNAPSHOTS_PATH | FINDINGS_PATH | TOPOLOGY_PATH | PICTURE_PATH),
+            _ => self.path != SWEEP_PATH,
+        }
     }
 }
 
@@ -100,25 +111,93 @@ const PUT_FLAGS: &[(&str, &str)] = &[
     ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
 ];
 
+const DENY_FLAGS: &[(&str, &str)] = &[("with_key", "Remove the host's secrets and TLS keys, too")];
+
 const REMOVE_FLAGS: &[(&str, &str)] = &[
     ("delete_image", "Remove the namespace's image from its Ceph cluster as well, and all that is in it"),
     ("trash_image", "Move the namespace's image to its pool's trash"),
 ];
 
+const LIVE_FLAGS: &[(&str, &str)] = &[("once", "End after the first second")];
+
+const PICTURE_FLAGS: &[(&str, &str)] = &[("bare", "Without its style, for a page that has it")];
+
+/// What is happening, as events.
+pub(super) const LIVE_PATH: &str = "/v1/live";
+
 const NAMESPACE_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}";
+/// Who did what.
+pub(super) const AUDIT_PATH: &str = "/v1/audit";
+const FINDINGS_PATH: &str = "/v1/findings";
+/// What a sweep tells.
+const SWEEP_PATH: &str = "/v1/subsystems/{nqn}/sweeps/{name}";
+/// Where packets go, as data and as a picture.
+const TOPOLOGY_PATH: &str = "/v1/topology";
+pub(super) const PICTURE_PATH: &str = "/v1/topology/picture";
+/// A gateway of the group.
+const GATEWAY_PATH: &str = "/v1/gateways/{name}";
 const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
+/// What a change would come to.
+const PREVIEW_PATH: &str = "/v1/preview";
+/// The changes of which that can be asked: what their requests do is a change of what is served, or by which gateway, and nothing
+/// else.
+const PREVIEWED: &[(&str, &str)] = &[
+    ("POST", "/v1/subsystems"),
+    ("PATCH", "/v1/subsystems/{nqn}"),
+    ("DELETE", "/v1/subsystems/{nqn}"),
+    ("POST", "/v1/subsystems/{nqn}/hosts"),
+    ("DELETE", "/v1/subsystems/{nqn}/hosts/{host}"),
+    ("POST", "/v1/subsystems/{nqn}/namespaces"),
+    ("PATCH", NAMESPACE_PATH),
+    ("DELETE", NAMESPACE_PATH),
+    ("PUT", "/v1/subsystems/{nqn}/ana-groups/{id}"),
+    ("POST", "/v1/ports"),
+    ("DELETE", "/v1/ports/{id}"),
+    ("POST", "/v1/referrals"),
+    ("DELETE", "/v1/referrals/{address}/{service}"),
+    ("PATCH", GATEWAY_PATH),
+];
+
 /// Where Prometheus looks.
-pub(super) const METRICS_PATH: &str = "/metrics";
+const METRICS_PATH: &str = "/metrics";
+/// The same for dashboards of ceph-nvmeof.
+const CEPH_NVMEOF_METRICS_PATH: &str = "/metrics/ceph-nvmeof";
+/// What answers Prometheus, in its text format.
+pub(super) const METRICS_PATHS: [&str; 2] = [METRICS_PATH, CEPH_NVMEOF_METRICS_PATH];
 
 /// Everything.
 #[rustfmt::skip]
 pub(super) const ROUTES: &[Route] = &[
     route!(Read "GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
         200 Some("Status"), fabric::status),
+    route!(Read "GET" LIVE_PATH, "What is happening, as server-sent events: `roster` (LiveRoster), who is connected, at first and every \
+        few seconds; `findings` (Findings), what is wrong, every ten; `tick` (LiveTick), what was done, each second. It ends after a minute; ask again",
+        None, 200 Some("LiveTick"), live::watch, LIVE_FLAGS),
+    route!(Read "GET" "/v1/history", "What was done in the last hour, as far as somebody has looked live", None,
+        200 Some("History"), live::history),
+    route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}/history", "The same of one namespace", None,
+        200 Some("History"), live::namespace_history),
+    route!(Read "GET" FINDINGS_PATH, "What is wrong with the target and what to do, by the rules of `selvedge doctor`; of the last ten \
+        seconds, or after a second", None, 200 Some("Findings"), live::findings),
+    route!(Read "GET" TOPOLOGY_PATH, "Where the packets of the target's connections go: network card's queue, interrupt, CPU, reactor; \
+        as it is now, or was in the last ten seconds", None, 200 Some("PacketPaths"), live::topology),
+    route!(Read "GET" PICTURE_PATH, "The same as the picture that `selvedge tune show` draws", None, 200 None, live::topology_picture,
+        PICTURE_FLAGS),
     route!(Read "GET" "/v1/log", "How much the target logs", None, 200 Some("Log"), log_level::show),
     route!(Admin "PUT" "/v1/log", "Log more, or less, until the target ends", body::<log_level::LogBody>("Log"),
         200 Some("Log"), log_level::put),
+    route!(Admin "GET" AUDIT_PATH, "The latest records of the audit log: who did what, without what stood in requests", None,
+        200 Some("AuditTail"), audit_tail::show),
+    route!(Read "GET" "/v1/sweeps", "Sweeps that were published here, how far each is, and whether it is still heard of", None,
+        200 Some("Sweeps"), sweeps::list),
+    route!(Read "GET" SWEEP_PATH, "One sweep, with the points that it has measured", None, 200 Some("Sweep"), sweeps::show),
+    route!(Operate "PUT" SWEEP_PATH, "Tell how far a sweep of a subsystem is, with all that it has measured so far; kept in memory",
+        body::<sweeps::SweepBody>("SweepSoFar"), 200 Some("SweepTitle"), sweeps::publish),
+    route!(Read "GET" "/v1/slow-commands", "Commands that took long, and what their time was spent on", None,
+        200 Some("SlowCommands"), slow_commands::show),
+    route!(Admin "PUT" "/v1/slow-commands", "Keep commands that take so long, until the target ends",
+        body::<slow_commands::ThresholdBody>("SlowCommandsThreshold"), 200 Some("SlowCommands"), slow_commands::put),
     route!(Read "GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
     route!(Admin "PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
         200 Some("Changes"), fabric::put_config, PUT_FLAGS),
@@ -133,11 +212,17 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Read "GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
     route!(Operate "POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
         201 Some("Host"), subsystems::allow),
-    route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny),
+    route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny,
+        DENY_FLAGS),
     route!(Operate "PUT" "/v1/subsystems/{nqn}/host_keys/{host}", "Give a host secrets, by which it has to authenticate, and TLS keys",
-        body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), subsystems::put_host_key),
+        body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), host_keys::put),
+    route!(Operate "PATCH" "/v1/subsystems/{nqn}/host_keys/{host}", "Change some of a host's keys; null takes one away",
+        body::<HostKeyPatch>("HostKeyPatch"), 200 Some("HostKey"), host_keys::patch),
+    route!(Operate "PUT" "/v1/subsystems/{nqn}/controller_key",
+        "Give a subsystem the secret by which it authenticates to all hosts that have one; null takes it away",
+        body::<ControllerKeyBody>("ControllerKey"), 200 Some("Subsystem"), host_keys::put_controller_key),
     route!(Operate "DELETE" "/v1/subsystems/{nqn}/host_keys/{host}", "Let a host in without a secret and a TLS key again", None,
-        204 None, subsystems::remove_host_key),
+        204 None, host_keys::remove),
     route!(Read "GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
         200 Some("Namespaces"), namespaces::list),
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",
@@ -154,6 +239,8 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
     route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
         201 Some("Snapshot"), images::snapshot),
+    route!(Operate "POST" "/v1/subsystems/{nqn}/snapshots", "Make snapshots of several images at one moment",
+        body::<SnapshotSetBody>("NewSnapshotSet"), 201 Some("SnapshotSet"), snapshot_set::make),
     route!(Operate "DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots/{snapshot}",
         "Remove a snapshot of a namespace's image", None, 204 None, images::remove_snapshot),
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/clone",
@@ -179,17 +266,23 @@ pub(super) const ROUTES: &[Route] = &[
         body::<engine::target::ReferralConfig>("NewReferral"), 201 Some("Referral"), ports::add_referral),
     route!(Admin "DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
         204 None, ports::remove_referral),
+    route!(Read "POST" PREVIEW_PATH, "What a change would come to, which its sender must be allowed; nothing is changed",
+        body::<preview::PreviewBody>("PlannedChange"), 200 Some("Preview"), show_preview),
     route!(Read "GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
         200 Some("Connections"), connections::list),
     route!(Admin "DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
         204 None, connections::reset),
     route!(Read "GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
         200 Some("GatewayGroup"), gateways::show),
-    route!(Admin "DELETE" "/v1/gateways/{name}",
+    route!(Admin "PATCH" GATEWAY_PATH, "Have a gateway serve nothing as long as another one can, or let it serve again",
+        body::<gateways::GatewayPatch>("GatewayPatch"), 200 Some("Gateway"), gateways::patch),
+    route!(Admin "DELETE" GATEWAY_PATH,
         "Take a gateway out of the group that has ended or was given up; its namespaces go to other load-balancing groups",
         None, 204 None, gateways::remove),
     route!(Read "GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
     route!(Metrics "GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
+    route!(Metrics "GET" CEPH_NVMEOF_METRICS_PATH, "The same by the names of ceph-nvmeof's exporter", None, 200 None,
+        ceph_nvmeof::metrics),
 ];
 
 /// What requests are answered with.
@@ -202,14 +295,15 @@ struct Service {
     slow: Arc<Semaphore>,
 }
 
-/// All routes, and refusals for everything else.
+/// All routes, the console's page, and refusals for everything else.
 pub(super) fn router(administration: Arc<Administration>, access: Arc<Access>) -> Router {
-    router_of(ROUTES.iter().map(|route| route.path).collect(), administration, Some(access))
+    let paths = ROUTES.iter().map(|route| route.path).collect();
+    console::beside(router_of(paths, administration, Some(access)))
 }
 
 /// The route of the metrics alone, which changes nothing.
 pub(super) fn metrics_router(administration: Arc<Administration>, access: Option<Arc<Access>>) -> Router {
-    router_of(vec![METRICS_PATH], administration, access)
+    router_of(METRICS_PATHS.to_vec(), administration, access)
 }
 
 fn router_of(
@@ -237,6 +331,9 @@ fn router_of(
 
 /// Finds out who asks, before anything else of the request counts.
 async fn identify(State(service): State<Service>, mut request: Request, next: Next) -> Response {
+    if let Err(refusal) = browser::check(request.headers(), request.extensions().get::<Peer>()) {
+        return refuse(&refusal);
+    }
     let Some(access) = service.access else {
         request.extensions_mut().insert(Caller::anybody());
         return next.run(request).await;
@@ -290,8 +387,9 @@ async fn answer(service: Service, path: &'static str, parts: Parts, request: Req
     else {
         return wrong_method(path, method.as_str());
     };
+    let ending = request.extensions().get::<Ending>().cloned();
     match perform(service, route, parts, request).await {
-        Ok(answer) => respond(answer),
+        Ok(answer) => respond(answer, ending),
         Err(refusal) => refuse(&refusal),
     }
 }
@@ -336,16 +434,41 @@ async fn perform(
             query: &query,
             body: &body,
             record: changed,
+            preview: None,
         };
         if !route.changes(&ask) {
             return (route.handler)(&ask);
         }
         audit.check()?;
         let outcome = (route.handler)(&ask);
-        audit.write(recorded(record, &ask, &outcome));
+        if route.path != SWEEP_PATH || outcome.is_err() || !ask.record.borrow().is_empty() {
+            audit.write(recorded(record, &ask, &outcome));
+        }
         outcome
     });
     work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
+}
+
+/// Answers what a change would come to.
+fn show_preview(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let wanted: preview::PreviewBody = ask.body()?;
+    let find = |route: &'static Route| {
+        let is_meant = route.method == wanted.method && PREVIEWED.contains(&(route.method, route.path));
+        Some((route, preview::planned(route.path, &wanted.path).filter(|_| is_meant)?))
+    };
+    let found = ROUTES.iter().find_map(find);
+    let (route, planned) = found.ok_or_else(|| {
+        let what = format!("there is no preview of {} {}", wanted.method, wanted.path);
+        Refusal::unprocessable(what).hint("GET /v1/openapi.json says what there is")
+    })?;
+    let subsystem = planned.path.iter().find(|(name, _)| name == "nqn").map(|(_, nqn)| nqn.as_str());
+    ask.caller.check(route.needs, subsystem)?;
+    check_query(route, planned.query)?;
+    let body = wanted.body.map(|body| body.to_string()).unwrap_or_default();
+    if route.body.is_none() && !body.is_empty() {
+        return Err(Refusal::unprocessable("this change has no body").about("body"));
+    }
+    preview::of(ask, &planned, body.as_bytes(), route.handler)
 }
 
 /// The record of a change, with what came of it.
@@ -395,7 +518,7 @@ fn wrong_method(path: &str, method: &str) -> Response {
     response
 }
 
-fn respond(answer: Answer) -> Response {
+fn respond(answer: Answer, ending: Option<Ending>) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status(answer.status);
     if let Some(json) = answer.json {
@@ -405,6 +528,16 @@ fn respond(answer: Answer) -> Response {
     if let Some((kind, text)) = answer.text {
         *response.body_mut() = Body::from(text);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if kind == PICTURE {
+            // Whoever opens it by itself sees a picture, and nothing else happens.
+            let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+            response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        }
+    }
+    if let Some(viewer) = answer.stream {
+        *response.body_mut() = Body::new(viewer.view(ending));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if let Some(Ok(location)) = answer.location.map(|location| HeaderValue::from_str(&location)) {
         response.headers_mut().insert(LOCATION, location);
@@ -414,7 +547,7 @@ fn respond(answer: Answer) -> Response {
 
 fn refuse(refusal: &Refusal) -> Response {
     let json = serde_json::to_value(refusal).ok();
-    respond(Answer { status: refusal.status, location: None, json, text: None })
+    respond(Answer { status: refusal.status, location: None, json, text: None, stream: None }, None)
 }
 
 fn status(code: u16) -> hyper::StatusCode {

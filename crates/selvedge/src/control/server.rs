@@ -5,28 +5,34 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::{Extension, Router};
 use engine::target::Network;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Identity, Peer};
 use super::administration::Administration;
 use super::audit::Event;
+use super::ceph_nvmeof;
 use super::limits::{
-    CONNECTION_TIMEOUT, CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX,
-    HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, THREADS_MAX,
+    CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
+    CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT,
+    SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
+use super::live::viewer::Ending;
 use super::routes;
 use super::socket::{Listening, SocketFile};
 use super::tls::{self, ServerTls};
@@ -39,6 +45,7 @@ pub(crate) struct Control {
     endpoint: Endpoint,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    administration: Arc<Administration>,
 }
 
 impl Control {
@@ -50,7 +57,7 @@ impl Control {
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
         let router = routes::router(administration.clone(), access);
-        Self::serve(listening, tls, router, administration)
+        Self::serve(listening, tls, Spoken::Http1(router), administration)
     }
 
     /// Serves the metrics alone: to everybody who reaches the address, or to those that `access` knows.
@@ -70,13 +77,35 @@ impl Control {
         })?;
         let listening = Listening::Tcp(listener);
         let router = routes::metrics_router(administration.clone(), access);
-        Self::serve(listening, tls, router, administration)
+        Self::serve(listening, tls, Spoken::Http1(router), administration)
+    }
+
+    /// Serves ceph-nvmeof's calls there, to those that `access` knows.
+    pub(crate) fn start_ceph_nvmeof(
+        endpoint: &Endpoint,
+        access: Arc<Access>,
+        tls: Option<Arc<ServerTls>>,
+        administration: Arc<Administration>,
+    ) -> Result<Self, Failure> {
+        let address = endpoint.socket_address().ok_or_else(|| {
+            Failure::usage(format!("--ceph-nvmeof-api: {endpoint} is not ADDR:PORT or tls:ADDR:PORT"))
+        })?;
+        let failed = |error| {
+            Failure::failed(format!(
+                "cannot listen on {address} for ceph-nvmeof's calls: {error}; choose another with --ceph-nvmeof-api"
+            ))
+        };
+        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+        let service = listener.local_addr().map_err(failed)?.port();
+        let native = routes::router(administration.clone(), access);
+        let router = ceph_nvmeof::router(native, administration.clone(), service);
+        Self::serve(Listening::Tcp(listener), tls, Spoken::Grpc(router), administration)
     }
 
     fn serve(
         listening: Listening,
         tls: Option<Arc<ServerTls>>,
-        router: Router,
+        spoken: Spoken,
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
@@ -91,15 +120,15 @@ impl Control {
         let runtime = runtime.build().map_err(failed)?;
         let acceptor = {
             let _inside = runtime.enter();
-            let tls = tls.map(|tls| (tls, administration));
+            let tls = tls.map(|tls| (tls, administration.clone()));
             Acceptor::new(listening, tls).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || serve(runtime, acceptor, router, stopped))
+            .spawn(move || serve(runtime, acceptor, spoken, stopped))
             .map_err(failed)?;
-        Ok(Self { endpoint, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { endpoint, stop: Some(stop), thread: Some(thread), administration })
     }
 
     /// Where it is reached.
@@ -115,7 +144,18 @@ impl Drop for Control {
             // What a panic there had to say stands in its own message.
             let _ = thread.join();
         }
+        // Those who looked through this door are gone, and whoever ends a target wants nobody to look at it.
+        self.administration.live().rest();
     }
+}
+
+/// What is spoken on a connection, and who answers.
+#[derive(Clone)]
+enum Spoken {
+    /// One request and its answer.
+    Http1(Router),
+    /// Calls, as long as there is somebody to make them.
+    Grpc(Router),
 }
 
 /// A listener of either kind.
@@ -145,30 +185,32 @@ impl Acceptor {
     }
 
     /// Takes one connection and serves it beside the others.
-    async fn accept(&self, router: &Router, places: &Arc<Semaphore>) -> io::Result<()> {
+    async fn accept(&self, spoken: &Spoken, ending: &Ending, places: &Arc<Semaphore>) -> io::Result<()> {
         match self {
             Self::Unix { listener, .. } => {
                 let stream = listener.accept().await?.0;
                 let credentials = stream.peer_cred()?;
                 let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid() };
                 if let Ok(place) = places.clone().try_acquire_owned() {
-                    tokio::spawn(serve_connection(stream, peer, router.clone(), place));
+                    tokio::spawn(serve_connection(stream, peer, (spoken.clone(), ending.clone()), place));
                 }
             }
             Self::Tcp { listener, tls, crowds } => {
                 let (stream, address) = listener.accept().await?;
+                // An answer in several parts must not wait for the other end to confirm the first.
+                let _ = stream.set_nodelay(true);
                 let Some(place_in_crowd) = Crowds::enter(crowds, address) else { return Ok(()) };
                 let Ok(place) = places.clone().try_acquire_owned() else { return Ok(()) };
-                let (router, tls) = (router.clone(), tls.clone());
+                let (spoken, tls) = ((spoken.clone(), ending.clone()), tls.clone());
                 tokio::spawn(async move {
                     let _place_in_crowd = place_in_crowd;
                     match tls {
                         Some((tls, administration)) => {
-                            serve_tls(stream, address, &tls, router, administration, place).await;
+                            serve_tls(stream, address, &tls, spoken, administration, place).await;
                         }
                         None => {
                             let peer = Peer::Remote { address, certificate: None };
-                            serve_connection(stream, peer, router, place).await;
+                            serve_connection(stream, peer, spoken, place).await;
                         }
                     }
                 });
@@ -214,14 +256,15 @@ impl Drop for PlaceInCrowd {
     }
 }
 
-fn serve(runtime: Runtime, acceptor: Acceptor, router: Router, stopped: oneshot::Receiver<()>) {
+fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot::Receiver<()>) {
     runtime.block_on(async move {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let (end, ending) = watch::channel(());
         let accepting = tokio::spawn({
             let places = places.clone();
             async move {
                 loop {
-                    if let Err(error) = acceptor.accept(&router, &places).await {
+                    if let Err(error) = acceptor.accept(&spoken, &Ending(ending.clone()), &places).await {
                         tracing::warn!(%error, "the control API cannot accept a connection");
                         // There may be no descriptor free; asking at once again would not make one.
                         sleep(Duration::from_millis(100)).await;
@@ -231,6 +274,8 @@ fn serve(runtime: Runtime, acceptor: Acceptor, router: Router, stopped: oneshot:
         });
         // The sender says nothing: it goes.
         let _ = stopped.await;
+        // Answers that go on end now, and all others in order.
+        drop(end);
         accepting.abort();
         let _ = accepting.await;
         let _ = timeout(SHUTDOWN_TIMEOUT, places.acquire_many(CONNECTIONS_MAX as u32)).await;
@@ -242,7 +287,7 @@ async fn serve_tls(
     stream: TcpStream,
     address: SocketAddr,
     tls: &ServerTls,
-    router: Router,
+    spoken: (Spoken, Ending),
     administration: Arc<Administration>,
     place: OwnedSemaphorePermit,
 ) {
@@ -250,7 +295,7 @@ async fn serve_tls(
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let certificate = shown.map(|certificate| certificate.clone().into_owned());
-            serve_connection(stream, Peer::Remote { address, certificate }, router, place).await;
+            serve_connection(stream, Peer::Remote { address, certificate }, spoken, place).await;
         }
         Ok(Err(error)) => match tls::refused_certificate(&error) {
             Some(why) => {
@@ -267,19 +312,56 @@ async fn serve_tls(
     }
 }
 
-async fn serve_connection<S>(stream: S, peer: Peer, router: Router, _place: OwnedSemaphorePermit)
-where
+async fn serve_connection<S>(
+    stream: S,
+    peer: Peer,
+    (spoken, ending): (Spoken, Ending),
+    _place: OwnedSemaphorePermit,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
-    // A client that has said all it has to say still gets its answer.
-    http.keep_alive(false).half_close(true);
-    let connection =
-        http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.layer(Extension(peer))));
-    match timeout(CONNECTION_TIMEOUT, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),
-        Err(_) => tracing::debug!("a control connection took too long"),
+    match spoken {
+        Spoken::Http1(router) => {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+            // A client that has said all it has to say still gets its answer.
+            http.keep_alive(false).half_close(true);
+            let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(ending)));
+            match timeout(CONNECTION_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),
+                Err(_) => tracing::debug!("a control connection took too long"),
+            }
+        }
+        Spoken::Grpc(router) => {
+            let mut http = http2::Builder::new(TokioExecutor::new());
+            http.timer(TokioTimer::new())
+                .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)
+                .max_header_list_size(HEAD_BYTES_MAX as u32)
+                .keep_alive_interval(CALLER_PING_INTERVAL)
+                .keep_alive_timeout(CALLER_PING_TIMEOUT);
+            let answers = TowerToHyperService::new(router.layer(Extension(peer)));
+            let calls = Arc::new(AtomicU64::new(0));
+            let service = service_fn({
+                let calls = calls.clone();
+                move |request| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    answers.call(request)
+                }
+            });
+            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+            // Whoever makes no call leaves its place to others.
+            let (mut seen, mut patience) = (0, HEAD_TIMEOUT);
+            loop {
+                match timeout(patience, connection.as_mut()).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => {
+                        return tracing::debug!(%error, "a connection of ceph-nvmeof's calls failed");
+                    }
+                    Err(_) if calls.load(Ordering::Relaxed) == seen => return,
+                    Err(_) => (seen, patience) = (calls.load(Ordering::Relaxed), CALLER_IDLE_MAX),
+                }
+            }
+        }
     }
 }

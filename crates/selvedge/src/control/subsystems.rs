@@ -1,8 +1,6 @@
 //! `/v1/subsystems` with their hosts and ANA groups.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use engine::limits::ANA_GROUPS_MAX;
@@ -12,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::administration::Permissions;
 use super::ask::{Answer, Ask, encode, no_subsystem};
+use super::host_keys::{self, HostKeyBody};
 use super::namespaces::{check_namespace, check_path, field};
 use super::patches::{Patch, patch_subsystem};
 use super::refusal::Refusal;
@@ -38,34 +37,9 @@ impl<'de> Deserialize<'de> for Name {
 #[schemars(rename = "Host")]
 pub(crate) struct HostBody {
     pub(crate) nqn: Name,
-}
-
-/// The secrets and TLS keys of a host, by files on the target's machine; one of both at least.
-#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "NewHostKey")]
-pub(crate) struct HostKeyBody {
-    /// File with the host's secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dhchap_secret_file: Option<PathBuf>,
-    /// File with the secret by which the subsystem authenticates to the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
-    /// Hash functions that are taken, the preferred one first; all without any.
-    #[serde(default)]
-    pub(crate) dhchap_hash: Vec<String>,
-    /// Groups that are taken, the preferred one first; all without any.
-    #[serde(default)]
-    pub(crate) dhchap_dhgroup: Vec<String>,
-    /// File with the key of the host's TLS connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tls_key_file: Option<PathBuf>,
-    /// Whether the key of the host's TLS connections comes out of its authentication (secure channel concatenation).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) tls_concat: bool,
-    /// For how many seconds the secrets and keys that these replace are still accepted.
-    #[serde(default)]
-    pub(crate) overlap_s: u32,
+    /// Its secrets and TLS keys, from the first moment on, in the place of those that it has. No answer has them.
+    #[serde(default, skip_serializing)]
+    pub(crate) key: Option<HostKeyBody>,
 }
 
 /// The states of an ANA group.
@@ -104,7 +78,7 @@ pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Re
         check_path(&storage.directory).map_err(|refusal| refusal.about(field(base, "storage.directory")))?;
     }
     for (at, key) in subsystem.host_keys.iter().enumerate() {
-        check_host_key(key, &field(base, format!("host_keys[{at}]")))?;
+        host_keys::check(key, &field(base, format!("host_keys[{at}]")))?;
     }
     for (at, namespace) in subsystem.namespaces.iter_mut().enumerate() {
         check_namespace(namespace, &field(base, format!("namespaces[{at}]")))?;
@@ -176,95 +150,36 @@ pub(super) fn hosts(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: HostBody = ask.body()?;
-    let host = &body.nqn.0;
-    change(ask, |subsystem| {
+    let HostBody { nqn, key: body } = ask.body()?;
+    let host = &nqn.0;
+    let key = body.as_ref().map(|body| host_keys::key_of(ask, host, body, "key")).transpose()?;
+    let overlap = body.map(|body| Duration::from_secs(body.overlap_s.into()));
+    ask.change(Permissions { new_secrets: overlap, ..Permissions::default() }, |fabric| {
+        let subsystem = ask.subsystem_mut(fabric)?;
         if subsystem.hosts.contains(host) {
             return Err(Refusal::conflict(format!("host {host} may use it already")).about("nqn"));
         }
         subsystem.hosts.push(host.clone());
+        if let Some(key) = key {
+            host_keys::set(subsystem, key);
+        }
         Ok(())
     })?;
     let location = format!("/v1/subsystems/{}/hosts/{}", encode(ask.part("nqn")), encode(host));
-    Answer::created(location, &body)
+    Answer::created(location, &HostBody { nqn, key: None })
 }
 
 pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
+    let with_key = ask.flag("with_key")?;
     change(ask, |subsystem| {
         let before = subsystem.hosts.len();
         subsystem.hosts.retain(|known| known != host);
         if subsystem.hosts.len() == before {
             return Err(Refusal::not_found(format!("host {host} is not on the list")));
         }
-        Ok(())
-    })?;
-    Ok(Answer::done())
-}
-
-/// Gives a host secrets and TLS keys, or others. Also where nothing else changes, their files are read anew.
-pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: HostKeyBody = ask.body()?;
-    let host = ask.part("host");
-    let wanted = HostKeyConfig {
-        host: host.to_owned(),
-        dhchap_secret_file: body.dhchap_secret_file,
-        dhchap_ctrl_secret_file: body.dhchap_ctrl_secret_file,
-        dhchap_hash: parsed(&body.dhchap_hash, "dhchap_hash")?,
-        dhchap_dhgroup: parsed(&body.dhchap_dhgroup, "dhchap_dhgroup")?,
-        tls_key_file: body.tls_key_file,
-        tls_concat: body.tls_concat,
-    };
-    check_host_key(&wanted, "")?;
-    let overlap = Duration::from_secs(body.overlap_s.into());
-    ask.change(Permissions { new_secrets: Some(overlap), ..Permissions::default() }, |fabric| {
-        let subsystem = ask.subsystem_mut(fabric)?;
-        let before = subsystem.host_keys.iter().find(|known| known.host == host);
-        before.map_or(Ok(()), |before| check_nothing_is_lost(before, &wanted))?;
-        subsystem.host_keys.retain(|known| known.host != host);
-        subsystem.host_keys.push(wanted.clone());
-        Ok(())
-    })?;
-    Answer::with(&wanted)
-}
-
-/// Who adds a TLS key must not let the host in without its secret by that, nor the other way round.
-fn check_nothing_is_lost(before: &HostKeyConfig, wanted: &HostKeyConfig) -> Result<(), Refusal> {
-    let pairs = [
-        ("dhchap_secret_file", &before.dhchap_secret_file, &wanted.dhchap_secret_file),
-        ("tls_key_file", &before.tls_key_file, &wanted.tls_key_file),
-    ];
-    for (name, before, wanted) in pairs {
-        if let (Some(file), None) = (before, wanted) {
-            let what = format!("the host has a {name}, {}, which would be lost", file.display());
-            return Err(Refusal::conflict(what)
-                .about(name)
-                .hint("name it too, or remove the host's keys first"));
-        }
-    }
-    Ok(())
-}
-
-fn parsed<T: FromStr<Err = String>>(names: &[String], of: &str) -> Result<Vec<T>, Refusal> {
-    let parse = |name: &String| name.parse().map_err(|what: String| Refusal::unprocessable(what).about(of));
-    names.iter().map(parse).collect()
-}
-
-fn check_host_key(key: &HostKeyConfig, base: &str) -> Result<(), Refusal> {
-    for (name, file) in key.files() {
-        check_path(file).map_err(|refusal| refusal.about(field(base, name)))?;
-    }
-    Ok(())
-}
-
-/// Lets a host in without a secret and a TLS key again.
-pub(super) fn remove_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let host = ask.part("host");
-    change(ask, |subsystem| {
-        let before = subsystem.host_keys.len();
-        subsystem.host_keys.retain(|known| known.host != host);
-        if subsystem.host_keys.len() == before {
-            return Err(Refusal::not_found(format!("host {host} has no key")));
+        if with_key {
+            subsystem.host_keys.retain(|known| known.host != host);
         }
         Ok(())
     })?;

@@ -12,11 +12,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
-    ServerConfig, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
+    RootCertStore, ServerConfig, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -40,8 +41,14 @@ pub(crate) struct ServerTls {
     own: OwnCertificate,
     /// Who signs certificates of clients.
     client_ca: Option<PathBuf>,
+    /// What is spoken inside, by its name in ALPN.
+    spoken: &'static [u8],
     loaded: Mutex<Loaded>,
 }
+
+/// HTTP/1.1 and HTTP/2 by their names in ALPN.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 #[derive(Debug)]
 struct Loaded {
@@ -51,10 +58,14 @@ struct Loaded {
 
 impl ServerTls {
     /// Reads the files.
-    pub(crate) fn new(own: OwnCertificate, client_ca: Option<PathBuf>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        own: OwnCertificate,
+        client_ca: Option<PathBuf>,
+        spoken: &'static [u8],
+    ) -> Result<Self, Failure> {
         let stamps = stamps(&own, client_ca.as_deref());
-        let config = server_config(&own, client_ca.as_deref()).map_err(Failure::usage)?;
-        Ok(Self { own, client_ca, loaded: Mutex::new(Loaded { stamps, config }) })
+        let config = server_config(&own, client_ca.as_deref(), spoken).map_err(Failure::usage)?;
+        Ok(Self { own, client_ca, spoken, loaded: Mutex::new(Loaded { stamps, config }) })
     }
 
     /// What takes the next connection, with the files as they are now. Files that do not fit together, as for a moment while
@@ -63,7 +74,7 @@ impl ServerTls {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamps(&self.own, self.client_ca.as_deref());
         if now != loaded.stamps {
-            match server_config(&self.own, self.client_ca.as_deref()) {
+            match server_config(&self.own, self.client_ca.as_deref(), self.spoken) {
                 Ok(config) => {
                     tracing::info!(path = %self.own.certificate.display(), "the certificate is read again");
                     loaded.config = config;
@@ -85,24 +96,29 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn server_config(own: &OwnCertificate, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
+fn server_config(
+    own: &OwnCertificate,
+    client_ca: Option<&Path>,
+    spoken: &[u8],
+) -> Result<Arc<ServerConfig>, String> {
     let (chain, key) = read_own(own)?;
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| error.to_string())?;
     let builder = match client_ca {
         Some(path) => {
-            let roots = Arc::new(roots(path, &certificates(path)?)?);
+            let trusted = certificates(path)?;
+            let roots = Arc::new(roots(path, &trusted)?);
             // Whoever has no certificate may have a token.
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-            let verifier = verifier.allow_unauthenticated().build();
-            builder
-                .with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", path.display()))?)
+            let inner = verifier.allow_unauthenticated().build();
+            let inner = inner.map_err(|error| format!("{}: {error}", path.display()))?;
+            builder.with_client_cert_verifier(Arc::new(TrustOrPin { inner, trusted }))
         }
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| unfit(own, &error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![spoken.to_vec()];
     Ok(Arc::new(config))
 }
 
@@ -232,14 +248,68 @@ fn client_config(ca: &Path, own: Option<&OwnCertificate>) -> Result<ClientConfig
 }
 
 /// Trusts what a trusted certificate has signed, and a trusted certificate itself, as those are that `openssl req -x509`
-/// makes: for rustls, an authority is never a server.
+/// makes: for rustls, an authority is neither a server nor a client.
 #[derive(Debug)]
-struct TrustOrPin {
-    inner: Arc<WebPkiServerVerifier>,
+struct TrustOrPin<V: ?Sized> {
+    inner: Arc<V>,
     trusted: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for TrustOrPin {
+impl<V: ?Sized> TrustOrPin<V> {
+    /// Whether that is all that is wrong with a certificate. Whether it has expired was looked at before.
+    fn is_pinned<T>(&self, verified: &Result<T, Error>, end_entity: &CertificateDer<'_>) -> bool {
+        matches!(verified, Err(Error::InvalidCertificate(CertificateError::Other(_))))
+            && self.trusted.contains(end_entity)
+    }
+}
+
+impl ClientCertVerifier for TrustOrPin<dyn ClientCertVerifier> {
+    fn offer_client_auth(&self) -> bool {
+        self.inner.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.inner.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
+        if self.is_pinned(&verified, end_entity) { Ok(ClientCertVerified::assertion()) } else { verified }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for TrustOrPin<WebPkiServerVerifier> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -250,8 +320,7 @@ impl ServerCertVerifier for TrustOrPin {
     ) -> Result<ServerCertVerified, Error> {
         let verified =
             self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        let is_authority = matches!(&verified, Err(Error::InvalidCertificate(CertificateError::Other(_))));
-        if is_authority && self.trusted.contains(end_entity) {
+        if self.is_pinned(&verified, end_entity) {
             rustls::client::verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());
         }

@@ -117,13 +117,59 @@ fn percentiles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
 /// When there is no document of fio's in it.
 pub(crate) fn read(text: &str) -> Result<FioRun, String> {
     let document = last_document(text)?;
-    let entries = &document.jobs;
-    let alike = |entry: &Entry| {
-        let same = |other: &&Entry| other.jobname == entry.jobname && other.groupid == entry.groupid;
-        entries.iter().filter(same).count() as u64
-    };
-    let jobs = entries.iter().map(|entry| entry.job(&document.global, alike(entry))).collect();
+    let mut jobs: Vec<FioJob> = Vec::new();
+    // Clones that do not report together have an entry each; they are one job, which ran once.
+    let mut groups: Vec<(&str, i64)> = Vec::new();
+    for entry in &document.jobs {
+        let job = entry.job(&document.global);
+        let group = (entry.jobname.as_str(), entry.groupid);
+        match groups.iter().position(|other| *other == group) {
+            Some(at) if jobs[at].is_like(&job) => jobs[at].add(&job),
+            _ => {
+                groups.push(group);
+                jobs.push(job);
+            }
+        }
+    }
     Ok(FioRun { version: document.version.clone(), jobs })
+}
+
+impl FioJob {
+    /// Whether it may be another clone of the same job.
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.rw, self.bs_bytes, self.iodepth, self.numjobs)
+            == (&other.rw, other.bs_bytes, other.iodepth, other.numjobs)
+    }
+
+    /// Adds a clone that ran at the same time.
+    fn add(&mut self, clone: &Self) {
+        self.error = if self.error == 0 { clone.error } else { self.error };
+        for (own, theirs) in [(&mut self.read, clone.read), (&mut self.write, clone.write)] {
+            *own = match (own.take(), theirs) {
+                (Some(own), Some(theirs)) => Some(own.with(&theirs)),
+                (own, theirs) => own.or(theirs),
+            };
+        }
+    }
+}
+
+impl FioSide {
+    /// Both together: exact but for percentiles, of which a median between both is taken, and for others the longer.
+    fn with(&self, other: &Self) -> Self {
+        let ios = self.ios + other.ios;
+        let mean =
+            |own: f64, theirs: f64| (own * self.ios as f64 + theirs * other.ios as f64) / ios.max(1) as f64;
+        let longer = |own: Option<f64>, theirs: Option<f64>| Some(own?.max(theirs?));
+        Self {
+            ios,
+            iops: self.iops + other.iops,
+            bw_bytes: self.bw_bytes + other.bw_bytes,
+            mean_ns: mean(self.mean_ns, other.mean_ns),
+            p50_ns: self.p50_ns.zip(other.p50_ns).map(|(own, theirs)| mean(own, theirs)),
+            p99_ns: longer(self.p99_ns, other.p99_ns),
+            p99_9_ns: longer(self.p99_9_ns, other.p99_9_ns),
+        }
+    }
 }
 
 fn last_document(text: &str) -> Result<Document, String> {
@@ -169,8 +215,8 @@ impl Options {
 }
 
 impl Entry {
-    /// The figures of an entry that is one of `alike` with this name and group.
-    fn job(&self, global: &Options, alike: u64) -> FioJob {
+    /// Its figures, and what was asked of it.
+    fn job(&self, global: &Options) -> FioJob {
         let option = |names| self.options.text(names).or_else(|| global.text(names));
         let count = |name| option([name, name]).and_then(|text| text.parse().ok()).unwrap_or(1);
         let bs = option(["bs", "blocksize"]).map_or(Ok(crate::spec::size::Size(4096)), |text| text.parse());
@@ -181,8 +227,7 @@ impl Entry {
             rw: option(["rw", "readwrite"]).unwrap_or_else(|| "read".to_owned()),
             bs_bytes: bs.ok().map(|size| size.0),
             iodepth: count("iodepth"),
-            // Clones that do not report together have an entry each.
-            numjobs: if alike > 1 { 1 } else { numjobs },
+            numjobs,
             error: self.error,
             read: some(&self.read),
             write: some(&self.write),
@@ -267,8 +312,30 @@ mod tests {
         let job = &read(plus).unwrap().jobs[0];
         assert_eq!((job.bs_bytes, job.iodepth, job.read), (None, 4, None));
         assert_eq!(job.write.unwrap().p99_ns, Some(9.0));
-        let clones = r#"{"global options": {"numjobs": "2"}, "jobs": [{"jobname": "a"}, {"jobname": "a"}]}"#;
-        assert!(read(clones).unwrap().jobs.iter().all(|job| job.numjobs == 1));
+    }
+
+    /// As fio prints four clones of a job without group_reporting: each does a fourth of it.
+    #[test]
+    fn clones_are_one_job() {
+        let clone = |ios: u64, mean: u64| {
+            format!(
+                r#"{{"jobname": "a", "job options": {{"numjobs": "2"}}, "read": {{"total_ios": {ios}, "iops": {ios}.0,
+                "bw_bytes": 4096, "lat_ns": {{"mean": {mean}.0}}, "clat_ns": {{"percentile": {{"50.000000": {mean},
+                "99.000000": {}}}}}}}}}"#,
+                10 * mean
+            )
+        };
+        let other = r#"{"jobname": "b", "error": 5}"#;
+        let text = format!(r#"{{"jobs": [{}, {}, {other}]}}"#, clone(100, 1000), clone(300, 2000));
+        let run = read(&text).unwrap();
+        let [both, failed] = run.jobs.as_slice() else { panic!("{run:?}") };
+        let side = both.read.unwrap();
+        assert_eq!((both.numjobs, side.ios, side.iops, side.bw_bytes), (2, 400, 400.0, 8192.0));
+        assert_eq!((side.mean_ns, side.p50_ns, side.p99_ns), (1750.0, Some(1750.0), Some(20_000.0)));
+        assert_eq!((failed.error, failed.read), (5, None));
+        // Jobs of two groups ran one after the other.
+        let groups = text.replacen(r#""jobname": "a""#, r#""jobname": "a", "groupid": 1"#, 1);
+        assert_eq!(read(&groups).unwrap().jobs.len(), 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, FromArgMatches as _, ValueEnum};
 use engine::initiator::IoPolicy;
 use engine::limits::IO_QUEUES_MAX;
 use nvme::discovery::Nqn;
@@ -200,6 +200,24 @@ pub(crate) struct BenchFlags {
     /// How to print the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
     pub(crate) output_format: BenchFormat,
+}
+
+impl BenchFlags {
+    /// The flags of a line that another command has made up, `bench` first.
+    ///
+    /// # Errors
+    /// The option, and what it takes.
+    pub(crate) fn of_line(line: Vec<String>) -> Result<Self, String> {
+        let command = Self::augment_args(Command::new("bench"));
+        let flags = command.try_get_matches_from(line).and_then(|matches| Self::from_arg_matches(&matches));
+        flags.map_err(|error| {
+            let text = error.to_string();
+            let lines =
+                text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+            let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+            lines.join(" ").trim_start_matches("error: ").to_owned()
+        })
+    }
 }
 
 /// Several paths, and connections that are lost.

@@ -83,6 +83,8 @@ pub(crate) struct StatusFlags {
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   selvedge gateways
+  selvedge gateways drain rack2
+  selvedge gateways resume rack2
   selvedge gateways remove rack2-old"
 )]
 pub(crate) struct GatewaysFlags {
@@ -94,6 +96,33 @@ pub(crate) struct GatewaysFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewaysAction {
+    /// Have a gateway serve nothing as long as another one can, for maintenance
+    #[command(
+        after_help = "Its namespaces are served by other gateways, to which hosts turn by themselves; their connections to it stay. It gets
+nothing back when it or its machine starts again, until `selvedge gateways resume`. Refused where hosts would be left
+without a path.
+
+Example:
+  selvedge gateways drain rack2"
+    )]
+    Drain {
+        /// Its name, as `selvedge gateways` shows it
+        name: String,
+        /// Do so even if no other gateway can serve now, or hosts have no path to one
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Let a gateway serve again that was drained
+    #[command(after_help = "Example:
+  selvedge gateways resume rack2")]
+    Resume {
+        /// Its name, as `selvedge gateways` shows it
+        name: String,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
     /// Take a gateway out of the group that has ended or was given up, and will not come back
     #[command(
         after_help = "Its namespaces go to the load-balancing groups that have the fewest, while hosts use them. Another gateway
@@ -122,6 +151,30 @@ pub(crate) struct LogFlags {
     pub(crate) level: Option<String>,
     #[command(flatten)]
     pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge slow-commands --threshold 50ms
+  selvedge slow-commands
+  selvedge slow-commands --threshold off
+
+The latest 1,024 are kept, and at most 64 of each second, until the target ends. --slow-commands of
+`selvedge serve` says with which threshold it starts.")]
+pub(crate) struct SlowCommandsFlags {
+    /// Keep commands that take so long or longer from now on, or none with `off`; what was kept goes
+    #[arg(long, value_name = "TIME|off", value_parser = parse_threshold)]
+    pub(crate) threshold: Option<Threshold>,
+    #[command(flatten)]
+    pub(crate) control: ControlFlags,
+}
+
+/// How long a command takes that is slow; `None` where none is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threshold(pub(crate) Option<Duration>);
+
+fn parse_threshold(text: &str) -> Result<Threshold, String> {
+    if text == "off" { Ok(Threshold(None)) } else { parse_time(text).map(|time| Threshold(Some(time))) }
 }
 
 #[derive(Debug, Args)]
@@ -235,6 +288,11 @@ pub(crate) struct HostKeyFlags {
     /// Make the key of the host's TLS connections of its authentication, for hosts that connect with --concat
     #[arg(long, requires = "dhchap_secret_file", conflicts_with = "tls_key_file")]
     pub(crate) tls_concat: bool,
+
+    /// Read the files on this machine, and have the target keep what is in them, sealed with its --encryption-key; all gateways
+    /// of a group have it then
+    #[arg(long)]
+    pub(crate) sealed: bool,
 
     /// How long the secrets and keys that it replaces are still accepted, such as 10m [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

@@ -3,10 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use engine::ceph::LuksFormat;
 use engine::target::{Nguid, parse_uuid};
 use uuid::Uuid;
 
 use crate::spec::size::Size;
+
+fn luks_format(text: &str) -> Result<LuksFormat, String> {
+    match text {
+        "luks1" => Ok(LuksFormat::Luks1),
+        "luks2" => Ok(LuksFormat::Luks2),
+        _ => Err(format!("`{text}` is neither luks1 nor luks2")),
+    }
+}
 
 /// An image, part by part; the same as a SPEC.
 #[derive(Clone, Debug, Args)]
@@ -26,6 +35,12 @@ pub(crate) struct ImageFlags {
     /// The user of the cluster, without client. [default: admin]
     #[arg(long, value_name = "NAME", requires = "rbd_image", help_heading = "Image")]
     pub(crate) rbd_id: Option<String>,
+    /// The image is encrypted with LUKS, in this format [rbd encryption format makes it so]
+    #[arg(long, value_name = "luks1|luks2", requires = "encryption_passphrase_file", help_heading = "Image", value_parser = luks_format)]
+    pub(crate) encryption_format: Option<LuksFormat>,
+    /// The file with its passphrase, as the target finds it; in a group each gateway has a copy
+    #[arg(long, value_name = "FILE", requires = "encryption_format", help_heading = "Image")]
+    pub(crate) encryption_passphrase_file: Option<PathBuf>,
     /// Bytes of a block, 512 or 4096 [default: 4096]
     #[arg(long, value_name = "SIZE", requires = "rbd_image", help_heading = "Image")]
     pub(crate) block_size: Option<Size>,

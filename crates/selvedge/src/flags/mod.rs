@@ -9,11 +9,13 @@ mod confinement;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod control;
+pub(crate) mod doctor;
 pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod look;
 pub(crate) mod nbd_tls;
+pub(crate) mod nsid_list;
 pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod subsystem;
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Upgrade(control::UpgradeFlags),
     /// Show how much a running target logs, or change it
     Log(control::LogFlags),
+    /// Show commands that took long at a running target, and what their time was spent on
+    SlowCommands(control::SlowCommandsFlags),
     /// Show how a running target is
     Status(control::StatusFlags),
     /// Show the group of gateways that a running target belongs to, or take one out that is gone
@@ -107,6 +111,8 @@ pub(crate) enum Command {
     Top(top::TopFlags),
     /// See and change where the packets of NVMe/TCP queues go: NIC queue, interrupt, CPU, worker
     Tune(tune::TuneFlags),
+    /// Find what makes storage slow or unreachable here, and say what to do about it
+    Doctor(Box<doctor::DoctorFlags>),
     /// Check, compare, apply or print whole configurations
     Config(config::ConfigFlags),
     /// Make a target.toml of another target's configuration

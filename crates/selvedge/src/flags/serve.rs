@@ -1,9 +1,11 @@
 //! The flags of `serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use engine::target::NamespaceConfig;
+use engine::units::parse_time;
 use nvme::discovery::Nqn;
 use secure_channel::RecordLimit;
 
@@ -27,8 +29,9 @@ use gateway::{GroupSpec, check_name};
   null:SIZE                writes vanish, reads are zeroes: to measure the rest
   file:PATH[,size=SIZE]    in a file; with a size, it is made if it is missing
   block:PATH               on a block device
-  rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
-                           in an image of a Ceph cluster; a snapshot is only read
+  rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME][,luks2=FILE]
+                           in an image of a Ceph cluster; a snapshot is only read, and with luks2=FILE or luks1=FILE the image is
+                           encrypted with the passphrase in that file
   Each takes ,block_size=512|4096 (default 4096) ,nsid=N ,uuid=UUID ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent
   (the highest that hosts may set; default off). Files and block devices also take ,shared_storage=yes and ,write_delay_ms=N.
 
@@ -94,6 +97,10 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 
+    /// Keep commands that take so long or longer, with what their time was spent on; `selvedge slow-commands` shows them
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) slow_commands: Option<Duration>,
+
     /// Serve what this file says
     #[arg(
         short = 'c',
@@ -130,6 +137,11 @@ pub(crate) struct ServeFlags {
     /// [default: 16777216]
     #[arg(long, value_name = "N", value_parser = record_limit)]
     pub(crate) tls_record_limit: Option<RecordLimit>,
+
+    /// File with what the target seals hosts' keys with that it is to keep itself: a private key in PEM or 32 bytes in Base64,
+    /// the same at all gateways of a group
+    #[arg(long, value_name = "FILE")]
+    pub(crate) encryption_key: Option<PathBuf>,
 
     /// Set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
     #[arg(long)]
@@ -261,6 +273,14 @@ pub(crate) struct AdministeredFlags {
     /// Tell everybody who reaches that address
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_for_anybody: bool,
+
+    /// Serve the gRPC calls of ceph-nvmeof there: ADDR:PORT or tls:ADDR:PORT. Its clients use port 5500
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(crate) ceph_nvmeof_api: Option<Endpoint>,
+
+    /// Let everybody who reaches that address administer the target, as ceph-nvmeof does without certificates
+    #[arg(long, requires = "ceph_nvmeof_api")]
+    pub(crate) ceph_nvmeof_api_for_anybody: bool,
 }
 
 fn metrics_address(text: &str) -> Result<Endpoint, String> {

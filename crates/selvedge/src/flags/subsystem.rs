@@ -9,6 +9,7 @@ use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
 use super::image::{CloneFlags, ImageFlags, RemovalFlags};
+use super::nsid_list::NsidList;
 use crate::spec::namespace;
 use crate::spec::size::{Size, parse_time};
 
@@ -183,8 +184,10 @@ Examples:
         /// NQN of the subsystem
         subsystem: Nqn,
         /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
-        /// [,id=NAME], each with ,block_size= ,nsid= ,uuid= ,nguid= ,host_write_protection=
-        #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image", value_parser = boxed_namespace)]
+        /// [,id=NAME][,luks2=FILE], each with ,block_size= ,nsid= ,uuid= ,nguid= ,host_write_protection=
+        // Each of them: what a flag requires is no longer required where something is there that excludes that.
+        #[arg(required_unless_present = "rbd_image", conflicts_with_all = ["rbd_image", "rbd_pool", "rbd_namespace",
+            "rbd_conf", "rbd_id", "encryption_format", "encryption_passphrase_file", "block_size", "nsid", "uuid", "nguid"], value_parser = boxed_namespace)]
         spec: Option<Box<NamespaceConfig>>,
         #[command(flatten)]
         image: Box<ImageFlags>,
@@ -259,15 +262,17 @@ Example:
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Make a snapshot of a namespace's image, or remove or list them
+    /// Make snapshots of namespaces' images, several at one moment, or remove or list them
     #[command(after_help = "Examples:
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday
+  selvedge namespace snapshot nqn.2026-01.org.example:disks all monday
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1")]
     Snapshot {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
-        nsid: u32,
+        /// The namespace; `1,2` or `all` makes snapshots of one moment: writes are held meanwhile, at all gateways of a group
+        #[arg(value_name = "NSID[,NSID...]|all")]
+        nsid: NsidList,
         /// Name of the snapshot; without one, all there are are listed
         snapshot: Option<String>,
         /// Remove it

@@ -124,7 +124,12 @@ pub(crate) struct OwnFlags {
     #[arg(long, conflicts_with = "resume")]
     pub(crate) dry_run: bool,
 
-    /// Where a Selvedge target is administered, unix:PATH or tls:HOST:PORT, to tell its processor time too
+    /// Tell the target after each measurement what is known so far, by this name [default: the folder's], for its console and
+    /// API; --control says where, else the only target that runs here is told. It takes the role operate
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    pub(crate) publish: Option<Option<String>>,
+
+    /// Where a Selvedge target is administered, unix:PATH or tls:HOST:PORT, to tell its processor time too, and for --publish
     #[arg(long, value_name = "ADDR", conflicts_with = "target_pid")]
     pub(crate) control: Option<Endpoint>,
 
@@ -239,15 +244,7 @@ pub(crate) fn bench_flags(options: &[Given]) -> Result<BenchFlags, String> {
             values => format!("--{option}={}", values.join(",")),
         });
     }
-    let command = BenchFlags::augment_args(Command::new("bench"));
-    let flags = command.try_get_matches_from(line).and_then(|matches| BenchFlags::from_arg_matches(&matches));
-    let flags = flags.map_err(|error| {
-        let text = error.to_string();
-        let lines =
-            text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines.join(" ").trim_start_matches("error: ").to_owned()
-    })?;
+    let flags = BenchFlags::of_line(line)?;
     if flags.nr_io_queues == Some(IoQueues::Auto) {
         return Err("--nr-io-queues auto: a sweep measures each number itself, as in -i 1..16".to_owned());
     }
@@ -280,6 +277,7 @@ Examples:
   selvedge sweep $T --preset queues --runtime 5 --output first
   selvedge sweep $T --rw randread --bs 4k,16k --iodepth 1..64 -i 1,2,4
   selvedge sweep $T --preset load --destroy-data
+  selvedge sweep $T --preset quick --publish --control unix:/run/selvedge/4420.sock
   selvedge sweep --resume first";
 
 #[cfg(test)]

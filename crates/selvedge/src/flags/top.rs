@@ -43,7 +43,7 @@ impl TopFlags {
 }
 
 /// Shorter intervals would show the asking itself; longer ones are a monitoring system's.
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     if (0.1..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))

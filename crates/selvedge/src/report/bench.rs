@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::paths::PathReport;
 use super::queues::AutoReport;
+use super::stages::{StagesReport, TargetStagesReport};
 use super::table::{Side, Table};
 use crate::bench::histogram::{LatencyNs, Tally};
 use crate::bench::job::Verified;
@@ -34,6 +35,10 @@ pub(crate) struct BenchReport {
     pub(crate) total: OperationReport,
     /// Where a rate is set: latency from when each command was due, waiting to be sent included.
     pub(crate) response_ns: Option<LatencyNs>,
+    /// What the commands' time was spent on, from submission to completion. Flushes count too.
+    pub(crate) stages: Option<StagesReport>,
+    /// What the target itself spent on them, where it is one of ours that says so, by one path.
+    pub(crate) target_stages: Option<TargetStagesReport>,
     /// The bench's own worker threads.
     pub(crate) cpu: CpuReport,
     /// The target's reactors, where they are in this process.
@@ -218,11 +223,13 @@ impl BenchReport {
             flush: OperationReport::some(&outcome.tallies.flush, seconds),
             total: OperationReport::new(&total, seconds),
             response_ns: (outcome.tallies.response.count() > 0).then(|| outcome.tallies.response.latency()),
+            stages: StagesReport::of_all(&outcome.stages),
+            target_stages: outcome.target_stages.as_ref().map(TargetStagesReport::new),
             cpu: CpuReport::new(outcome.cpu, outcome.elapsed, ios),
             target_cpu: outcome.target_cpu.map(|time| CpuReport::new(time, outcome.elapsed, ios)),
             verify: outcome.verified.as_ref().map(VerifyReport::from),
             timeline: outcome.intervals.clone(),
-            paths: PathReport::all(&outcome.paths),
+            paths: paths_of(outcome),
             match_hw_queues: None,
             auto_queues: None,
         }
@@ -272,6 +279,15 @@ impl BenchReport {
     }
 }
 
+/// The paths of a run, each with what its commands' time was spent on.
+fn paths_of(outcome: &Outcome) -> Vec<PathReport> {
+    let mut paths = PathReport::all(&outcome.paths);
+    for (path, stages) in paths.iter_mut().zip(&outcome.stages) {
+        path.stages = StagesReport::some(stages);
+    }
+    paths
+}
+
 impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;
@@ -305,6 +321,9 @@ impl fmt::Display for BenchReport {
         }
         if self.total.ios > 0 {
             write!(f, "\n{}\n", self.table())?;
+            self.stages.iter().try_for_each(|stages| writeln!(f, "{}", stages.table()))?;
+            let target = self.target_stages.and_then(|target| target.line(self.total.ios));
+            target.iter().try_for_each(|line| writeln!(f, "{line}"))?;
             write!(f, "CPU     this side {}", self.cpu)?;
             match &self.target_cpu {
                 Some(cpu) => writeln!(f, "; target {cpu}")?,
@@ -373,6 +392,8 @@ mod tests {
             intervals: Intervals::default(),
             latency_grid: LatencyGrid::default(),
             paths: Vec::new(),
+            stages: Vec::new(),
+            target_stages: None,
             verified,
             interrupted: false,
             failure: None,

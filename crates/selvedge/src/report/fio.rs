@@ -407,6 +407,8 @@ mod tests {
             intervals,
             latency_grid: Default::default(),
             paths: Vec::new(),
+            stages: Vec::new(),
+            target_stages: None,
             verified: None,
             interrupted: false,
             failure: None,

@@ -15,6 +15,7 @@ pub(crate) mod paths;
 pub(crate) mod queues;
 #[cfg(test)]
 pub(crate) mod sample;
+pub(crate) mod stages;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod utc;

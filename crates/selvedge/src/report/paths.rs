@@ -4,6 +4,7 @@ use chart::units;
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use serde::Serialize;
 
+use super::stages::StagesReport;
 use super::table::{Side, Table};
 
 /// A path and all that was done on it.
@@ -17,6 +18,8 @@ pub(crate) struct PathReport {
     pub(crate) share_percent: f64,
     /// Mean time of its commands.
     pub(crate) lat_mean_ns: f64,
+    /// What the time of its commands was spent on while the run was measured.
+    pub(crate) stages: Option<StagesReport>,
     /// Commands that were sent again, on this path or another.
     pub(crate) requeued: u64,
     /// Commands given to it and not completed.
@@ -41,6 +44,7 @@ impl PathReport {
             bytes: sum(|share| share.bytes),
             share_percent: over(100.0 * ios as f64, total),
             lat_mean_ns: over(sum(|share| share.latency_ns) as f64, ios),
+            stages: None,
             requeued: sum(|share| share.requeued),
             in_flight: sum(|share| u64::from(share.in_flight)),
             connections: shares.iter().flat_map(|share| share.connections.clone()).collect(),

@@ -69,6 +69,7 @@ pub(crate) fn parse_image(path: &str) -> Result<RbdConfig, String> {
         snapshot: snapshot.map(str::to_owned),
         conf: None,
         id: None,
+        encryption: None,
     };
     check_image(&config).map_err(|_| wrong())?;
     Ok(config)

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use engine::backend::{BackendConfig, RbdConfig};
+use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
+use engine::ceph::LuksFormat;
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{
     BLOCK_SIZE_DEFAULT, NamespaceConfig, WriteProtection, check_block_size, parse_uuid, parse_write_delay,
@@ -76,6 +77,10 @@ fn set_backend(backend: &mut BackendConfig, key: &str, value: &str) -> Result<bo
         (BackendConfig::File { size, .. }, "size") => *size = Some(value.parse::<Size>()?.0),
         (BackendConfig::Rbd(_), _) if value.is_empty() => return Ok(false),
         (BackendConfig::Rbd(RbdConfig { conf, .. }), "conf") => *conf = Some(PathBuf::from(value)),
+        (BackendConfig::Rbd(RbdConfig { encryption, .. }), "luks1" | "luks2") => {
+            let format = if key == "luks1" { LuksFormat::Luks1 } else { LuksFormat::Luks2 };
+            *encryption = Some(Box::new(RbdEncryption { format, passphrase_file: PathBuf::from(value) }));
+        }
         (BackendConfig::Rbd(RbdConfig { id, .. }), "id") => *id = Some(ceph::user(value)),
         _ => return Ok(false),
     }
@@ -85,7 +90,7 @@ fn set_backend(backend: &mut BackendConfig, key: &str, value: &str) -> Result<bo
 fn unknown_kind(kind: &str) -> String {
     format!(
         "`{kind}` is not a namespace: write memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or \
-         rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]"
+         rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME][,luks2=FILE]"
     )
 }
 
@@ -93,7 +98,7 @@ fn unknown_option(kind: &str, option: &str) -> String {
     let own = match kind {
         "file" => "size=SIZE, shared_storage=yes, write_delay_ms=N, ",
         "block" => "shared_storage=yes, write_delay_ms=N, ",
-        "rbd" => "conf=FILE, id=NAME, ",
+        "rbd" => "conf=FILE, id=NAME, luks1=FILE or luks2=FILE, ",
         _ => "",
     };
     format!(

@@ -29,8 +29,6 @@ impl OfferedCeph {
 /// What the former process has let go of in Ceph clusters.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct HandedCeph {
-    /// The namespaces that are images and were there.
-    pub(super) images: BTreeSet<(String, u32)>,
     /// How the gateway was, if it is one.
     pub(super) member: Option<HandedMember>,
 }

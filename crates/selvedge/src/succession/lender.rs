@@ -1,13 +1,12 @@
 //! What the former process of a target has of Ceph clusters, and lets go of for the next one: locks of images, and its part in a
 //! group of gateways. It says nothing to that one.
 
-use std::sync::MutexGuard;
 use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
 use engine::target::hand_over::Lends;
 use engine::target::{FabricConfig, Target};
-use gateway::{Membership, Serving};
+use gateway::{Membership, Turn};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
@@ -36,7 +35,7 @@ pub(super) struct Lender<'a> {
     /// Those of the next process, each of which is a single one.
     connections: Vec<ClusterConnection>,
     /// What a gateway serves is decided by nobody else.
-    turn: Option<MutexGuard<'a, Serving>>,
+    turn: Option<Turn<'a>>,
     /// When everything began to rest.
     begun: Option<Instant>,
     /// Whether another process has it all.
@@ -112,8 +111,7 @@ impl Lends for Lender<'_> {
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
         let member = member.transpose()?;
         self.target.lend_images()?;
-        let handed = HandedCeph { images: self.target.images(), member };
-        serde_json::to_value(handed).map_err(|error| error.to_string())
+        serde_json::to_value(HandedCeph { member }).map_err(|error| error.to_string())
     }
 
     fn rest(&mut self) {

@@ -31,6 +31,8 @@ pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
 pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
 /// How long the former process may take to end once this one serves.
 const END: Duration = Duration::from_secs(30);
+/// How long it may take to die where this one cannot go on as it.
+const DEATH: Duration = Duration::from_secs(3);
 
 /// The former process.
 struct FormerProcess {
@@ -127,6 +129,20 @@ impl Successor {
     pub(crate) fn hold(&self, config: &mut TargetConfig) {
         config.inherited = self.listening.clone();
         config.is_held = true;
+    }
+
+    /// Whether the former process has died: nobody serves then but this one.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.former.has_died(DEATH)
+    }
+
+    /// Begins anew in place of the former process, which has died, with its sockets and its outputs. What that one had set of the
+    /// machine is this one's to take back.
+    pub(crate) fn begin_anew(self, config: &mut TargetConfig) -> Option<HandedSettings> {
+        config.inherited.clone_from(&self.listening);
+        config.fabric.ports.clone_from(&self.offer.fabric.ports);
+        self.take_outputs();
+        self.belongings.settings
     }
 
     /// The gateway that the former process is, and its ports.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
 use super::statistics::compare;
-use super::summary::{LatencySummary, Summary};
+use super::summary::{LatencySummary, Quantity, Summary};
 use crate::report::document::{Finding, FindingKind};
 
 /// What comes this close to the best is as good.
@@ -16,6 +16,12 @@ const AS_GOOD: f64 = 0.95;
 const TAIL_AS_GOOD: f64 = 1.10;
 /// Busy beyond this is at the limit.
 const AT_LIMIT: f64 = 0.90;
+/// Who has this part of what keeps processors busy keeps them busy.
+const MOST: f64 = 0.50;
+/// Bytes of NVMe/TCP beside a command's data, one way: the header of the data, and the response.
+const PDU_BYTES: f64 = 48.0;
+/// What packets add to that at least, when they are large.
+const PACKETS: f64 = 1.01;
 /// A mean that is less sure than this is worth a warning.
 const UNSURE: f64 = 0.10;
 /// Points that a warning names.
@@ -72,6 +78,13 @@ pub(crate) fn knee<'a>(
     found.copied()
 }
 
+/// The family that does most.
+pub(crate) fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
+    let most =
+        |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    families.iter().max_by(|a, b| most(a).total_cmp(&most(b)))
+}
+
 /// For a workload that is not the only one, its name.
 fn of(workload: &Workload<'_>) -> String {
     if workload.key.is_empty() { String::new() } else { format!("{}: ", workload.label) }
@@ -86,7 +99,8 @@ fn iops(summary: &Summary) -> String {
 }
 
 fn p99(latency: &LatencySummary) -> String {
-    units::time_ns(latency.p99_ns.mean)
+    // fio tells none where it was asked for none.
+    if latency.p99_ns.count == 0 { "not known".to_owned() } else { units::time_ns(latency.p99_ns.mean) }
 }
 
 /// `12 % more`, `as much`.
@@ -144,24 +158,35 @@ fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     if !each.is_empty() {
         text.push_str(&format!(" By the same rule: {}.", each.join(", ")));
     }
-    if let Some(doubt) = doubt(deepest, choice) {
-        text.push_str(&doubt);
+    let fewer = as_good_as(deepest, choice);
+    if let Some(fewer) = fewer {
+        text.push_str(&format!(
+            " Its runs differ so much that -i {fewer} may be as good: measure more often (--repeat) before relying on it."
+        ));
     }
-    let title = format!("{}Use -i {}", of(workload), choice.queues);
+    let title = match &fewer {
+        None => format!("{}Use -i {}", of(workload), choice.queues),
+        Some(fewer) => format!(
+            "{}Use -i {} or -i {}: chance explains the difference",
+            of(workload),
+            fewer,
+            choice.queues
+        ),
+    };
     let chart = Some(format!("p99-by-queues{}", workload.key));
     vec![finding(FindingKind::Advice, title, text, chart)]
 }
 
-/// What is to say where chance explains that fewer queues did less.
-fn doubt(family: &Family<'_>, choice: &Summary) -> Option<String> {
+/// The fewest queues below the choice of which chance explains that they did less, or took longer.
+fn as_good_as(family: &Family<'_>, choice: &Summary) -> Option<u64> {
     let fewer = family.members.iter().filter(|summary| summary.queues < choice.queues);
     let as_good = |fewer: &&&Summary| {
-        compare(&choice.iops.sample(), &fewer.iops.sample()).is_some_and(|both| both.differs == Some(false))
+        let same = |of: fn(&Summary) -> &Quantity| {
+            compare(&of(choice).sample(), &of(fewer).sample()).is_some_and(|both| both.differs == Some(false))
+        };
+        same(|summary| &summary.iops) && same(|summary| &summary.latency.p99_ns)
     };
-    let fewer = fewer.filter(as_good).map(|summary| format!("-i {}", summary.queues)).next()?;
-    Some(format!(
-        " Its runs differ so much that {fewer} may be as good: measure more often (--repeat) before relying on it."
-    ))
+    fewer.filter(as_good).map(|summary| summary.queues).min()
 }
 
 /// How much it does within the latency that was set.
@@ -171,16 +196,26 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     let members = if loaded.is_empty() { workload.at_full_load() } else { loaded.clone() };
     let chart = Some(format!("{}{}", if loaded.is_empty() { "curve" } else { "load" }, workload.key));
     let Some(target) = plan.latency_target_ns else {
-        let Some(summary) = knee(plan, &members, Summary::seen_latency) else { return Vec::new() };
+        // The same line as in the picture, so that both have one knee.
+        let along = if loaded.is_empty() { Along::Outstanding } else { Along::Load };
+        let families = families(plan, &members, along);
+        let Some(family) = best_family(&families) else { return Vec::new() };
+        let Some(summary) = knee(plan, &family.members, Summary::seen_latency) else { return Vec::new() };
         let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
-        let title = format!("{}The knee is at {}", of(workload), iops(summary));
+        let is_beyond = |other: &&Summary| along.of(other) > along.of(summary);
+        let (title, beyond) = if family.members.iter().any(is_beyond) {
+            ("The knee is at", "Beyond it, latency grows faster than throughput.")
+        } else {
+            ("No knee up to", "It is the last point that was measured: more may bring more.")
+        };
         let text = format!(
-            "At {}, {:.0} % of the most, with a p99 of {}. Beyond it, latency grows faster than throughput. The rule: the \
-             point with the most throughput for its mean latency (Kleinrock's power).",
+            "At {}, {:.0} % of the most, with a p99 of {}. {beyond} The rule: the point with the most throughput for its \
+             mean latency (Kleinrock's power).",
             summary.label,
             100.0 * summary.iops.mean / most.max(1.0),
             p99(summary.seen_latency())
         );
+        let title = format!("{}{title} {}", of(workload), iops(summary));
         return vec![finding(FindingKind::Observation, title, text, chart)];
     };
     let within = units::time_ns(target as f64);
@@ -221,31 +256,49 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     let processors = around.processors.max(1);
     let workers = best.workers.min(processors).max(1) as f64;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let link = around.link_bits.map(|bits| best.bw_bytes.mean * 8.0 / bits as f64);
-    let (what, why) = if link.is_some_and(|share| share >= AT_LIMIT) {
-        let share = percent(link.unwrap_or(0.0));
-        ("The network limits", format!("the data alone fills {share} of the links' rate"))
-    } else if around.is_local && busy >= AT_LIMIT {
-        let target = best.target_cpus.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
-        let why = format!(
-            "its {processors} processors are {} busy, and initiator and target share them: the initiator's workers take \
-             {:.2} of them{target}; the rest is the kernel's network work and others",
+    let bytes = (best.bw_bytes.mean + best.iops.mean * PDU_BYTES) * PACKETS;
+    let link = around.link_bits.map(|bits| bytes * 8.0 / bits as f64);
+    let used = processors as f64 * busy;
+    // Of what the kernel does for the network, a part is counted to nobody's time: what it does in interrupts is told apart.
+    let own = best.cpus + best.target_cpus.filter(|_| around.is_local).unwrap_or(0.0);
+    let network = best.interrupts.unwrap_or(0.0) * processors as f64;
+    let who = || {
+        let target = best.target_cpus.filter(|_| around.is_local);
+        let target = target.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
+        let network = best.interrupts.map(|_| format!(", interrupts {network:.2}")).unwrap_or_default();
+        let has = if processors == 1 {
+            "its processor is".to_owned()
+        } else {
+            format!("its {processors} processors are")
+        };
+        format!(
+            "{has} {} busy ({used:.2} of {processors}): the initiator's workers take {:.2}{target}{network}",
             percent(busy),
             best.cpus
-        );
-        ("This machine's processors limit", why)
-    } else if best.cpus >= AT_LIMIT * workers {
-        let why = format!(
-            "its {} workers keep {:.2} processors busy; more queues and jobs give it more threads",
-            best.workers, best.cpus
-        );
-        ("The initiator limits", why)
-    } else if busy >= AT_LIMIT {
-        ("The initiator's processors limit", format!("they are {} busy", percent(busy)))
+        )
+    };
+    let (what, why) = if link.is_some_and(|share| share >= AT_LIMIT) {
+        let share = percent(link.unwrap_or(0.0));
+        ("The network limits", format!("data and headers fill {share} of the links' rate at least"))
     } else if let Some(gain) = last_gain(plan, workload) {
         let why =
             format!("the last step to more outstanding commands still brought {:.0} %", (gain - 1.0) * 100.0);
         ("The load limits", why)
+    } else if busy >= AT_LIMIT && own + network < MOST * used {
+        let why = format!("{}; the rest is others' work or the kernel's", who());
+        ("Other work on this machine limits", why)
+    } else if around.is_local && busy >= AT_LIMIT {
+        ("This machine's processors limit", format!("{}; initiator and target share them", who()))
+    } else if best.cpus >= AT_LIMIT * workers {
+        let why = format!(
+            "its {} {} {:.2} processors busy; more queues and jobs give it more threads",
+            units::plural(best.workers as u64, "worker"),
+            if best.workers == 1 { "keeps" } else { "keep" },
+            best.cpus
+        );
+        ("The initiator limits", why)
+    } else if busy >= AT_LIMIT {
+        ("The initiator's processors limit", who())
     } else {
         let target = best.target_cpus.map_or_else(
             || "its processor time is not known here (--target-pid, --control)".to_owned(),
@@ -280,20 +333,16 @@ fn outstanding(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
         |family: &Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let best =
         families.iter().filter(|family| family.members.len() > 1).max_by(|a, b| most(a).total_cmp(&most(b)));
-    let Some([first, .., last]) = best.map(|best| best.members.as_slice()) else { return Vec::new() };
+    let Some(best) = best else { return Vec::new() };
+    let [first, .., last] = best.members.as_slice() else { return Vec::new() };
     let (wider, faster) =
         (last.outstanding as f64 / first.outstanding as f64, last.iops.mean / first.iops.mean);
-    let manner = match (faster - 1.0) / (wider - 1.0) {
-        share if share >= 0.8 => "grows nearly in proportion with",
-        share if share >= 0.3 => "grows less than in proportion with",
-        share if faster >= 1.05 && share > 0.0 => "hardly grows with",
-        _ => "does not grow with",
-    };
-    let title = format!("{}Throughput {manner} outstanding I/O", of(workload));
-    let family = best.map(|best| best.label.as_str()).filter(|label| !label.is_empty());
+    let (manner, end) = growth(&best.members);
+    let title = format!("{}Throughput {manner}", of(workload));
+    let family = Some(best.label.as_str()).filter(|label| !label.is_empty());
     let text = format!(
         "From {} to {} outstanding ({wider:.1} times){}, {} become {} ({faster:.2} times), the mean latency goes from {} to \
-         {}, the p99 from {} to {}.",
+         {}, the p99 from {} to {}.{end}",
         first.outstanding,
         last.outstanding,
         family.map(|label| format!(" with {label}")).unwrap_or_default(),
@@ -305,6 +354,34 @@ fn outstanding(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
         p99(&last.latency),
     );
     vec![finding(FindingKind::Observation, title, text, Some(format!("iops-by-outstanding{}", workload.key)))]
+}
+
+/// How throughput follows what is outstanding, over all points of a family; and what comes after its most, where anything does.
+fn growth(members: &[&Summary]) -> (String, String) {
+    let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    let (Some(first), Some(last)) = (members.first(), members.last()) else { return <_>::default() };
+    let top = members.iter().find(|summary| summary.iops.mean >= most * AS_GOOD).unwrap_or(last);
+    let wider = top.outstanding as f64 / first.outstanding as f64;
+    let faster = top.iops.mean / first.iops.mean.max(f64::MIN_POSITIVE);
+    if top.outstanding < last.outstanding {
+        let falls = last.iops.mean < most * AT_LIMIT;
+        let then = if falls { "and falls beyond" } else { "and no more beyond" };
+        let end = format!(" The most, {}, is at {} outstanding.", iops(top), top.outstanding);
+        return if faster >= 1.05 {
+            (format!("grows up to {} outstanding, {then}", top.outstanding), end)
+        } else if falls {
+            ("falls with more outstanding I/O".to_owned(), end)
+        } else {
+            ("does not grow with outstanding I/O".to_owned(), String::new())
+        };
+    }
+    let manner = match (faster - 1.0) / (wider - 1.0) {
+        share if share >= 0.8 => "grows nearly in proportion with",
+        share if share >= 0.3 => "grows less than in proportion with",
+        share if faster >= 1.05 && share > 0.0 => "hardly grows with",
+        _ => "does not grow with",
+    };
+    (format!("{manner} outstanding I/O"), String::new())
 }
 
 /// What more queues bring at the same outstanding.

@@ -51,6 +51,12 @@ fn a_longer_tail_makes_more_queues_worth_it() {
     assert_eq!(findings(&plan, &points, Some(SURROUNDINGS))[0].title, "Use -i 4");
 }
 
+/// Five seconds of a run on two processors that were full: of workers, and in interrupts.
+fn busy(run: &mut Measurement, cpu_s: f64, interrupts: f64) {
+    (run.machine_busy, run.interrupts) = (Some(0.97), Some(interrupts));
+    (run.cpu_s, run.target_cpu_s, run.workers) = (cpu_s, None, 2);
+}
+
 #[test]
 fn what_limits_is_told_by_what_is_full() {
     let limit = |surroundings: Surroundings, change: fn(&mut Measurement)| {
@@ -65,12 +71,18 @@ fn what_limits_is_told_by_what_is_full() {
     };
     let link = Surroundings { link_bits: Some(1_700_000_000), ..SURROUNDINGS };
     assert!(limit(link, |_| {}).starts_with("The network limits"));
+    // Small blocks leave a seventh of a full link to headers.
+    let headers = Surroundings { link_bits: Some(240_000_000), ..SURROUNDINGS };
+    let small = |run: &mut Measurement| run.total.bw_bytes = run.total.iops * 512.0;
+    assert!(limit(headers, small).starts_with("The network limits"));
     let local = Surroundings { is_local: true, ..SURROUNDINGS };
-    assert!(limit(local, |run| run.machine_busy = Some(0.97)).starts_with("This machine's processors"));
+    assert!(limit(local, |run| busy(run, 4.0, 0.1)).starts_with("This machine's processors"));
     assert!(limit(SURROUNDINGS, |run| run.cpu_s = 4.9).starts_with("The initiator limits"));
-    assert!(
-        limit(SURROUNDINGS, |run| run.machine_busy = Some(0.97)).starts_with("The initiator's processors")
-    );
+    assert!(limit(SURROUNDINGS, |run| busy(run, 4.0, 0.1)).starts_with("The initiator's processors"));
+    assert!(limit(SURROUNDINGS, |run| busy(run, 1.0, 0.8)).starts_with("The initiator's processors"));
+    // Others' work, or a link that a rate limit makes slower than it says, at which the workers wait.
+    assert!(limit(SURROUNDINGS, |run| busy(run, 0.85, 0.1)).starts_with("Other work on this machine"));
+    assert!(limit(local, |run| busy(run, 0.85, 0.1)).starts_with("Other work on this machine"));
     assert!(limit(SURROUNDINGS, |_| {}).starts_with("The target, its storage"));
     let (plan, points) =
         sweep("--rw randread --iodepth 1,16,64", |point| closed(point, 1000.0 * point.outstanding() as f64));
@@ -147,4 +159,50 @@ fn nothing_measured_is_no_reason_to_fail() {
         assert!(all.iter().any(|finding| finding.title.contains("missing")), "{all:?}");
         assert!(crate::sweep::charts::all(&plan, &points).is_empty());
     }
+}
+
+#[test]
+fn growth_is_told_over_all_points() {
+    let title = |iops: fn(u64) -> f64| {
+        let measure = |point: &Point| closed(point, iops(point.outstanding()));
+        let (plan, points) = sweep("--rw randread --iodepth 1,2,4,8,16,32,64", measure);
+        let all = findings(&plan, &points, Some(SURROUNDINGS));
+        let told = |word: &str| {
+            all.iter().find(|finding| finding.title.contains(word)).map(|finding| finding.title.clone())
+        };
+        (told("Throughput").unwrap(), told("nee"))
+    };
+    let (plateau, knee) = title(|outstanding| 10_000.0 * (outstanding as f64).min(16.0));
+    assert_eq!(plateau, "Throughput grows up to 16 outstanding, and no more beyond");
+    assert_eq!(knee.unwrap(), "The knee is at 160 k IOPS");
+    let (collapse, _) =
+        title(|outstanding| if outstanding < 32 { 10_000.0 * outstanding as f64 } else { 80_000.0 });
+    assert_eq!(collapse, "Throughput grows up to 16 outstanding, and falls beyond");
+    let (line, knee) = title(|outstanding| 10_000.0 * outstanding as f64 * (1.0 + outstanding as f64 / 1e4));
+    assert_eq!(line, "Throughput grows nearly in proportion with outstanding I/O");
+    assert_eq!(knee.unwrap(), "No knee up to 644 k IOPS");
+    assert_eq!(title(|_| 50_000.0).0, "Throughput does not grow with outstanding I/O");
+    assert_eq!(
+        title(|outstanding| 50_000.0 / outstanding as f64).0,
+        "Throughput falls with more outstanding I/O"
+    );
+}
+
+#[test]
+fn words_and_picture_have_one_knee() {
+    // With one queue it is at 20 k IOPS, with two, which do more, at 160 k.
+    let measure = |point: &Point| {
+        let most = if point.queues() == 1 { 4.0 } else { 16.0 };
+        closed(point, 10_000.0 * (point.outstanding() as f64).min(most))
+    };
+    let (plan, points) = sweep("--rw randread --iodepth 1,4,16,64 -i 1,2", measure);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    let said = all.iter().find(|finding| finding.title.starts_with("The knee")).unwrap();
+    let marks: Vec<String> = crate::sweep::charts::all(&plan, &points)
+        .iter()
+        .flat_map(|chart| &chart.marks)
+        .map(|mark| mark.label.clone())
+        .collect();
+    assert_eq!(said.title, "The knee is at 160 k IOPS");
+    assert_eq!(marks, ["knee: 160 k IOPS"]);
 }

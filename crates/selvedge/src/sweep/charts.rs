@@ -3,14 +3,14 @@
 use chart::units;
 use chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
 
-use super::advice::knee;
+use super::advice::{best_family, knee};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
 use super::plan::Plan;
 use super::summary::{LatencySummary, Quantity, Summary};
 
 /// Lines in one picture; with more, nobody can tell them apart.
-const LINES_MAX: usize = 8;
+pub(super) const LINES_MAX: usize = 8;
 /// Points that are looked at more closely, each workload.
 const CLOSER_MAX: usize = 3;
 
@@ -247,10 +247,12 @@ fn marks(plan: &Plan, families: &[Family<'_>], latency: fn(&Summary) -> &Latency
         let label = units::time_ns(target as f64);
         marks.push(Mark { x: None, y: Some(target as f64), until: None, label });
     }
-    let most =
-        |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
-    let best = families.iter().take(LINES_MAX).max_by(|a, b| most(a).total_cmp(&most(b)));
-    if let Some(summary) = best.and_then(|best| knee(plan, &best.members, latency)) {
+    let found = best_family(families).and_then(|best| Some((best, knee(plan, &best.members, latency)?)));
+    // The last point that was measured is not known to be a knee.
+    let is_last =
+        |best: &Family<'_>, knee: &Summary| best.members.last().is_some_and(|last| std::ptr::eq(*last, knee));
+    let found = found.filter(|(best, knee)| plan.latency_target_ns.is_some() || !is_last(best, knee));
+    if let Some((_, summary)) = found {
         let label = format!("knee: {} IOPS", units::count(summary.iops.mean));
         let (x, y) = (Some(summary.iops.mean), Some(latency(summary).p99_ns.mean));
         marks.push(Mark { x, y, until: None, label });

@@ -159,11 +159,13 @@ impl Compared {
         };
         let (first, second) = (&self.first.name, &self.second.name);
         if let Some(overall) = self.overall() {
-            let title = format!("{overall:.2} times the IOPS: {second} over {first}");
-            add(FindingKind::Observation, title, self.counted(), Some("iops-ratio"));
+            let title = format!("{}: {second} over {first}", self.verdict(overall));
+            add(FindingKind::Observation, title, self.counted(overall), Some("iops-ratio"));
         }
         let far = |pair: &&Pair| pair.iops.map_or(0.0, |iops| iops.ratio.max(f64::MIN_POSITIVE).ln().abs());
-        if let Some(pair) = self.pairs.iter().max_by(|a, b| far(a).total_cmp(&far(b)))
+        // Of those that may differ: the farthest of all may be the one that varies most.
+        let may_differ = |pair: &&Pair| pair.iops.is_some_and(|iops| iops.differs != Some(false));
+        if let Some(pair) = self.pairs.iter().filter(may_differ).max_by(|a, b| far(a).total_cmp(&far(b)))
             && let (Some(iops), true) = (pair.iops, self.pairs.len() > 1)
         {
             let title = "Where they differ most".to_owned();
@@ -193,16 +195,35 @@ impl Compared {
         findings
     }
 
-    /// How many points differ for sure.
-    fn counted(&self) -> String {
+    /// How many points do more, do less, do not differ, and were measured too rarely, all for sure.
+    fn counts(&self) -> [usize; 4] {
+        let ratios = || self.pairs.iter().filter_map(|pair| pair.iops);
+        let differ = || ratios().filter(|ratio| ratio.differs == Some(true));
+        [
+            differ().filter(|ratio| ratio.ratio > 1.0).count(),
+            differ().filter(|ratio| ratio.ratio < 1.0).count(),
+            ratios().filter(|ratio| ratio.differs == Some(false)).count(),
+            ratios().filter(|ratio| ratio.differs.is_none()).count(),
+        ]
+    }
+
+    /// What can be said of all in a few words: no more than the points bear out.
+    fn verdict(&self, overall: f64) -> String {
+        match self.counts() {
+            [0, 0, same, 0] if same > 0 => "No difference beyond chance".to_owned(),
+            [more, less, ..] if more > 0 && less > 0 => {
+                format!("More at some points, less at others, {overall:.2} times the IOPS in all")
+            }
+            _ => format!("{overall:.2} times the IOPS"),
+        }
+    }
+
+    /// The same, counted.
+    fn counted(&self, overall: f64) -> String {
         let ratios: Vec<Comparison> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
-        let count = |of: &dyn Fn(&Comparison) -> bool| ratios.iter().filter(|ratio| of(ratio)).count();
-        let more = count(&|ratio| ratio.differs == Some(true) && ratio.ratio > 1.0);
-        let less = count(&|ratio| ratio.differs == Some(true) && ratio.ratio < 1.0);
-        let same = count(&|ratio| ratio.differs == Some(false));
-        let unknown = count(&|ratio| ratio.differs.is_none());
+        let [more, less, same, unknown] = self.counts();
         let mut text = format!(
-            "The geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} do \
+            "{overall:.2} times the IOPS is the geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} do \
              not differ (Welch's test)",
             units::plural(ratios.len() as u64, "point")
         );
@@ -357,6 +378,28 @@ mod tests {
         assert_eq!(compared.pairs[0].iops.unwrap().differs, Some(false));
         assert_eq!(verdict(compared.pairs[0].iops), "no");
         assert_eq!(compared.pairs[0].label, "the only point");
+        let findings = compared.document().findings;
+        assert_eq!(findings[0].title, "No difference beyond chance: b over a");
+        assert!(findings[0].text.starts_with("1.00 times the IOPS is the geometric mean over 1 point."));
+    }
+
+    #[test]
+    fn the_title_says_no_more_than_the_points_bear_out() {
+        let noisy = |name: &str, factor: f64| {
+            let (plan, points) = sweep("--rw randread --iodepth 1,2", |point| {
+                let iops = 1000.0 * point.outstanding() as f64 * factor;
+                [0.4, 1.0, 1.6].map(|noise| measurement(iops * noise, 1e9 / iops)).to_vec()
+            });
+            Side { name: name.into(), plan, points, facts: Vec::new() }
+        };
+        let compared = Compared::new(noisy("a", 1.0), noisy("b", 0.77)).unwrap();
+        let findings = compared.document().findings;
+        assert_eq!(findings[0].title, "No difference beyond chance: b over a");
+        assert!(findings.iter().all(|finding| finding.title != "Where they differ most"));
+        for iops in compared.pairs.iter().filter_map(|pair| pair.iops) {
+            let (low, high) = iops.interval.unwrap();
+            assert!(low > 0.0 && low < iops.ratio && iops.ratio < high, "{iops:?}");
+        }
     }
 
     #[test]

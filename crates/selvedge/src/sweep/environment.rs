@@ -1,6 +1,7 @@
 //! Where a sweep was made: processor, system, network, settings that matter. It only reads, and what cannot be read is
 //! not told. The target's own words about itself are added by those who are connected to it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -29,7 +30,16 @@ const SYSCTLS: [&str; 14] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
     busy: u64,
+    interrupts: u64,
     all: u64,
+}
+
+/// How busy a machine's processors were, as parts of all the time that they had, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Busy {
+    pub(crate) all: f64,
+    /// In interrupts, and in what the kernel does right after them.
+    pub(crate) interrupts: f64,
 }
 
 /// This machine, and its way to the targets.
@@ -135,12 +145,13 @@ fn interface_to(target: IpAddr) -> Option<String> {
     Some(routes.get(0)?.get("dev")?.as_str()?.to_owned())
 }
 
-/// Bits a second of the link to `target`, if it is one that says.
-pub(crate) fn link_to(target: SocketAddr) -> Option<u64> {
-    if target.ip().is_loopback() {
-        return None;
-    }
-    link_bits_per_second(&interface_to(target.ip())?)
+/// Bits a second of all links to `targets`, if each says. One that leads to several counts once.
+pub(crate) fn links_to(targets: &[SocketAddr]) -> Option<u64> {
+    let interface = |target: &SocketAddr| {
+        if target.ip().is_loopback() { None } else { interface_to(target.ip()) }
+    };
+    let interfaces: Option<BTreeSet<String>> = targets.iter().map(interface).collect();
+    interfaces?.iter().map(|interface| link_bits_per_second(interface)).sum()
 }
 
 fn link_bits_per_second(interface: &str) -> Option<u64> {
@@ -177,13 +188,17 @@ impl MachineTime {
         // user nice system idle iowait irq softirq steal; what guests used is in user and nice (proc_stat(5)).
         let all: u64 = ticks.iter().take(8).sum();
         let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
-        Some(Self { busy: all.saturating_sub(idle), all })
+        let interrupts = ticks.get(5).unwrap_or(&0).saturating_add(*ticks.get(6).unwrap_or(&0));
+        Some(Self { busy: all.saturating_sub(idle), interrupts, all })
     }
 
-    /// How busy the processors have been since, from 0 to 1. What a hypervisor kept from this machine counts as busy.
-    pub(crate) fn busy_until(self, later: Self) -> Option<f64> {
-        let all = later.all.checked_sub(self.all).filter(|all| *all > 0)?;
-        Some(later.busy.saturating_sub(self.busy) as f64 / all as f64)
+    /// How busy the processors have been since. What a hypervisor kept from this machine counts as busy.
+    pub(crate) fn busy_until(self, later: Self) -> Option<Busy> {
+        let all = later.all.checked_sub(self.all).filter(|all| *all > 0)? as f64;
+        Some(Busy {
+            all: later.busy.saturating_sub(self.busy) as f64 / all,
+            interrupts: later.interrupts.saturating_sub(self.interrupts) as f64 / all,
+        })
     }
 }
 
@@ -195,7 +210,9 @@ mod tests {
     fn busy_is_what_is_not_idle() {
         let before = MachineTime::of("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 2\n").unwrap();
         let after = MachineTime::of("cpu  150 0 120 810 20 0 0 0 7 0\n").unwrap();
-        assert_eq!(before.busy_until(after), Some(0.7));
+        assert_eq!(before.busy_until(after), Some(Busy { all: 0.7, interrupts: 0.0 }));
+        let worked = MachineTime::of("cpu  100 0 100 870 0 10 20 0 0 0\n").unwrap();
+        assert_eq!(before.busy_until(worked), Some(Busy { all: 0.3, interrupts: 0.3 }));
         assert_eq!(after.busy_until(after), None);
         assert_eq!(MachineTime::of("intr 5"), None);
     }
@@ -208,6 +225,6 @@ mod tests {
         assert!(of("Network").contains(&fact("interface", "lo")));
         assert!(!of("Settings of the initiator's system").is_empty());
         assert!(groups.iter().flat_map(|group| &group.facts).all(|(_, value)| !value.contains('\n')));
-        assert_eq!(link_to("127.0.0.1:4420".parse().unwrap()), None);
+        assert_eq!(links_to(&["127.0.0.1:4420".parse().unwrap()]), None);
     }
 }

@@ -22,14 +22,16 @@ pub(crate) fn points(runs: &[FioRun]) -> Result<(Plan, Vec<Summary>), String> {
         points.iter().enumerate().any(|(at, point)| points[..at].contains(point))
     });
     let mut groups: Vec<(Point, Vec<&FioJob>)> = Vec::new();
-    for job in runs.iter().flat_map(|run| &run.jobs).filter(|job| job.read.is_some() || job.write.is_some()) {
+    // One that failed before it did anything is a point that is missing.
+    let counts = |job: &&FioJob| job.read.is_some() || job.write.is_some() || job.error != 0;
+    for job in runs.iter().flat_map(|run| &run.jobs).filter(counts) {
         let point = point(job, named);
         match groups.iter_mut().find(|(other, _)| *other == point) {
             Some((_, jobs)) => jobs.push(job),
             None => groups.push((point, vec![job])),
         }
     }
-    if groups.is_empty() {
+    if groups.iter().all(|(_, jobs)| jobs.iter().all(|job| job.read.is_none() && job.write.is_none())) {
         return Err("no job in it has read or written anything".to_owned());
     }
     let plan = plan(runs, &groups);
@@ -75,10 +77,13 @@ fn plan(runs: &[FioRun], groups: &[(Point, Vec<&FioJob>)]) -> Plan {
 }
 
 fn summary(plan: &Plan, point: Point, jobs: &[&FioJob]) -> Summary {
-    let sides = |job: &FioJob| [job.read, job.write].into_iter().flatten().collect::<Vec<FioSide>>();
-    let sum = |of: fn(&FioSide) -> f64| Quantity::of(jobs.iter().map(|job| sides(job).iter().map(of).sum()));
     let failures =
         jobs.iter().filter(|job| job.error != 0).map(|job| format!("fio's error {}", job.error)).collect();
+    let jobs: Vec<&FioJob> =
+        jobs.iter().filter(|job| job.read.is_some() || job.write.is_some()).copied().collect();
+    let jobs = jobs.as_slice();
+    let sides = |job: &FioJob| [job.read, job.write].into_iter().flatten().collect::<Vec<FioSide>>();
+    let sum = |of: fn(&FioSide) -> f64| Quantity::of(jobs.iter().map(|job| sides(job).iter().map(of).sum()));
     Summary {
         label: point.label(|option| plan.varies(option)),
         outstanding: point.outstanding(),
@@ -98,11 +103,13 @@ fn summary(plan: &Plan, point: Point, jobs: &[&FioJob]) -> Summary {
             quantiles_ns: Vec::new(),
         },
         response: None,
+        stages: None,
         cpu_ns_per_io: Quantity::default(),
         target_cpu_ns_per_io: None,
         cpus: 0.0,
         target_cpus: None,
         machine_busy: None,
+        interrupts: None,
         workers: 0,
         engine: "fio".to_owned(),
         unsteady: 0,
@@ -149,5 +156,22 @@ mod tests {
             assert!(summary.latency.p99_ns.mean > 0.0);
         }
         assert!(points(&[]).unwrap_err().contains("no job"));
+        // One that failed is a point that is missing, and one without percentiles has none of no time.
+        let mut failed = run.clone();
+        failed.jobs[0] = FioJob { error: 5, read: None, write: None, ..failed.jobs[0].clone() };
+        let without = &mut failed.jobs[1];
+        for side in [&mut without.read, &mut without.write].into_iter().flatten() {
+            (side.p50_ns, side.p99_ns, side.p99_9_ns) = (None, None, None);
+        }
+        let (plan, summaries) = points(&[failed.clone()]).unwrap();
+        assert_eq!(
+            (summaries[0].runs, summaries[0].failures.as_slice()),
+            (0, &["fio's error 5".to_owned()][..])
+        );
+        assert!(!summaries[0].is_measured() && summaries[1].is_measured());
+        let table = serde_json::to_string(&super::super::tables::points(&plan, &summaries)).unwrap();
+        assert!(!table.contains("p99"), "{table}");
+        let nothing = FioRun { jobs: vec![failed.jobs[0].clone()], ..run };
+        assert!(points(&[nothing]).is_err());
     }
 }

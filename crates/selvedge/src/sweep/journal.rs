@@ -216,6 +216,11 @@ impl Journal {
         self.runs.len()
     }
 
+    /// How many have failed, and were not made since.
+    pub(crate) fn failure_count(&self) -> usize {
+        self.failures.len()
+    }
+
     /// Those of a point.
     pub(crate) fn measurements(&self, point: usize) -> impl Iterator<Item = &Measurement> {
         self.runs.iter().filter(move |(visit, _)| visit.point == point).map(|(_, measurement)| measurement)

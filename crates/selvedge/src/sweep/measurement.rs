@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::environment::Busy;
 use super::steady::Unrest;
 use crate::bench::histogram::{LatencyNs, Tallies, Tally};
 use crate::bench::latency_map::LatencyGrid;
 use crate::bench::run::Outcome;
 use crate::bench::throughput::Intervals;
 use crate::report::bench::OperationReport;
+use crate::report::stages::StagesReport;
 
 /// The quantiles that are kept of every measurement.
 pub(crate) const QUANTILES: [f64; 14] =
@@ -42,6 +44,12 @@ pub(crate) struct Measurement {
     pub(crate) target_cpu_s: Option<f64>,
     /// How busy all processors of this machine were, from 0 to 1.
     pub(crate) machine_busy: Option<f64>,
+    /// The part of it that was in interrupts; not in journals of before.
+    #[serde(default)]
+    pub(crate) interrupts: Option<f64>,
+    /// What commands' time was spent on; not in journals of before.
+    #[serde(default)]
+    pub(crate) stages: Option<StagesReport>,
     pub(crate) workers: usize,
     /// Queues of each path that the target granted, and their entries.
     pub(crate) queues: usize,
@@ -59,7 +67,7 @@ pub(crate) struct Measurement {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
     pub(crate) at: Duration,
-    pub(crate) machine_busy: Option<f64>,
+    pub(crate) busy: Option<Busy>,
     pub(crate) offered_iops: Option<f64>,
     /// IOPS of each round, where there were several.
     pub(crate) rounds_iops: &'a [f64],
@@ -79,6 +87,7 @@ impl Measurement {
             several => Unrest::of(&several[several.len().saturating_sub(super::steady::WINDOW)..]),
         };
         let target_cpu: Option<Duration> = rounds.iter().map(|round| round.target_cpu).sum();
+        let stages: Vec<_> = rounds.iter().flat_map(|round| round.stages.iter().copied()).collect();
         let response = (tallies.response.count() > 0).then_some(&tallies.response);
         Self {
             at_s: around.at.as_secs_f64(),
@@ -92,7 +101,9 @@ impl Measurement {
             offered_iops: around.offered_iops,
             cpu_s: rounds.iter().map(|round| round.cpu.as_secs_f64()).sum(),
             target_cpu_s: target_cpu.map(|time| time.as_secs_f64()),
-            machine_busy: around.machine_busy,
+            machine_busy: around.busy.map(|busy| busy.all),
+            interrupts: around.busy.map(|busy| busy.interrupts),
+            stages: StagesReport::of_all(&stages),
             workers: last.map_or(0, |last| last.workers),
             queues: last.map_or(0, |last| last.queues),
             queue_entries: last.map_or(0, |last| last.queue_entries),

@@ -13,6 +13,9 @@ pub(crate) mod measurement;
 pub(crate) mod plan;
 pub(crate) mod point;
 pub(crate) mod preset;
+pub(crate) mod publication;
+#[cfg(test)]
+mod publication_tests;
 pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -213,12 +213,20 @@ impl Plan {
 
     /// How long a measurement takes at least.
     pub(crate) fn visit_takes(&self) -> Duration {
+        // Where it shall be steady, five rounds are the least.
+        self.rounds_take(if self.steady_rounds_max.is_some() { 5 } else { 1 })
+    }
+
+    /// How long one takes at most, unless the machine or the target is slower than planned.
+    pub(crate) fn visit_takes_at_most(&self) -> Duration {
+        self.rounds_take(self.steady_rounds_max.unwrap_or(1))
+    }
+
+    fn rounds_take(&self, rounds: u32) -> Duration {
         let time = |option: &str| {
             let value = self.fixed(option).and_then(|values| values.first());
             value.and_then(|value| crate::spec::size::parse_time(value).ok()).unwrap_or_default()
         };
-        // Where it shall be steady, five rounds are the least.
-        let rounds = if self.steady_rounds_max.is_some() { 5 } else { 1 };
         time("ramp_time") + time("runtime") * rounds + Duration::from_millis(self.pause_ms) + OVERHEAD
     }
 

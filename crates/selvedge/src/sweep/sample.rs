@@ -37,6 +37,8 @@ pub(crate) fn measurement(iops: f64, mean_ns: f64) -> Measurement {
         cpu_s: 2.0,
         target_cpu_s: Some(1.0),
         machine_busy: Some(0.5),
+        interrupts: Some(0.1),
+        stages: None,
         workers: 1,
         queues: 1,
         queue_entries: 128,

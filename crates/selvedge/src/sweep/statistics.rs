@@ -73,9 +73,10 @@ pub(crate) fn compare(first: &Sample, second: &Sample) -> Option<Comparison> {
     let student = student_95(freedom);
     // To first order, the relative variances of the two means add up in that of their ratio.
     let relative = (a / (first.mean * first.mean) + b / (second.mean * second.mean)).sqrt();
-    let half = student * relative * ratio.abs();
+    // As a factor, since no ratio is below 0, however much both vary.
+    let factor = (student * relative).exp();
     let differs = Some((second.mean - first.mean).abs() > student * error);
-    let interval = half.is_finite().then_some((ratio - half, ratio + half));
+    let interval = factor.is_finite().then_some((ratio / factor, ratio * factor));
     Some(Comparison { ratio, interval, differs })
 }
 

@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::point::Point;
 use super::statistics::{Sample, median};
 use crate::bench::latency_map::LatencyGrid;
+use crate::report::stages::{StageReport, StagesReport};
 
 /// A quantity that was measured several times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,15 @@ pub(crate) struct LatencySummary {
     pub(crate) quantiles_ns: Vec<f64>,
 }
 
+/// What the time of a point's commands was spent on, per command.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StageSummary {
+    pub(crate) waiting_ns: Quantity,
+    pub(crate) sending_ns: Quantity,
+    pub(crate) target_ns: Quantity,
+    pub(crate) receiving_ns: Quantity,
+}
+
 /// A point of a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
@@ -69,6 +79,9 @@ pub(crate) struct Summary {
     pub(crate) latency: LatencySummary,
     /// Since they were due, where a rate is set.
     pub(crate) response: Option<LatencySummary>,
+    /// Where that was measured.
+    #[serde(default)]
+    pub(crate) stages: Option<StageSummary>,
     pub(crate) cpu_ns_per_io: Quantity,
     pub(crate) target_cpu_ns_per_io: Option<Quantity>,
     /// Processors that the initiator's workers, and the target, kept busy.
@@ -76,6 +89,9 @@ pub(crate) struct Summary {
     pub(crate) target_cpus: Option<f64>,
     /// How busy all processors of this machine were, from 0 to 1.
     pub(crate) machine_busy: Option<f64>,
+    /// The part of it that was in interrupts, the network's among them.
+    #[serde(default)]
+    pub(crate) interrupts: Option<f64>,
     pub(crate) workers: usize,
     pub(crate) engine: String,
     /// Measurements that were not steady in themselves.
@@ -120,11 +136,13 @@ impl Summary {
             offered_iops: mean(&|run| run.offered_iops),
             latency: LatencySummary::sent(runs),
             response: LatencySummary::due(runs),
+            stages: StageSummary::of(runs),
             cpu_ns_per_io: each(&Measurement::cpu_ns_per_io),
             target_cpu_ns_per_io: (!target_cpu.is_empty()).then(|| Quantity::of(target_cpu.into_iter())),
             cpus: mean(&|run| Some(over(run.cpu_s, run))).unwrap_or(0.0),
             target_cpus: mean(&|run| run.target_cpu_s.map(|seconds| over(seconds, run))),
             machine_busy: mean(&|run| run.machine_busy),
+            interrupts: mean(&|run| run.interrupts),
             workers: typical.map_or(0, |run| run.workers),
             engine: typical.map(|run| run.engine.clone()).unwrap_or_default(),
             unsteady: runs.iter().filter(|run| run.steady == Some(false)).count(),
@@ -142,6 +160,24 @@ impl Summary {
     /// Whether it has been measured at all.
     pub(crate) const fn is_measured(&self) -> bool {
         self.runs > 0
+    }
+}
+
+impl StageSummary {
+    /// Of these measurements, where all of them have it.
+    fn of(runs: &[&Measurement]) -> Option<Self> {
+        let all: Vec<&StagesReport> = runs.iter().map(|run| run.stages.as_ref()).collect::<Option<_>>()?;
+        if all.is_empty() {
+            return None;
+        }
+        let mean_ns =
+            |of: fn(&StagesReport) -> &StageReport| Quantity::of(all.iter().map(|stages| of(stages).mean_ns));
+        Some(Self {
+            waiting_ns: mean_ns(|stages| &stages.waiting),
+            sending_ns: mean_ns(|stages| &stages.sending),
+            target_ns: mean_ns(|stages| &stages.target),
+            receiving_ns: mean_ns(|stages| &stages.receiving),
+        })
     }
 }
 

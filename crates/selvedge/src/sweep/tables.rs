@@ -4,7 +4,7 @@ use chart::Unit;
 
 use super::plan::Plan;
 use super::point::in_words;
-use super::summary::{Quantity, Summary};
+use super::summary::{Quantity, StageSummary, Summary};
 use crate::flags::sweep::AXES;
 use crate::report::document::{Cell, Column, DataTable};
 
@@ -12,7 +12,7 @@ use crate::report::document::{Cell, Column, DataTable};
 type Measured = (&'static str, &'static str, Unit, fn(&Summary) -> Cell);
 
 /// What is reported of every point that was measured.
-const MEASURED: [Measured; 16] = [
+const MEASURED: [Measured; 20] = [
     ("outstanding", "outstanding", Unit::Count, |summary| number(summary.outstanding as f64)),
     ("queues", "queues", Unit::Count, |summary| number(summary.queues_granted as f64)),
     ("offered", "offered_iops", Unit::Iops, |summary| summary.offered_iops.map_or(Cell::Nothing, number)),
@@ -29,6 +29,10 @@ const MEASURED: [Measured; 16] = [
     ("p99 since due", "response_p99_ns", Unit::Nanoseconds, |summary| {
         summary.response.as_ref().map_or(Cell::Nothing, |response| quantity(&response.p99_ns))
     }),
+    ("waiting for a queue", "waiting_ns", Unit::Nanoseconds, |summary| stage(summary, |all| &all.waiting_ns)),
+    ("being sent", "sending_ns", Unit::Nanoseconds, |summary| stage(summary, |all| &all.sending_ns)),
+    ("target and network", "target_ns", Unit::Nanoseconds, |summary| stage(summary, |all| &all.target_ns)),
+    ("being received", "receiving_ns", Unit::Nanoseconds, |summary| stage(summary, |all| &all.receiving_ns)),
     ("CPU per I/O", "cpu_ns_per_io", Unit::Nanoseconds, |summary| quantity(&summary.cpu_ns_per_io)),
     ("target's CPU per I/O", "target_cpu_ns_per_io", Unit::Nanoseconds, |summary| {
         summary.target_cpu_ns_per_io.as_ref().map_or(Cell::Nothing, quantity)
@@ -116,6 +120,14 @@ fn number(value: f64) -> Cell {
     Cell::Number { value, interval: None }
 }
 
+/// What a command spent in one stage, where that was measured.
+fn stage(summary: &Summary, of: fn(&StageSummary) -> &Quantity) -> Cell {
+    summary.stages.as_ref().map_or(Cell::Nothing, |stages| quantity(of(stages)))
+}
+
 fn quantity(quantity: &Quantity) -> Cell {
+    if quantity.count == 0 {
+        return Cell::Nothing;
+    }
     Cell::Number { value: quantity.mean, interval: quantity.interval }
 }

@@ -5,10 +5,8 @@
 pub(crate) mod grid;
 pub(crate) mod initiator;
 pub(crate) mod keys;
-pub(crate) mod rates;
 #[cfg(test)]
 mod rates_tests;
-pub(crate) mod sample;
 pub(crate) mod screen;
 #[cfg(test)]
 mod screen_tests;
@@ -20,8 +18,3 @@ pub(crate) mod view;
 pub(crate) mod watch;
 #[cfg(test)]
 pub(crate) mod worked;
-
-/// Letters that do nothing on a terminal: names come from hosts, and none of them moves the cursor.
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
-}

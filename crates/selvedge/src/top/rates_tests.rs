@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::rates::Rates;
-use super::sample::{Sample, Status};
 use super::worked::{NQN, metrics, sample};
+use crate::target_rates::rates::Rates;
+use crate::target_rates::sample::{Sample, Status};
 
 fn load(rates: &Rates) -> (Option<f64>, Option<f64>) {
     let load = &rates.subsystem(NQN).unwrap().load;
@@ -18,6 +18,9 @@ fn rates_are_differences_over_the_time_between() {
     assert_eq!(load(&rates), (Some(30_000.0), Some(15_000.0 * 4096.0)));
     assert_eq!(rates.all.total.iops, Some(45_000.0));
     assert_eq!(rates.all.errors_per_s, Some(6.0));
+    let stages = &rates.all.total.stages_percent;
+    assert_eq!(stages.keys().collect::<Vec<_>>(), ["limits", "storage"]);
+    assert!((stages["storage"] - 75.0).abs() < 1e-6, "{stages:?}");
     let latency = rates.all.total.latency.unwrap();
     assert!((latency.mean_ns - 100_000.0).abs() < 1.0, "{latency:?}");
     assert_eq!((latency.p50_ns_max, latency.p99_ns_max), (Some(64_000), Some(256_000)));

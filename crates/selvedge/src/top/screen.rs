@@ -5,12 +5,12 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::text::Line;
 
-use super::rates::ReactorRates;
 use super::sheet::{self, ALARM, REVERSED, padded};
 use super::target_place::TargetPlace;
 use super::text::summary;
 use super::view::View;
 use super::watch::Watch;
+use crate::target_rates::rates::ReactorRates;
 
 /// Columns of the terminal that a reactor's bar takes.
 const REACTOR_WIDTH: usize = 39;

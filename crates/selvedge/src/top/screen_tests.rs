@@ -32,14 +32,15 @@ fn the_first_screen_has_the_target_its_reactors_and_its_subsystems() {
     let above = [
         "read 10.0 k IOPS, 41.0 MB/s   write 5.00 k IOPS, 20.5 MB/s   errors 2/s",
         "latency mean 100 µs, p50 ≤64.0 µs, p99 ≤256 µs, p99.9 ≤256 µs   under way 16",
+        "of that storage 75 %, limits 25 %",
         "2 subsystems, 2 controllers, 4 connections, listening on 127.0.0.1:4420",
         "reactor 0  [||||||||        ]  50.0 %  reactor 1  [||||||||||||||||] 100.0 %",
         "",
     ];
-    assert_eq!(screen[1..6], above);
-    assert!(screen[6].starts_with("subsystems (2) ") && screen[6].ends_with("by R IOPS, largest first"));
+    assert_eq!(screen[1..7], above);
+    assert!(screen[7].starts_with("subsystems (2) ") && screen[7].ends_with("by R IOPS, largest first"));
     line(&screen, &["SUBSYSTEM", "R IOPS", "READ", "W IOPS", "WRITE", "MEAN", "P99≤"]);
-    assert!(screen[8].contains("…"), "a long name is cut at its beginning: {}", screen[8]);
+    assert!(screen[9].contains("…"), "a long name is cut at its beginning: {}", screen[8]);
     line(&screen, &["selvedge:target", "10.0 k", "41.0 MB/s", "5.00 k", "20.5 MB/s", "100 µs", "256 µs"]);
     line(&screen, &["discovery", "-", "-"]);
     line(&screen[23..], &["q quit", "Enter open", "r reverse"]);

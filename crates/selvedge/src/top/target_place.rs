@@ -7,11 +7,11 @@ use super::grid::{
     Cell, Column, Grid, Place, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
     time_us, words,
 };
-use super::rates::{
+use crate::report::table::Side;
+use crate::target_rates::rates::{
     ControllerRates, Flow, Latency, NamespaceRates, QueueRates, Rates, ReactorRates, SubsystemRates,
 };
-use super::sample::UNBOUNDED;
-use crate::report::table::Side;
+use crate::target_rates::sample::UNBOUNDED;
 
 /// Where one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,11 @@ const OPERATIONS: &[Column] = &[
     column("P90≤", Right, 7, 1),
     column("P99≤", Right, 7, 0),
     column("P99.9≤", Right, 7, 2),
+    column("STORAGE", Right, 7, 3),
+    column("LIMITS", Right, 6, 4),
+    column("RECEIVE", Right, 7, 5),
+    column("BUFFER", Right, 6, 6),
+    column("OTHERS", Right, 6, 7),
 ];
 const CONTROLLERS: &[Column] = &[
     column("HOST", Left, 20, 0),
@@ -190,7 +195,12 @@ impl Place for TargetPlace {
 type TargetRow = Row<TargetPlace>;
 
 fn mean(latency: Option<&Latency>) -> Cell {
-    shown(latency.map(|latency| latency.mean_ns), units::time_ns)
+    shown(latency.map(|latency| latency.mean_ns), mean_text)
+}
+
+/// A mean as it is said: the target's clock does not see commands that it answers in the round in which they come.
+pub(crate) fn mean_text(mean_ns: f64) -> String {
+    if mean_ns == 0.0 { "at once".to_owned() } else { units::time_ns(mean_ns) }
 }
 
 /// The end of a percentile's bucket. Nothing is known of a latency there was none of, and of one beyond the last
@@ -262,6 +272,13 @@ fn namespace_row(nqn: &str, of: &NamespaceRates) -> TargetRow {
     Row { key: of.nsid.to_string(), cells, opens: Some(TargetPlace::Operations(nqn.to_owned(), of.nsid)) }
 }
 
+/// The part of the time that was spent on a stage.
+fn share(flow: &Flow, stage: &str) -> Cell {
+    let is_known = !flow.stages_percent.is_empty();
+    let share = is_known.then(|| flow.stages_percent.get(stage).copied().unwrap_or(0.0));
+    shown(share, |share| format!("{share:.0} %"))
+}
+
 fn operation_row(name: &str, flow: &Flow) -> TargetRow {
     let latency = flow.latency.as_ref();
     let cells = vec![
@@ -273,6 +290,11 @@ fn operation_row(name: &str, flow: &Flow) -> TargetRow {
         percentile(latency, |latency| latency.p90_ns_max),
         percentile(latency, |latency| latency.p99_ns_max),
         percentile(latency, |latency| latency.p999_ns_max),
+        share(flow, "storage"),
+        share(flow, "limits"),
+        share(flow, "receive"),
+        share(flow, "buffer"),
+        share(flow, "others"),
     ];
     Row { key: name.to_owned(), cells, opens: None }
 }

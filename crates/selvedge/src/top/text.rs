@@ -6,10 +6,10 @@ use std::time::Duration;
 use chart::units;
 
 use super::grid::{Grid, Place as _};
-use super::rates::{Flow, Rates};
-use super::target_place::{TargetPlace, percentile_text};
+use super::target_place::{TargetPlace, mean_text, percentile_text};
 use super::watch::Watch;
 use crate::report::table::Table;
+use crate::target_rates::rates::{Flow, Rates};
 
 /// What is said of the whole target.
 pub(crate) fn summary(rates: &Rates) -> Vec<String> {
@@ -28,6 +28,9 @@ pub(crate) fn summary(rates: &Rates) -> Vec<String> {
             if rates.ports.is_empty() { "nothing".to_owned() } else { rates.ports.join(", ") },
         ),
     ];
+    if !load.total.stages_percent.is_empty() {
+        lines.insert(2, stages(&load.total));
+    }
     if rates.omitted > 0 {
         lines.push(format!("not shown: {} beyond the target's limit", units::grouped(rates.omitted)));
     }
@@ -45,12 +48,20 @@ fn latency(flow: &Flow) -> String {
     flow.latency.map_or("latency -".to_owned(), |latency| {
         format!(
             "latency mean {}, p50 {}, p99 {}, p99.9 {}",
-            units::time_ns(latency.mean_ns),
+            mean_text(latency.mean_ns),
             percentile_text(latency.p50_ns_max),
             percentile_text(latency.p99_ns_max),
             percentile_text(latency.p999_ns_max),
         )
     })
+}
+
+/// What time was spent on, the most first.
+fn stages(flow: &Flow) -> String {
+    let mut stages: Vec<(&String, &f64)> = flow.stages_percent.iter().collect();
+    stages.sort_by(|a, b| b.1.total_cmp(a.1));
+    let told: Vec<String> = stages.iter().map(|(stage, share)| format!("{stage} {share:.0} %")).collect();
+    format!("of that {}", told.join(", "))
 }
 
 /// Everything that is known, each list under its name.

@@ -111,10 +111,10 @@ impl<P: Place> View<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rates::Rates;
     use super::super::target_place::TargetPlace;
     use super::super::worked;
     use super::*;
+    use crate::target_rates::rates::Rates;
 
     #[test]
     fn the_way_goes_down_to_queues_and_operations_and_back() {

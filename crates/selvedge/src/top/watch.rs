@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::rates::Rates;
-use super::sample::Sample;
+use crate::target_rates::rates::Rates;
+use crate::target_rates::sample::Sample;
 
 /// An answer may be this much later than the interval says before its absence is told.
 const LATE: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ impl Watch {
                 self.latest = Some(Rates::of(&sample, self.last.as_ref()));
                 self.last = Some(sample);
             }
-            Err(why) => self.failure = Some(super::printable(&why)),
+            Err(why) => self.failure = Some(crate::target_rates::printable(&why)),
         }
     }
 

@@ -6,19 +6,19 @@ use std::time::{Duration, SystemTime};
 use engine::target::{
     ControllerMetrics, ControllerStatus, ErrorMetrics, Histogram, Metrics, NamespaceMetrics, Operation,
     OperationMetrics, PortStatus, QueueMetrics, QueueStatus, Quotas, ReactorMetrics, ReactorStatus,
-    SubsystemMetrics, TargetStatus,
+    SizeClass, Stage, StageMetrics, SubsystemMetrics, TargetStatus,
 };
 use engine::transport::Transport;
-use engine::transport::info::{StreamInfo, SubflowInfo};
+use engine::transport::info::{SendTimes, StreamInfo, SubflowInfo};
 use ratatui::backend::TestBackend;
 use ratatui::{Frame, Terminal};
 
-use super::rates::Rates;
-use super::sample::Sample;
 use super::screen;
 use super::target_place::TargetPlace;
 use super::view::View;
 use super::watch::Watch;
+use crate::target_rates::rates::Rates;
+use crate::target_rates::sample::Sample;
 
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -32,7 +32,15 @@ fn operation(operation: Operation, commands: u64) -> OperationMetrics {
     let mut latency = Histogram { sum_ns: commands * 100_000, ..Histogram::default() };
     latency.buckets[6] = commands * 3 / 5;
     latency.buckets[8] = commands - latency.buckets[6];
-    OperationMetrics { operation, bytes: commands * 4096, latency }
+    let spent = |stage, sum_ns| StageMetrics {
+        stage,
+        size: SizeClass::Small,
+        times: Histogram { sum_ns: commands * sum_ns, ..Histogram::default() },
+    };
+    // Of two sizes, so that readers have to add them up.
+    let large = StageMetrics { size: SizeClass::Large, ..spent(Stage::Storage, 25_000) };
+    let stages = vec![spent(Stage::Limits, 25_000), spent(Stage::Storage, 50_000), large];
+    OperationMetrics { operation, bytes: commands * 4096, latency, stages }
 }
 
 /// What a target has done after this number of seconds of the same load.
@@ -53,7 +61,12 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         has_failed: Some(false),
         storage: None,
     };
-    let queue = |queue_id| QueueMetrics { queue_id, commands: seconds * 7_500, depth: 8 };
+    let queue = |queue_id| QueueMetrics {
+        queue_id,
+        commands: seconds * 7_500,
+        depth: 8,
+        stages_ns: Stage::ALL.map(|stage| if stage == Stage::Storage { seconds * 600_000_000 } else { 0 }),
+    };
     let controller = |cntlid, subsystem: &str, queues| ControllerMetrics {
         cntlid,
         subsystem: subsystem.to_owned(),
@@ -97,6 +110,8 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
 
 fn stream(seconds: u64) -> StreamInfo {
     let end = || ([127, 0, 0, 1], 4420).into();
+    let busy_us = seconds * 250_000;
+    let send_times = SendTimes { busy_us, rwnd_limited_us: busy_us / 2, sndbuf_limited_us: 0 };
     let subflow = SubflowInfo {
         local: end(),
         remote: end(),
@@ -107,6 +122,7 @@ fn stream(seconds: u64) -> StreamInfo {
         delivery_rate_bytes: 0,
         acknowledged_bytes: seconds * 20_000_000,
         received_bytes: seconds * 10_000_000,
+        send_times,
     };
     StreamInfo {
         transport: Transport::Tcp,
@@ -120,11 +136,13 @@ fn stream(seconds: u64) -> StreamInfo {
         received_bytes: seconds * 10_000_000,
         unread_bytes: 0,
         unsent_bytes: 4096,
+        send_times,
         subflows: vec![subflow],
     }
 }
 
-fn status(seconds: u64) -> TargetStatus {
+/// Its status after this number of seconds.
+pub(crate) fn status(seconds: u64) -> TargetStatus {
     let queue = |(queue_id, reactor)| QueueStatus {
         queue_id,
         entries: 128,

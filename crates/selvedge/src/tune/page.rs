@@ -4,10 +4,10 @@ use chart::Unit;
 use chart::svg::Look;
 use serde_json::Value;
 
-use super::picture::{TITLE, picture, summary};
 use super::sheets::{self, Sheet};
-use super::survey::Survey;
-use super::text::{NO_FLOWS, has_queues, machine};
+use super::text::{NO_FLOWS, has_queues};
+use crate::packet_path::words::machine;
+use crate::packet_path::{self, Survey, TITLE, picture, summary};
 use crate::report::document::{Cell, Column, DataTable, Document, Finding, FindingKind};
 use crate::report::page::{Figure, render_with};
 use crate::report::table::Side;
@@ -37,7 +37,7 @@ pub(crate) fn page(survey: &Survey) -> String {
 }
 
 fn findings(survey: &Survey) -> Vec<Finding> {
-    let finding = |finding: &super::findings::Finding| Finding {
+    let finding = |finding: &packet_path::Finding| Finding {
         kind: if finding.kind.is_caution() { FindingKind::Caution } else { FindingKind::Observation },
         title: finding.kind.title().to_owned(),
         text: finding.text.clone(),
@@ -68,5 +68,32 @@ fn table(sheet: Sheet) -> DataTable {
         title: sheet.title,
         columns: sheet.columns.iter().map(column).collect(),
         rows: sheet.rows.into_iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chart::markup::escaped;
+    use topology::sample;
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_picture_and_the_tables() {
+        for name in sample::NAMES {
+            let survey = Survey::new(sample::topology(name).unwrap());
+            let page = page(&survey);
+            assert!(page.contains("class=\"courses\""), "{name}");
+            assert!(
+                page.contains("id=\"table-flows\"") && page.contains("id=\"table-interfaces\""),
+                "{name}"
+            );
+            for finding in &survey.findings {
+                assert!(
+                    page.contains(finding.kind.title()) || page.contains(&escaped(finding.kind.title())),
+                    "{name}"
+                );
+            }
+        }
     }
 }

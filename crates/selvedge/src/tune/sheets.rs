@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use chart::units::grouped;
 use topology::{
-    Channels, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, Leg, QueueCount, ReceiveQueue, Rss,
-    RssFields, RssFunction, Steering, TransmitQueue,
+    Channels, Flow, FlowSource, Interface, InterfaceKind, Leg, QueueCount, ReceiveQueue, Rss, RssFields,
+    RssFunction, TransmitQueue,
 };
 
-use super::survey::{Survey, name};
+use crate::packet_path::words::{chosen, owner, speed};
+use crate::packet_path::{Survey, name};
 use crate::report::table::Side;
 
 /// A table.
@@ -88,14 +89,6 @@ fn kind(kind: InterfaceKind) -> &'static str {
         InterfaceKind::Vlan => "vlan",
         InterfaceKind::Bridge => "bridge",
         InterfaceKind::Virtual => "virtual",
-    }
-}
-
-pub(super) fn speed(mbps: u32) -> String {
-    match mbps {
-        mbps if mbps >= 1000 && mbps % 1000 == 0 => format!("{} Gbit/s", mbps / 1000),
-        mbps if mbps >= 1000 => format!("{:.1} Gbit/s", f64::from(mbps) / 1000.0),
-        mbps => format!("{mbps} Mbit/s"),
     }
 }
 
@@ -302,15 +295,6 @@ fn way(flow: &Flow, leg: Option<&Leg>) -> Vec<String> {
     ]
 }
 
-pub(super) fn owner(owner: &FlowOwner) -> String {
-    match owner {
-        FlowOwner::Kernel => "kernel".to_owned(),
-        FlowOwner::Initiator { pid } => format!("selvedge {pid}"),
-        FlowOwner::Target { pid: Some(pid) } => format!("target {pid}"),
-        FlowOwner::Target { pid: None } => "kernel target".to_owned(),
-    }
-}
-
 fn source(source: FlowSource) -> &'static str {
     match source {
         FlowSource::Program => "told",
@@ -326,16 +310,6 @@ fn by(flow: &Flow, leg: Option<&Leg>) -> String {
         (Some(own), Some(leg)) if own != leg.interface => format!("{own}/{}", leg.interface),
         (Some(own), _) => own.to_owned(),
         (None, _) => NOTHING.to_owned(),
-    }
-}
-
-/// What decides the queue.
-pub(super) fn chosen(steering: &Steering) -> String {
-    match steering {
-        Steering::Rule { location } => format!("rule {location}"),
-        Steering::Rss { entry } => format!("entry {entry}"),
-        Steering::Only => "only one".to_owned(),
-        Steering::Unknown { .. } => "unknown".to_owned(),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use chart::units::plural;
-use topology::{Interface, InterfaceKind, Topology};
+use topology::{Interface, InterfaceKind};
 
 use super::sheets::{self, Sheet};
-use super::survey::Survey;
+use crate::packet_path::Survey;
+use crate::packet_path::words::machine;
 use crate::report::table::Table;
 use crate::report::{paragraph, terminal};
 
@@ -56,25 +57,6 @@ pub(super) fn has_queues(interface: &Interface) -> bool {
         || interface.receive.iter().any(|queue| queue.interrupt.is_some() || !queue.rps.is_empty())
 }
 
-/// The machine in a line.
-pub(super) fn machine(topology: &Topology) -> String {
-    let processors = &topology.processors;
-    let threads = processors.cores.iter().map(topology::CpuSet::len).max().unwrap_or(1);
-    let mut text = format!("Linux {}, CPUs {}", topology.kernel, processors.online);
-    if threads > 1 {
-        text.push_str(&format!(" ({}, {threads} CPUs each)", plural(processors.cores.len() as u64, "core")));
-    }
-    if let [_, _, ..] = processors.nodes.as_slice() {
-        let nodes: Vec<String> =
-            processors.nodes.iter().map(|node| format!("node {}: {}", node.id, node.cpus)).collect();
-        text.push_str(&format!("; {}", nodes.join("; ")));
-    }
-    if !processors.isolated.is_empty() {
-        text.push_str(&format!("; isolated: {}", processors.isolated));
-    }
-    text
-}
-
 fn sheet(sheet: &Sheet) -> String {
     let columns: Vec<_> = sheet.columns.iter().map(|(name, _, side)| (*name, *side)).collect();
     let mut table = Table::new(&columns).indented(2);
@@ -111,7 +93,8 @@ fn findings(survey: &Survey) -> String {
     if survey.findings.is_empty() {
         text.push_str(match survey.topology.flows.is_empty() {
             true => "  none\n",
-            false => "  none: of what is known, no receive queue is shared and no worker is on another CPU\n",
+            false => "  none: of what is known, flows share no receive queue while one is free, and no worker is on \
+                      another CPU\n",
         });
     }
     for finding in &survey.findings {

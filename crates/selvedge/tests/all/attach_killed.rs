@@ -1,7 +1,7 @@
 //! `selvedge attach` that is killed while an NBD client writes: what it had sent never undoes what is written over the next
 //! one.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,14 +24,29 @@ pub(crate) struct Client(pub(crate) UnixStream);
 
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
-        let mut stream = UnixStream::connect(socket).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        stream.read_exact(&mut [0; 18]).expect("a greeting");
+        let mut stream = Self::greeted(socket).expect("a greeting");
         // Fixed newstyle without zeroes, then EXPORT_NAME without a name.
         stream.write_all(&[0, 0, 0, 3]).expect("it listens");
         stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").expect("it listens");
         stream.read_exact(&mut [0; 10]).expect("size and flags");
         Self(stream)
+    }
+
+    /// The same where a process may die that has just accepted the connection: as other clients do, it tries again.
+    pub(crate) fn connect_again(socket: &Path) -> Self {
+        let begun = Instant::now();
+        while let Err(error) = Self::greeted(socket) {
+            assert!(begun.elapsed() < PATIENCE, "no greeting: {error}");
+            sleep(Duration::from_millis(10));
+        }
+        Self::connect(socket)
+    }
+
+    fn greeted(socket: &Path) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.read_exact(&mut [0; 18])?;
+        Ok(stream)
     }
 
     /// Asks for something about block 0.

@@ -8,12 +8,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::attach::{Running, arguments, attached, program, target};
 use crate::attach_killed::Client;
+use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
 use crate::serving::{json, stderr};
 
@@ -85,17 +86,6 @@ fn attach(folder: &Path, port: &str, more: &[&str]) -> Command {
     let log = File::options().create(true).append(true).open(folder.join("log")).expect("a file");
     command.stderr(log);
     command
-}
-
-fn signal(process: u32, signal: Signal) {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let _ = kill_process(process.expect("a process"), signal);
-}
-
-/// Whether it runs: one that has ended may still have a number, until somebody asks how.
-fn lives(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn until(what: &str, holds: impl Fn() -> bool) {
@@ -318,7 +308,7 @@ fn whichever_is_killed_one_of_both_serves_on() {
             }
         }
         // What was written last is there, whoever had it.
-        let mut client = Client::connect(&bed.socket());
+        let mut client = Client::connect_again(&bed.socket());
         client.begin_write(byte);
         client.reply();
         assert_eq!(client.read(), byte, "round {rounds}");

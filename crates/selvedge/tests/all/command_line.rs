@@ -75,6 +75,8 @@ fn wrong_usage_is_status_2_and_failure_is_status_1() {
         &["serve", "--namespace", "rbd:image"],
         &["bench", "-a", "127.0.0.1", "-n", NQN],
         &["bench", "-a", "127.0.0.1", "-n", NQN, "--rw", "read", "--fsync", "1"],
+        &["namespace", "add", NQN, "memory:1m", "--uuid", "1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"],
+        &["namespace", "add", NQN, "memory:1m", "--nsid", "7"],
         &["bogus"],
     ] {
         let output = run(arguments);

@@ -6,11 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::serving::{json, stderr};
 use prerequisite::missing;
 
 const NQN: &str = "nqn.2026-01.org.example:confined";
+/// What is waited for comes sooner.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A user and a group without rights, on every system.
 const NOBODY: u32 = 65534;
 /// What root keeps: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK.
@@ -135,6 +138,54 @@ fn has_landlock(serving: &Serving) -> bool {
         missing(format!("Landlock: {detail}"));
     }
     state != "unavailable"
+}
+
+/// An answer of the control API, of JSON.
+fn asked(serving: &Serving, path: &str) -> serde_json::Value {
+    let socket = serving.control.trim_start_matches("unix:");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers with text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+#[test]
+fn where_packets_go_is_seen_all_the_same() {
+    let folder = folder(None);
+    let serving = Serving::start(folder.path(), &["--namespace", "memory:1m"]);
+    let mut host = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    host.args(["bench", "-a", "127.0.0.1", "-s", &serving.port, "-n", NQN, "--rw=randread", "--runtime=60"]);
+    host.args(["--rate_iops=100", "-i", "2"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut host = host.spawn().expect("the program runs");
+    let until = Instant::now() + PATIENCE;
+    // What is seen is kept for a while: the host has to be there before.
+    let queues =
+        || asked(&serving, "/v1/connections")["controllers"][0]["queues"].as_array().map_or(0, Vec::len);
+    while queues() < 3 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let seen = asked(&serving, "/v1/topology");
+    let _ = host.kill();
+    let _ = host.wait();
+    let topology = &seen["topology"];
+    let flows = topology["flows"].as_array().expect("a list");
+    let ids: Vec<_> = flows.iter().filter_map(|flow| flow["queue_id"].as_u64()).collect();
+    assert_eq!(ids, [0, 1, 2], "{seen:#}");
+    for flow in flows {
+        assert_eq!((&flow["interface"], &flow["owner"]["pid"]), (&"lo".into(), &serving.child.id().into()));
+        // The reactor's thread is found, and where it runs.
+        let threads = serving.of_each_thread("Name").into_iter().zip(serving.of_each_thread("Pid"));
+        let reactor = threads.into_iter().find(|(name, _)| name == "reactor-0").expect("there is one").1;
+        assert_eq!(flow["worker"]["thread"].to_string(), reactor);
+        assert!(flow["worker"]["cpu"].is_u64(), "{flow:#}");
+        assert!(flow["rtt_us"].is_u64(), "{flow:#}");
+    }
+    assert_eq!(seen["courses"][1]["legs"][0]["steering"]["by"], "unknown", "the loopback has no queues");
+    assert_eq!(topology["shortfalls"], serde_json::json!([]), "nothing of that is refused");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 34] = [
+const NOT_RUN: [(&str, &str); 35] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -50,6 +50,7 @@ const NOT_RUN: [(&str, &str); 34] = [
     ("--configure-mptcp", "changes the machine's addresses: the suite paths has a network for it"),
     ("--insert", "needs the kernel's module nvme-keyring: tls_keys has a keyring"),
     ("--tls-key-file host-a-tls.key", "needs a target with this host's key: tls_keys has one"),
+    ("--before ", "needs an earlier report: doctor has one"),
     ("--match-hw-queues", "needs a network card: match_hw_queues has recordings"),
 ];
 
@@ -75,6 +76,9 @@ mount -t tmpfs tmpfs /etc
 cp "$WORLD"/etc/* /etc
 mkdir /etc/selvedge
 cp "$WORLD/target.toml" /etc/selvedge
+umask 077
+head -c 32 /dev/urandom | base64 >/etc/selvedge/encryption.key
+umask 022
 case $TYPED in
 *'key generate'*) ;;
 *'token create'*) ;;
@@ -103,6 +107,7 @@ mount -t tmpfs tmpfs /var/lib
 cd "$WORLD"
 if [ -z "$SERVES" ]; then
     case $TYPED in
+    *--sealed*) more="--encryption-key /etc/selvedge/encryption.key" ;;
     *tls:*) more="--control unix:/run/selvedge/4420.sock --control tls:192.168.0.231:4421 --control-access /etc/selvedge/access.toml
         --control-tls-cert target.pem --control-tls-key target.pem.key" ;;
     esac

@@ -120,6 +120,7 @@ fn a_refusal_is_text_and_prints_nothing() {
         &["config", "check", "missing", "-o", "json"],
         &["status", "--control", "unix:missing", "-o", "json"],
         &["tune", "show", "--sysroot", "missing", "-o", "json"],
+        &["doctor", "--sysroot", "missing", "-o", "json"],
     ] {
         let output = run_in(folder.path(), arguments);
         assert!(!output.status.success(), "{arguments:?}");
@@ -152,7 +153,8 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     Some(match name {
         // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
         "attach detach" | "attach recover" | "attach serve" | "attach upgrade" => return None,
-        "demo" | "disconnect" | "serve" | "gateways remove" | "tune revert" | "connection reset" => {
+        "demo" | "disconnect" | "serve" | "gateways remove" | "gateways drain" | "gateways resume"
+        | "tune revert" | "connection reset" => {
             return None;
         }
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
@@ -188,6 +190,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "tune show" | "tune plan" => recorded.to_owned(),
         "tune apply" => format!("{recorded} --dry-run"),
         "tune advise" => format!("-a 127.0.0.1 -s {port}"),
+        "doctor" => format!("-a 127.0.0.1 -s {port} --interval 0.1 --control unix:control.sock"),
         "config check" | "config diff" | "config apply" => "target.toml".to_owned(),
         "import ceph-nvmeof" => {
             "state.json --gateway node-a --encryption-key encryption.pem --secret-dir secrets".to_owned()
@@ -210,6 +213,7 @@ fn is_control(name: &str) -> bool {
         "connection",
         "referral",
         "log",
+        "slow-commands",
         "status",
         "top",
         "upgrade",
@@ -243,7 +247,7 @@ fn serve(folder: &Path) -> (Target, String) {
 }
 
 /// Commands whose output has a schema and is held against it here, in the order of the help.
-const DESCRIBED: [&str; 22] = [
+const DESCRIBED: [&str; 23] = [
     "discover",
     "identify",
     "list",
@@ -264,6 +268,7 @@ const DESCRIBED: [&str; 22] = [
     "tune plan",
     "tune apply",
     "tune advise",
+    "doctor",
     "import nvmet",
     "import ceph-nvmeof",
 ];
@@ -320,5 +325,5 @@ fn every_command_prints_json_and_nothing_else() {
         json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
         count += 1;
     }
-    assert!(count >= 52, "{count}");
+    assert!(count >= 53, "{count}");
 }

@@ -1,25 +1,11 @@
 //! The log of a target: as JSON, at a level that is changed while it runs, and never anything but a level.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::serving::{json, stderr};
-
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn selvedge(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
-}
+use crate::serving::{Ended, json, selvedge, stderr};
 
 #[test]
 fn the_level_changes_while_it_runs() {

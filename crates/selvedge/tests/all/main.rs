@@ -10,11 +10,13 @@ mod attached;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/bad_disks/mod.rs"]
 mod bad_disks;
+mod bench_stages;
 mod bench_top;
 mod command_line;
 mod compatibility;
 mod confinement;
 mod control_socket;
+mod doctor;
 mod documents;
 mod exit_status;
 mod gateways;
@@ -29,6 +31,7 @@ mod json_output;
 mod log;
 mod match_hw_queues;
 mod mptcp;
+mod other_process;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/raw_host/mod.rs"]
 mod raw_host;
@@ -40,6 +43,7 @@ mod reservation_party;
 mod schema_tests;
 mod service;
 mod serving;
+mod slow_commands;
 mod sweep;
 mod terminal_width;
 mod tls_keys;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -120,13 +120,16 @@ fn the_watchdog_is_not_fed_while_a_reactor_hangs() {
 }
 
 /// Starts the target with `listener` as the first socket that is passed.
+///
+/// The shell gets it as its standard input: its own number may have two digits where other tests
+/// run beside, which a shell does not have to take, and their children would inherit it.
 fn activated(listener: &TcpListener, port: &str) -> Command {
-    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).expect("it is open");
+    let passed = listener.try_clone().expect("a descriptor is left");
     let mut command = Command::new("sh");
-    let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&{}", listener.as_raw_fd());
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_selvedge"), "serve", "-n", NQN, "-s", port]);
+    let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_selvedge"), "serve", "-n", NQN, "-s", port]);
     command.args(["--reactors", "1", "--control", "none", "--namespace", "null:1m"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(OwnedFd::from(passed)).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +26,34 @@ impl Ground {
         Self { target: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
     }
 
+    /// One whose target is administered by a socket.
+    fn administered() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { target: Serving::administered("memory:16m", &folder.path().join("s")), folder }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("s")
+    }
+
+    /// The same command, told to that target.
+    fn published(&self, mut command: Command) -> Command {
+        command.arg("--publish").arg("--control").arg(format!("unix:{}", self.socket().display()));
+        command
+    }
+
+    /// What that target has been told.
+    fn told(&self) -> Value {
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        let path = format!("/v1/subsystems/{NQN}/sweeps/results");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).expect("it is JSON")
+    }
+
     fn results(&self) -> PathBuf {
         self.folder.path().join("results")
     }
@@ -37,11 +67,28 @@ impl Ground {
     }
 
     fn sweep(&self, arguments: &str) -> Output {
-        self.command(arguments).output().expect("the program runs")
+        self.measured(self.command(arguments))
     }
 
     fn resume(&self) -> Output {
-        selvedge("sweep").arg("--resume").arg(self.results()).output().expect("the program runs")
+        self.measured(self.resuming())
+    }
+
+    fn resuming(&self) -> Command {
+        let mut command = selvedge("sweep");
+        command.arg("--resume").arg(self.results());
+        command
+    }
+
+    /// What it prints, when it has measured all points: on a busy machine none of a run's commands may end in its tenth of a second.
+    fn measured(&self, mut first: Command) -> Output {
+        let mut output = first.output().expect("the program runs");
+        let began = Instant::now();
+        while stderr(&output).contains("no command ended in the time of a run") && began.elapsed() < PATIENCE
+        {
+            output = self.resuming().output().expect("the program runs");
+        }
+        output
     }
 }
 
@@ -124,6 +171,48 @@ fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
     assert_eq!(report(&ground.results())["points"].as_array().unwrap().len(), 4);
     // Nothing is left, and that is not a failure.
     assert!(ground.resume().status.success());
+}
+
+#[test]
+fn a_target_is_told_what_the_report_says() {
+    let ground = Ground::administered();
+    let mut command = ground.published(ground.command("--rw randread --iodepth 1,4 --numjobs 2 --repeat 2"));
+    let mut output = command.output().expect("the program runs");
+    let began = Instant::now();
+    while stderr(&output).contains("no command ended in the time of a run") && began.elapsed() < PATIENCE {
+        output = ground.published(ground.resuming()).output().expect("the program runs");
+    }
+    assert!(output.status.success() && !stderr(&output).contains("cannot publish"), "{}", stderr(&output));
+    let told = ground.told();
+    assert_eq!((&told["state"], &told["done"], &told["planned"]), (&"complete".into(), &4.into(), &4.into()));
+    let report = report(&ground.results());
+    let [told, reported] = [&told, &report].map(|of| of["points"].as_array().unwrap());
+    assert_eq!(told.len(), 2);
+    for (told, reported) in told.iter().zip(reported) {
+        assert_eq!(told["label"], reported["label"]);
+        assert_eq!(told["x"].as_f64().unwrap(), reported["outstanding"].as_f64().unwrap());
+        assert_eq!(told["iops"]["mean"], reported["iops"]["mean"]);
+        assert_eq!(told["p99_ns"]["mean"], reported["latency"]["p99_ns"]["mean"]);
+    }
+}
+
+#[test]
+fn a_target_that_cannot_be_told_does_not_end_the_sweep() {
+    let ground = Ground::administered();
+    let mut command = ground.published(ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3"));
+    let sweep = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while visits(&ground.results()).is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Hosts are served as before, and nobody finds the way to the administration.
+    fs::remove_file(ground.socket()).unwrap();
+    let output = sweep.wait_with_output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(told.matches("cannot publish the sweep").count(), 1, "{told}");
+    assert!(told.contains("no target serves there"), "{told}");
+    assert_eq!(lines(&ground.results()).len(), 13, "each measurement is made or has failed: {told}");
 }
 
 #[test]

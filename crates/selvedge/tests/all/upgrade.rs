@@ -9,10 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
 use crate::serving::{NQN, json, stderr};
 
@@ -142,7 +143,14 @@ fn serve(folder: &Path, service: &str, namespace: &str) -> (Child, String) {
     stdout.read_line(&mut line).expect("it prints where it listens");
     // All that follow print there, too.
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
-    let port = line.trim().rsplit_once(':').expect("a port").1.to_owned();
+    let Some((_, port)) = line.trim().rsplit_once(':') else {
+        let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+        panic!(
+            "it does not listen: {line:?}, and its log ends with\n{}",
+            log.lines().last().unwrap_or_default()
+        );
+    };
+    let port = port.to_owned();
     (target, port)
 }
 
@@ -154,17 +162,6 @@ fn program(folder: &Path) -> Command {
 
 fn kill(process: u32) {
     signal(process, Signal::KILL);
-}
-
-fn signal(process: u32, signal: Signal) {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let _ = kill_process(process.expect("a process"), signal);
-}
-
-/// Whether it runs: one that has ended may still have a number, until somebody asks how.
-fn lives(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// The process that another one has started.

@@ -98,6 +98,9 @@ struct Head {
     /// Version of this form.
     tune_journal: u32,
     boot_id: String,
+    /// The network namespace, where the kernel tells.
+    #[serde(default)]
+    network_cookie: Option<u64>,
     /// Seconds since 1970.
     begun_s: u64,
     changes: usize,
@@ -107,7 +110,7 @@ struct Head {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Record(Record),
+    Record(Box<Record>),
     Complete { complete: bool },
 }
 
@@ -214,7 +217,7 @@ impl Journal {
     ///
     /// # Errors
     /// When there is one, or it cannot be made.
-    pub(super) fn begin(path: &Path, boot_id: String, changes: usize) -> Result<Self, JournalError> {
+    pub(super) fn begin(path: &Path, settings: &dyn Settings, changes: usize) -> Result<Self, JournalError> {
         let failed = |error| JournalError::Io { path: path.display().to_string(), error };
         let (above, name) = split(path)?;
         let folder = PrivateFolder::make(above)?;
@@ -225,8 +228,13 @@ impl Journal {
             created => created?,
         };
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
-        let begun_s = now_s();
-        let head = Head { tune_journal: VERSION, boot_id, begun_s, changes };
+        let head = Head {
+            tune_journal: VERSION,
+            boot_id: settings.boot_id(),
+            network_cookie: settings.network_cookie(),
+            begun_s: now_s(),
+            changes,
+        };
         let mut journal = Self {
             path: path.to_owned(),
             folder,
@@ -278,6 +286,11 @@ impl Journal {
     /// Which start of the machine it is of; empty where nothing had been changed yet.
     pub fn boot_id(&self) -> &str {
         &self.head.boot_id
+    }
+
+    /// Which network namespace it is of, where that is known.
+    pub const fn network_cookie(&self) -> Option<u64> {
+        self.head.network_cookie
     }
 
     pub(super) fn record(&mut self, record: Record) -> Result<(), JournalError> {
@@ -360,14 +373,20 @@ fn parse(text: &str, path: &Path) -> Result<(Head, Vec<Record>, bool), JournalEr
     let head: Head = match lines.next() {
         Some((at, line)) => serde_json::from_str(line).map_err(|error| wrong(at, error.to_string()))?,
         // It was begun and no more: nothing has been changed.
-        None => Head { tune_journal: VERSION, boot_id: String::new(), begun_s: now_s(), changes: 0 },
+        None => Head {
+            tune_journal: VERSION,
+            boot_id: String::new(),
+            network_cookie: None,
+            begun_s: now_s(),
+            changes: 0,
+        },
     };
     let (mut records, mut is_complete) = (Vec::new(), false);
     for (at, line) in lines {
         match serde_json::from_str(line).map_err(|error| wrong(at, error.to_string()))? {
             Line::Record(record) => {
                 reach::check(&record).map_err(|reason| wrong(at, reason))?;
-                records.push(record);
+                records.push(*record);
             }
             Line::Complete { complete } => is_complete = complete,
         }

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 
 use super::settings::Settings;
 use crate::process_stat::{STARTED, stat_field};
-use crate::{Channels, CpuSet, Machine, NtupleRule, ethtool};
+use crate::{Channels, CpuSet, Machine, NtupleRule, ethtool, ethtool_ioctl};
 
 /// procfs and sysfs, by what statfs says of them.
 const KERNEL_FILE_SYSTEMS: [u64; 2] = [0x9fa0, 0x6265_6572];
@@ -42,6 +42,11 @@ fn absent(what: &str, interface: &str) -> io::Error {
 impl Settings for LiveSettings {
     fn boot_id(&self) -> String {
         self.read("proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    }
+
+    fn network_cookie(&self) -> Option<u64> {
+        // Kernels before 5.14 have none.
+        ethtool_ioctl::network_cookie().ok()
     }
 
     fn read(&self, path: &str) -> io::Result<String> {

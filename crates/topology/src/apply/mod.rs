@@ -83,7 +83,7 @@ pub fn apply(
     steps: &[Step],
     watch: &mut dyn Watch,
 ) -> Result<(), ApplyError> {
-    let mut journal = Journal::begin(path, settings.boot_id(), steps.len())?;
+    let mut journal = Journal::begin(path, settings, steps.len())?;
     for step in steps {
         if watch.stops() {
             return Err(ApplyError::Stopped(Box::new(take_back(settings, journal, watch)?)));

@@ -25,6 +25,8 @@ pub struct Restored {
     pub changed_since: Vec<Change>,
     /// Whether the machine was started again since, which undid everything.
     pub was_restarted: bool,
+    /// Whether it was of a network namespace that is gone, which undid everything; nothing was changed in this one.
+    pub was_anothers: bool,
     /// Whether all changes of the plan had been made.
     pub was_complete: bool,
 }
@@ -38,6 +40,13 @@ pub fn revert(settings: &dyn Settings, path: &Path, watch: &mut dyn Watch) -> Re
     let journal = Journal::open(path)?;
     if !journal.boot_id().is_empty() && journal.boot_id() != settings.boot_id() {
         let restored = Restored { was_restarted: true, ..Restored::default() };
+        journal.remove()?;
+        return Ok(restored);
+    }
+    // A file's name is an inode of the namespace, which another one has when that is gone.
+    let network = journal.network_cookie().zip(settings.network_cookie());
+    if network.is_some_and(|(before, now)| before != now) {
+        let restored = Restored { was_anothers: true, ..Restored::default() };
         journal.remove()?;
         return Ok(restored);
     }

@@ -16,6 +16,11 @@ pub trait Settings {
     /// Which start of the machine this is; settings do not outlive it.
     fn boot_id(&self) -> String;
 
+    /// Which network namespace this is: a number that no other has. Absent where the kernel does not tell.
+    fn network_cookie(&self) -> Option<u64> {
+        None
+    }
+
     /// A file's content.
     fn read(&self, path: &str) -> io::Result<String>;
 

@@ -27,6 +27,7 @@ struct Memory {
     /// Writes after which the interface is gone.
     gone_after: Cell<Option<u32>>,
     writes: Cell<u32>,
+    network_cookie: Cell<Option<u64>>,
 }
 
 fn tx(queue: u32) -> String {
@@ -74,6 +75,10 @@ fn channels(now: u32) -> Channels {
 impl Settings for Memory {
     fn boot_id(&self) -> String {
         "this start".to_owned()
+    }
+
+    fn network_cookie(&self) -> Option<u64> {
+        self.network_cookie.get()
     }
 
     fn read(&self, path: &str) -> io::Result<String> {
@@ -228,7 +233,10 @@ fn steps() -> Vec<Step> {
         Change::Rps { interface: interface(), queue: 1, cpus: one(40) },
         Change::Thread { pid: 7, thread: 7, cpus: one(2) },
         Change::NtupleOn { interface: interface() },
-        Change::Rule { interface: interface(), rule: NtupleRule { location: 3, flow, queue: Some(2) } },
+        Change::Rule {
+            interface: interface(),
+            rule: NtupleRule { location: 3, flow, queue: Some(2), scope: crate::RuleScope::Unknown },
+        },
         Change::RssTable { interface: interface(), table: vec![0, 1, 2, 3] },
     ];
     changes.into_iter().map(|change| Step { change, why: "a test".to_owned() }).collect()
@@ -362,6 +370,26 @@ fn somebody_elses_change_is_told_and_a_later_start_needs_nothing() {
     std::fs::write(&path, text).unwrap();
     assert!(revert(&memory, &path, &mut Nobody).unwrap().was_restarted);
     assert!(!path.exists());
+}
+
+/// A namespace has the inode, and so the journal's name, of one that is gone.
+#[test]
+fn a_plan_of_a_namespace_that_is_gone_changes_nothing_in_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    for (before, now, is_anothers) in
+        [(Some(7), Some(8), true), (Some(7), Some(7), false), (None, Some(8), false), (Some(7), None, false)]
+    {
+        let memory = Memory::new();
+        memory.network_cookie.set(before);
+        apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+        let applied = memory.state.borrow().clone();
+        memory.network_cookie.set(now);
+        let restored = revert(&memory, &path, &mut Nobody).unwrap();
+        assert_eq!((restored.was_anothers, restored.undone == 0), (is_anothers, is_anothers), "{before:?}");
+        assert_eq!(*memory.state.borrow() == applied, is_anothers, "{before:?} {now:?}");
+        assert!(!path.exists());
+    }
 }
 
 #[test]

@@ -67,7 +67,11 @@ fn socket_owners() -> (HashMap<u32, u32>, u32) {
 
 /// Name of the interface to an address.
 pub(super) fn route(destination: IpAddr, source: Option<IpAddr>) -> io::Result<String> {
-    let index = routes::interface_to(destination, source)?;
+    interface_name(routes::interface_to(destination, source)?)
+}
+
+/// Name of the interface with this index, in this network namespace.
+pub(super) fn interface_name(index: u32) -> io::Result<String> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,

@@ -2,7 +2,9 @@
 //! in one file. What the texts mean is not known here.
 
 mod answers;
+mod former;
 mod live;
+mod network;
 mod recording;
 mod tree;
 
@@ -12,6 +14,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use answers::{EthtoolAnswers, Refusal, Sockets};
+pub use former::FormerAnswers;
 pub use recording::{Recording, RecordingError};
 
 use answers::{Directories, Route, Routes};
@@ -33,6 +36,8 @@ const PROGRAM_DIRECTORIES: [&str; 3] =
 pub struct Machine {
     source: Source,
     recorder: Option<Mutex<Recording>>,
+    /// What ethtool said before this process gave up asking it for some of that.
+    former: FormerAnswers,
 }
 
 #[derive(Debug)]
@@ -55,7 +60,18 @@ pub struct MachineError {
 impl Machine {
     /// The machine that this program runs on.
     pub fn live() -> Self {
-        Self { source: Source::Live, recorder: None }
+        Self::from(Source::Live)
+    }
+
+    /// The machine that this program runs on, for a process that gives up some questions to ethtool after this: what those said
+    /// now is what they say later.
+    pub fn live_with_former_answers() -> Self {
+        let names = live::list("sys/class/net").unwrap_or_default();
+        Self { former: FormerAnswers::of(&names), ..Self::live() }
+    }
+
+    fn from(source: Source) -> Self {
+        Self { source, recorder: None, former: FormerAnswers::default() }
     }
 
     /// A machine that was kept: a directory with a tree like that below `/`, or a file with a recording. The root
@@ -77,12 +93,12 @@ impl Machine {
             let recording = text.parse().map_err(|found: RecordingError| error(found.to_string()))?;
             Source::Recording { name: name.clone(), recording }
         };
-        Ok(Self { source, recorder: None })
+        Ok(Self::from(source))
     }
 
     /// The machine of a recording; `name` is what errors call it.
     pub fn of_recording(name: &str, recording: Recording) -> Self {
-        Self { source: Source::Recording { name: name.to_owned(), recording }, recorder: None }
+        Self::from(Source::Recording { name: name.to_owned(), recording })
     }
 
     /// The same machine, which remembers from now on whatever is read of it.
@@ -168,7 +184,7 @@ impl Machine {
     /// When the file that holds it cannot be read or is not one; what the kernel refuses is part of the answer.
     pub fn ethtool(&self, interface: &str) -> io::Result<EthtoolAnswers> {
         let answer = match &self.source {
-            Source::Live => Ok(super::ethtool::answers(interface)),
+            Source::Live => Ok(self.former.completed(interface, super::ethtool::answers(interface))),
             _ => self.json(&ethtool_path(interface)),
         }?;
         self.remember_json(&ethtool_path(interface), &answer);
@@ -198,7 +214,10 @@ impl Machine {
             _ => {
                 let routes: Routes = self.json("selvedge/routes.json")?;
                 let of = |route: &&Route| route.destination == destination && route.source == source;
-                routes.routes.iter().find(of).map_or_else(|| Err(answers::unrecorded()), Route::answer)
+                // Whoever does not care for the source takes the way that was asked for with one.
+                let like = |route: &&Route| route.destination == destination && source.is_none();
+                let found = routes.routes.iter().find(of).or_else(|| routes.routes.iter().find(like));
+                found.map_or_else(|| Err(answers::unrecorded()), Route::answer)
             }
         };
         if let Some(recorder) = &self.recorder {

@@ -9,6 +9,7 @@ use rustix::net::netlink::GENERIC;
 use super::message::malformed;
 use super::{Attributes, NetlinkSocket, Writer};
 use crate::limits::{RSS_ENTRIES_MAX, RSS_KEY_BYTES_MAX};
+use crate::link::{Coalescing, LinkModes};
 use crate::{Channels, QueueCount, RssFunction};
 
 /// The family that lists the other families, its request, and the attributes of request and response (`GENL_ID_CTRL`,
@@ -22,10 +23,12 @@ const FAMILY_NAME: u16 = 2;
 const HEADER_LENGTH: usize = 4;
 
 /// Questions of the family of ethtool (`ETHTOOL_MSG_`).
+const MODES_GET: u8 = 4;
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
 const CHANNELS_GET: u8 = 17;
 const CHANNELS_SET: u8 = 18;
+const COALESCING_GET: u8 = 19;
 const RSS_GET: u8 = 38;
 
 /// The attribute with the interface, in every question, and its name there.
@@ -45,6 +48,20 @@ const RSS_FUNCTION: u16 = 3;
 const RSS_TABLE: u16 = 4;
 const RSS_KEY: u16 = 5;
 const RSS_TRANSFORMATION: u16 = 6;
+
+/// Attributes of modes (`ETHTOOL_A_LINKMODES_`), and the values of a duplex.
+const MODES_NEGOTIATION: u16 = 2;
+const MODES_OURS: u16 = 3;
+const MODES_PEER: u16 = 4;
+const MODES_SPEED: u16 = 5;
+const MODES_DUPLEX: u16 = 6;
+const HALF: u32 = 0;
+const FULL: u32 = 1;
+
+/// Attributes of coalescing (`ETHTOOL_A_COALESCE_`).
+const RECEIVE_US: u16 = 2;
+const RECEIVE_FRAMES: u16 = 3;
+const ADAPTIVE_RECEIVE: u16 = 11;
 
 /// Attributes of features and of sets of bits (`ETHTOOL_A_FEATURES_`, `ETHTOOL_A_BITSET_`).
 const CHANGEABLE: u16 = 2;
@@ -135,6 +152,25 @@ impl Ethtool {
         Ok(switch(&answer, NTUPLE))
     }
 
+    /// Features that are on, and those that can be switched.
+    pub(crate) fn features(&mut self, interface: &str) -> io::Result<(BTreeSet<String>, BTreeSet<String>)> {
+        let answer = self.ask(FEATURES_GET, interface)?;
+        let set = |set: u16| Attributes(&answer).nested(set).map(bits).unwrap_or_default();
+        let fixed = set(UNCHANGEABLE);
+        let switchable = set(CHANGEABLE).into_iter().filter(|name| !fixed.contains(name)).collect();
+        Ok((set(ACTIVE), switchable))
+    }
+
+    /// When an interrupt comes.
+    pub(crate) fn coalescing(&mut self, interface: &str) -> io::Result<Coalescing> {
+        Ok(coalescing(&self.ask(COALESCING_GET, interface)?))
+    }
+
+    /// Speeds of the cable.
+    pub(crate) fn modes(&mut self, interface: &str) -> io::Result<LinkModes> {
+        Ok(modes(&self.ask(MODES_GET, interface)?))
+    }
+
     /// Moves the switch for rules for single flows.
     pub(crate) fn set_ntuple(&mut self, interface: &str, is_on: bool) -> io::Result<()> {
         let mut bit = Writer::default().text(BIT_NAME, NTUPLE);
@@ -207,6 +243,38 @@ fn switch(answer: &[u8], name: &str) -> Switch {
     Switch { is_there: changeable || is_on, is_on, is_movable: changeable && !has(UNCHANGEABLE) }
 }
 
+fn coalescing(answer: &[u8]) -> Coalescing {
+    let attributes = Attributes(answer);
+    Coalescing {
+        receive_us: attributes.number(RECEIVE_US),
+        receive_frames: attributes.number(RECEIVE_FRAMES),
+        is_adaptive: attributes.number(ADAPTIVE_RECEIVE) == Some(1),
+    }
+}
+
+fn modes(answer: &[u8]) -> LinkModes {
+    let attributes = Attributes(answer);
+    let set = |number: u16| attributes.nested(number).map(all_bits).unwrap_or_default();
+    LinkModes {
+        negotiates: attributes.number(MODES_NEGOTIATION).map(|negotiates| negotiates == 1),
+        // An unknown speed is 0 or all ones.
+        speed_mbps: attributes.number(MODES_SPEED).filter(|speed| !matches!(*speed, 0 | u32::MAX)),
+        is_full_duplex: match attributes.number(MODES_DUPLEX) {
+            Some(HALF) => Some(false),
+            Some(FULL) => Some(true),
+            _ => None,
+        },
+        supported: set(MODES_OURS),
+        peer: set(MODES_PEER),
+    }
+}
+
+/// Names of all bits that a set speaks of, set or not.
+fn all_bits(set: Attributes<'_>) -> BTreeSet<String> {
+    let bits = set.nested(BITS).into_iter().flatten().filter(|(number, _)| *number == BIT);
+    bits.filter_map(|(_, bit)| Attributes(bit).text(BIT_NAME)).collect()
+}
+
 /// Names of the bits that are set.
 fn bits(set: Attributes<'_>) -> BTreeSet<String> {
     // Without a mask, only those are named that are set.
@@ -276,9 +344,32 @@ mod tests {
         assert_eq!(channels(&[]), None);
     }
 
+    #[test]
+    fn speeds_and_waits_are_read() {
+        let answer = Writer::default()
+            .value(MODES_NEGOTIATION, &[1])
+            .nested(MODES_OURS, &set(&[("1000baseT/Full", true), ("10000baseT/Full", false)], true))
+            .number(MODES_SPEED, 1000)
+            .value(MODES_DUPLEX, &[1])
+            .finish();
+        let found = modes(&answer);
+        assert_eq!(
+            (found.negotiates, found.speed_mbps, found.is_full_duplex),
+            (Some(true), Some(1000), Some(true))
+        );
+        assert_eq!((found.fastest_mbps(), found.peer.len()), (Some(10_000), 0));
+        let unknown = Writer::default().number(MODES_SPEED, u32::MAX).value(MODES_DUPLEX, &[0xff]).finish();
+        assert_eq!(modes(&unknown), LinkModes::default());
+        let answer = Writer::default().number(RECEIVE_US, 64).value(ADAPTIVE_RECEIVE, &[0]).finish();
+        assert_eq!(coalescing(&answer).receive_us, Some(64));
+        let adaptive = Writer::default().number(RECEIVE_US, 8).value(ADAPTIVE_RECEIVE, &[1]).finish();
+        assert!(coalescing(&adaptive).is_adaptive);
+    }
+
     proptest! {
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = (coalescing(&bytes), modes(&bytes));
             let _ = channels(&bytes);
             let _ = scaling(&bytes);
             let _ = switch(&bytes, NTUPLE);

@@ -3,6 +3,7 @@
 
 pub(super) mod generic;
 pub(super) mod message;
+pub(super) mod queueing;
 pub(super) mod route;
 pub(super) mod sock_diag;
 mod socket;

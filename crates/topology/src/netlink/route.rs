@@ -1,12 +1,16 @@
-//! The kernel's choice of a way to an address (rtnetlink(7)).
+//! The kernel's choice of a way to an address, and this machine's addresses (rtnetlink(7)).
 
 use std::io;
 use std::net::IpAddr;
 
-use super::message::malformed;
+use super::message::{malformed, u32_at};
 use super::{Attributes, NetlinkSocket, Writer};
+use crate::limits::ADDRESSES_MAX;
+use crate::way::{InterfaceAddress, Way};
 
 /// Kinds of messages (`RTM_`).
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 
@@ -17,16 +21,44 @@ const ROUTE_LENGTH: usize = 12;
 const DESTINATION: u16 = 1;
 const SOURCE: u16 = 2;
 const OUTPUT_INTERFACE: u16 = 4;
+const GATEWAY: u16 = 5;
+const PREFERRED_SOURCE: u16 = 7;
+const METRICS: u16 = 8;
+/// Of the metrics (`RTAX_`), the largest packet.
+const METRIC_MTU: u16 = 2;
+
+/// Bytes of `struct ifaddrmsg`, and attributes of an address (`IFA_`): that of a link's other end, and the own one.
+const ADDRESS_LENGTH: usize = 8;
+const ADDRESS: u16 = 1;
+const LOCAL: u16 = 2;
 
 /// Index of the interface by which packets leave for `destination`, when they come from `source`.
 ///
 /// # Errors
 /// What the kernel says: `ENETUNREACH` when there is no way.
 pub(crate) fn interface_to(destination: IpAddr, source: Option<IpAddr>) -> io::Result<u32> {
+    way_to(destination, source).map(|(index, _)| index)
+}
+
+/// The way by which packets leave for `destination`, when they come from `source`, with the index of its interface.
+///
+/// # Errors
+/// What the kernel says: `ENETUNREACH` when there is no way.
+pub(crate) fn way_to(destination: IpAddr, source: Option<IpAddr>) -> io::Result<(u32, Way)> {
     let source = source.filter(|source| source.is_ipv4() == destination.is_ipv4());
     let answers = NetlinkSocket::open(None)?.ask(GET_ROUTE, &question(destination, source))?;
     let route = answers.iter().find(|answer| answer.kind == NEW_ROUTE).ok_or_else(malformed)?;
-    output_interface(&route.payload).ok_or_else(malformed)
+    way(&route.payload).ok_or_else(malformed)
+}
+
+/// All addresses of this machine, [`ADDRESSES_MAX`] at most, each with the index of its interface.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn addresses() -> io::Result<Vec<(u32, InterfaceAddress)>> {
+    let answers = NetlinkSocket::open(None)?.dump(GET_ADDRESS, &[0; ADDRESS_LENGTH])?;
+    let found = answers.iter().filter(|answer| answer.kind == NEW_ADDRESS);
+    Ok(found.filter_map(|answer| address(&answer.payload)).take(ADDRESSES_MAX).collect())
 }
 
 fn question(destination: IpAddr, source: Option<IpAddr>) -> Vec<u8> {
@@ -51,8 +83,34 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn output_interface(payload: &[u8]) -> Option<u32> {
-    Attributes(payload.get(ROUTE_LENGTH..)?).number(OUTPUT_INTERFACE).filter(|index| *index != 0)
+fn way(payload: &[u8]) -> Option<(u32, Way)> {
+    let attributes = Attributes(payload.get(ROUTE_LENGTH..)?);
+    let read = |number: u16| attributes.value(number).and_then(ip_address);
+    let index = attributes.number(OUTPUT_INTERFACE).filter(|index| *index != 0)?;
+    let way = Way {
+        interface: String::new(),
+        gateway: read(GATEWAY),
+        source: read(PREFERRED_SOURCE),
+        mtu_bytes: attributes.nested(METRICS).and_then(|metrics| metrics.number(METRIC_MTU)),
+    };
+    Some((index, way))
+}
+
+fn address(payload: &[u8]) -> Option<(u32, InterfaceAddress)> {
+    let fixed = payload.get(..ADDRESS_LENGTH)?;
+    let attributes = Attributes(&payload[ADDRESS_LENGTH..]);
+    let own = attributes.value(LOCAL).or_else(|| attributes.value(ADDRESS))?;
+    let index = u32_at(fixed, 4).filter(|index| *index != 0)?;
+    let address = ip_address(own)?;
+    Some((index, InterfaceAddress { interface: String::new(), address, prefix_length: fixed[1] }))
+}
+
+fn ip_address(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(octets).ok()?)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +130,31 @@ mod tests {
     }
 
     #[test]
+    fn the_loopback_has_its_address() {
+        let found = addresses().unwrap();
+        assert!(
+            found.iter().any(|(_, own)| own.address.is_loopback() && own.prefix_length == 8),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_way_has_a_router_and_a_largest_packet() {
+        let metrics = Writer::default().number(METRIC_MTU, 1400);
+        let bytes = Writer::new(&[0; ROUTE_LENGTH])
+            .number(OUTPUT_INTERFACE, 7)
+            .value(GATEWAY, &[10, 0, 0, 254])
+            .value(PREFERRED_SOURCE, &[10, 0, 0, 1])
+            .nested(METRICS, &metrics)
+            .finish();
+        let (index, found) = way(&bytes).unwrap();
+        assert_eq!((index, found.mtu_bytes), (7, Some(1400)));
+        assert_eq!(found.gateway, Some("10.0.0.254".parse().unwrap()));
+        assert_eq!(found.source, Some("10.0.0.1".parse().unwrap()));
+        assert_eq!(way(&[0; ROUTE_LENGTH]), None);
+    }
+
+    #[test]
     fn questions_name_both_ends() {
         let bytes = question("10.0.0.2".parse().unwrap(), Some("10.0.0.1".parse().unwrap()));
         assert_eq!((bytes[0], bytes[1], bytes[2]), (libc::AF_INET as u8, 32, 32));
@@ -82,7 +165,8 @@ mod tests {
     proptest! {
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = output_interface(&bytes);
+            let _ = way(&bytes);
+            let _ = address(&bytes);
         }
     }
 }

@@ -8,6 +8,7 @@ use rustix::net::netlink::SOCK_DIAG;
 
 use super::message::{u32_at, u64_at};
 use super::{Attributes, NetlinkSocket};
+use crate::connection::Connection;
 use crate::limits::FLOWS_MAX;
 use crate::socket::{Socket, SocketState};
 
@@ -17,8 +18,10 @@ const BY_FAMILY: u16 = 20;
 const QUESTION_LENGTH: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 const SOCKET_LENGTH: usize = 72;
-/// The attribute with `struct tcp_info`.
+/// Attributes (`INET_DIAG_`): `struct tcp_info`, the congestion control, and memory.
 const INFO: u16 = 2;
+const CONGESTION: u16 = 4;
+const MEMORY: u16 = 7;
 /// States of TCP, as numbers of bits in a question.
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
@@ -53,17 +56,29 @@ impl fmt::Display for Family {
 /// # Errors
 /// What the kernel says: `ENOENT` when it was built without this.
 pub(crate) fn tcp_sockets(family: Family) -> io::Result<Vec<Socket>> {
-    let answers = NetlinkSocket::open(Some(SOCK_DIAG))?.dump(BY_FAMILY, &question(family))?;
+    let question = question(family, &[INFO], &[ESTABLISHED, LISTEN]);
+    let answers = NetlinkSocket::open(Some(SOCK_DIAG))?.dump(BY_FAMILY, &question)?;
     let sockets = answers.iter().filter_map(|answer| socket(&answer.payload));
     Ok(sockets.take(FLOWS_MAX).collect())
 }
 
-fn question(family: Family) -> Vec<u8> {
+/// Connected TCP sockets of a family with all that the kernel counts of them, [`FLOWS_MAX`] at most.
+///
+/// # Errors
+/// What the kernel says: `ENOENT` when it was built without this.
+pub(crate) fn connections(family: Family) -> io::Result<Vec<Connection>> {
+    let question = question(family, &[INFO, CONGESTION, MEMORY], &[ESTABLISHED]);
+    let answers = NetlinkSocket::open(Some(SOCK_DIAG))?.dump(BY_FAMILY, &question)?;
+    let connections = answers.iter().filter_map(|answer| connection(&answer.payload));
+    Ok(connections.take(FLOWS_MAX).collect())
+}
+
+fn question(family: Family, attributes: &[u16], states: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; QUESTION_LENGTH];
     bytes[0] = family.number();
     bytes[1] = libc::IPPROTO_TCP as u8;
-    bytes[2] = 1 << (INFO - 1);
-    let states: u32 = 1 << ESTABLISHED | 1 << LISTEN;
+    bytes[2] = attributes.iter().fold(0, |bits, attribute| bits | 1 << (attribute - 1));
+    let states: u32 = states.iter().fold(0, |bits, state| bits | 1 << state);
     bytes[4..8].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
@@ -98,6 +113,41 @@ fn socket(payload: &[u8]) -> Option<Socket> {
         retransmissions: u32_at(info, 100),
         received_bytes: u64_at(info, 128),
         pid: None,
+    })
+}
+
+/// The same of one that is connected, with all counters. Older kernels tell fewer, which are 0 then.
+fn connection(payload: &[u8]) -> Option<Connection> {
+    let Socket { local, peer, state: SocketState::Established, .. } = socket(payload)? else { return None };
+    let attributes = Attributes(payload.get(SOCKET_LENGTH..)?);
+    let info = attributes.value(INFO)?;
+    let memory = attributes.value(MEMORY).unwrap_or_default();
+    let number = |at: usize| u32_at(info, at).unwrap_or(0);
+    let count = |at: usize| u64_at(info, at).unwrap_or(0);
+    // All ones where none was seen yet.
+    let rtt_us_min = Some(number(148)).filter(|rtt_us| *rtt_us != u32::MAX).unwrap_or(0);
+    Some(Connection {
+        local,
+        peer,
+        congestion: attributes.text(CONGESTION).unwrap_or_default(),
+        rtt_us: number(68),
+        rtt_us_min,
+        segment_bytes: number(16),
+        advertised_bytes: number(84),
+        path_mtu_bytes: number(60),
+        window_segments: number(80),
+        unacknowledged_segments: number(24),
+        backoff: info.get(4).copied().map_or(0, u32::from),
+        sent_bytes: count(200),
+        retransmitted_bytes: count(208),
+        acknowledged_bytes: count(120),
+        received_bytes: count(128),
+        busy_us: count(168),
+        peer_limited_us: count(176),
+        buffer_limited_us: count(184),
+        out_of_order: number(224),
+        receive_buffer_bytes: u32_at(memory, 4).unwrap_or(0),
+        send_buffer_bytes: u32_at(memory, 12).unwrap_or(0),
     })
 }
 
@@ -159,13 +209,31 @@ mod tests {
         assert_eq!(address(Family::Ipv6.number(), &link, 1, 3).unwrap(), "[fe80::1%3]:1".parse().unwrap());
     }
 
+    #[test]
+    fn a_connection_tells_what_it_has_carried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut &stream, &[7; 1000]).unwrap();
+        std::io::Read::read_exact(&mut &accepted, &mut [0; 1000]).unwrap();
+        let ends = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+        let all = connections(Family::Ipv4).unwrap();
+        let found = all.iter().find(|connection| connection.ends() == ends).unwrap();
+        assert_eq!((found.sent_bytes, found.retransmitted_bytes), (1000, 0), "{found:?}");
+        assert!(!found.congestion.is_empty() && found.segment_bytes > 500, "{found:?}");
+        assert!(found.path_mtu_bytes > found.segment_bytes && found.window_segments > 0, "{found:?}");
+        assert!(found.receive_buffer_bytes > 1000 && found.send_buffer_bytes > 1000, "{found:?}");
+        let other = all.iter().find(|connection| connection.ends() == (ends.1, ends.0)).unwrap();
+        assert_eq!(other.received_bytes, 1000, "{other:?}");
+    }
+
     proptest! {
         #[test]
         fn random_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = socket(&bytes);
+            let _ = (socket(&bytes), connection(&bytes));
             if bytes.len() > 1 {
                 bytes[1] = ESTABLISHED;
-                let _ = socket(&bytes);
+                let _ = (socket(&bytes), connection(&bytes));
             }
         }
     }

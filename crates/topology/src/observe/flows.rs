@@ -84,6 +84,21 @@ pub(super) fn read(reader: &mut Reader<'_>, interfaces: &[Interface]) -> Result<
     Ok(flows)
 }
 
+/// Gives flows of which everything else is known the interfaces that their packets leave by.
+pub(super) fn located(
+    reader: &mut Reader<'_>,
+    interfaces: &[Interface],
+    mut flows: Vec<Flow>,
+) -> Result<Vec<Flow>, ObserveError> {
+    let mut ways = Ways { interfaces, known: HashMap::new() };
+    for flow in &mut flows {
+        let (local, peer) = (flow.local.ip().to_canonical(), flow.peer.ip().to_canonical());
+        flow.interface = ways.interface(reader, 0, local, peer)?;
+    }
+    flows.sort_by_cached_key(order);
+    Ok(flows)
+}
+
 /// Where a flow stands among others: owner, process, controller with its number as a number, queue.
 fn order(flow: &Flow) -> (u8, u32, (String, u64), Option<u16>, SocketAddr, SocketAddr) {
     let (rank, pid) = match flow.owner {

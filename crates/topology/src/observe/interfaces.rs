@@ -1,5 +1,6 @@
 //! Network interfaces with their queues, from sysfs and from ethtool's answers.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use super::ObserveError;
@@ -16,8 +17,31 @@ const ETHERNET: u32 = 1;
 /// The flag of an interface that is up (`IFF_UP`).
 const UP: u32 = 1;
 
-/// Reads them, in order of index.
+/// Reads all, in order of index.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Interface>, ObserveError> {
+    read_where(reader, |_| true)
+}
+
+/// Reads those with these names, and what they stand on.
+pub(super) fn read_below(
+    reader: &mut Reader<'_>,
+    names: BTreeSet<String>,
+) -> Result<Vec<Interface>, ObserveError> {
+    let (mut wanted, mut new) = (BTreeSet::new(), Vec::from_iter(names));
+    while let Some(name) = new.pop() {
+        // They do not stand on one another in a circle, but a recording may say so.
+        if !wanted.contains(&name) {
+            new.extend(lower(reader, &name));
+            wanted.insert(name);
+        }
+    }
+    read_where(reader, |name| wanted.contains(name))
+}
+
+fn read_where(
+    reader: &mut Reader<'_>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Interface>, ObserveError> {
     let mut names = Vec::new();
     for name in reader.list(CLASS) {
         // Beside interfaces there are files there, such as bonding_masters.
@@ -25,13 +49,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Interface>, ObserveErr
             names.push((index, name));
         }
     }
+    let mut interrupts = Interrupts::read(reader, names.iter().map(|(_, name)| name.clone()).collect())?;
+    names.retain(|(_, name)| is_wanted(name));
     names.sort();
     if names.len() > INTERFACES_MAX {
         let reason = format!("there are {}, of which the first {INTERFACES_MAX} are looked at", names.len());
         reader.shortfall("network interfaces", &reason, false);
         names.truncate(INTERFACES_MAX);
     }
-    let mut interrupts = Interrupts::read(reader, names.iter().map(|(_, name)| name.clone()).collect())?;
     let mut interfaces = Vec::new();
     for (index, name) in names {
         interfaces.push(interface(reader, &mut interrupts, index, name)?);
@@ -49,9 +74,7 @@ fn interface(
     reader.refusals(&answers.refusals, |question| format!("ethtool {question} of {name}"));
     let path = |file: &str| format!("{CLASS}/{name}/{file}");
     let device = device(reader, &name);
-    let lower = reader.machine.list_where(&format!("{CLASS}/{name}"), |file| file.starts_with("lower_"));
-    let lower: Vec<String> =
-        lower.iter().filter_map(|file| file.strip_prefix("lower_")).map(str::to_owned).collect();
+    let lower = lower(reader, &name);
     let kind = kind(reader, &name, index, device.is_some(), &lower, &answers)?;
     let speed_mbps = optional(reader, &path("speed"), "a number of Mbit/s or -1")?;
     let node: Option<i32> = reader.value(&path("device/numa_node"), "a number of a node or -1")?;
@@ -77,6 +100,12 @@ fn interface(
         add_interrupts(reader, interrupts, &device, &mut interface)?;
     }
     Ok(interface)
+}
+
+/// Names of the interfaces that one stands on.
+fn lower(reader: &Reader<'_>, name: &str) -> Vec<String> {
+    let lower = reader.machine.list_where(&format!("{CLASS}/{name}"), |file| file.starts_with("lower_"));
+    lower.iter().filter_map(|file| file.strip_prefix("lower_")).map(str::to_owned).collect()
 }
 
 fn is_up(reader: &mut Reader<'_>, name: &str) -> Result<bool, ObserveError> {

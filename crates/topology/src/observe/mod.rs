@@ -6,6 +6,7 @@ mod flows;
 mod interfaces;
 mod interrupts;
 mod kernel;
+mod own;
 mod pairing;
 mod processors;
 mod programs;
@@ -16,6 +17,7 @@ mod targets;
 use std::io;
 
 pub use distance::Distances;
+pub use own::observe_own;
 
 use super::machine::Machine;
 use super::{Shortfall, Topology};

@@ -83,7 +83,11 @@ fn add(
             subsystem_nqn: queue.nqn,
             queue_id: Some(queue.qid),
             source: FlowSource::Program,
-            worker: queue.thread.map(|thread| worker(reader, pid, thread)).transpose()?.flatten(),
+            worker: queue
+                .thread
+                .map(|thread| worker(reader, &pid.to_string(), thread))
+                .transpose()?
+                .flatten(),
             ends,
         });
     }
@@ -91,15 +95,19 @@ fn add(
 }
 
 /// The thread, where it is there and one of the process.
-fn worker(reader: &mut Reader<'_>, pid: u32, thread: u32) -> Result<Option<Worker>, ObserveError> {
+pub(super) fn worker(
+    reader: &mut Reader<'_>,
+    process: &str,
+    thread: u32,
+) -> Result<Option<Worker>, ObserveError> {
     const ALLOWED: &str = "Cpus_allowed_list:";
-    let path = format!("proc/{pid}/task/{thread}/status");
+    let path = format!("proc/{process}/task/{thread}/status");
     let Some(status) = reader.text(&path) else { return Ok(None) };
     let allowed = status.lines().find_map(|line| line.strip_prefix(ALLOWED)).unwrap_or_default().trim();
     let allowed: CpuSet = allowed
         .parse()
         .map_err(|_| reader.nonsense(&path, allowed, "a list of CPUs behind Cpus_allowed_list"))?;
-    let last = field_of(reader.machine, &format!("proc/{pid}/task/{thread}/stat"), LAST_CPU);
+    let last = field_of(reader.machine, &format!("proc/{process}/task/{thread}/stat"), LAST_CPU);
     let cpu = allowed.only().or(last.and_then(|cpu| u32::try_from(cpu).ok()));
     Ok(Some(Worker { thread: Some(thread), cpu, allowed, is_movable: true }))
 }

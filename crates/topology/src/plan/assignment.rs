@@ -56,7 +56,7 @@ fn method(topology: &Topology, group: &Group) -> Method {
     if group.queues.len() < 2 {
         return Method::None;
     }
-    if all(&|leg| leg.ntuple.as_ref().is_some_and(|ntuple| takes_rules(ntuple, group.seats.len()))) {
+    if all(&|leg| leg.ntuple.as_ref().is_some_and(|ntuple| takes_rules(ntuple, topology, group))) {
         return Method::Rules;
     }
     if all(&|leg| {
@@ -69,8 +69,14 @@ fn method(topology: &Topology, group: &Group) -> Method {
     if all(&has_no_steering) { Method::Sender } else { Method::None }
 }
 
-fn takes_rules(ntuple: &Ntuple, count: usize) -> bool {
-    let has_room = ntuple.places.is_none_or(|places| places as usize >= ntuple.rules.len() + count);
+/// Whether each flow can have a rule of its own, before those of others that are for it, too.
+fn takes_rules(ntuple: &Ntuple, topology: &Topology, group: &Group) -> bool {
+    let flows: Vec<_> = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?)).collect();
+    let has_room = flows.iter().all(|flow| {
+        let own = ntuple.rules.iter().any(|rule| rule.flow == Some((flow.peer, flow.local)));
+        let places = if own { 1 } else { flows.len() };
+        ntuple.places_for(flow.peer, flow.local).take(places).count() == places
+    });
     ntuple.is_supported && (ntuple.is_enabled || ntuple.is_switchable) && has_room
 }
 

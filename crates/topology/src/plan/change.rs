@@ -210,7 +210,7 @@ mod tests {
         let combined = Channels { combined: count(4, 8), ..Channels::default() };
         let apart = Channels { receive: count(4, 4), transmit: count(2, 4), ..Channels::default() };
         let flow = Some(("[fe80::1]:4420".parse().unwrap(), "[fe80::2]:1025".parse().unwrap()));
-        let rule = NtupleRule { location: 7, flow, queue: Some(3) };
+        let rule = NtupleRule { location: 7, flow, queue: Some(3), scope: crate::RuleScope::Unknown };
         let cpus: CpuSet = "1,33".parse().unwrap();
         let shells = [
             (Change::Channels { interface: interface(), channels: combined }, "ethtool -L eth0 combined 4"),

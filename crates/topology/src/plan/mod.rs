@@ -12,6 +12,7 @@ mod standing;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod worse;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ pub use standing::Standing;
 use self::assignment::Assignment;
 use self::group::Group;
 use self::placement::{Placement, Taken};
+use self::worse::Worse;
 use super::rule::{QueueLimit, queue_limit};
 use super::{Channels, CpuSet, Interface, InterfaceKind, QueueCount, Topology};
 
@@ -101,11 +103,29 @@ pub enum PlanError {
     },
 }
 
-/// Makes a plan.
+/// Makes a plan. One that the tool's own model calls worse than what is there changes nothing.
 ///
 /// # Errors
 /// When an interface is not there, there is nothing to plan for, or no processor may be used.
 pub fn plan(topology: &Topology, options: &PlanOptions) -> Result<Plan, PlanError> {
+    let near = plan_as_asked(topology, options)?;
+    let Some(worse) = Worse::of(topology, &near) else { return Ok(near) };
+    if !options.follows_workers {
+        let following = PlanOptions { follows_workers: true, ..options.clone() };
+        let mut plan = plan_as_asked(topology, &following)?;
+        if Worse::of(topology, &plan).is_none() {
+            plan.notes.push(format!(
+                "interrupts stay with their workers, or follow them: on the card's node they would be {worse}"
+            ));
+            return Ok(plan);
+        }
+    }
+    let mut notes = near.notes;
+    notes.push(format!("nothing is changed, since the plan would be {worse}"));
+    Ok(Plan { steps: Vec::new(), notes, after: near.before, ..near })
+}
+
+fn plan_as_asked(topology: &Topology, options: &PlanOptions) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
     let mut planned = topology.clone();
     check(topology, options)?;

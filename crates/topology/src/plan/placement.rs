@@ -74,9 +74,11 @@ impl Placement {
         let node = if options.follows_workers { None } else { group.node };
         let near = topology.processors.online_on(node);
         let node = topology.processors.online_on(group.node);
+        let may = taken.may.clone();
         let stays = |workers: &[&SeatWorker]| {
             let mut fixed = workers.iter().filter_map(|worker| match worker {
-                SeatWorker::Fixed(cpu) if topology.processors.online.contains(*cpu) => Some(*cpu),
+                // One that the plan may not use serves no queue, also where a worker stays there.
+                SeatWorker::Fixed(cpu) if may.contains(*cpu) => Some(*cpu),
                 _ => None,
             });
             fixed.clone().find(|cpu| near.contains(*cpu)).or_else(|| fixed.next())

@@ -7,7 +7,9 @@ use super::assignment::{Assignment, Method, entry};
 use super::group::Group;
 use super::placement::Placement;
 use super::{Change, Plan, PlanOptions, Step};
-use crate::{CpuSet, Interface, Interrupt, NtupleRule, Steering, Topology, receive_queue};
+use crate::{
+    CpuSet, Interface, Interrupt, NtupleRule, RssFields, RuleScope, Ruling, Topology, receive_queue,
+};
 
 /// Adds a group's changes to the plan: first processors, then what leads packets to them.
 pub(super) fn of_group(
@@ -132,7 +134,10 @@ fn transmit_side(
         }
     }
     debug_assert_eq!(assignment.queues.len(), group.seats.len());
-    if leg.transmit.len() < 2 {
+    let workers: CpuSet = senders.values().flat_map(CpuSet::iter).collect();
+    let share = workers.len().div_ceil(leg.transmit.len().max(1));
+    // Where flows have to share a queue, their senders need not: each one more at a queue waits for its lock.
+    if leg.transmit.len() < 2 || senders.values().any(|cpus| cpus.len() > share) {
         return;
     }
     let elsewhere = |queue: u32| -> CpuSet {
@@ -156,13 +161,12 @@ fn transmit_side(
 
 fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, assignment: &Assignment) {
     let Some(ntuple) = &leg.ntuple else { return };
-    let taken: Vec<u32> = ntuple.rules.iter().map(|rule| rule.location).collect();
-    let mut free = (0..ntuple.places.unwrap_or(u32::MAX)).filter(|place| !taken.contains(place));
+    let mut taken: Vec<u32> = Vec::new();
     for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
         let Some((flow, queue)) = seat.flow.and_then(|at| topology.flows.get(at)).zip(*queue) else {
             continue;
         };
-        let (steering, _, now) = receive_queue(leg, flow.peer, flow.local);
+        let (_, _, now) = receive_queue(leg, flow.peer, flow.local);
         if now == Some(queue) {
             continue;
         }
@@ -172,13 +176,12 @@ fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
                 why: "rules lead single flows to their queues".to_owned(),
             });
         }
-        // A rule for this very flow is replaced in its place.
-        let location = match steering {
-            Steering::Rule { location } => Some(location),
-            _ => free.next(),
-        };
-        let Some(location) = location else { break };
-        let rule = NtupleRule { location, flow: Some((flow.peer, flow.local)), queue: Some(queue) };
+        // A rule for this very flow is replaced in its place; somebody's for several flows stays.
+        let mut places = ntuple.places_for(flow.peer, flow.local);
+        let Some(location) = places.find(|place| !taken.contains(place)) else { continue };
+        taken.push(location);
+        let flow_of_rule = Some((flow.peer, flow.local));
+        let rule = NtupleRule { location, flow: flow_of_rule, queue: Some(queue), scope: RuleScope::Unknown };
         let why = match now {
             Some(now) => {
                 format!("{} shares queue {now} or has to leave it; queue {queue} is its own", who(flow))
@@ -251,6 +254,10 @@ fn cannot(
             "{name}: several flows share queue {spread}, and RPS spreads their packets over processors: left as it is"
         ));
     }
+    for leg in group.interfaces(topology) {
+        plan.notes.extend(hashes_addresses(topology, leg, group, assignment));
+        plan.notes.extend(others_rule(topology, leg, group, assignment));
+    }
     if assignment.method == Method::None && group.queues.len() > 1 && unknown == 0 {
         plan.notes.push(format!(
             "{name}: flows that are there cannot be led to other queues; connections made with --match-hw-queues choose \
@@ -271,4 +278,50 @@ fn cannot(
              --follow-workers their queues are served where they are; fewer I/O queues would do without them"
         ));
     }
+}
+
+/// Says what would spread flows that share a queue because ports are not hashed.
+fn hashes_addresses(
+    topology: &Topology,
+    leg: &Interface,
+    group: &Group,
+    assignment: &Assignment,
+) -> Option<String> {
+    let rss = leg.rss.as_ref()?;
+    let flows: Vec<_> = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?)).collect();
+    let shares = |at: usize| {
+        let queue = assignment.queues[at];
+        queue.is_some() && assignment.queues.iter().filter(|other| **other == queue).count() > 1
+    };
+    let is_shared = (0..assignment.queues.len()).any(shares) && group.queues.len() > 1;
+    let is_ipv4 = flows.iter().any(|flow| flow.peer.ip().to_canonical().is_ipv4());
+    let is_ipv6 = flows.iter().any(|flow| flow.peer.ip().to_canonical().is_ipv6());
+    let kinds = [("tcp4", is_ipv4, rss.tcp4), ("tcp6", is_ipv6, rss.tcp6)];
+    let kind = kinds.iter().find(|(_, is_used, fields)| *is_used && *fields == RssFields::Addresses);
+    let (kind, _, _) = kind.filter(|_| is_shared && assignment.method != Method::Rules)?;
+    Some(format!(
+        "{name} hashes addresses and no ports, so all connections of two machines come by one queue: `ethtool -N {name} \
+         rx-flow-hash {kind} sdfn` spreads them",
+        name = leg.name
+    ))
+}
+
+/// Says which of somebody's rules keeps flows from having one of their own.
+fn others_rule(
+    topology: &Topology,
+    leg: &Interface,
+    group: &Group,
+    assignment: &Assignment,
+) -> Option<String> {
+    let ntuple = leg.ntuple.as_ref().filter(|_| assignment.method != Method::Rules)?;
+    let flows = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?));
+    let rule = flows.into_iter().find_map(|flow| match ntuple.ruling(flow.peer, flow.local) {
+        Ruling::By(rule) | Ruling::Perhaps(rule) if rule.flow.is_none() => Some(rule.location),
+        _ => None,
+    })?;
+    Some(format!(
+        "rule {rule} of {name} is for several flows, these among them, and its place leaves too few before it for rules of \
+         their own: move it behind them, or delete it (`ethtool -N {name} delete {rule}`), and plan again",
+        name = leg.name
+    ))
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::NtupleRule;
+use crate::model::{Costs, Load, simulate};
 use crate::{
-    Flow, FlowOwner, FlowSource, Interrupt, Node, Ntuple, Processors, ReceiveQueue, Rss, Steering,
-    TransmitQueue, Worker, course, receive_queue,
+    Flow, FlowOwner, FlowSource, Interrupt, MaskedEnd, Node, Ntuple, NtupleRule, Processors, ReceiveQueue,
+    Rss, RssFields, RuleScope, Steering, TransmitQueue, Worker, course, receive_queue, sample,
 };
 
 /// Numbers that follow from a seed.
@@ -85,8 +85,8 @@ fn any_nic(chance: &mut Chance, topology: &Topology, index: u32) -> Interface {
         .collect();
     let named = 1 + chance.below(queues);
     let table = (0..[16, 128][chance.below(2) as usize]).map(|_| chance.below(named)).collect();
-    let rules =
-        if chance.one_in(2) { Vec::new() } else { vec![NtupleRule { location: 1, flow: None, queue: None }] };
+    let somebodys = NtupleRule { location: 1, flow: None, queue: None, scope: RuleScope::OtherProtocol };
+    let rules = if chance.one_in(2) { Vec::new() } else { vec![somebodys] };
     let nodes = topology.processors.nodes.len() as u32;
     Interface {
         name: format!("eth{index}"),
@@ -147,8 +147,9 @@ fn any_flow(chance: &mut Chance, topology: &Topology, at: u32) -> Flow {
     }
 }
 
+/// The plan, whatever the model says of it.
 fn planned(topology: &Topology) -> Option<Plan> {
-    match plan(topology, &PlanOptions::default()) {
+    match plan_as_asked(topology, &PlanOptions::default()) {
         Ok(plan) => Some(plan),
         Err(error) => {
             assert_eq!(error, PlanError::NothingToPlanFor);
@@ -259,6 +260,126 @@ proptest! {
     fn a_plan_spreads_flows_and_keeps_them_near(seed: u64) {
         is_planned_well(seed);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn no_plan_is_slower_by_the_model_or_leaves_workers_alone_for_nothing(seed: u64) {
+        is_no_worse(seed);
+    }
+}
+
+fn is_no_worse(seed: u64) {
+    let before = any_topology(seed);
+    let Some(asked) = planned(&before) else { return };
+    let made = plan(&before, &PlanOptions::default()).unwrap();
+    let iops = |topology: &Topology| simulate(topology, &Costs::FITTED, &Load::SEED).iops;
+    let after = applied(&before, &made.steps);
+    let (now, then) = (iops(&before), iops(&after));
+    let slack = before.flows.iter().filter(|flow| flow.is_io()).count() as f64;
+    assert!(then >= 0.99 * now - slack, "{then} instead of {now}: {:#?}", made.steps);
+    if made.steps.is_empty() && !asked.steps.is_empty() {
+        assert_eq!(made.before, made.after);
+        assert!(made.notes.iter().any(|note| note.starts_with("nothing is changed")), "{:?}", made.notes);
+    }
+}
+
+/// Workers of the kernel and their interrupts on one processor each, off the card's node: bringing the interrupts to the card
+/// would hand each packet over to another node.
+#[test]
+fn interrupts_that_are_with_their_workers_stay_there() {
+    let mut machine = sample::vlan();
+    machine.processors.nodes =
+        vec![Node { id: 0, cpus: (0..4).collect() }, Node { id: 1, cpus: (4..8).collect() }];
+    for interface in &mut machine.interfaces {
+        if let Some(ntuple) = &mut interface.ntuple {
+            ntuple.rules.clear();
+        }
+        let interrupts = interface.receive.iter_mut().filter_map(|queue| queue.interrupt.as_mut());
+        for (at, interrupt) in interrupts.enumerate() {
+            interrupt.affinity = CpuSet::one(4 + at as u32 % 4);
+            interrupt.effective = None;
+        }
+    }
+    machine.flows.retain(Flow::is_io);
+    machine.flows.truncate(4);
+    for (at, flow) in machine.flows.iter_mut().enumerate() {
+        let cpu = Some(4 + at as u32);
+        flow.worker = Some(Worker { thread: None, cpu, allowed: CpuSet::default(), is_movable: false });
+    }
+    let follows = PlanOptions { follows_workers: true, ..PlanOptions::default() };
+    let matched = applied(&machine, &plan(&machine, &follows).unwrap().steps);
+    let asked = planned(&matched).unwrap();
+    assert_eq!((asked.before.on_workers_cpu, asked.after.on_workers_cpu), (4, 0), "{asked:#?}");
+    let made = plan(&matched, &PlanOptions::default()).unwrap();
+    assert_eq!(made.after, made.before, "{made:#?}");
+    assert!(made.notes.iter().any(|note| note.starts_with("interrupts stay with")), "{:?}", made.notes);
+    // Whoever may not use their processors is told that nothing is better.
+    let options = PlanOptions { cpus: Some((0..4).collect()), ..PlanOptions::default() };
+    let refused = plan(&matched, &options).unwrap();
+    assert_eq!(refused.steps, []);
+    assert!(refused.notes.iter().any(|note| note.starts_with("nothing is changed")), "{:?}", refused.notes);
+    // Without workers at their places, only the processors that it may use have interrupts.
+    let free = Topology { flows: Vec::new(), ..matched };
+    let options = PlanOptions { interfaces: vec!["eth0".to_owned()], ..options };
+    let made = plan(&free, &options).unwrap();
+    let used = made.steps.iter().filter_map(|step| match &step.change {
+        Change::Affinity { cpus, .. } => cpus.only(),
+        _ => None,
+    });
+    assert!(!made.steps.is_empty() && used.into_iter().all(|cpu| cpu < 4), "{made:#?}");
+}
+
+/// Somebody's rule for all that comes from port 4420: it decides where flows arrive, it stays, and rules for single flows go
+/// before it where there is room.
+#[test]
+fn somebodys_rule_for_several_flows_is_not_ignored() {
+    let any =
+        MaskedEnd { address: [0, 0, 0, 0].into(), address_mask: [0, 0, 0, 0].into(), port: 0, port_mask: 0 };
+    let from_4420 = MaskedEnd { port: 4420, port_mask: u16::MAX, ..any };
+    let masked = RuleScope::Masked { source: from_4420, destination: any };
+    let machine = |scope: RuleScope, location: u32| {
+        let mut machine = sample::vlan();
+        for ntuple in machine.interfaces.iter_mut().filter_map(|interface| interface.ntuple.as_mut()) {
+            ntuple.rules = vec![NtupleRule { location, flow: None, queue: Some(2), scope }];
+        }
+        machine
+    };
+    let led = Standing::of(&machine(masked, 100));
+    assert_eq!((led.queue_known, led.share_a_queue, led.most_on_a_queue), (led.flows, led.flows, led.flows));
+    assert_eq!(Standing::of(&machine(RuleScope::Unknown, 100)).queue_known, 0);
+    assert_ne!(Standing::of(&machine(RuleScope::OtherProtocol, 100)), led);
+    for scope in [masked, RuleScope::Unknown] {
+        let before = machine(scope, 100);
+        let roomy = plan(&before, &PlanOptions::default()).unwrap();
+        assert_eq!(roomy.after.share_a_queue, 0, "{roomy:#?}");
+        let after = applied(&before, &roomy.steps);
+        let kept = after.interfaces.iter().filter_map(|interface| interface.ntuple.as_ref());
+        assert!(
+            kept.flat_map(|ntuple| &ntuple.rules).any(|rule| rule.location == 100 && rule.flow.is_none())
+        );
+        let full = plan(&machine(scope, 1), &PlanOptions::default()).unwrap();
+        assert!(full.steps.iter().all(|step| !matches!(step.change, Change::Rule { .. })), "{full:#?}");
+        assert!(full.notes.iter().any(|note| note.contains("delete 1")), "{:?}", full.notes);
+    }
+}
+
+/// Flows that come by one queue since ports are not hashed: their senders keep their own transmit queues.
+#[test]
+fn senders_do_not_crowd_where_receivers_have_to() {
+    let mut machine = sample::vlan();
+    for interface in &mut machine.interfaces {
+        interface.ntuple = interface.ntuple.take().map(|_| Ntuple::default());
+        if let Some(rss) = &mut interface.rss {
+            rss.tcp4 = RssFields::Addresses;
+        }
+    }
+    let made = plan(&machine, &PlanOptions::default()).unwrap();
+    assert!(made.before.most_on_a_queue > 2, "{:?}", made.before);
+    assert!(made.steps.iter().all(|step| !matches!(step.change, Change::Xps { .. })), "{:#?}", made.steps);
+    assert!(made.notes.iter().any(|note| note.contains("rx-flow-hash tcp4 sdfn")), "{:?}", made.notes);
 }
 
 /// Entries of the table with several flows, two of which were a fair share of one queue while another had none. One

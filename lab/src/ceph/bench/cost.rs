@@ -17,10 +17,11 @@ const CPU_RATIO_MAX: f64 = 1.25;
 /// ...and at least this share of its IOPS.
 const IOPS_RATIO_MIN: f64 = 0.9;
 
-const WORKLOADS: [Workload; 3] = [
+const WORKLOADS: [Workload; 4] = [
     Workload::new("4 KiB random read, depth 32", "randread", 4096, 32),
     Workload::new("4 KiB random read, depth 1", "randread", 4096, 1),
     Workload::new("4 KiB random write, depth 32", "randwrite", 4096, 32),
+    Workload::new("4 KiB random write, depth 1", "randwrite", 4096, 1),
 ];
 const CACHED: Way = Way::Fio { librbd: Librbd::Cached };
 const WAYS: [Way; 5] =
@@ -157,6 +158,6 @@ mod tests {
 
     #[test]
     fn a_cache_of_writes_counts_for_writes() {
-        assert_eq!(WORKLOADS.map(|workload| counts(CACHED, &workload)), [false, false, true]);
+        assert_eq!(WORKLOADS.map(|workload| counts(CACHED, &workload)), [false, false, true, true]);
     }
 }

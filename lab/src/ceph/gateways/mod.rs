@@ -1,22 +1,26 @@
-//! `lab ceph gateways`: two gateways that serve the same images, of which one is killed, stopped or cut off while hosts write
+//! `lab ceph gateways`: gateways that serve the same images, of which one is killed, stopped or cut off while hosts write
 //! and check every block. It decides how many rounds there are and what they add up to; a round is in `rounds`.
 
+mod blocklisting;
+mod draining;
+mod group;
+mod handovers;
 mod outage;
-mod pair;
 mod rounds;
+mod silence;
 mod status;
 mod upgrades;
 
 use std::path::{Path, PathBuf};
 
 use crate::answer::has_failed;
+use group::IMAGES;
 use outage::Outage;
 use rounds::{Figures, Round, Rounds, hindrance};
 
 /// The suite's rounds, by their names.
-const CHECKS: [(&str, Round); 7] = [
+const CHECKS: [(&str, Round); 6] = [
     ("a gateway is killed and started again", round(Outage::Killed, false)),
-    ("a gateway is killed again", round(Outage::Killed, false)),
     ("a gateway is stopped and goes on under hosts", round(Outage::Stopped, false)),
     ("a gateway is stopped and has nothing to say when it goes on", round(Outage::Stopped, true)),
     ("a gateway is cut off from hosts and cluster", round(Outage::CutOff, true)),
@@ -25,8 +29,12 @@ const CHECKS: [(&str, Round); 7] = [
 ];
 
 /// What is tried after them, by its names.
-const OTHERS: [(&str, Check); 4] = [
-    ("both gateways are upgraded ten times in turn, and nobody takes over", Rounds::upgrade_both),
+const OTHERS: [(&str, Check); 8] = [
+    ("a gateway ends in order and returns", Rounds::hand_over_once),
+    ("a gateway is cut off from its cluster in the middle of a change", Rounds::change_in_silence),
+    ("a gateway is drained, started again, and let serve again", Rounds::drain_one),
+    ("gateways are upgraded ten times in turn, and nobody takes over", Rounds::upgrade_all),
+    ("a gateway whose connection somebody puts on the blocklist goes on by another", Rounds::shut_one_out),
     ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
@@ -38,6 +46,9 @@ type Check = fn(&mut Rounds) -> Result<(), String>;
 const fn round(outage: Outage, is_quiet: bool) -> Round {
     Round { outage, is_quiet }
 }
+
+/// How many gateways the suite has: with two, all that is one's would be the other's.
+const GATEWAYS: usize = 3;
 
 /// Many random rounds.
 #[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
@@ -51,6 +62,18 @@ pub(crate) struct Campaign {
     /// Half an hour by default
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(super) rounds: u32,
+    /// How many gateways there are
+    #[arg(long, value_name = "N", default_value_t = GATEWAYS, value_parser = gateway_count)]
+    pub(super) gateways: usize,
+    /// How many namespaces each has in its load-balancing group
+    #[arg(long, value_name = "N", default_value_t = IMAGES, value_parser = clap::value_parser!(u32).range(2..=300))]
+    pub(super) images: u32,
+    /// The outage of all rounds [default: random]
+    #[arg(long, hide_default_value = true)]
+    pub(super) outage: Option<Outage>,
+    /// Have gateways end in order and return, and namespaces move, instead of outages
+    #[arg(long)]
+    pub(super) planned: bool,
     /// Seed of everything random [default: random, and printed]
     #[arg(long, value_name = "N", default_value_t = crate::command_line::chance(), hide_default_value = true)]
     pub(super) seed: u64,
@@ -67,15 +90,27 @@ impl Campaign {
         }
         println!("seed {}", self.seed);
         let output = folder(&self.output)?;
-        let mut rounds = Rounds::new(&self.program, &output, self.seed)?;
+        let mut rounds = Rounds::new(&self.program, &output, (self.gateways, self.images), self.seed)?;
+        if self.planned {
+            return Ok(rounds.hand_over(self.rounds));
+        }
         let mut sum = Sum::default();
         for number in 1..=self.rounds {
-            let round = Round::by_chance(rounds.dice());
+            let round = match self.outage {
+                Some(outage) => Round::of(outage, rounds.dice()),
+                None => Round::by_chance(rounds.dice()),
+            };
             sum.add(&format!("round {number}"), rounds.play(round));
         }
         sum.tell();
         Ok(sum.failed)
     }
+}
+
+fn gateway_count(text: &str) -> Result<usize, String> {
+    let counts = 2..=group::GATEWAYS_MAX;
+    let count = text.parse().ok().filter(|count| counts.contains(count));
+    count.ok_or_else(|| format!("`{text}` is not a number from {} to {}", counts.start(), counts.end()))
 }
 
 /// How many of the suite's rounds have `only` in their names.
@@ -95,7 +130,7 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
         return Ok(usize::from(is_failure));
     }
     let output = folder(&output.join("gateways"))?;
-    let mut rounds = Rounds::new(program, &output, seed)?;
+    let mut rounds = Rounds::new(program, &output, (GATEWAYS, IMAGES), seed)?;
     let mut sum = Sum::default();
     for (name, round) in CHECKS.iter().filter(|(name, _)| name.contains(only)) {
         sum.add(name, rounds.play(*round));
@@ -139,9 +174,9 @@ impl Sum {
             println!("        {what}: median {median} ms, most {} ms", all.last().unwrap_or(&0));
         };
         println!("        {} rounds, {} failed", self.good.len() + self.failed, self.failed);
-        line("until the other gateway served", |figures| figures.takeover_ms);
+        line("until another gateway served", |figures| figures.takeover_ms);
         line("until the group was given back", |figures| figures.return_ms);
         line("worst stall of a host", |figures| figures.stall_ms);
-        line("worst stall of a host of the other gateway", |figures| figures.neighbour_ms);
+        line("worst stall of a host of another gateway", |figures| figures.neighbour_ms);
     }
 }

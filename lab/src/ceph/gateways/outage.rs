@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::emulator::link::Dice;
 use crate::network::Network;
 
-use super::pair::{CLUSTER_LINK, Gateway, HOST_LINK};
+use super::group::Gateway;
 
 /// How long writes gather in a gateway before it is away altogether: enough for a host's whole depth, and far from a lease.
 const CLOG: Duration = Duration::from_millis(700);
 
 /// A way for a gateway to be away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outage {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Outage {
     /// SIGKILL. What it had sent to the cluster may still land, and nothing else.
     Killed,
     /// SIGSTOP. It goes on later with what it had begun, as if no time had passed.
@@ -40,11 +40,6 @@ impl Outage {
         }
     }
 
-    /// Whether it takes links, which only one of the gateways has.
-    pub(super) const fn is_cut(self) -> bool {
-        matches!(self, Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts)
-    }
-
     /// Whether the gateway may have commands left afterwards, which must not be carried out then. A gateway that only
     /// its hosts have lost carries them out during the outage.
     pub(super) const fn may_write_late(self) -> bool {
@@ -61,29 +56,24 @@ impl Outage {
         least + u64::from(dice.next()) % (most - least)
     }
 
-    /// It begins. A gateway that `has_links` loses the cluster a moment before all else, so that hosts' writes are stuck in it:
-    /// those are what must not land later, and an idle cluster would have none of them.
+    /// It begins. A gateway loses the cluster a moment before all else, so that hosts' writes are stuck in it: those are what must
+    /// not land later, and an idle cluster would have none of them.
     ///
     /// # Errors
     /// The emulator of links is gone.
-    pub(super) fn begin(
-        self,
-        network: &mut Network,
-        gateway: &mut Gateway,
-        has_links: bool,
-    ) -> Result<(), String> {
-        if has_links && self.may_write_late() {
-            network.cut(CLUSTER_LINK)?;
+    pub(super) fn begin(self, network: &mut Network, gateway: &mut Gateway) -> Result<(), String> {
+        if self.may_write_late() {
+            network.cut(gateway.links.cluster)?;
             std::thread::sleep(CLOG);
         }
         match self {
             Outage::Killed => gateway.daemon.kill(),
             Outage::Stopped => {
                 gateway.daemon.stop();
-                network.restore(CLUSTER_LINK)?;
+                network.restore(gateway.links.cluster)?;
             }
             Outage::CutFromCluster => {}
-            Outage::CutOff | Outage::CutFromHosts => network.cut(HOST_LINK)?,
+            Outage::CutOff | Outage::CutFromHosts => network.cut(gateway.links.hosts)?,
         }
         Ok(())
     }
@@ -100,8 +90,8 @@ impl Outage {
                 Ok(())
             }
             Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts => {
-                network.restore(HOST_LINK)?;
-                network.restore(CLUSTER_LINK)
+                network.restore(gateway.links.hosts)?;
+                network.restore(gateway.links.cluster)
             }
         }
     }

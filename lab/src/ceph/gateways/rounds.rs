@@ -1,15 +1,15 @@
-//! A round: hosts write to both gateways and check every block, one gateway is away for a while, and afterwards all is as it
+//! A round: hosts write to two gateways of a group and check every block, one gateway is away for a while, and afterwards all is as it
 //! was. It says what has to be so and how long it took, and keeps out how gateways and hosts are run.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::geteuid;
 use serde_json::Value;
 
+use super::group::{Group, NQN, SECURE_HOST};
 use super::outage::Outage;
-use super::pair::{LINKED, NQN, Pair};
 use crate::ceph::ground::{same, soon};
 use crate::chaos::host::{self, Damage, Deeds, Host, Plan};
 use crate::emulator::link::Dice;
@@ -42,6 +42,11 @@ impl Round {
     /// A random round.
     pub(super) fn by_chance(dice: &mut Dice) -> Round {
         let outage = Outage::ALL[dice.next() as usize % Outage::ALL.len()];
+        Round::of(outage, dice)
+    }
+
+    /// One with this outage.
+    pub(super) fn of(outage: Outage, dice: &mut Dice) -> Round {
         Round { outage, is_quiet: outage.may_write_late() && dice.next().is_multiple_of(2) }
     }
 }
@@ -60,7 +65,7 @@ pub(super) struct Figures {
 
 /// What rounds need, and what they leave to the next one.
 pub(super) struct Rounds {
-    pub(super) pair: Pair,
+    pub(super) group: Group,
     site: host::Site,
     dice: Dice,
     count: u64,
@@ -82,14 +87,19 @@ impl Rounds {
     ///
     /// # Errors
     /// What failed and why.
-    pub(super) fn new(program: &str, output: &Path, seed: u64) -> Result<Rounds, String> {
-        let pair = Pair::start(program, output, seed)?;
+    pub(super) fn new(
+        program: &str,
+        output: &Path,
+        (gateways, images): (usize, u32),
+        seed: u64,
+    ) -> Result<Rounds, String> {
+        let group = Group::start(program, output, (gateways, images), seed)?;
         let logs = output.join("hosts");
         std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-        let namespace = pair.network.names().1.to_owned();
+        let namespace = group.network.names().1.to_owned();
         let damage = Arc::new(Damage::default());
         let site = host::Site { program: program.to_owned(), namespace, logs, damage };
-        Ok(Rounds { pair, site, dice: Dice::new(seed), count: 0 })
+        Ok(Rounds { group, site, dice: Dice::new(seed), count: 0 })
     }
 
     /// The source of everything random: one seed determines all rounds.
@@ -105,7 +115,7 @@ impl Rounds {
         self.count += 1;
         let outcome = self.attempt(round);
         if outcome.is_err() {
-            self.pair.restore().map_err(|reason| match &outcome {
+            self.group.restore().map_err(|reason| match &outcome {
                 Err(first) => format!("{first}; and then: {reason}"),
                 Ok(_) => reason,
             })?;
@@ -115,45 +125,46 @@ impl Rounds {
 
     fn attempt(&mut self, round: Round) -> Result<Figures, String> {
         let Round { outage, is_quiet } = round;
-        let victim = if outage.is_cut() || is_quiet { LINKED } else { self.dice.next() as usize % 2 };
+        let [victim, other] = self.two_gateways();
         let (nsid, beside) =
-            (self.pair.nsid(victim, self.dice.next()), self.pair.nsid(1 - victim, self.dice.next()));
+            (self.group.nsid(victim, self.dice.next()), self.group.nsid(other, self.dice.next()));
         let (runtime_s, size_mb) = if is_quiet { (SHORT_S, QUIET_RANGE_MIB) } else { (LONG_S, RANGE_MIB) };
         let mut hosts = self.start_hosts([nsid, beside], runtime_s, size_mb, is_quiet)?;
         std::thread::sleep(Duration::from_millis(u64::from(self.dice.next()) % 2_000));
 
         let lasts = Duration::from_millis(outage.lasts_ms(&mut self.dice));
-        let began = Instant::now();
-        outage.begin(&mut self.pair.network, &mut self.pair.gateways[victim], victim == LINKED)?;
-        let group = self.pair.gateways[victim].group;
-        let takeover = self.pair.await_service(1 - victim, group, began)?;
+        let (began, began_ms) = (Instant::now(), now_ms());
+        outage.begin(&mut self.group.network, &mut self.group.gateways[victim])?;
+        let group = self.group.gateways[victim].group;
+        let takeover = self.group.await_takeover(victim, began)?;
         let mut ended = None;
         if is_quiet {
-            ended = Some((hosts.finish()?, self.pair.export(nsid)?));
+            ended = Some((hosts.finish()?, self.group.export(nsid)?));
         }
         std::thread::sleep(lasts.saturating_sub(began.elapsed()));
 
         let (lasted, back) = (began.elapsed(), Instant::now());
-        outage.end(&mut self.pair.network, &mut self.pair.gateways[victim])?;
-        let returned = self.pair.await_service(victim, group, back)?;
-        self.pair.await_rest()?;
-        let deeds = match ended {
+        outage.end(&mut self.group.network, &mut self.group.gateways[victim])?;
+        let returned = self.group.await_service(victim, group, back)?;
+        self.group.await_rest()?;
+        let mut deeds = match ended {
             Some((deeds, before)) => {
                 std::thread::sleep(CALM);
-                same("rbd export after the gateway has come back", &self.pair.export(nsid)?, &before)?;
+                same("rbd export after the gateway has come back", &self.group.export(nsid)?, &before)?;
                 deeds
             }
             None => hosts.finish()?,
         };
-        let checked = hosts.check()?;
-        has_states(&self.pair.paths(nsid)?, &self.pair.gateways[victim].address)?;
+        deeds.add(&hosts.check()?);
+        self.has_states(nsid, victim)?;
+        self.has_told(other, victim, began_ms)?;
         let figures = Figures {
             takeover_ms: ms(takeover),
             return_ms: ms(returned),
             stall_ms: hosts.hit.worst_ms()?,
             neighbour_ms: hosts.beside.worst_ms()?,
         };
-        self.tell(round, victim, lasted, &figures, &(deeds, checked));
+        self.tell(round, victim, lasted, &figures, &deeds);
         Ok(figures)
     }
 
@@ -163,10 +174,10 @@ impl Rounds {
     /// What was wrong.
     pub(super) fn close_many(&mut self) -> Result<(), String> {
         let began = Instant::now();
-        let shut_out = self.pair.close_many()?;
+        let shut_out = self.group.close_many()?;
         println!(
             "        {} times a connection of each gateway, of which {shut_out} were shut out in {:.1} s",
-            super::pair::CLOSINGS,
+            super::group::CLOSINGS,
             began.elapsed().as_secs_f64()
         );
         Ok(())
@@ -177,7 +188,7 @@ impl Rounds {
     /// # Errors
     /// It serves it, or says something else.
     pub(super) fn refuse_other_cluster(&mut self) -> Result<(), String> {
-        self.pair.refuse_other_cluster()
+        self.group.refuse_other_cluster()
     }
 
     /// A gateway is killed, taken over and removed while hosts write, and another one comes in its place. It is the last thing that
@@ -188,46 +199,56 @@ impl Rounds {
     pub(super) fn replace_gateway(&mut self) -> Result<(), String> {
         let nsids = self.one_of_each();
         let mut hosts = self.start_hosts(nsids, REPLACEMENT_S, RANGE_MIB, false)?;
-        self.pair.is_refused(0, &["gateways", "remove", "b"], &["gateway b is alive", "end it first"])?;
-        self.pair.is_refused(0, &["gateways", "remove", "x"], &["no gateway x"])?;
-        let (before, began) = (self.pair.blocklist()?, Instant::now());
-        self.pair.gateways[0].daemon.kill();
-        let takeover = self.pair.await_service(1, 1, began)?;
-        self.pair.is_shut_out_for_long(&before)?;
-        self.pair.replace_first("c")?;
-        self.pair.is_refused(1, &["gateways", "remove", "c"], &["gateway c is alive"])?;
+        self.group.is_refused(0, &["gateways", "remove", "b"], &["gateway b is alive", "end it first"])?;
+        self.group.is_refused(0, &["gateways", "remove", "x"], &["no gateway x"])?;
+        let (before, began) = (self.group.blocklist()?, Instant::now());
+        self.group.gateways[0].daemon.kill();
+        let takeover = self.group.await_takeover(0, began)?;
+        self.group.is_shut_out_for_long(&before)?;
+        self.group.replace_first()?;
+        let new = self.group.gateways[0].name;
+        let alive = format!("gateway {new} is alive");
+        self.group.is_refused(1, &["gateways", "remove", new], &[&alive])?;
         if hosts.hit.has_ended() {
             return Err("the host has ended before the gateway was removed".to_owned());
         }
         let removed = Instant::now();
-        self.pair.administer(1, &["gateways", "remove", "a"])?;
+        self.group.administer(1, &["gateways", "remove", "a"])?;
         // The new gateway has no namespaces yet, and so gets all that the removed one had.
-        soon("gateways b and c with two namespaces each", || self.pair.has_moved_on())?;
+        soon("all gateways with two namespaces each", || self.group.has_moved_on())?;
         let moved = removed.elapsed();
         let mut deeds = hosts.finish()?;
         deeds.add(&hosts.check()?);
-        for (nsid, gateway) in nsids.into_iter().zip(&self.pair.gateways) {
-            has_states(&self.pair.paths(nsid)?, &gateway.address)?;
+        for (gateway, nsid) in nsids.into_iter().enumerate() {
+            self.has_states(nsid, gateway)?;
         }
         println!(
             "        gateway a killed, taken over after {} ms, removed, and its namespaces with another one after {} ms; worst \
-             stall {} ms (of the other's host {} ms); {} writes, {} + {} + {} blocks checked",
+             stall {} ms (of the other's host {} ms); {deeds}",
             ms(takeover),
             ms(moved),
             hosts.hit.worst_ms()?,
             hosts.beside.worst_ms()?,
-            deeds.writes,
-            deeds.reads_checked,
-            deeds.blocks_read_back,
-            deeds.blocks_checked,
         );
         Ok(())
     }
 
-    /// A namespace of each gateway's load-balancing group, for another round.
-    pub(super) fn one_of_each(&mut self) -> [u32; 2] {
+    /// Hosts that start from now on are others.
+    pub(super) const fn next_round(&mut self) {
         self.count += 1;
-        [self.pair.nsid(0, self.dice.next()), self.pair.nsid(1, self.dice.next())]
+    }
+
+    /// A random gateway, and another one.
+    pub(super) fn two_gateways(&mut self) -> [usize; 2] {
+        let count = self.group.gateways.len();
+        let first = self.dice.next() as usize % count;
+        [first, (first + 1 + self.dice.next() as usize % (count - 1)) % count]
+    }
+
+    /// A namespace of each of the first two gateways' load-balancing groups, for another round.
+    pub(super) fn one_of_each(&mut self) -> [u32; 2] {
+        self.next_round();
+        [self.group.nsid(0, self.dice.next()), self.group.nsid(1, self.dice.next())]
     }
 
     pub(super) fn start_hosts(
@@ -237,43 +258,49 @@ impl Rounds {
         size_mb: u64,
         is_quiet: bool,
     ) -> Result<Hosts, String> {
-        let mut start = |name: &'static str, nsid: u32| {
-            let addresses = self.pair.gateways.iter().map(|gateway| gateway.address.clone()).collect();
+        let mut start = |name: &'static str, nsid: u32, is_secure: bool| {
+            let addresses = self.group.gateways.iter().map(|gateway| gateway.address.clone()).collect();
             let (nqn, range) = (NQN, (0, size_mb));
             let place = host::Place::new(name, nqn, nsid, addresses, range);
-            let number = self.count * 4 + u64::from(nsid > 2);
+            // Each round has hosts of its own, but for one that comes by TLS and whose key gateways know.
+            let number = if is_secure { SECURE_HOST } else { self.count + SECURE_HOST };
             let plan = Plan::by_chance(&place, runtime_s, number, &mut self.dice);
             let plan = if is_quiet { plan.deep() } else { plan };
+            let plan = if is_secure { plan.by_tls(&self.group.key) } else { plan };
             Host::start(&self.site, plan, format!("round-{}-{name}", self.count))
         };
-        let mut hosts = Hosts { hit: start("hit", nsid)?, beside: start("beside", beside)? };
+        let mut hosts = Hosts { hit: start("hit", nsid, true)?, beside: start("beside", beside, false)? };
         let until = Instant::now() + BEGIN_LIMIT;
         hosts.hit.begun(until)?;
         hosts.beside.begun(until)?;
         Ok(hosts)
     }
 
-    fn tell(
-        &self,
-        round: Round,
-        victim: usize,
-        lasted: Duration,
-        figures: &Figures,
-        (deeds, checked): &(Deeds, Deeds),
-    ) {
+    /// Whether a new host finds a namespace optimized at this gateway, and at no other one.
+    pub(super) fn has_states(&self, nsid: u32, gateway: usize) -> Result<(), String> {
+        let gateways = &self.group.gateways;
+        has_states(&self.group.paths(nsid)?, &gateways[gateway].address, gateways.len())
+    }
+
+    /// Whether a gateway tells who asks that the group of another one moved, and came back.
+    fn has_told(&self, asked: usize, victim: usize, since_ms: u64) -> Result<(), String> {
+        let (asked, victim) = (&self.group.gateways[asked], &self.group.gateways[victim]);
+        let status = asked.status()?;
+        if status.has_seen_return(victim.group, victim.name, since_ms) {
+            return Ok(());
+        }
+        Err(format!("gateway {} does not tell what happened since {since_ms}: {}", asked.name, status.line()))
+    }
+
+    fn tell(&self, round: Round, victim: usize, lasted: Duration, figures: &Figures, deeds: &Deeds) {
         let Figures { takeover_ms, return_ms, stall_ms, neighbour_ms } = figures;
         let quiet = if round.is_quiet { ", without hosts when it came back" } else { "" };
         println!(
             "        gateway {} {} for {:.1} s{quiet}: taken over after {takeover_ms} ms, given back after \
-             {return_ms} ms; worst stall {stall_ms} ms (of the other's host {neighbour_ms} ms); {} writes, {} + {} + {} \
-             blocks checked",
-            self.pair.gateways[victim].name,
+             {return_ms} ms; worst stall {stall_ms} ms (of the other's host {neighbour_ms} ms); {deeds}",
+            self.group.gateways[victim].name,
             round.outage.name(),
             lasted.as_secs_f64(),
-            deeds.writes,
-            deeds.reads_checked,
-            deeds.blocks_read_back,
-            checked.blocks_checked,
         );
     }
 }
@@ -295,8 +322,8 @@ impl Hosts {
     }
 }
 
-/// Of the two paths to a namespace, the one to `address` has to be optimized, and the other one inaccessible.
-pub(super) fn has_states(paths: &[Value], address: &str) -> Result<(), String> {
+/// Of the paths to a namespace, as many as gateways, the one to `address` has to be optimized, and all others inaccessible.
+fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), String> {
     for path in paths {
         let at = path["address"].as_str().unwrap_or_default();
         let wanted = if is_address(at, address) { "optimized" } else { "inaccessible" };
@@ -304,12 +331,21 @@ pub(super) fn has_states(paths: &[Value], address: &str) -> Result<(), String> {
             return Err(format!("the path to {at} is {} and not {wanted}", path["ana"]));
         }
     }
-    if paths.len() == 2 { Ok(()) } else { Err(format!("not two paths: {}", Value::from(paths))) }
+    if paths.len() == gateways {
+        Ok(())
+    } else {
+        Err(format!("not {gateways} paths: {}", Value::from(paths)))
+    }
 }
 
 /// Whether `ADDRESS[:PORT]` is at `address`.
-fn is_address(at: &str, address: &str) -> bool {
+pub(super) fn is_address(at: &str, address: &str) -> bool {
     at.strip_prefix(address).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+/// Milliseconds since 1970, as gateways tell times.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
 }
 
 pub(super) fn ms(duration: Duration) -> u64 {
@@ -333,8 +369,8 @@ mod tests {
     fn one_path_is_optimized() {
         let path = |at: &str, ana: &str| serde_json::json!({"address": at, "ana": ana});
         let both = [path("10.1.1.1:4420", "optimized"), path("10.1.1.2:4420", "inaccessible")];
-        assert_eq!(has_states(&both, "10.1.1.1"), Ok(()));
-        assert!(has_states(&both, "10.1.1.2").is_err() && has_states(&both[..1], "10.1.1.1").is_err());
+        assert_eq!(has_states(&both, "10.1.1.1", 2), Ok(()));
+        assert!(has_states(&both, "10.1.1.2", 2).is_err() && has_states(&both, "10.1.1.1", 3).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A gateway that is opening images answers when it has them.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// More than a group of two gateways has to say.
+/// More than a group of a few gateways has to say.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// A group of gateways, as one of them sees it.
@@ -72,6 +72,19 @@ impl Status {
         self.0["load_balancing_groups"].as_array()?.iter().find(|found| found["id"] == group)
     }
 
+    /// Whether it has seen since then, in milliseconds since 1970, that others served a load-balancing group and then this gateway.
+    pub(super) fn has_seen_return(&self, group: u32, name: &str, since_ms: u64) -> bool {
+        let is_of = |event: &&Value| {
+            event["what"] == "load_balancing_group_moves"
+                && event["load_balancing_group"] == group
+                && event["state"] == "serving"
+                && event["time_ms"].as_u64().is_some_and(|time_ms| time_ms >= since_ms)
+        };
+        let events = self.0["events"].as_array().into_iter().flatten().filter(is_of);
+        let served: Vec<&str> = events.filter_map(|event| event["gateway"].as_str()).collect();
+        served.iter().any(|gateway| *gateway != name) && served.last() == Some(&name)
+    }
+
     /// All of it in one line.
     pub(super) fn line(&self) -> String {
         self.0.to_string()
@@ -85,7 +98,10 @@ mod tests {
     const BODY: &str = r#"{"gateways":[{"name":"a","life":"alive","is_well":true},
         {"name":"b","life":"dead","is_well":false}],
         "load_balancing_groups":[{"id":1,"state":"serving","is_served_here":true,"namespaces":2},
-        {"id":2,"state":"fencing","is_served_here":true}]}"#;
+        {"id":2,"state":"fencing","is_served_here":true}],
+        "events":[{"time_ms":5,"what":"gateway_given_up","gateway":"b"},
+        {"time_ms":6,"what":"load_balancing_group_moves","load_balancing_group":2,"gateway":"a","state":"serving"},
+        {"time_ms":9,"what":"load_balancing_group_moves","load_balancing_group":2,"gateway":"b","state":"serving"}]}"#;
 
     #[test]
     fn a_group_that_is_not_finished_is_not_served() {
@@ -94,6 +110,9 @@ mod tests {
         assert_eq!(["a", "b", "c"].map(|name| status.is_well(name)), [true, false, false]);
         assert_eq!(["a", "b", "c"].map(|name| status.has_gateway(name)), [true, true, false]);
         assert_eq!([1, 3].map(|group| status.namespaces(group)), [Some(2), None]);
+        let seen = [(2, "b", 5), (2, "b", 7), (2, "a", 5), (1, "b", 5)];
+        let seen = seen.map(|(group, name, since_ms)| status.has_seen_return(group, name, since_ms));
+        assert_eq!(seen, [true, false, false, false]);
     }
 
     #[test]

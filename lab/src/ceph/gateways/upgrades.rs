@@ -1,10 +1,11 @@
-//! Both gateways are replaced by other processes in turn, under hosts that write and check every block: nobody takes anything
+//! All gateways are replaced by other processes in turn, under hosts that write and check every block: nobody takes anything
 //! over, and no host connects again. It keeps out how gateways and hosts are run.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::pair::NQN;
-use super::rounds::{RANGE_MIB, Rounds, has_states, ms};
+use super::group::NQN;
+use super::rounds::{RANGE_MIB, Rounds, ms};
 
 /// How often one of them is.
 const UPGRADES: usize = 10;
@@ -19,29 +20,29 @@ impl Rounds {
     ///
     /// # Errors
     /// What was wrong.
-    pub(super) fn upgrade_both(&mut self) -> Result<(), String> {
+    pub(super) fn upgrade_all(&mut self) -> Result<(), String> {
         let nsids = self.one_of_each();
         let mut hosts = self.start_hosts(nsids, RUNTIME_S, RANGE_MIB, false)?;
         let before = self.happened()?;
-        let controllers = [self.pair.controllers(0)?, self.pair.controllers(1)?];
+        let controllers = self.all_controllers()?;
         let mut pauses = Vec::new();
         for number in 0..UPGRADES {
-            let began = Instant::now();
-            self.pair.upgrade(number % 2)?;
+            let (began, gateway) = (Instant::now(), number % self.group.gateways.len());
+            self.group.upgrade(gateway)?;
             let took_ms = ms(began.elapsed());
-            let pause_ms = self.pair.last_pause_ms(number % 2)?;
+            let pause_ms = self.group.last_pause_ms(gateway)?;
             println!(
                 "        gateway {}: {took_ms} ms, of which hosts waited {pause_ms} ms",
-                ["a", "b"][number % 2]
+                self.group.gateways[gateway].name
             );
             pauses.push(pause_ms);
-            self.pair.await_rest()?;
+            self.group.await_rest()?;
             std::thread::sleep(BETWEEN);
         }
         if hosts.hit.has_ended() || hosts.beside.has_ended() {
             return Err("hosts have ended before the last upgrade".to_owned());
         }
-        let now = [self.pair.controllers(0)?, self.pair.controllers(1)?];
+        let now = self.all_controllers()?;
         if now != controllers {
             return Err(format!("hosts have connected again: controllers {controllers:?}, and then {now:?}"));
         }
@@ -51,28 +52,33 @@ impl Rounds {
         if before != after {
             return Err(format!("something else happened than upgrades: {before:?}, and then {after:?}"));
         }
-        for (nsid, gateway) in nsids.into_iter().zip(&self.pair.gateways) {
-            has_states(&self.pair.paths(nsid)?, &gateway.address)?;
+        for (gateway, nsid) in nsids.into_iter().enumerate() {
+            self.has_states(nsid, gateway)?;
         }
         pauses.sort_unstable();
         println!(
-            "        {UPGRADES} upgrades of {NQN}: hosts waited {pauses:?} ms; worst command {} and {} ms in all; {} writes, {} + {} + \
-             {} blocks checked",
+            "        {UPGRADES} upgrades of {NQN}: hosts waited {pauses:?} ms; worst command {} and {} ms in all; {deeds}",
             hosts.hit.worst_ms()?,
             hosts.beside.worst_ms()?,
-            deeds.writes,
-            deeds.reads_checked,
-            deeds.blocks_read_back,
-            deeds.blocks_checked,
         );
         Ok(())
     }
 
     /// How often each sign stands in the logs, and how many connections are shut out.
     fn happened(&self) -> Result<(Vec<usize>, usize), String> {
-        let logs = [self.pair.log(0)?, self.pair.log(1)?].concat();
+        let logs: Result<Vec<String>, String> =
+            self.gateways().map(|gateway| self.group.log(gateway)).collect();
+        let logs = logs?.concat();
         let counts = SIGNS.iter().map(|sign| logs.lines().filter(|line| line.contains(sign)).count());
-        let shut_out = self.pair.blocklist()?.iter().filter(|line| line.contains(' ')).count();
+        let shut_out = self.group.blocklist()?.iter().filter(|line| line.contains(' ')).count();
         Ok((counts.collect(), shut_out))
+    }
+    /// The controllers that hosts have at each gateway.
+    fn all_controllers(&self) -> Result<Vec<Vec<u64>>, String> {
+        self.gateways().map(|gateway| self.group.controllers(gateway)).collect()
+    }
+
+    fn gateways(&self) -> Range<usize> {
+        0..self.group.gateways.len()
     }
 }

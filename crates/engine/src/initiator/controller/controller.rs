@@ -14,7 +14,7 @@ use nvme::fabrics::{Capabilities, property};
 use nvme::features::AsyncEvent;
 use nvme::identify::bits::controller_type;
 use nvme::identify::{Cns, IdentifyController, IdentifyRequest};
-use nvme::log_page::{LogPageId, LogPageRequest};
+use nvme::log_page::{CommandStagesLog, LogPageId, LogPageRequest};
 use zerocopy::FromBytes;
 
 use super::admin::{AdminReply, AdminThread, Began};
@@ -223,6 +223,28 @@ impl Controller {
         timeout: Duration,
     ) -> Result<AdminReply, InitiatorError> {
         self.0.admin.command_within(entry, None, 0, timeout)
+    }
+
+    /// How long commands of all hosts on a namespace took at the target, and on what; nothing where the target has no such page.
+    /// Waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// When the connection is lost, or the controller refuses or answers late.
+    pub fn command_stages(
+        &self,
+        nsid: u32,
+        timeout: Duration,
+    ) -> Result<Option<CommandStagesLog>, InitiatorError> {
+        // Others count what they do not know as an error, which somebody may watch.
+        if !self.identify().has_command_stages() {
+            return Ok(None);
+        }
+        let length = size_of::<CommandStagesLog>();
+        let request = LogPageRequest::new(LogPageId::COMMAND_STAGES, 0, length as u64);
+        let reply = self.0.admin.command_within(log_page_entry(&request, nsid), None, length, timeout)?;
+        let bytes = reply.success("Get Log Page")?.data;
+        let log = CommandStagesLog::read_from_bytes(&bytes);
+        Ok(log.ok().filter(|log| log.is_of(nsid)))
     }
 
     /// `log_page`, which with `retain_event` leaves the event that led here pending.

@@ -9,6 +9,11 @@ pub trait CommandQueues {
     /// Commands that `submit` takes now.
     fn free_slots(&self) -> usize;
 
+    /// The clock was read: commands that are taken from now on count from this moment.
+    fn see(&mut self, now: Moment) {
+        let _ = now;
+    }
+
     /// Takes a command; `flush` sends it.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub struct Driver<Q, T> {
     queues: Q,
     scratch: Vec<u8>,
     events: Vec<Event>,
+    /// When the clock was read since the last turn, if it was.
+    clock: Option<Moment>,
     /// What the caller left with each outstanding command, by the number that the queues know it by.
     tags: Vec<Option<T>>,
     free: Vec<u32>,
@@ -39,11 +41,21 @@ impl<Q: CommandQueues, T> Driver<Q, T> {
             queues,
             scratch: vec![0; scratch_length],
             events: Vec::with_capacity(256),
+            clock: None,
             tags: Vec::new(),
             free: Vec::new(),
             backlog: VecDeque::new(),
             refused: VecDeque::new(),
         }
+    }
+
+    /// Reads the clock: commands that are submitted from now on count from this moment. Who calls this begins to submit at once,
+    /// and then flushes and turns: the clock is not read again for that.
+    pub fn now(&mut self) -> Moment {
+        let now = self.ring.now();
+        self.queues.see(now);
+        self.clock = Some(now);
+        now
     }
 
     /// The ring.
@@ -136,11 +148,13 @@ impl<Q: CommandQueues, T> Driver<Q, T> {
         timeout: Option<Duration>,
         reserve: usize,
     ) -> io::Result<()> {
+        let clock = self.clock.take();
         let can_send = !self.backlog.is_empty() && self.queues.free_slots() > reserve;
         let timeout = if self.queues.has_more() || !self.refused.is_empty() || can_send {
             Some(Duration::ZERO)
         } else {
-            let now = self.ring.now();
+            // What was submitted since then and sent took no time that a time-out would notice.
+            let now = clock.unwrap_or_else(|| self.ring.now());
             let deadline = self.queues.next_deadline().map(|deadline: Moment| deadline.since(now));
             timeout.into_iter().chain(deadline).min()
         };
@@ -210,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::initiator::InitiatorError;
-    use crate::initiator::queue::Completion;
+    use crate::initiator::queue::{Completion, Timing};
     use crate::ring::RingOptions;
 
     /// Queues without a connection: they end what the test tells them to.
@@ -225,7 +239,8 @@ mod tests {
         fn answer(&mut self, at: usize) {
             let Request { data, user, .. } = self.outstanding.swap_remove(at);
             let (status, result, data) = (Status::SUCCESS, 0, data.into_buffer());
-            self.ended.push_back(Ended::Answered(Completion { user, status, result, data }));
+            let timing = Timing::default();
+            self.ended.push_back(Ended::Answered(Completion { user, status, result, data, timing }));
         }
 
         fn fail(&mut self) {

@@ -157,16 +157,17 @@ impl QueueSet {
         scratch: &mut [u8],
         token: u32,
         readiness: Readiness,
+        now: Moment,
     ) -> bool {
         let at = token.checked_sub(self.token_base).map(|at| at as usize);
         let Some((at, queue)) = at.and_then(|at| Some((at, self.queues.get_mut(at)?))) else { return false };
-        queue.on_ready(ring, scratch, readiness);
+        queue.on_ready_at(ring, scratch, readiness, now);
         self.review(at);
         true
     }
 
     /// Receives what is left in sockets whose readiness is not told again, and takes what the worker has computed.
-    pub(in crate::initiator) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8]) {
+    pub(in crate::initiator) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8], now: Moment) {
         std::mem::swap(&mut self.computing, &mut self.spare);
         for place in 0..self.spare.len() {
             let at = self.spare[place];
@@ -180,11 +181,16 @@ impl QueueSet {
             let at = self.spare[place];
             self.marks[at].has_more = false;
             if self.queues[at].has_more() {
-                self.queues[at].on_ready(ring, scratch, Readiness::READABLE);
+                self.queues[at].on_ready_at(ring, scratch, Readiness::READABLE, now);
                 self.review(at);
             }
         }
         self.spare.clear();
+    }
+
+    /// Whether commands have ended that nobody has taken.
+    pub(in crate::initiator) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     /// Whether a queue takes a command now.
@@ -282,11 +288,11 @@ impl CommandQueues for QueueSet {
         !self.more.is_empty() || !self.ended.is_empty()
     }
 
-    fn on_events(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], _now: Moment) {
-        self.on_more(ring, scratch);
+    fn on_events(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], now: Moment) {
+        self.on_more(ring, scratch, now);
         for event in events {
             if let Event::Ready { token, readiness } = event {
-                self.on_ready(ring, scratch, *token, *readiness);
+                self.on_ready(ring, scratch, *token, *readiness, now);
             }
         }
     }

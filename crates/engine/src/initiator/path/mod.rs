@@ -21,6 +21,7 @@ mod quiescing;
 mod retry;
 mod sample;
 mod shared;
+mod stage;
 mod turn;
 
 pub use controller_record::{ControllerKeeper, ControllerRecord};
@@ -31,3 +32,4 @@ pub use path_connections::ConnectionReport;
 pub use paths::{PathStatus, Paths};
 pub use policy::IoPolicy;
 pub use queues::{PathQueues, PathShare};
+pub use stage::{Stage, StageLatencies};

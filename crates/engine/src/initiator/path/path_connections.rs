@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::distance::Distances;
 use super::path::Path;
 use super::policy::{Access, Candidate, Estimate};
+use super::stage::StageLatencies;
 use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{CommandQueues, QueueSet};
 use crate::initiator::{Ended, InitiatorError, Queue, Request};
@@ -45,6 +46,8 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Sum of all commands' times, in nanoseconds.
     pub(super) latency_ns: u64,
+    /// What these times were spent on, and what was waited before.
+    pub(super) stages: StageLatencies,
     /// Commands that were taken from it, to be sent again.
     pub(super) requeued: u64,
 }
@@ -158,6 +161,11 @@ impl PathConnections {
         self.queues.submit(request)
     }
 
+    /// Whether commands have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.queues.has_ended()
+    }
+
     /// The next command that has ended.
     pub(super) fn pop(&mut self) -> Option<Ended> {
         self.queues.pop()
@@ -170,8 +178,9 @@ impl PathConnections {
         scratch: &mut [u8],
         token: u32,
         readiness: Readiness,
+        now: Moment,
     ) -> bool {
-        self.queues.on_ready(ring, scratch, token, readiness)
+        self.queues.on_ready(ring, scratch, token, readiness, now)
     }
 
     /// Whether there is more to take in, or the loss of a queue to be seen to.
@@ -179,8 +188,8 @@ impl PathConnections {
         self.queues.has_more() || self.queues.has_closed()
     }
 
-    pub(super) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8]) {
-        self.queues.on_more(ring, scratch);
+    pub(super) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8], now: Moment) {
+        self.queues.on_more(ring, scratch, now);
     }
 
     pub(super) fn flush(&mut self, ring: &mut Ring) {

@@ -13,6 +13,7 @@ use super::paths::Paths;
 use super::policy::{Access, Candidate, Chooser, class_of};
 use super::retry::{self, Verdict};
 use super::shared::Shared;
+use super::stage::StageLatencies;
 use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::CommandQueues;
 use crate::initiator::{Completion, Data, Ended, InitiatorError, Lost, Request};
@@ -36,8 +37,11 @@ struct Command {
     length: u32,
     /// Times it has met a passing error.
     retries: u8,
-    /// When it was last given to a path, and how many that then had.
+    /// When it was taken, when it was last given to a path, and when to a queue of that.
+    taken: Moment,
     sent: Moment,
+    queued: Moment,
+    /// How many the path then had.
     ahead: u32,
 }
 
@@ -93,6 +97,8 @@ pub struct PathShare {
     pub bytes: u64,
     /// Sum of the commands' times, in nanoseconds.
     pub latency_ns: u64,
+    /// What the commands' time was spent on, from when they were taken.
+    pub stages: StageLatencies,
     /// Commands that were sent again elsewhere.
     pub requeued: u64,
     /// Commands given to it and not completed.
@@ -172,11 +178,17 @@ impl PathQueues {
             commands: share.tally.commands,
             bytes: share.tally.bytes,
             latency_ns: share.tally.latency_ns,
+            stages: share.tally.stages,
             requeued: share.tally.requeued,
             in_flight: share.in_flight,
             connections: share.reports(),
         };
         self.connections.iter().map(report).collect()
+    }
+
+    /// What the time of the commands on each path was spent on.
+    pub fn stages(&self) -> Vec<StageLatencies> {
+        self.connections.iter().map(|connections| connections.tally.stages).collect()
     }
 
     /// Opens queues of paths that have come, and closes those of paths that have gone.
@@ -257,6 +269,7 @@ impl PathQueues {
                 connections.tally.commands += 1;
                 connections.tally.bytes += u64::from(command.length);
                 connections.tally.latency_ns += now.since(command.sent).as_nanos() as u64;
+                connections.tally.stages.add(command.taken, command.queued, completion.timing, now);
                 connections.estimate.done(now, command.class, command.sent, command.ahead);
                 self.finish(place, Ended::Answered(completion));
             }
@@ -369,6 +382,7 @@ impl PathQueues {
 
     fn send(&mut self, at: usize, place: u32) {
         let command = &mut self.commands[place as usize];
+        command.queued = self.clock;
         let data = std::mem::take(&mut command.data);
         let request = Request { entry: command.entry, data, user: u64::from(place) };
         if let Err(request) = self.connections[at].submit(request) {
@@ -409,6 +423,10 @@ impl CommandQueues for PathQueues {
         self.free.len()
     }
 
+    fn see(&mut self, now: Moment) {
+        self.clock = now;
+    }
+
     /// Takes a command; `flush` sends it, unless it has to wait for a path.
     ///
     /// # Errors
@@ -428,6 +446,7 @@ impl CommandQueues for PathQueues {
             sends,
             class: class_of(sends, length),
             length: length as u32,
+            taken: self.clock,
             ..Command::default()
         };
         if self.is_held && !retry::is_harmless_twice(entry.opcode) {
@@ -454,23 +473,29 @@ impl CommandQueues for PathQueues {
     fn on_events(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], now: Moment) {
         self.clock = now;
         for connections in &mut self.connections {
-            connections.on_more(ring, scratch);
+            connections.on_more(ring, scratch, now);
         }
         for event in events {
             let Event::Ready { token, readiness } = event else { continue };
             for connections in &mut self.connections {
-                if connections.on_ready(ring, scratch, *token, *readiness) {
+                if connections.on_ready(ring, scratch, *token, *readiness, now) {
                     break;
                 }
             }
         }
+        if self.connections.iter().any(PathConnections::has_ended) {
+            // Receiving took its time, which is the commands' own.
+            self.clock = ring.now();
+        }
         for at in 0..self.connections.len() {
-            self.gather(at, now);
+            self.gather(at, self.clock);
         }
     }
 
     /// Minds time-outs, follows the paths' changes, and finds ways for commands that wait.
     fn turn(&mut self, ring: &mut Ring, now: Moment) {
+        // What was received meanwhile is not from later.
+        let now = now.max(self.clock);
         self.clock = now;
         for at in 0..self.connections.len() {
             if let Some(error) = self.connections[at].mind(ring, now) {

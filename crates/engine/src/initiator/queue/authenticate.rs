@@ -215,15 +215,18 @@ impl Queue {
         Fault::ended(InitiatorError::AuthenticationFailed { address, why: why.into() })
     }
 
-    /// Why the queue has failed already, whose end comes while the controller is told so: there are targets that close the
-    /// connection at once.
-    pub(super) fn failure(&mut self) -> Option<InitiatorError> {
+    /// What the end of the connection means for a queue that authenticates: there are targets that close it at once, while they are
+    /// told why it has failed, or instead of the answer that says so.
+    pub(super) fn unproved(&mut self, error: InitiatorError) -> InitiatorError {
         let address = self.options.address;
-        match self.exchange.take()? {
-            Exchange::Last(Err(fault)) => {
-                Some(InitiatorError::AuthenticationFailed { address, why: fault.why })
+        match (self.exchange.take(), &error) {
+            (Some(Exchange::Last(Err(fault))), _) => {
+                InitiatorError::AuthenticationFailed { address, why: fault.why }
             }
-            _ => None,
+            (Some(_), InitiatorError::Closed { .. }) if self.state == QueueState::Authenticating => {
+                InitiatorError::NotAuthenticated { reason: Box::new(error) }
+            }
+            _ => error,
         }
     }
 

@@ -3,6 +3,7 @@
 //! namespaces; its owner calls it when there is news.
 
 mod authenticate;
+mod departures;
 mod fault;
 mod open;
 mod receive;
@@ -23,7 +24,7 @@ use nvme::tcp::digest::crc32c;
 use nvme::tcp::{Digests, Negotiated, Receiver, Transmitter};
 use nvme::{SglDescriptor, Status};
 
-pub use request::{Completion, Data, Ended, Lost, QueueState, Request};
+pub use request::{Completion, Data, Ended, Lost, QueueState, Request, Timing};
 
 use super::authentication_worker::AuthenticationWorker;
 use super::{InitiatorError, QueueOptions};
@@ -31,6 +32,7 @@ use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
 use crate::ring::tcp::PendingConnection;
 use crate::ring::{Buffer, Moment, Ring, Socket, observe};
 use crate::secure_stream::SecureStream;
+use departures::Departures;
 use fault::Fault;
 use slot::{Direction, Incoming, Slots};
 
@@ -72,6 +74,8 @@ pub struct Queue {
     receiver: Receiver,
     transmitter: Transmitter<u16>,
     slots: Slots,
+    /// Commands whose last byte has not been handed to the socket.
+    departures: Departures,
     ended: VecDeque<Ended>,
     negotiated: Negotiated,
     /// The data PDU that is coming in.
@@ -80,6 +84,8 @@ pub struct Queue {
     data_length_last: u32,
     /// The socket has no room; the ring tells when it has.
     blocked: bool,
+    /// When the socket was last looked at.
+    clock: Moment,
     /// The last receive may have left something behind.
     more: bool,
     is_at_end: bool,
@@ -295,6 +301,7 @@ impl Queue {
             self.transmitter.command(entry, None);
         }
         slot.buffer = buffer;
+        self.departures.push(index, self.transmitter.length());
         Ok(())
     }
 
@@ -303,7 +310,8 @@ impl Queue {
         let slot = self.slots.get_mut(index);
         let status =
             if slot.damaged && status.is_success() { Status::TRANSIENT_TRANSPORT_ERROR } else { status };
-        let completion = Completion { user: slot.user, status, result, data: slot.buffer.take() };
+        let (user, data, timing) = (slot.user, slot.buffer.take(), slot.timing);
+        let completion = Completion { user, status, result, data, timing };
         let is_exchange = slot.is_exchange;
         self.slots.give(index);
         if is_exchange {
@@ -341,7 +349,7 @@ impl Queue {
             {
                 InitiatorError::TlsFailed { address: *address, why: MAY_REQUIRE_TLS.to_owned() }
             }
-            _ => self.failure().unwrap_or(error),
+            _ => self.unproved(error),
         };
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
         if let Some(observation) = error.observation() {

@@ -9,6 +9,7 @@ use nvme::fabrics::{Connect, ConnectData, InvalidParameter};
 use nvme::tcp::{Initialize, Negotiated, PduType, Receiver, Role, settle};
 use zerocopy::IntoBytes;
 
+use super::departures::Departures;
 use super::fault::Fault;
 use super::slot::Slots;
 use super::{Completion, Data, Queue, QueueState, Request};
@@ -58,12 +59,14 @@ impl Queue {
             is_worn: false,
             receiver: Receiver::new(Role::Host, BUFFER_LENGTH_MAX as u32),
             transmitter: slots.transmitter(),
+            departures: Departures::new(slots.count()),
             ended: VecDeque::with_capacity(slots.count()),
             slots,
             negotiated: unsettled(),
             incoming: None,
             data_length_last: 0,
             blocked: true,
+            clock: now,
             more: false,
             is_at_end: false,
             controller_id: options.controller_id,

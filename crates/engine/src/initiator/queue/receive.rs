@@ -13,7 +13,7 @@ use super::slot::{Direction, Incoming};
 use super::{Queue, QueueState};
 use crate::initiator::{InitiatorError, PeerMisbehaved};
 use crate::limits::{RECEIVE_BUDGET, SCRATCH_LENGTH_MIN};
-use crate::ring::{Readiness, Ring, SpanMut};
+use crate::ring::{Moment, Readiness, Ring, SpanMut};
 
 /// Data PDUs from this length on are bulk: what follows one is received in small pieces, so that the data of
 /// the next is not copied but received where it belongs. Below it a copy out of the cache costs less than the
@@ -38,6 +38,19 @@ impl Queue {
     /// # Panics
     /// When `scratch` has less than 32 KiB: a record of TLS has to fit.
     pub fn on_ready(&mut self, ring: &mut Ring, scratch: &mut [u8], readiness: Readiness) {
+        let now = ring.now();
+        self.on_ready_at(ring, scratch, readiness, now);
+    }
+
+    /// The same, where the clock was read a moment ago.
+    pub(in crate::initiator) fn on_ready_at(
+        &mut self,
+        ring: &mut Ring,
+        scratch: &mut [u8],
+        readiness: Readiness,
+        now: Moment,
+    ) {
+        self.clock = now;
         assert!(scratch.len() >= SCRATCH_LENGTH_MIN, "scratch room for at least 32 KiB");
         let outcome = match self.state {
             QueueState::Closed => return,
@@ -171,6 +184,7 @@ impl Queue {
         if slot.answer.is_some() {
             return fault(PeerMisbehaved::UnknownCommand { command_id }, RESPONSE_COMMAND_ID_AT);
         }
+        slot.answered(self.clock);
         let status = entry.status();
         let moves = matches!(slot.direction, Direction::Send | Direction::Receive);
         if status.is_success() && moves && slot.moved != slot.length {
@@ -220,6 +234,7 @@ impl Queue {
         };
         match accepted {
             Ok(range) => {
+                slot.answered(self.clock);
                 self.data_length_last = pdu.length.get();
                 let success = pdu.is_success();
                 self.incoming = Some(Incoming { slot: index, next: range.start, end: range.end, success });
@@ -276,6 +291,7 @@ impl Queue {
             return fault(out_of_range, FatalError::DataTransferOutOfRange, 0);
         }
         slot.moved += length;
+        slot.asked_for(self.clock);
         self.send_data(index, pdu);
         Ok(())
     }

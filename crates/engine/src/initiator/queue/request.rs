@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nvme::{Status, SubmissionEntry};
 
 use crate::initiator::InitiatorError;
-use crate::ring::Buffer;
+use crate::ring::{Buffer, Moment};
 
 /// The data of a command, its length being the buffer's.
 #[derive(Debug, Default)]
@@ -103,6 +103,18 @@ pub struct Completion {
     pub result: u64,
     /// The buffer the request carried.
     pub data: Option<Buffer>,
+    /// When what happened to it.
+    pub timing: Timing,
+}
+
+/// When a command was answered, as its queue has seen it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// The time at the target and on the way, in nanoseconds: from when its last byte, or the last of the data that was asked
+    /// for, was handed to the socket, until something of the answer was seen.
+    pub target_ns: u64,
+    /// When the first of its data, or else its response, was seen.
+    pub answered: Moment,
 }
 
 /// How far a queue is.

@@ -254,6 +254,7 @@ impl Queue {
             if !secure.outbound.send(socket, |space| self.sealed_space = Some(space))? {
                 return Ok(false);
             }
+            self.departures.all_taken_is_handed();
             if self.transmitter.is_empty() && !secure.outbound.wants_turn() {
                 return Ok(true);
             }

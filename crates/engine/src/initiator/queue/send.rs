@@ -22,7 +22,11 @@ impl Queue {
         if !self.has_unsent() {
             return;
         }
-        let broken = match self.send_all() {
+        let outcome = self.send_all();
+        if !self.departures.is_empty() {
+            self.departures.depart(&mut self.slots, ring.now());
+        }
+        let broken = match outcome {
             Ok(true) => return,
             Ok(false) => {
                 let Some(socket) = &self.socket else { return };
@@ -65,6 +69,7 @@ impl Queue {
                 Err(error) => return Err(error),
             };
             self.sent(sent);
+            self.departures.all_taken_is_handed();
             if sent < length {
                 return Ok(false);
             }
@@ -73,6 +78,7 @@ impl Queue {
     }
 
     pub(super) fn sent(&mut self, sent: usize) {
+        self.departures.take(sent);
         let slots = &mut self.slots;
         let mut answered = false;
         self.transmitter.advance(sent, |index| {
@@ -119,6 +125,7 @@ impl Queue {
             self.transmitter.data(pdu, index, range, Some(crc));
             offset += length;
         }
+        self.departures.push(index, self.transmitter.length());
     }
 
     /// Tells the target why the connection ends, as far as there is room for it.

@@ -4,6 +4,7 @@
 use nvme::Status;
 use nvme::tcp::{Transfer, Transmitter};
 
+use super::Timing;
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::ring::{Buffer, Moment};
 
@@ -65,6 +66,32 @@ pub(super) struct Slot {
     pub(super) answer: Option<(Status, u64)>,
     /// When the time-out scan saw the command first; `Moment(0)` until then.
     pub(super) seen: Moment,
+    /// When all of it that may be sent was handed to the socket; `Moment(0)` until then.
+    pub(super) left: Moment,
+    pub(super) timing: Timing,
+}
+
+impl Slot {
+    /// The target asks for data of it.
+    pub(super) fn asked_for(&mut self, now: Moment) {
+        self.end_of_wait(now);
+        self.left = Moment(0);
+    }
+
+    /// Something of its answer has come.
+    pub(super) fn answered(&mut self, now: Moment) {
+        if self.timing.answered == Moment(0) {
+            self.end_of_wait(now);
+            self.timing.answered = now;
+        }
+    }
+
+    /// Its answer was waited for from when it had left: not at all while it had not.
+    fn end_of_wait(&mut self, now: Moment) {
+        if self.left != Moment(0) {
+            self.timing.target_ns += now.since(self.left).as_nanos() as u64;
+        }
+    }
 }
 
 impl Default for Slot {
@@ -84,6 +111,8 @@ impl Default for Slot {
             transfer: Transfer::new(0..0, 0),
             answer: None,
             seen: Moment(0),
+            left: Moment(0),
+            timing: Timing::default(),
         }
     }
 }
@@ -129,6 +158,8 @@ impl Slots {
         slot.moved = 0;
         slot.answer = None;
         slot.seen = Moment(0);
+        slot.left = Moment(0);
+        slot.timing = Timing::default();
         Some(index)
     }
 
@@ -181,6 +212,26 @@ mod tests {
         slots.take().unwrap();
         assert_eq!(slots.find(command_id), None, "the slot has another command now");
         assert_eq!(slots.find(u16::MAX), None);
+    }
+
+    #[test]
+    fn the_target_has_a_command_between_what_leaves_and_what_comes() {
+        let at = Moment;
+        let mut slot = Slot { left: at(10), ..Slot::default() };
+        slot.asked_for(at(25));
+        // Its data leaves at 40, and the answer comes in two parts.
+        assert_eq!((slot.left, slot.timing), (at(0), Timing { target_ns: 15, answered: at(0) }));
+        slot.left = at(40);
+        slot.answered(at(70));
+        slot.answered(at(90));
+        assert_eq!(slot.timing, Timing { target_ns: 45, answered: at(70) });
+    }
+
+    #[test]
+    fn what_is_answered_before_it_has_left_waited_for_nothing() {
+        let mut slot = Slot::default();
+        slot.answered(Moment(70));
+        assert_eq!(slot.timing, Timing { target_ns: 0, answered: Moment(70) });
     }
 
     #[test]

@@ -1,23 +1,26 @@
 //! The machine that a program runs on: io_uring or epoll, sockets, threads and clocks of Linux.
 
 mod bell;
-pub(crate) mod channel;
+pub mod channel;
 mod clock;
 mod epoll;
+pub mod lock;
 mod poll;
+mod program;
 mod random;
 mod remote;
 mod ring;
 mod socket;
 mod storage;
 pub mod tcp;
-pub(crate) mod thread;
+pub mod thread;
 mod uring;
 mod vital;
 mod waker;
 
 pub(crate) use bell::Bell;
 pub use clock::{now, wall_time};
+pub use program::end_program;
 pub use random::random;
 pub use remote::{RemoteOperation, RemoteStorage};
 pub use ring::Ring;

@@ -8,8 +8,11 @@ mod clock;
 pub mod disk;
 mod fiber;
 mod link;
+pub mod lock;
 mod network;
+pub mod rados;
 mod random;
+mod remote;
 mod ring;
 mod scheduler;
 mod socket;
@@ -25,6 +28,7 @@ pub use clock::{now, wall_time};
 pub use disk::{Hold, Storage};
 pub use link::Direction;
 pub use random::Random;
+pub use remote::{RemoteOperation, RemoteStorage};
 pub use ring::{Ring, Waker};
 pub use scheduler::{Judge, MachineId, Options, Outcome, ProcessId, run};
 pub use socket::{SharedSocket, Socket};
@@ -112,11 +116,26 @@ pub fn has_died(process: ProcessId) -> bool {
     with(|world| world.has_died(process))
 }
 
+/// Has the running program end as if an operator had asked it to: a part of it has found that it no longer has a place.
+pub fn end_program() {
+    with(|world| {
+        if let Some(process) = world.running() {
+            world.ask_to_end(process);
+        }
+    });
+}
+
+/// Whether a part of the running program has asked it to end.
+pub fn is_to_end() -> bool {
+    with(|world| world.running().is_some_and(|process| world.is_to_end(process)))
+}
+
 /// A machine stops with all its processes; nobody is told.
 pub fn power_off(machine: MachineId) {
     let processes = with(|world| {
         world.set_up(machine, false);
         world.forget_connections(machine);
+        world.forget_rados(machine);
         world.processes_on(machine)
     });
     for process in processes {

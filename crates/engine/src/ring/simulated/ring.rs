@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::clock;
 use super::disk::Storage;
+use super::remote::{RemoteOperation, RemoteStorage};
 use super::scheduler::{self, FiberId, ProcessId, World};
 use crate::ring::{Buffer, Event, Moment, Readiness, RingOptions, StorageOp};
 
@@ -193,6 +194,12 @@ impl Ring {
             world.rings[self.id].pending += 1;
             world.begin_operation(self.id, storage, operation, token);
         });
+    }
+
+    /// The same on storage that a library works on.
+    pub fn store_remote(&mut self, storage: &dyn RemoteStorage, operation: StorageOp, token: u64) {
+        scheduler::with(|world| world.rings[self.id].pending += 1);
+        storage.start(RemoteOperation { ring: self.id, token, operation });
     }
 
     /// Storage operations that have not ended.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::disk::Disks;
 use super::fiber::{self, Fiber};
 use super::network::Network;
+use super::rados::{Rados, Step};
 use super::random::Random;
 use super::ring::RingState;
 use super::trace::Trace;
@@ -60,6 +61,8 @@ struct Process {
     has_exited: bool,
     /// It gets nothing new of the system: no descriptor, no thread, no memory.
     is_starved: bool,
+    /// A part of it has asked it to end.
+    is_to_end: bool,
     /// Fibers whose turn would be while it is paused.
     held: Vec<FiberId>,
 }
@@ -75,6 +78,8 @@ pub(super) enum What {
     Effect(usize),
     /// A storage operation ends.
     Stored(usize),
+    /// Something of the Ceph cluster.
+    Rados(Step),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +96,7 @@ pub(super) struct World {
     pub(super) rings: Vec<RingState>,
     pub(super) network: Network,
     pub(super) disks: Disks,
+    pub(super) rados: Rados,
     machines: Vec<bool>,
     processes: Vec<Process>,
     fibers: Vec<FiberState>,
@@ -280,6 +286,7 @@ pub(super) fn end_process(process: ProcessId) {
     with(|world| {
         world.close_process(process);
         world.cancel_operations(process);
+        world.leave_rados(process);
         for ring in world.rings.iter_mut().filter(|ring| ring.process == process) {
             ring.clear();
         }
@@ -295,6 +302,7 @@ impl Process {
             is_paused: false,
             has_exited: false,
             is_starved: false,
+            is_to_end: false,
             held: Vec::new(),
         }
     }
@@ -309,6 +317,7 @@ impl World {
             rings: Vec::new(),
             network: Network::default(),
             disks: Disks::default(),
+            rados: Rados::default(),
             machines: Vec::new(),
             processes: Vec::new(),
             fibers: Vec::new(),
@@ -388,6 +397,7 @@ impl World {
             What::Network(arrival) => self.arrive(arrival),
             What::Effect(operation) => self.take_effect(operation),
             What::Stored(operation) => self.end_operation(operation),
+            What::Rados(step) => self.step_rados(step),
         }
     }
 
@@ -499,6 +509,18 @@ impl World {
 
     pub(super) fn starve(&mut self, process: ProcessId, is_starved: bool) {
         self.processes[process.0].is_starved = is_starved;
+    }
+
+    pub(super) fn is_paused(&self, process: ProcessId) -> bool {
+        self.processes[process.0].is_paused
+    }
+
+    pub(super) fn ask_to_end(&mut self, process: ProcessId) {
+        self.processes[process.0].is_to_end = true;
+    }
+
+    pub(super) fn is_to_end(&self, process: ProcessId) -> bool {
+        self.processes[process.0].is_to_end
     }
 
     pub(super) fn machine_of(&self, process: ProcessId) -> MachineId {

@@ -1,4 +1,4 @@
-//! The discovery log: which subsystems a host finds at which addresses of this target.
+//! The discovery log: which subsystems a host finds at which addresses of this target, and of other gateways of its group.
 //! Telling hosts that it changed is not here.
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use zerocopy::little_endian::U16;
 use super::answer::Answer;
 use super::log_page::{cut, decode, looked_at};
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, BUFFER_LENGTH_MAX};
-use crate::target::config::{PortConfig, ReferralConfig, TlsUse};
+use crate::target::config::{OtherPort, PortConfig, ReferralConfig, TlsUse};
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::served::Subsystem;
@@ -78,6 +78,8 @@ enum Place<'a> {
     /// Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
     Service(&'a PortConfig),
     Referral(&'a ReferralConfig),
+    /// The discovery service of another gateway of this one's group.
+    Elsewhere(&'a OtherPort),
 }
 
 impl Place<'_> {
@@ -91,7 +93,7 @@ impl Place<'_> {
         let entry = |kind, nqn: &Nqn, port: &PortConfig| {
             let mut entry = entry(kind, nqn, port, reached);
             let subsystem = if let Self::Subsystem(subsystem, _) = self { Some(*subsystem) } else { None };
-            match tls_for(host, subsystem, directory, port.id) {
+            match tls_for(host, subsystem, directory, port) {
                 TlsUse::Required => entry.set_tls(true),
                 TlsUse::Allowed => entry.set_tls(false),
                 TlsUse::Off => {}
@@ -110,6 +112,16 @@ impl Place<'_> {
                 entry
             }),
             Self::Referral(config) => referral(config),
+            Self::Elsewhere(OtherPort { port, is_known }) => {
+                Nqn::new(directory.config.discovery_nqn.as_deref().unwrap_or(DISCOVERY_NQN)).ok().map(|nqn| {
+                    let mut entry = entry(SubsystemType::REFERRAL, &nqn, port);
+                    // A host need not go there to find what this log has: to go there would take long where nobody answers.
+                    if *is_known {
+                        entry.flags = entry_flags::DUPLICATE_INFORMATION.into();
+                    }
+                    entry
+                })
+            }
         };
         // Names were checked when they were configured.
         entry.unwrap_or_default()
@@ -120,8 +132,8 @@ impl Place<'_> {
 /// (secure channel concatenation). nvme-cli does what the entry says: it takes a key of its own where TLS is required, has one
 /// made where TLS is possible (from 2.16 on; before that it wants a key in both cases), and connects in clear without TLS. So a
 /// port that lets hosts in both ways tells each its own.
-fn tls_for(host: &str, subsystem: Option<&Subsystem>, directory: &Directory, port: u16) -> TlsUse {
-    match directory.tls_on(port) {
+fn tls_for(host: &str, subsystem: Option<&Subsystem>, directory: &Directory, port: &PortConfig) -> TlsUse {
+    match directory.tls_on(port.id) {
         TlsUse::Off => TlsUse::Off,
         _ if subsystem.is_some_and(|subsystem| subsystem.concatenates(host)) => TlsUse::Allowed,
         TlsUse::Required => TlsUse::Required,
@@ -143,11 +155,12 @@ fn places<'a>(
     let ports = &directory.config.ports;
     let found = directory.subsystems.iter().filter(|subsystem| subsystem.allows(&controller.host.nqn));
     let subsystems = found.flat_map(move |subsystem| {
-        let ports = ports.iter().filter(|port| subsystem.is_on(port));
+        let ports = ports.iter().chain(directory.known_elsewhere()).filter(|port| subsystem.is_on(port));
         ports.map(|port| Place::Subsystem(subsystem, port))
     });
     let referrals = directory.config.referrals.iter().map(Place::Referral);
-    subsystems.chain(ports.iter().map(Place::Service)).chain(referrals)
+    let elsewhere = directory.directives.elsewhere.iter().map(Place::Elsewhere);
+    subsystems.chain(ports.iter().map(Place::Service)).chain(referrals).chain(elsewhere)
 }
 
 fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, reached: Option<IpAddr>) -> DiscoveryEntry {

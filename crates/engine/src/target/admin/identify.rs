@@ -203,6 +203,7 @@ fn discovery_controller(controller: &Controller) -> IdentifyController {
 fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyController {
     let mut identify = any_controller(controller);
     identify.controller_type = controller_type::IO;
+    identify.offer_command_stages();
     identify.optional_async_events = U32::new(
         optional_async_events::NAMESPACE_ATTRIBUTE
             | optional_async_events::ANA_CHANGE
@@ -371,7 +372,7 @@ impl Described {
         // One format, the one it has: a namespace cannot be formatted into another.
         identify.lba_formats[0] = LbaFormat::new(shift as u8);
         identify.sharing = sharing::SHARED;
-        identify.reservation_capabilities = reservations(fabric);
+        identify.reservation_capabilities = reservations(namespace, fabric);
         identify.attributes = self.attributes();
         identify.ana_group_id = U32::new(self.group);
         // The atomic write units are a block each, which is the least that a field 0's based can say (NVM 2.1.4).
@@ -415,7 +416,7 @@ impl Described {
             identify.features = common_features::NO_VOLATILE_WRITE_CACHE;
         }
         identify.sharing = sharing::SHARED;
-        identify.reservation_capabilities = reservations(fabric);
+        identify.reservation_capabilities = reservations(&self.namespace, fabric);
         identify.ana_group_id = U32::new(self.group);
         identify.attributes = self.attributes();
         identify.status = status::READY;
@@ -428,9 +429,10 @@ impl Described {
     }
 }
 
-/// Every type of reservation, and whether they outlive the target; none where others serve the same namespaces.
-fn reservations(fabric: &Fabric) -> u8 {
-    if !fabric.offers_reservations() {
+/// Every type of reservation, and whether they outlive the target; none where others that serve the namespace do not know of
+/// them.
+fn reservations(namespace: &Namespace, fabric: &Fabric) -> u8 {
+    if !fabric.offers_reservations_on(namespace) {
         return 0;
     }
     let lasting = if fabric.keeps_reservations() { capability::PERSIST_THROUGH_POWER_LOSS } else { 0 };

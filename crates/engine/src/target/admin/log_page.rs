@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::identify::CommandSet;
 use nvme::log_page::{
-    AnaLogBuilder, AnaState, CROSS_RESET_REMOVE_COMPLETED, ChangedNamespaceList, CommandsSupported,
-    ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects,
-    critical_warning, log_page_support,
+    AnaLogBuilder, AnaState, CROSS_RESET_REMOVE_COMPLETED, ChangedNamespaceList, CommandStagesLog,
+    CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog,
+    SupportedLogPages, command_effects, critical_warning, log_page_support,
 };
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
@@ -23,7 +23,7 @@ use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::Fabric;
 
 /// The log pages an I/O controller has.
-const PAGES: [LogPageId; 9] = [
+const PAGES: [LogPageId; 10] = [
     LogPageId::SUPPORTED_LOG_PAGES,
     LogPageId::ERROR_INFORMATION,
     LogPageId::SMART,
@@ -33,6 +33,7 @@ const PAGES: [LogPageId; 9] = [
     LogPageId::COMMANDS_SUPPORTED,
     LogPageId::CROSS_CONTROLLER_RESET,
     LogPageId::RESERVATION_NOTIFICATION,
+    LogPageId::COMMAND_STAGES,
 ];
 
 /// Log specific field of the ANA log: the groups without their namespaces (RGO).
@@ -88,6 +89,10 @@ pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
         }
         LogPageId::CROSS_CONTROLLER_RESET => return cross_resets(controller, &request),
         LogPageId::RESERVATION_NOTIFICATION => return reservation(controller, &request),
+        LogPageId::COMMAND_STAGES => match command_stages(controller, entry.nsid.get()) {
+            Some(log) => log.as_bytes().to_vec(),
+            None => return Status::INVALID_NAMESPACE.do_not_retry().into(),
+        },
         _ => return Status::INVALID_LOG_PAGE.do_not_retry().into(),
     };
     cut(&page, &request)
@@ -168,6 +173,13 @@ fn ana(controller: &Controller, groups_only: bool) -> Vec<u8> {
         log.group(id, state.ana.changed_at(id), access, nsids);
     }
     log.finish()
+}
+
+/// What commands on a namespace that the host sees spent their time on.
+fn command_stages(controller: &Controller, nsid: u32) -> Option<CommandStagesLog> {
+    controller.table().attachment(nsid)?;
+    let (latency, stages_ns) = controller.subsystem.counters.command_stages(nsid);
+    Some(CommandStagesLog::new(nsid, latency.count(), latency.sum_ns, &stages_ns))
 }
 
 /// Health of the subsystem: its counters are true, and what a program cannot know (temperature, wear) is zero.

@@ -92,6 +92,14 @@ pub(crate) fn set(
     if namespaces.is_empty() && !all {
         return Status::INVALID_NAMESPACE.do_not_retry().into();
     }
+    // Where other gateways serve the same namespaces, who serves one knows by whom it is reserved.
+    let is_decided_elsewhere = fabric.clusters().are_images_shared()
+        && request.id != FeatureId::RESERVATION_NOTIFICATION_MASK
+        && (table.attachments().filter(|attachment| all || attachment.namespace.nsid == nsid))
+            .any(|attachment| attachment.access.refusal().is_some());
+    if is_decided_elsewhere {
+        return Status::ANA_INACCESSIBLE.into();
+    }
     match request.id {
         FeatureId::RESERVATION_NOTIFICATION_MASK => {
             let nsids = namespaces.iter().map(|namespace| namespace.nsid);

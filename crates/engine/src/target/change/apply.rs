@@ -15,14 +15,16 @@ use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_r
 use super::standby;
 use crate::ring::{self, thread};
 use crate::target::TargetError;
-use crate::target::config::{Change, Directives, FabricConfig, KnownHost, SubsystemConfig, TlsUse};
+use crate::target::config::{
+    Change, Directives, FabricConfig, KnownHost, RESERVATIONS, SubsystemConfig, TlsUse,
+};
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::identity::NamespaceIdentities;
 use crate::target::image::OpenRequest;
 use crate::target::messaging::{Fenced, Loss, Message, Then};
 use crate::target::reactor::{Listener, Listening, PortChange};
-use crate::target::reservation::Access;
+use crate::target::reservation::{Abandoned, Access};
 use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
 
@@ -46,7 +48,6 @@ impl Fabric {
         let Order { absence, anew, host, .. } = *order;
         let old = self.directory();
         let wanted = order.wanted.unwrap_or(&old.config);
-        wanted.check()?;
         let directives = order.directives.unwrap_or(&old.directives).clone();
         directives.check(wanted)?;
         // Before anything is locked: it waits for commands from before the failure.
@@ -73,6 +74,7 @@ impl Fabric {
             absent: &absent,
             absence,
             may_disks_be_absent: self.may_disks_be_absent(),
+            sealing_key: self.sealing_key.as_deref(),
             inherited: self.inherited(),
         };
         let prepared = preparation.prepare();
@@ -87,6 +89,7 @@ impl Fabric {
         let images = prepared.namespaces.clone();
         let listening = self.commit(&old, prepared, (&directives, order.overlap), &changes);
         reservation_worker::forget(archive.as_ref(), &removed);
+        forget_shared(&leaving, &directives);
         drop(archive);
         // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.
         self.opener().keep(&open_requests(&wanted, &directives));
@@ -100,6 +103,7 @@ impl Fabric {
         // After hosts know the new ANA states: a write to an image without its lock fails, where another gateway could do it.
         standby::give_back(&standby::handovers((&wanted, &directives), &images, &changes));
         drop(images);
+        standby::give_back_early(self.opener(), &directives, &changes);
         self.trim_resized(&changes);
         // Last, since it may take until its timeout, and no host should have to wait for that.
         wait_for_release(&leaving);
@@ -107,14 +111,19 @@ impl Fabric {
             // What the old connections have under way of these images will not be carried out, and may be done again.
             self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
         }
-        for change in &changes {
-            tracing::info!("{change}");
-        }
+        changes.iter().for_each(|change| tracing::info!("{change}"));
         Ok(changes)
     }
 
+    /// Whether a host may have this configuration, in which nothing changes that another host has reserved.
+    pub(crate) fn check_reserved(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<(), TargetError> {
+        let old = self.directory();
+        let wanted = self.complete(&old.config, wanted);
+        check_reservations(&old, &self.changes(&old, &wanted, &old.directives), host)
+    }
+
     /// `wanted` with all that it leaves to the target but free services, which are found when they are opened.
-    fn complete(&self, old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
+    pub(super) fn complete(&self, old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
         let mut wanted = wanted.clone().settled(old);
         for subsystem in &mut wanted.subsystems {
             if subsystem.serial.is_empty() {
@@ -125,7 +134,12 @@ impl Fabric {
     }
 
     /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has does not change it.
-    fn changes(&self, directory: &Directory, wanted: &FabricConfig, directives: &Directives) -> Vec<Change> {
+    pub(super) fn changes(
+        &self,
+        directory: &Directory,
+        wanted: &FabricConfig,
+        directives: &Directives,
+    ) -> Vec<Change> {
         let old = directory.config.clone().with_identities(&self.namespace_identities());
         let wanted = wanted.clone().recognized(&old);
         let mut changes = old.changes_to(&wanted);
@@ -188,6 +202,9 @@ impl Fabric {
         for (config, (namespaces, keys)) in prepared.config.subsystems.iter().zip(opened) {
             for (config, namespace) in pairs(config, &namespaces) {
                 namespace.configure(config);
+            }
+            for namespace in namespaces.values() {
+                namespace.was_added_by(directives.added(&config.nqn, namespace.nsid));
             }
             let kept = kept_subsystem(old, &config.nqn, changes);
             subsystems.push(match kept {
@@ -394,6 +411,26 @@ fn removed(old: &Directory, prepared: &Prepared) -> Vec<Uuid> {
     removed
 }
 
+/// Removes what is kept beside images of namespaces that are no more, while nobody waits for it. Where that fails, nobody goes
+/// by it again.
+fn forget_shared(leaving: &[Weak<Namespace>], directives: &Directives) {
+    let removed = |namespace: &Arc<Namespace>| directives.is_removed(&namespace.nqn, namespace.nsid);
+    let leaving = leaving.iter().filter_map(Weak::upgrade).filter(removed);
+    let abandoned: Vec<Abandoned> =
+        leaving.filter_map(|namespace| namespace.shared_reservations()?.abandon()).collect();
+    if abandoned.is_empty() {
+        return;
+    }
+    let work = move || {
+        for error in abandoned.into_iter().filter_map(|abandoned| abandoned.remove().err()) {
+            tracing::warn!(%error, "a removed namespace leaves its reservations behind");
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("forget".to_owned()).spawn(work) {
+        tracing::warn!(%error, "no thread to remove reservations of removed namespaces");
+    }
+}
+
 fn wait_for_release(leaving: &[Weak<Namespace>]) {
     let deadline = ring::now().after(RELEASE_TIMEOUT);
     // One that was shut out is held by commands that end when its connection does.
@@ -431,7 +468,10 @@ fn effects_on(
                 effects.nsids.insert(*nsid);
             }
             Change::NamespaceChanged { nqn: of, nsid, fields } if of == nqn => {
-                if fields.iter().any(|field| matches!(*field, "write_protection" | "ana_group")) {
+                if fields
+                    .iter()
+                    .any(|field| matches!(*field, "write_protection" | "ana_group" | RESERVATIONS))
+                {
                     effects.nsids.insert(*nsid);
                 }
                 if fields.contains(&"ana_group") {

@@ -1,14 +1,14 @@
 //! The one that puts configurations into effect, one order at a time: for administrators, for hosts that manage namespaces,
 //! and for images that change. It keeps the listener, since only a change of the configuration opens or closes a port.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError};
 
 use super::order::Order;
+use crate::ring::lock::{Mutex, MutexGuard};
 use crate::ring::tcp;
 use crate::target::TargetError;
 use crate::target::config::Change;
 use crate::target::fabric::Fabric;
-use crate::target::lock::lock;
 use crate::target::reactor::Listener;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Configurator {
 
     /// Carries out an order, all of it or nothing, and says what has changed.
     pub(crate) fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
-        let listener = lock(&self.listener);
+        let listener = self.lock();
         let Some(listener) = &*listener else {
             return Err(TargetError::Config("the target has ended".to_owned()));
         };
@@ -37,29 +37,32 @@ impl Configurator {
     }
 
     /// Whether orders are refused, since the target has ended.
-    #[cfg(not(feature = "simulation"))]
     pub(crate) fn has_ended(&self) -> bool {
-        lock(&self.listener).is_none()
+        self.lock().is_none()
     }
 
     /// Accepts nothing from now on, or what waits.
     pub(crate) fn hold(&self, is_held: bool) {
-        if let Some(listener) = &*lock(&self.listener) {
+        if let Some(listener) = &*self.lock() {
             listener.hold(is_held);
         }
     }
 
     /// The sockets that listen.
     pub(crate) fn listening(&self) -> std::io::Result<Vec<tcp::Shared>> {
-        match &*lock(&self.listener) {
+        match &*self.lock() {
             Some(listener) => listener.sockets(),
             None => Ok(Vec::new()),
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<Listener>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Stops listening. Orders that come later are refused.
     pub(crate) fn end(&self) {
-        if let Some(listener) = lock(&self.listener).take() {
+        if let Some(listener) = self.lock().take() {
             listener.stop();
         }
     }

@@ -4,12 +4,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use super::configurator::Configurator;
 use super::order::Order;
@@ -20,7 +20,8 @@ use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCE_S, CEPH_OPENING_PATIENCE_MS, CEPH_REPLACEMENT_INTERVAL_MS,
     CEPH_REPLACEMENT_TIMEOUT_MS, CEPH_SILENCE_MS,
 };
-use crate::ring::Vital;
+use crate::ring::channel::{Receiver, channel};
+use crate::ring::{Vital, now, thread};
 use crate::target::fabric::Fabric;
 use crate::target::image::{OpenRequest, Outcome};
 
@@ -75,7 +76,7 @@ impl Reconnection {
         let mut old = self.ask(&self.silent);
         let mut patience = SILENCE;
         while !self.has_ended() {
-            let began = Instant::now();
+            let began = now();
             if self.has_come_back(&mut old, patience) {
                 return self.silent.note_punctual();
             }
@@ -84,7 +85,7 @@ impl Reconnection {
             if self.try_another(&mut old).is_break() {
                 return;
             }
-            self.sleep(INTERVAL.saturating_sub(began.elapsed()));
+            self.sleep(INTERVAL.saturating_sub(now().since(began)));
         }
     }
 
@@ -114,11 +115,11 @@ impl Reconnection {
             }
             None => return ControlFlow::Continue(()),
         };
-        let (answer, end) = (self.ask(&new), Instant::now() + MONITORS);
+        let (answer, end) = (self.ask(&new), now().after(MONITORS));
         let answered = loop {
             // A cluster that answers nobody may answer both in a moment.
             match self.wait(&answer, LOOK) {
-                None if Instant::now() < end && !self.has_ended() => {
+                None if now() < end && !self.has_ended() => {
                     if self.has_come_back(old, Duration::ZERO) {
                         self.silent.note_punctual();
                         return ControlFlow::Break(());
@@ -252,9 +253,9 @@ impl Reconnection {
 
     /// Waits for an answer for this time, unless the target ends.
     fn wait<T>(&self, answer: &Answer<T>, patience: Duration) -> Option<T> {
-        let end = Instant::now() + patience;
+        let end = now().after(patience);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.since(now());
             match answer.recv_timeout(left.min(LOOK)) {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Timeout) if left > LOOK && !self.has_ended() => {}
@@ -264,9 +265,9 @@ impl Reconnection {
     }
 
     fn sleep(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while Instant::now() < end && !self.has_ended() {
-            thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        let end = now().after(time);
+        while now() < end && !self.has_ended() {
+            thread::sleep(LOOK.min(end.since(now())));
         }
     }
 
@@ -281,7 +282,7 @@ impl Reconnection {
 
 /// Does something on a thread of its own.
 fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
-    let (sender, answer) = sync_channel(1);
+    let (sender, answer) = channel();
     let ask = move || {
         // Nobody may still wait for it.
         let _ = sender.send(work());

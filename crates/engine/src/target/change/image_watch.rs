@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::configurator::Configurator;
@@ -12,6 +11,7 @@ use super::order::{Absence, Order};
 use crate::backend::BackendConfig;
 use crate::ceph::{Clusters, News};
 use crate::limits::CEPH_CLOSE_TIMEOUT_MS;
+use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Vital, core};
 use crate::target::config::FabricConfig;
 use crate::target::fabric::{Fabric, Reactors, TargetConfig};

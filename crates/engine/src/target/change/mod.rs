@@ -2,9 +2,8 @@
 
 mod apply;
 mod configurator;
-#[cfg(not(feature = "simulation"))]
+mod early_images;
 mod image_reconnection;
-#[cfg(not(feature = "simulation"))]
 mod image_watch;
 mod order;
 mod preparation;
@@ -12,9 +11,8 @@ mod reopening;
 mod standby;
 
 pub(crate) use configurator::Configurator;
-#[cfg(not(feature = "simulation"))]
+pub use early_images::EarlyImages;
 pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
 pub(crate) use order::{Absence, Order};
 pub use preparation::secret_file_faults;
-#[cfg(not(feature = "simulation"))]
 pub(crate) use standby::set_standby;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secure_channel::SealingKey;
 use uuid::Uuid;
 
 use super::order::{Absence, Order};
@@ -64,6 +65,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) absence: Absence,
     /// Whether files and devices may be absent too, and not images alone.
     pub(crate) may_disks_be_absent: bool,
+    /// What keys in the configuration are sealed with.
+    pub(crate) sealing_key: Option<&'a SealingKey>,
     /// Sockets that were open before this target was.
     pub(crate) inherited: &'a [Arc<tcp::Opened>],
 }
@@ -125,9 +128,9 @@ impl Preparation<'_> {
         let read = |subsystem: &SubsystemConfig| {
             let known = self.old.subsystems.iter().find(|known| known.nqn == subsystem.nqn);
             let known = known.filter(|_| self.order.keeps_secrets).map(|known| known.state());
-            let known = known.as_deref().map(|state| (&state.config.host_keys[..], &state.keys));
+            let known = known.as_deref().map(|state| (&state.config, &state.keys));
             let wrong = |error| TargetError::Config(of_subsystem(subsystem, error).to_string());
-            HostKeys::read(&subsystem.host_keys, known).map_err(wrong)
+            HostKeys::read(subsystem, known, self.sealing_key).map_err(wrong)
         };
         self.wanted.subsystems.iter().map(read).collect()
     }
@@ -384,10 +387,19 @@ impl Preparation<'_> {
             },
         };
         let uuid = self.identities.namespace(&subsystem.nqn, config, &backend)?;
-        let namespace = Namespace::on(&subsystem.nqn, config, uuid, backend);
+        let namespace = self.shared(Namespace::on(&subsystem.nqn, config, uuid, backend), config);
         // By its UUID, so after that is known, and before a host can see the namespace without its reservations.
         reservation_worker::restore(self.archive, &subsystem.nqn, &namespace)?;
         Ok(Arc::new(namespace))
+    }
+
+    /// The same, where several gateways serve it in turn: its reservations are read when its image is taken.
+    fn shared(&self, namespace: Namespace, config: &NamespaceConfig) -> Namespace {
+        if !self.clusters.are_images_shared() || !matches!(config.backend, BackendConfig::Rbd(_)) {
+            return namespace;
+        }
+        let added = self.directives.added(&namespace.nqn, namespace.nsid);
+        namespace.sharing_reservations(added)
     }
 
     /// Opens the backend of a namespace.
@@ -419,7 +431,7 @@ impl Preparation<'_> {
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
         let Outcome::Opened(backend) = self.opener.outcome(anew) else { return Err(gone()) };
         let uuid = self.identities.namespace(nqn, config, &backend)?;
-        let namespace = Namespace::on(nqn, config, uuid, Arc::new(backend));
+        let namespace = self.shared(Namespace::on(nqn, config, uuid, Arc::new(backend)), config);
         // Under the same name there may be another image by now, which must not inherit the reservations of this one.
         if namespace.uuid == former.uuid {
             namespace.succeed(&former);
@@ -437,6 +449,13 @@ impl Preparation<'_> {
         let failed =
             |source| TargetError::Namespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, source };
         let pending = |owner| failed(BackendError::Pending { image: image.to_string(), owner });
+        let is_standby = self.directives.is_standby(&subsystem.nqn, config.nsid);
+        match self.opener.outcome(&self.image_of(subsystem, config).early(is_standby)) {
+            Outcome::Opened(backend) => return Ok(Some(backend)),
+            Outcome::Failed(error) => return Err(failed(error)),
+            Outcome::Pending(_) => return Err(pending(None)),
+            Outcome::Unknown => {}
+        }
         match self.opener.outcome(&self.image_of(subsystem, config)) {
             Outcome::Opened(backend) => Ok(Some(backend)),
             Outcome::Failed(error) => Err(failed(error)),

@@ -3,11 +3,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::backend::{BackendConfig, BackendError};
-use crate::limits::IMAGES_AT_A_TIME;
-use crate::target::config::{Change, Directives, FabricConfig, STANDBY};
+use crate::ceph::note_late_operation;
+use crate::limits::{CEPH_GIVE_BACK_PATIENCE_MS, IMAGES_AT_A_TIME};
+use crate::ring::channel::channel;
+use crate::ring::{self, thread};
+use crate::target::config::{Change, Directives, FabricConfig, NamespaceConfig, STANDBY};
 use crate::target::fabric::Directory;
+use crate::target::image::{ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::served::{Namespace, Opened};
 
@@ -15,7 +20,7 @@ use crate::target::served::{Namespace, Opened};
 pub(crate) struct Handover<'a> {
     /// The place of its subsystem among all.
     subsystem: usize,
-    namespace: &'a Namespace,
+    namespace: &'a Arc<Namespace>,
     is_standby: bool,
 }
 
@@ -25,15 +30,10 @@ pub(crate) fn handovers<'a>(
     namespaces: &'a [Opened],
     changes: &[Change],
 ) -> Vec<Handover<'a>> {
-    let is_named = |of: &str, number: u32| {
-        changes.iter().any(|change| {
-            matches!(change, Change::NamespaceChanged { nqn, nsid, fields }
-                if nqn == of && *nsid == number && fields.contains(&STANDBY))
-        })
-    };
     let mut handovers = Vec::new();
     for (at, (subsystem, opened)) in wanted.subsystems.iter().zip(namespaces).enumerate() {
-        for config in subsystem.namespaces.iter().filter(|config| is_named(&subsystem.nqn, config.nsid)) {
+        let going = |config: &&NamespaceConfig| changes_hands(changes, &subsystem.nqn, config.nsid);
+        for config in subsystem.namespaces.iter().filter(going) {
             if let Some(namespace) = opened.get(&config.nsid) {
                 let is_standby = directives.is_standby(&subsystem.nqn, config.nsid);
                 handovers.push(Handover { subsystem: at, namespace, is_standby });
@@ -41,6 +41,14 @@ pub(crate) fn handovers<'a>(
         }
     }
     handovers
+}
+
+/// Whether the image of a namespace changes hands.
+fn changes_hands(changes: &[Change], of: &str, number: u32) -> bool {
+    changes.iter().any(|change| {
+        matches!(change, Change::NamespaceChanged { nqn, nsid, fields }
+            if nqn == of && *nsid == number && fields.contains(&STANDBY))
+    })
 }
 
 /// The images that were opened for this target to write to, which nobody has yet.
@@ -70,7 +78,8 @@ pub(crate) fn newly_opened<'a>(
 /// places and their identifiers.
 pub(crate) fn take(handovers: &[Handover<'_>]) -> Vec<((usize, u32), BackendError)> {
     let coming: Vec<_> = handovers.iter().filter(|handover| !handover.is_standby).collect();
-    let failures = for_all(&coming, false);
+    let namespaces: Vec<&Namespace> = coming.iter().map(|handover| &**handover.namespace).collect();
+    let failures = for_all(&namespaces, false);
     let place = |at: usize| (coming[at].subsystem, coming[at].namespace.nsid);
     failures.into_iter().map(|(at, error)| (place(at), error)).collect()
 }
@@ -85,43 +94,82 @@ pub(crate) fn give_back(handovers: &[Handover<'_>]) {
     release(handovers, true);
 }
 
+/// Sees to it that images are given back whose namespaces are not there yet, since they are just being opened and locked, and are
+/// another gateway's from now on.
+pub(crate) fn give_back_early(opener: &ImageOpener<Images>, directives: &Directives, changes: &[Change]) {
+    let goes =
+        |(nqn, nsid): (&str, u32)| directives.is_standby(nqn, nsid) && changes_hands(changes, nqn, nsid);
+    if !opener.await_given_back(goes, Duration::from_millis(CEPH_GIVE_BACK_PATIENCE_MS)) {
+        tracing::warn!(
+            "an image that is being opened is not given back yet, since its cluster does not answer"
+        );
+        // It may be had here after the next owner has it: who gives it away has to shut this connection out first.
+        note_late_operation();
+    }
+}
+
+/// Some at a time, since each waits for the cluster. One that does not answer keeps the caller, who has others to serve, only for
+/// a while: an image that is not given back then counts as a command that has taken too long. Who is to have it next has to shut
+/// this connection out first.
 fn release(handovers: &[Handover<'_>], is_standby: bool) {
-    let going: Vec<_> = handovers.iter().filter(|handover| handover.is_standby == is_standby).collect();
-    for (at, error) in for_all(&going, true) {
-        // The next owner asks for it, or takes it from a connection that is gone.
-        tracing::warn!(%error, nsid = going[at].namespace.nsid, "an image stays locked");
+    let going = handovers.iter().filter(|handover| handover.is_standby == is_standby);
+    let going: Vec<Arc<Namespace>> = going.map(|handover| handover.namespace.clone()).collect();
+    let (count, going) = (going.len(), Arc::new(going));
+    let (told, ended) = channel();
+    let next = Arc::new(AtomicUsize::new(0));
+    for _ in 0..count.min(IMAGES_AT_A_TIME) {
+        let (going, next, told) = (going.clone(), next.clone(), told.clone());
+        let work = move || {
+            while let Some(namespace) = going.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = namespace.set_standby(true) {
+                    tracing::warn!(%error, nsid = namespace.nsid, "an image stays locked");
+                }
+                // Nobody waits any longer who has waited for too long.
+                let _ = told.send(());
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("image-release".to_owned()).spawn(work) {
+            tracing::warn!(%error, "no thread to give images back");
+        }
+    }
+    drop(told);
+    let end = ring::now().after(Duration::from_millis(CEPH_GIVE_BACK_PATIENCE_MS));
+    for done in 0..count {
+        if ended.recv_timeout(end.since(ring::now())).is_err() {
+            tracing::warn!(
+                count = count - done,
+                "images are not given back yet, since their cluster does not answer"
+            );
+            // What is under way on them may be carried out after all that the next owner does, once it has ended here as too late,
+            // and the lock is free. Known now, it can be seen before somebody else is to have them.
+            if is_standby {
+                note_late_operation();
+            }
+            return;
+        }
     }
 }
 
 /// Gives these images back, or takes them; the failures, by their places.
-#[cfg(not(feature = "simulation"))]
 pub(crate) fn set_standby(namespaces: &[&Namespace], is_standby: bool) -> Vec<(usize, BackendError)> {
-    let handovers: Vec<Handover<'_>> =
-        namespaces.iter().map(|&namespace| Handover { subsystem: 0, namespace, is_standby }).collect();
-    let handovers: Vec<&Handover<'_>> = handovers.iter().collect();
-    for_all(&handovers, is_standby)
+    for_all(namespaces, is_standby)
 }
 
 /// Does it for all, some at a time, since each waits for the cluster; the failures, by their places.
-fn for_all(handovers: &[&Handover<'_>], is_standby: bool) -> Vec<(usize, BackendError)> {
-    if handovers.is_empty() {
+fn for_all(namespaces: &[&Namespace], is_standby: bool) -> Vec<(usize, BackendError)> {
+    if namespaces.is_empty() {
         return Vec::new();
     }
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(handover) = handovers.get(at) else { return };
-            if let Err(error) = handover.namespace.set_standby(is_standby) {
+            let Some(namespace) = namespaces.get(at) else { return };
+            if let Err(error) = namespace.set_standby(is_standby) {
                 lock(&failures).push((at, error));
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..handovers.len().min(IMAGES_AT_A_TIME) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    thread::side_by_side(namespaces.len().min(IMAGES_AT_A_TIME), work);
     failures.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

@@ -235,9 +235,11 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
             changes.push(Change::AnaGroupChanged { nqn: nqn(), group });
         }
     }
-    let access =
-        |of: &SubsystemConfig| (of.allow_any_host, of.hosts.clone(), of.host_keys.clone(), of.ports.clone());
-    if access(from) != access(to) {
+    let is_same_access = from.allow_any_host == to.allow_any_host
+        && (&from.hosts, &from.ports) == (&to.hosts, &to.ports)
+        && (&from.host_keys, &from.dhchap_ctrl_secret_sealed)
+            == (&to.host_keys, &to.dhchap_ctrl_secret_sealed);
+    if !is_same_access {
         changes.push(Change::AccessChanged { nqn: nqn() });
     }
     if from.storage != to.storage {

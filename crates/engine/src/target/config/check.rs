@@ -2,7 +2,7 @@
 
 use nvme::discovery::Nqn;
 
-use super::fabric::{FabricConfig, NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfig};
+use super::fabric::{FabricConfig, NO_PORT, NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfig};
 use super::quiesce_check::check_quiesce;
 use crate::backend::BackendConfig;
 use crate::limits::{
@@ -17,6 +17,21 @@ impl FabricConfig {
     /// # Errors
     /// `TargetError::Config`, which says what is wrong and where.
     pub fn check(&self) -> Result<(), TargetError> {
+        self.check_shared()?;
+        let is_known = |id: &u16| *id == NO_PORT || self.ports.iter().any(|port| port.id == *id);
+        for subsystem in &self.subsystems {
+            if let Some(port) = subsystem.ports.iter().find(|id| !is_known(id)) {
+                return wrong(format!("subsystem {}: there is no port number {port}", subsystem.nqn));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same where other targets serve these subsystems, too, which may be found at ports of theirs.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn check_shared(&self) -> Result<(), TargetError> {
         if self.ports.len() > PORTS_MAX {
             return wrong(format!("a target listens on at most {PORTS_MAX} addresses"));
         }
@@ -60,9 +75,6 @@ impl FabricConfig {
                 return wrong(format!("subsystem {} is there twice", subsystem.nqn));
             }
             check_subsystem(subsystem)?;
-            if let Some(port) = subsystem.ports.iter().find(|id| !self.ports.iter().any(|p| p.id == **id)) {
-                return wrong(format!("subsystem {}: there is no port number {port}", subsystem.nqn));
-            }
         }
         Ok(())
     }

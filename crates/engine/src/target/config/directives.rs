@@ -1,11 +1,12 @@
 //! Run-time orders. They come beside a configuration and do not belong to it: nobody writes them down, and a target that is started
 //! anew has those that it is started with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::Change;
-use super::fabric::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use super::fabric::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig};
 use crate::backend::BackendConfig;
+use crate::limits::OTHER_PORTS_MAX;
 use crate::target::TargetError;
 
 /// What is to be done with images besides what is configured; a group of gateways needs it. The default is nothing.
@@ -17,6 +18,25 @@ pub struct Directives {
     /// Which opening of images this is: with another number all are opened anew, for instance on new connections to their
     /// clusters, and hosts keep them meanwhile.
     pub opening: u64,
+    /// Whether other targets serve the same subsystems, which may be found at ports that this one does not have.
+    pub shares_subsystems: bool,
+    /// Ports of other gateways, which hosts find in the discovery log beside those of this target: at most
+    /// `limits::OTHER_PORTS_MAX`.
+    pub elsewhere: Vec<OtherPort>,
+    /// Whether hosts may reserve images that other gateways serve too: not before all of them know of it. With it come numbers by
+    /// which namespaces were added, by subsystem and identifier; others have 0. One that was removed and is added again has
+    /// another number, and none of its former reservations.
+    pub reservations: Option<BTreeMap<(String, u32), u64>>,
+}
+
+/// A port of another target that serves the same subsystems.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherPort {
+    /// As that target has it, with what it tells hosts as its address. No port of this target has its number.
+    pub port: PortConfig,
+    /// Whether hosts are told which subsystems they find there, and in which way to connect. Otherwise they are told only that
+    /// a discovery service is there: its target is of a version that says no more of its ports.
+    pub is_known: bool,
 }
 
 impl Directives {
@@ -25,8 +45,24 @@ impl Directives {
         self.standby.contains(&(nqn.to_owned(), nsid))
     }
 
+    /// By which number a namespace was added.
+    pub(crate) fn added(&self, nqn: &str, nsid: u32) -> u64 {
+        let added = self.reservations.as_ref().and_then(|added| added.get(&(nqn.to_owned(), nsid)));
+        added.copied().unwrap_or_default()
+    }
+
+    /// Whether a namespace is no more, and not only out of this gateway's reach.
+    pub(crate) fn is_removed(&self, nqn: &str, nsid: u32) -> bool {
+        self.reservations.as_ref().is_some_and(|added| !added.contains_key(&(nqn.to_owned(), nsid)))
+    }
+
     /// Checks that they can be followed with this configuration.
     pub(crate) fn check(&self, config: &FabricConfig) -> Result<(), TargetError> {
+        if self.shares_subsystems {
+            config.check_shared()?;
+        } else {
+            config.check()?;
+        }
         for (subsystem, namespace) in namespaces(config) {
             if !is_image(namespace) && self.is_standby(&subsystem.nqn, namespace.nsid) {
                 return Err(TargetError::Config(format!(
@@ -35,7 +71,15 @@ impl Directives {
                 )));
             }
         }
-        Ok(())
+        let own: BTreeSet<u16> = config.ports.iter().map(|port| port.id).collect();
+        let others = self.elsewhere.iter().filter(|other| other.is_known);
+        match others.map(|other| other.port.id).find(|id| own.contains(id)) {
+            Some(id) => Err(TargetError::Config(format!("port {id} is both this target's and another's"))),
+            None if self.elsewhere.len() > OTHER_PORTS_MAX => {
+                Err(TargetError::Config(format!("more than {OTHER_PORTS_MAX} ports of other targets")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Adds to `changes`, which lead from the configuration `from` to `to`, what these orders change besides.
@@ -49,6 +93,9 @@ impl Directives {
         if self == wanted {
             return;
         }
+        if self.elsewhere != wanted.elsewhere && !changes.contains(&Change::ReferralsChanged) {
+            changes.push(Change::ReferralsChanged);
+        }
         for (subsystem, namespace) in namespaces(to).filter(|(_, namespace)| is_image(namespace)) {
             let (nqn, nsid) = (&subsystem.nqn, namespace.nsid);
             let stays = from.subsystem(nqn).is_some_and(|s| s.namespaces.iter().any(|n| n.nsid == nsid))
@@ -59,26 +106,37 @@ impl Directives {
             if self.opening != wanted.opening {
                 changes.retain(|change| !is_about(change, nqn, nsid));
                 changes.push(Change::NamespaceReplaced { nqn: nqn.clone(), nsid });
-            } else if self.is_standby(nqn, nsid) != wanted.is_standby(nqn, nsid) {
-                let changed = changes.iter_mut().find_map(|change| match change {
-                    Change::NamespaceChanged { nqn: of, nsid: number, fields }
-                        if of == nqn && *number == nsid =>
-                    {
-                        Some(fields)
-                    }
-                    _ => None,
-                });
-                match changed {
-                    Some(fields) => fields.push(STANDBY),
-                    None => {
-                        let fields = vec![STANDBY];
-                        changes.push(Change::NamespaceChanged { nqn: nqn.clone(), nsid, fields });
-                    }
+                continue;
+            }
+            let changes_hands = self.is_standby(nqn, nsid) != wanted.is_standby(nqn, nsid);
+            let is_reservable = self.reservations.is_some() != wanted.reservations.is_some();
+            for (is_so, field) in [(changes_hands, STANDBY), (is_reservable, RESERVATIONS)] {
+                if is_so {
+                    add_field(changes, (nqn, nsid), field);
                 }
             }
         }
     }
 }
+
+/// Adds to `changes` that this of a namespace is otherwise.
+fn add_field(changes: &mut Vec<Change>, (nqn, nsid): (&str, u32), field: &'static str) {
+    let changed = changes.iter_mut().find_map(|change| match change {
+        Change::NamespaceChanged { nqn: of, nsid: number, fields } if of == nqn && *number == nsid => {
+            Some(fields)
+        }
+        _ => None,
+    });
+    match changed {
+        Some(fields) => fields.push(field),
+        None => {
+            changes.push(Change::NamespaceChanged { nqn: nqn.to_owned(), nsid, fields: vec![field] });
+        }
+    }
+}
+
+/// The word by which a change says that hosts may reserve a namespace from now on, or no longer.
+pub(crate) const RESERVATIONS: &str = "reservations";
 
 /// The word by which a change says that a namespace's image changes hands.
 pub(crate) const STANDBY: &str = "standby";
@@ -123,6 +181,7 @@ mod tests {
             snapshot: None,
             conf: None,
             id: None,
+            encryption: None,
         };
         NamespaceConfig::new(nsid, BackendConfig::Rbd(image), 4096)
     }
@@ -139,7 +198,7 @@ mod tests {
     }
 
     fn standby(nsid: u32) -> Directives {
-        Directives { standby: BTreeSet::from([(NQN.to_owned(), nsid)]), opening: 0 }
+        Directives { standby: BTreeSet::from([(NQN.to_owned(), nsid)]), ..Directives::default() }
     }
 
     #[test]
@@ -170,6 +229,22 @@ mod tests {
                 Change::NamespaceReplaced { nqn: nqn(), nsid: 1 }
             ]
         );
+    }
+
+    #[test]
+    fn ports_elsewhere_are_no_others_of_this_target() {
+        let port = |id| PortConfig::new(id, ([127, 0, 0, 1], 4420).into());
+        let others = |ids: &[u16]| {
+            let elsewhere = ids.iter().map(|id| OtherPort { port: port(*id), is_known: true }).collect();
+            Directives { elsewhere, ..Directives::default() }
+        };
+        let one = FabricConfig { ports: vec![port(1)], ..FabricConfig::default() };
+        assert!(others(&[65, 129]).check(&one).is_ok());
+        let refused = others(&[65, 1]).check(&one).unwrap_err().to_string();
+        assert!(refused.contains("port 1 is both"), "{refused}");
+        let many: Vec<u16> = (2..).take(OTHER_PORTS_MAX + 1).collect();
+        assert!(others(&many).check(&one).is_err());
+        assert_eq!(changes(&others(&[65]), &one, &one), [Change::ReferralsChanged]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::forgotten::Forgotten;
 use super::host_key::HostKeyConfig;
 use super::known_host::KnownHost;
 use super::nguid::Nguid;
+use super::sealed_secret::SealedSecret;
 use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
 use super::written;
@@ -107,6 +108,10 @@ pub struct SubsystemConfig {
     /// Secrets by which hosts have to authenticate, and keys of their TLS connections, an entry for each such host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_keys: Vec<HostKeyConfig>,
+    /// The secret by which it authenticates to hosts that have one and ask for it, where they have none of it in `host_keys`:
+    /// sealed with the key of `--encryption-key`, as the target has written it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
     /// The namespaces.
     #[serde(default)]
     pub namespaces: Vec<NamespaceConfig>,
@@ -116,7 +121,7 @@ pub struct SubsystemConfig {
     /// Where hosts may create namespaces; without it they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageConfig>,
-    /// The ports it is found on, by their numbers; on all where this is empty.
+    /// The ports it is found on, by their numbers; on all where this is empty, and on none where it is 0 alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
     /// For how many milliseconds after the loss of its host the commands of a controller may still take effect (CQT), as
@@ -355,9 +360,9 @@ impl From<GroupState> for AnaState {
     }
 }
 
-/// The lowest number that no port has. With every number taken it is one of them, which the check finds.
-pub fn free_port(taken: &[u16]) -> u16 {
-    (1..u16::MAX).find(|id| !taken.contains(id)).unwrap_or(u16::MAX)
+/// The lowest number from `first` on that no port has. With every number taken it is one of them, which the check finds.
+pub fn free_port(first: u16, taken: &[u16]) -> u16 {
+    (first..u16::MAX).find(|id| !taken.contains(id)).unwrap_or(u16::MAX)
 }
 
 /// The lowest identifier that no namespace has.
@@ -379,6 +384,9 @@ const fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
+/// The number of no port, for a subsystem that is found nowhere.
+pub const NO_PORT: u16 = 0;
+
 impl PortConfig {
     /// Port number `id` at `address`, told to hosts as it is.
     pub const fn new(id: u16, address: SocketAddr) -> Self {
@@ -397,6 +405,7 @@ impl SubsystemConfig {
             allow_any_host: true,
             hosts: Vec::new(),
             host_keys: Vec::new(),
+            dhchap_ctrl_secret_sealed: None,
             namespaces: Vec::new(),
             ana_groups: Vec::new(),
             storage: None,
@@ -477,7 +486,7 @@ impl FabricConfig {
     pub fn numbered(mut self) -> Self {
         let mut taken: Vec<u16> = self.ports.iter().map(|port| port.id).collect();
         for port in self.ports.iter_mut().filter(|port| port.id == 0) {
-            port.id = free_port(&taken);
+            port.id = free_port(1, &taken);
             taken.push(port.id);
         }
         for subsystem in &mut self.subsystems {

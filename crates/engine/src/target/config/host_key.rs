@@ -1,11 +1,12 @@
-//! Which secrets and TLS keys a host has to have, by the files that hold them: a configuration can be shown to anybody, and
-//! a secret cannot.
+//! Which secrets and TLS keys a host has to have, by the files that hold them, or sealed: a configuration can be shown to
+//! anybody, and a secret cannot.
 
 use std::path::{Path, PathBuf};
 
 use authentication::{Concatenation, Group, Hash};
 use serde::{Deserialize, Serialize};
 
+use super::sealed_secret::{KeyKind, KeySource, SealedSecret};
 use super::{names, written};
 
 /// The secrets and TLS keys of one host. With a secret it has to authenticate (DH-HMAC-CHAP).
@@ -40,6 +41,15 @@ pub struct HostKeyConfig {
     /// `--concat`). It authenticates in clear then, also where TLS is required, and connects anew with TLS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls_concat: bool,
+    /// The host's secret, instead of a file: sealed with the key of `--encryption-key`, as the target has written it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap_secret_sealed: Option<SealedSecret>,
+    /// The secret by which the subsystem authenticates to the host, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
+    /// The key of the host's TLS connections, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key_sealed: Option<SealedSecret>,
 }
 
 impl HostKeyConfig {
@@ -53,7 +63,8 @@ impl HostKeyConfig {
         Self { tls_key_file: Some(tls_key_file), ..Self::empty(host) }
     }
 
-    fn empty(host: &str) -> Self {
+    /// Neither a secret nor a TLS key, yet.
+    pub fn empty(host: &str) -> Self {
         Self {
             host: host.to_owned(),
             dhchap_secret_file: None,
@@ -62,7 +73,45 @@ impl HostKeyConfig {
             dhchap_dhgroup: Vec::new(),
             tls_key_file: None,
             tls_concat: false,
+            dhchap_secret_sealed: None,
+            dhchap_ctrl_secret_sealed: None,
+            tls_key_sealed: None,
         }
+    }
+
+    /// Whether the host has a secret, by which it has to authenticate.
+    pub const fn has_secret(&self) -> bool {
+        self.dhchap_secret_file.is_some() || self.dhchap_secret_sealed.is_some()
+    }
+
+    /// Whether the host has a TLS key.
+    pub const fn has_tls_key(&self) -> bool {
+        self.tls_key_file.is_some() || self.tls_key_sealed.is_some()
+    }
+
+    /// Whether one of its keys is sealed.
+    pub fn has_sealed(&self) -> bool {
+        KeyKind::ALL.into_iter().any(|kind| self.sealed(kind).is_some())
+    }
+
+    /// Its key of this kind, where it is sealed.
+    pub const fn sealed(&self, kind: KeyKind) -> Option<&SealedSecret> {
+        match kind {
+            KeyKind::Secret => self.dhchap_secret_sealed.as_ref(),
+            KeyKind::ControllerSecret => self.dhchap_ctrl_secret_sealed.as_ref(),
+            KeyKind::TlsKey => self.tls_key_sealed.as_ref(),
+        }
+    }
+
+    /// Where its key of this kind is.
+    pub(crate) fn source(&self, kind: KeyKind) -> Option<KeySource<'_>> {
+        let file = match kind {
+            KeyKind::Secret => &self.dhchap_secret_file,
+            KeyKind::ControllerSecret => &self.dhchap_ctrl_secret_file,
+            KeyKind::TlsKey => &self.tls_key_file,
+        };
+        let sealed = self.sealed(kind).map(|sealed| KeySource::Sealed { sealed, kind, host: &self.host });
+        file.as_deref().map(KeySource::File).or(sealed)
     }
 
     /// The files that it names, each with the name of its setting.
@@ -86,12 +135,20 @@ impl HostKeyConfig {
     /// # Errors
     /// What is missing.
     pub(super) fn check(&self) -> Result<(), String> {
-        let Self { host, dhchap_secret_file: secret, tls_key_file, .. } = self;
-        if secret.is_none() && tls_key_file.is_none() {
+        let host = &self.host;
+        if !self.has_secret() && !self.has_tls_key() {
             return Err(format!("keys of host {host}: there is neither dhchap_secret_file nor tls_key_file"));
+        }
+        let of_file = |(name, _): (&'static str, &Path)| name.trim_end_matches("_file");
+        let is_sealed = |name: &&str| {
+            KeyKind::ALL.iter().any(|kind| kind.name() == *name && self.sealed(*kind).is_some())
+        };
+        if let Some(name) = self.files().map(of_file).find(is_sealed) {
+            return Err(format!("keys of host {host}: there is {name}_file as well as {name}_sealed"));
         }
         let needing = [
             ("dhchap_ctrl_secret_file", self.dhchap_ctrl_secret_file.is_some()),
+            ("dhchap_ctrl_secret_sealed", self.dhchap_ctrl_secret_sealed.is_some()),
             ("dhchap_hash", !self.dhchap_hash.is_empty()),
             ("dhchap_dhgroup", !self.dhchap_dhgroup.is_empty()),
             ("tls_concat", self.tls_concat),
@@ -99,7 +156,7 @@ impl HostKeyConfig {
         if self.tls_concat {
             self.check_concatenation()?;
         }
-        match needing.iter().find(|(_, is_there)| *is_there && secret.is_none()) {
+        match needing.iter().find(|(_, is_there)| *is_there && !self.has_secret()) {
             Some((name, _)) => Err(format!("keys of host {host}: {name} needs a dhchap_secret_file")),
             None => Ok(()),
         }
@@ -119,10 +176,10 @@ impl HostKeyConfig {
                 "keys of host {host}: tls_concat needs a group other than null in dhchap_dhgroup"
             ));
         }
-        if self.tls_key_file.is_some() {
+        if self.has_tls_key() {
             return Err(format!(
                 "keys of host {host}: with tls_concat the TLS key comes out of the authentication; remove \
-                 tls_key_file"
+                 tls_key_file or tls_key_sealed"
             ));
         }
         Ok(())

@@ -12,6 +12,7 @@ mod names;
 mod nguid;
 mod quiesce_check;
 mod rights;
+mod sealed_secret;
 mod tls_rule;
 mod tls_use;
 mod write_protection;
@@ -19,17 +20,19 @@ mod written;
 
 pub use change::Change;
 pub use command_quiesce::CommandQuiesce;
-pub use directives::Directives;
-pub(crate) use directives::STANDBY;
+pub use directives::{Directives, OtherPort};
+pub(crate) use directives::{RESERVATIONS, STANDBY};
 pub use fabric::{
-    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
+    AnaGroupConfig, FabricConfig, GroupState, NO_PORT, NamespaceConfig, PortConfig, QosConfig,
+    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
 };
 pub use host_key::HostKeyConfig;
 pub use known_host::KnownHost;
 pub use nguid::Nguid;
 pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
+pub(crate) use sealed_secret::KeySource;
+pub use sealed_secret::{KeyKind, SealedSecret};
 pub use tls_use::TlsUse;
 pub use write_protection::WriteProtection;
 pub use written::{

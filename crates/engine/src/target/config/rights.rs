@@ -105,6 +105,11 @@ impl KnownHost {
 }
 
 impl SubsystemConfig {
+    /// Whether a host of this name is let in.
+    pub fn lets_in(&self, host_nqn: &str) -> bool {
+        self.allow_any_host || self.hosts.iter().any(|host| host == host_nqn)
+    }
+
     /// A namespace that the host knows of.
     fn known_to(&mut self, host: &KnownHost, nsid: u32) -> Result<&mut NamespaceConfig, Denial> {
         let namespace = self.namespaces.iter_mut().find(|namespace| namespace.nsid == nsid);

@@ -9,8 +9,7 @@ impl FabricConfig {
     pub fn tls_on(&self, port: &PortConfig) -> TlsUse {
         let has_key = || {
             let here = self.subsystems.iter().filter(|subsystem| subsystem.is_on(port));
-            here.flat_map(|subsystem| &subsystem.host_keys)
-                .any(|key| key.tls_key_file.is_some() || key.tls_concat)
+            here.flat_map(|subsystem| &subsystem.host_keys).any(|key| key.has_tls_key() || key.tls_concat)
         };
         port.tls.unwrap_or_else(|| if has_key() { TlsUse::Required } else { TlsUse::Off })
     }

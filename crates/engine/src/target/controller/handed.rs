@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use authentication::{Authenticated, Group, Hash};
+use nvme::identify::NSID_ALL;
 use nvme::log_page::ErrorLogEntry;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::controller::Controller;
-use super::event::Events;
+use super::event::{Events, Notice};
 use super::features::Features;
 use crate::ring;
 use crate::target::lock::lock;
@@ -39,6 +40,7 @@ impl Controller {
             features: state.features.handed(),
             events: state.events.bits(),
             changed_namespaces: state.changed_namespaces.iter().copied().collect(),
+            shown: Some(self.table().checksum()),
             error_count: state.error_count(),
             errors: state.errors().iter().map(HandedError::of).collect(),
             generated_key,
@@ -47,8 +49,10 @@ impl Controller {
         })
     }
 
-    /// Is as the former process has left it.
+    /// Is as the former process has left it. What this one serves may be otherwise than what that one showed its host, which nobody
+    /// else tells it: a gateway's group may have changed meanwhile.
     pub(crate) fn go_on(&self, handed: &HandedController) {
+        let is_otherwise = handed.shown.is_some_and(|shown| shown != self.table().checksum());
         let mut state = self.state();
         state.configuration = handed.configuration;
         state.status = handed.status;
@@ -56,6 +60,16 @@ impl Controller {
         state.events = Events::going_on(handed.events);
         state.changed_namespaces = handed.changed_namespaces.iter().copied().collect::<BTreeSet<u32>>();
         state.set_errors(handed.error_count, handed.errors.iter().map(HandedError::entry).collect());
+        if is_otherwise {
+            // Which of them nobody knows.
+            state.changed_namespaces.insert(NSID_ALL);
+            let config = state.features.async_events();
+            for notice in [Notice::Namespaces, Notice::Ana] {
+                if notice.is_wanted(config) {
+                    state.events.raise(notice);
+                }
+            }
+        }
         self.quiesce.go_on(handed.told_quiesce_ms);
         self.update_ready(&state);
     }

@@ -10,7 +10,8 @@ use crate::target::served::Subsystem;
 pub(crate) struct Directory {
     /// The configuration, with the real services of all ports.
     pub(crate) config: FabricConfig,
-    /// Whether connections are TLS, by the numbers of its ports. To find it looks at all hosts, and is not for a reactor.
+    /// Whether connections are TLS, by the numbers of its ports and of those elsewhere. To find it looks at all hosts, and is not
+    /// for a reactor.
     tls: Vec<(u16, TlsUse)>,
     /// The ports at which a host comes in clear to get a TLS key.
     concatenating: Vec<u16>,
@@ -32,7 +33,8 @@ impl Directory {
         own_discovery: Option<Arc<Subsystem>>,
         generation: u64,
     ) -> Self {
-        let tls = config.ports.iter().map(|port| (port.id, config.tls_on(port))).collect();
+        let elsewhere = directives.elsewhere.iter().map(|other| &other.port);
+        let tls = config.ports.iter().chain(elsewhere).map(|port| (port.id, config.tls_on(port))).collect();
         let concatenates = |port: &&PortConfig| {
             let here = config.subsystems.iter().filter(|subsystem| subsystem.is_on(port));
             here.flat_map(|subsystem| &subsystem.host_keys).any(|key| key.tls_concat)
@@ -49,6 +51,11 @@ impl Directory {
     /// Whether connections of the port with this number are TLS. Whoever comes by one that is gone finds nothing, in clear or not.
     pub(crate) fn tls_on(&self, port: u16) -> TlsUse {
         self.tls.iter().find(|(id, _)| *id == port).map_or(TlsUse::Off, |(_, tls)| *tls)
+    }
+
+    /// The ports of other targets at which hosts find the same subsystems.
+    pub(crate) fn known_elsewhere(&self) -> impl Iterator<Item = &PortConfig> + Clone {
+        self.directives.elsewhere.iter().filter(|other| other.is_known).map(|other| &other.port)
     }
 
     /// Whether a host may come to this port in clear to get a TLS key.

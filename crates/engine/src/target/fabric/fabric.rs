@@ -12,7 +12,7 @@ use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::log_page::CrossResetStatus;
-use secure_channel::RecordLimit;
+use secure_channel::{RecordLimit, SealingKey};
 use uuid::Uuid;
 
 use super::admission::{Quotas, Refusals, Rule};
@@ -34,7 +34,7 @@ use crate::target::messaging::{
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
 use crate::target::succession::HandedTarget;
-use crate::target::telemetry::{Peculiarities, TlsHandshakes};
+use crate::target::telemetry::{Peculiarities, SlowCommands, TlsHandshakes};
 
 /// What all reactors of a target share.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ pub(crate) struct Fabric {
     peer_resets: Option<PeerResets>,
     /// What hosts did that was unusual, and accepted.
     pub(crate) peculiarities: Arc<Peculiarities>,
+    pub(crate) slow_commands: Arc<SlowCommands>,
     controller_ids: RangeInclusive<u16>,
     identities: Identities,
     offers_reservations: bool,
@@ -73,6 +74,7 @@ pub(crate) struct Fabric {
     absent: Mutex<Vec<AbsentNamespace>>,
     may_disks_be_absent: bool,
     inherited: Vec<Arc<tcp::Opened>>,
+    pub(crate) sealing_key: Option<Arc<SealingKey>>,
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
@@ -123,6 +125,7 @@ impl Fabric {
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
             peer_resets: config.peer_resets.clone(),
             peculiarities: Arc::default(),
+            slow_commands: Arc::default(),
             controller_ids: config.controller_ids.clone(),
             identities: Identities::new(config.machine, config.state_dir.as_deref()),
             offers_reservations: config.reservations,
@@ -131,6 +134,7 @@ impl Fabric {
             absent: Mutex::default(),
             may_disks_be_absent: config.may_disks_be_absent,
             inherited: config.inherited.clone(),
+            sealing_key: config.sealing_key.clone(),
             late: Mutex::default(),
             late_count: AtomicUsize::new(0),
         }
@@ -157,7 +161,7 @@ impl Fabric {
     }
 
     /// The connections that images share.
-    pub(crate) fn clusters(&self) -> &Clusters {
+    pub(crate) const fn clusters(&self) -> &Arc<Clusters> {
         &self.clusters
     }
 
@@ -198,20 +202,19 @@ impl Fabric {
         self.late_count.load(Ordering::Acquire) > 0
     }
 
-    /// Forgets those of which it `is_over`.
+    /// Forgets those of which it `is_over`, and drops them after the lock: one that was removed may close its image then.
     pub(crate) fn forget_lateness(&self, is_over: impl Fn(&Namespace) -> bool) {
         let mut late = lock(&self.late);
-        late.retain(|namespace| !is_over(namespace));
+        let over: Vec<Arc<Namespace>> = late.extract_if(.., |namespace| is_over(namespace)).collect();
         self.late_count.store(late.len(), Ordering::Release);
+        drop((late, over));
     }
 
     /// Nothing is served from now on: controllers let go of their reactors, and namespaces of their files.
     pub(crate) fn forget_all(&self) {
         self.publish(Directory::empty());
-        let mut controllers = lock(&self.controllers);
-        controllers.by_id.clear();
-        controllers.ending.clear();
-        drop(controllers);
+        lock(&self.controllers).by_id.clear();
+        lock(&self.controllers).ending.clear();
         self.forget_lateness(|_| true);
     }
 
@@ -271,13 +274,14 @@ impl Fabric {
     }
 
     /// Whether hosts may reserve namespaces.
-    pub(crate) const fn offers_reservations(&self) -> bool {
+    pub(crate) fn offers_reservations(&self) -> bool {
         self.offers_reservations
+            && (!self.clusters.are_images_shared() || self.directory().directives.reservations.is_some())
     }
 
     /// Whether reservations may outlive the target.
-    pub(crate) const fn keeps_reservations(&self) -> bool {
-        self.has_archive
+    pub(crate) fn keeps_reservations(&self) -> bool {
+        self.has_archive || self.clusters.are_images_shared() && self.offers_reservations()
     }
 
     /// Where reservations are kept, if they are. Whoever has it keeps the reservation worker and the administration from changing
@@ -314,8 +318,7 @@ impl Fabric {
     /// What the next process needs of all this to go on, but for controllers.
     pub(crate) fn handed(&self) -> HandedTarget {
         let controllers = lock(&self.controllers);
-        let mut uniquifiers: Vec<(u16, u8)> =
-            controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
+        let mut uniquifiers: Vec<_> = controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
         uniquifiers.sort_unstable();
         HandedTarget {
             tag: self.tag.load(Ordering::Acquire),

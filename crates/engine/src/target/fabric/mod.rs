@@ -6,6 +6,7 @@ mod directory;
 mod fabric;
 mod generated_keys;
 mod psks;
+mod reservable;
 
 pub use admission::Quotas;
 pub(crate) use controllers::NoController;

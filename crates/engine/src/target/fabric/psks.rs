@@ -10,13 +10,15 @@ use super::directory::Directory;
 use super::fabric::Fabric;
 use crate::limits::TLS_KEYS_PER_HELLO_MAX;
 use crate::ring::{self, Moment};
+use crate::target::config::PortConfig;
 use crate::target::served::GeneratedKey;
 
 impl Fabric {
     /// The keys that the host with these names may come with through this port, the present ones of a subsystem before its
     /// former ones.
     pub(crate) fn psks(&self, port: u16, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
-        self.directory().psks(port, names, now)
+        let directory = self.directory();
+        directory.port(port).map_or_else(Vec::new, |port| directory.psks(port, names, now))
     }
 
     /// The key with this identity, if its host may still come with it through this port.
@@ -38,13 +40,12 @@ impl Fabric {
 }
 
 impl Directory {
-    /// Whether this host has a TLS key for what has this name, by which it may come through this port.
-    pub(crate) fn has_tls_key(&self, port: u16, host: &str, nqn: &str) -> bool {
+    /// Whether this host has a TLS key for what has this name, by which it may come through this port, here or elsewhere.
+    pub(crate) fn has_tls_key(&self, port: &PortConfig, host: &str, nqn: &str) -> bool {
         Names::new(host, nqn).is_ok_and(|names| !self.psks(port, &names, ring::now()).is_empty())
     }
 
-    fn psks(&self, port: u16, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
-        let Some(port) = self.port(port) else { return Vec::new() };
+    fn psks(&self, port: &PortConfig, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
         let nqn = names.subsystem_nqn();
         // A host finds by discovery what it may use, so that any key of it will do. A port with nothing else stands for all others.
         let is_discovery = nqn == DISCOVERY_NQN || self.config.discovery_nqn.as_deref() == Some(nqn);
@@ -97,7 +98,7 @@ mod tests {
             config.hosts.push((*host).to_owned());
             config.host_keys.push(HostKeyConfig::tls(host, file));
         }
-        let keys = HostKeys::read(&config.host_keys, None).unwrap();
+        let keys = HostKeys::read(&config, None, None).unwrap();
         Arc::new(Subsystem::new(&config, Opened::new(), keys))
     }
 
@@ -112,7 +113,8 @@ mod tests {
     }
 
     fn asked(directory: &Directory, port: u16, host: &str, nqn: &str) -> Vec<ConfiguredPsk> {
-        directory.psks(port, &Names::new(host, nqn).unwrap(), Moment(0))
+        let names = Names::new(host, nqn).unwrap();
+        directory.port(port).map_or_else(Vec::new, |port| directory.psks(port, &names, Moment(0)))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::admission::Quotas;
-use secure_channel::RecordLimit;
+use secure_channel::{RecordLimit, SealingKey};
 
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
 use crate::ring::{Engine, tcp};
@@ -38,12 +38,10 @@ pub struct TargetConfig {
     /// Whether it accepts nothing before it is told to go on, since it takes over from another process.
     pub is_held: bool,
     /// How images of Ceph clusters are reached.
-    #[cfg(not(feature = "simulation"))]
     pub ceph: crate::ceph::CephConfig,
     /// The identifiers that controllers get, from 1 to FFEFh. Targets that serve a subsystem together have each their own.
     pub controller_ids: RangeInclusive<u16>,
-    /// Whether hosts may reserve namespaces. Targets that serve namespaces together do not know of each other's
-    /// reservations, so that none of them may.
+    /// Whether hosts may reserve namespaces. Where gateways serve images together, the directives say so, too.
     pub reservations: bool,
     /// What tells its controllers from those of all other targets, from 1 on; random without it. It is the upper half of
     /// their instances' random numbers.
@@ -54,6 +52,8 @@ pub struct TargetConfig {
     pub quotas: Quotas,
     /// Records of TLS after which a queue ends whose host has not replaced its keys.
     pub tls_record_limit: RecordLimit,
+    /// What keys in the configuration are sealed with; without it, hosts with such keys cannot connect.
+    pub sealing_key: Option<Arc<SealingKey>>,
 }
 
 impl Default for TargetConfig {
@@ -70,7 +70,6 @@ impl Default for TargetConfig {
             may_disks_be_absent: false,
             inherited: Vec::new(),
             is_held: false,
-            #[cfg(not(feature = "simulation"))]
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,
             reservations: true,
@@ -78,6 +77,7 @@ impl Default for TargetConfig {
             peer_resets: None,
             quotas: Quotas::default(),
             tls_record_limit: RecordLimit::default(),
+            sealing_key: None,
         }
     }
 }

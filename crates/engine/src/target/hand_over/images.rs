@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::backend::Backend;
 use crate::ceph::{CephError, ClusterConnection};
 use crate::limits::{CEPH_FENCE_S, IMAGES_BACK_MS};
+use crate::ring::{now, thread};
 use crate::target::Target;
 use crate::target::change;
 use crate::target::served::Namespace;
@@ -21,13 +21,6 @@ impl Target {
     pub fn locked_images(&self) -> BTreeSet<(String, u32)> {
         let images = self.images_to_lend().into_iter();
         images.map(|namespace| (namespace.nqn.clone(), namespace.nsid)).collect()
-    }
-
-    /// The namespaces that are images, and are there.
-    pub fn images(&self) -> BTreeSet<(String, u32)> {
-        let is_image = |(_, namespace): &(String, Arc<Namespace>)| matches!(&*namespace.backend, Backend::Device(device) if device.is_image());
-        let namespaces = self.fabric.namespaces().into_iter().filter(is_image);
-        namespaces.map(|(nqn, namespace)| (nqn, namespace.nsid)).collect()
     }
 
     fn images_to_lend(&self) -> Vec<Arc<Namespace>> {
@@ -79,11 +72,11 @@ impl Target {
             tracing::warn!(%error, "the next process is not shut out: its images are available when it has ended");
         }
         let mut images: Vec<&Namespace> = images.iter().map(Arc::as_ref).collect();
-        let end = Instant::now() + Duration::from_millis(IMAGES_BACK_MS);
+        let end = now().after(Duration::from_millis(IMAGES_BACK_MS));
         loop {
             let failures = change::set_standby(&images, false);
             let Some((_, error)) = failures.first() else { return };
-            if Instant::now() >= end {
+            if now() >= end {
                 return tracing::error!(
                     %error,
                     count = failures.len(),
@@ -92,7 +85,7 @@ impl Target {
             }
             tracing::warn!(%error, "an image is not available again yet; retrying");
             images = failures.iter().map(|(at, _)| images[*at]).collect();
-            std::thread::sleep(TRY_AGAIN);
+            thread::sleep(TRY_AGAIN);
         }
     }
 

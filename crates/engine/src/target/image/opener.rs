@@ -1,15 +1,15 @@
 //! Images that are being opened and locked beside each other, on threads of their own, so that who waits for one, say until a
 //! dead target's lock is over, keeps nobody else. Which are wanted, and what becomes of them then, is `preparation`'s.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use std::{fmt, thread};
 
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::IMAGES_AT_A_TIME;
-use crate::ring::Vital;
+use crate::ring::lock::{Condvar, Mutex, MutexGuard};
+use crate::ring::{Vital, thread};
 use crate::target::config::NamespaceConfig;
-use crate::target::lock::lock;
 
 /// An image that is to be opened for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub(crate) struct OpenRequest {
     opening: u64,
     /// Whether the namespace has the image open, and is to have it on another connection.
     is_anew: bool,
+    /// Whether it is opened before its configuration is put into effect, and taken only then, if at all: with whether it is to stand
+    /// by.
+    early: Option<bool>,
 }
 
 impl OpenRequest {
@@ -35,7 +38,14 @@ impl OpenRequest {
             is_shared: config.shared_storage,
             opening,
             is_anew: false,
+            early: None,
         }
+    }
+
+    /// The same, which is only opened.
+    pub(crate) const fn early(mut self, is_standby: bool) -> Self {
+        self.early = Some(is_standby);
+        self
     }
 
     /// The same on another connection than that on which it is open.
@@ -68,6 +78,9 @@ pub(crate) trait ImageSource: Send + Sync + 'static {
     /// Takes it for this target.
     fn take(&self, opened: &Self::Opened) -> Result<(), BackendError>;
 
+    /// Lets others take it, which dropping it does only some time later.
+    fn give_back(&self, opened: &Self::Opened) -> Result<(), BackendError>;
+
     /// One more is done, which whoever can use it may want to know.
     fn tell(&self);
 }
@@ -94,6 +107,10 @@ enum Stage<O> {
     Owned(O, Option<String>),
     /// A thread takes it, from this owner if it has one.
     Taking(Option<String>),
+    /// It was taken, and nobody wants it any longer: it is to be given back before others can be told so.
+    Unwanted(O),
+    /// A thread gives it back.
+    Leaving,
     Done(Result<O, BackendError>),
 }
 
@@ -101,6 +118,8 @@ enum Stage<O> {
 struct Entry<O> {
     number: u64,
     request: OpenRequest,
+    /// How many wait for it, whatever configuration is in effect.
+    holders: usize,
     /// Whether nobody wants it now; a thread that opens it is not notified, and gives it back when it is open.
     is_given_up: bool,
     stage: Stage<O>,
@@ -118,6 +137,7 @@ struct Requests<O> {
 enum Step<O> {
     Open(u64, OpenRequest),
     Take(u64, O),
+    Leave(u64, O),
 }
 
 /// The images that are being opened.
@@ -129,9 +149,7 @@ pub(crate) struct ImageOpener<T: ImageSource> {
 
 impl<T: ImageSource> fmt::Debug for ImageOpener<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ImageOpener")
-            .field("count", &lock(&self.requests).entries.len())
-            .finish_non_exhaustive()
+        f.debug_struct("ImageOpener").field("count", &self.lock().entries.len()).finish_non_exhaustive()
     }
 }
 
@@ -144,21 +162,28 @@ impl<T: ImageSource> ImageOpener<T> {
 
     /// Begins to open those that are not being opened already.
     pub(crate) fn begin(self: &Arc<Self>, all: &[OpenRequest]) {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.lock();
         if requests.has_ended {
             return;
         }
         for request in all {
             if let Some(entry) = requests.entries.iter_mut().find(|entry| entry.request == *request) {
-                entry.is_given_up = false;
+                entry.want();
                 continue;
             }
             let (number, request) = (requests.next_number, request.clone());
             requests.next_number += 1;
-            requests.entries.push(Entry { number, request, is_given_up: false, stage: Stage::Queued });
+            let stage = Stage::Queued;
+            requests.entries.push(Entry { number, request, holders: 0, is_given_up: false, stage });
         }
-        let queued = requests.entries.iter().filter(|entry| matches!(entry.stage, Stage::Queued)).count();
-        for _ in 0..queued.min(IMAGES_AT_A_TIME.saturating_sub(requests.threads)) {
+        self.start_threads(&mut requests);
+    }
+
+    /// Starts as many threads as there is work for, and may be.
+    fn start_threads(self: &Arc<Self>, requests: &mut Requests<T::Opened>) {
+        let waits = |entry: &&Entry<T::Opened>| matches!(entry.stage, Stage::Queued | Stage::Unwanted(_));
+        let waiting = requests.entries.iter().filter(waits).count();
+        for _ in 0..waiting.min(IMAGES_AT_A_TIME.saturating_sub(requests.threads)) {
             let this = self.clone();
             let work = move || {
                 let _vital = Vital::begin();
@@ -174,24 +199,46 @@ impl<T: ImageSource> ImageOpener<T> {
         }
     }
 
+    /// The same for somebody who gives them up later, whatever is in effect then.
+    pub(crate) fn hold(self: &Arc<Self>, all: &[OpenRequest]) {
+        self.begin(all);
+        let mut requests = self.lock();
+        let held = requests.entries.iter_mut().filter(|entry| all.contains(&entry.request));
+        held.for_each(|entry| entry.holders += 1);
+    }
+
+    /// Gives these up for one of their holders. What was handed over meanwhile is in use.
+    pub(crate) fn release(&self, all: &[OpenRequest]) {
+        let mut requests = self.lock();
+        let held = requests.entries.iter_mut().filter(|entry| all.contains(&entry.request));
+        for entry in held {
+            entry.holders = entry.holders.saturating_sub(1);
+            entry.is_given_up |= entry.holders == 0;
+        }
+        let gone = take_given_up(&mut requests);
+        drop(requests);
+        self.changed.notify_all();
+        drop(gone);
+    }
+
     /// Waits until all of these are done, for `patience` at most.
     pub(crate) fn wait(&self, all: &[OpenRequest], patience: Duration) {
         let is_under_way = |requests: &mut Requests<T::Opened>| {
             let mut entries = requests.entries.iter();
             entries.any(|entry| !matches!(entry.stage, Stage::Done(_)) && all.contains(&entry.request))
         };
-        let waited = self.changed.wait_timeout_while(lock(&self.requests), patience, is_under_way);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_under_way);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What became of one; what is done is handed over.
     pub(crate) fn outcome(&self, request: &OpenRequest) -> Outcome<T::Opened> {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.lock();
         let Some(at) = requests.entries.iter().position(|entry| entry.request == *request) else {
             return Outcome::Unknown;
         };
         match &requests.entries[at].stage {
-            Stage::Queued | Stage::Opening => Outcome::Pending(None),
+            Stage::Queued | Stage::Opening | Stage::Unwanted(_) | Stage::Leaving => Outcome::Pending(None),
             Stage::Owned(_, owner) | Stage::Taking(owner) => Outcome::Pending(owner.clone()),
             Stage::Done(_) => match requests.entries.swap_remove(at).stage {
                 Stage::Done(Ok(opened)) => Outcome::Opened(opened),
@@ -203,16 +250,23 @@ impl<T: ImageSource> ImageOpener<T> {
 
     /// Whether it is open, and this target's.
     pub(crate) fn is_opened(&self, request: &OpenRequest) -> bool {
-        let requests = lock(&self.requests);
+        let requests = self.lock();
         requests
             .entries
             .iter()
             .any(|entry| entry.request == *request && matches!(entry.stage, Stage::Done(Ok(_))))
     }
 
+    /// Whether it was begun, and is neither done nor handed over.
+    pub(crate) fn is_under_way(&self, request: &OpenRequest) -> bool {
+        let requests = self.lock();
+        let mut entries = requests.entries.iter();
+        entries.any(|entry| entry.request == *request && !matches!(entry.stage, Stage::Done(_)))
+    }
+
     /// Whether it is done, well or not.
     pub(crate) fn is_done(&self, request: &OpenRequest) -> bool {
-        let requests = lock(&self.requests);
+        let requests = self.lock();
         requests
             .entries
             .iter()
@@ -221,10 +275,10 @@ impl<T: ImageSource> ImageOpener<T> {
 
     /// Whether a thread is with this image, and who has it as far as is known: opening it beside that would be a second time.
     pub(crate) fn is_busy_with(&self, backend: &BackendConfig) -> Option<Option<String>> {
-        let requests = lock(&self.requests);
+        let requests = self.lock();
         requests.entries.iter().filter(|entry| entry.request.backend.is_same_place(backend)).find_map(
             |entry| match &entry.stage {
-                Stage::Opening => Some(None),
+                Stage::Opening | Stage::Unwanted(_) | Stage::Leaving => Some(None),
                 Stage::Taking(owner) => Some(owner.clone()),
                 _ => None,
             },
@@ -232,15 +286,55 @@ impl<T: ImageSource> ImageOpener<T> {
     }
 
     /// Gives up all but these.
-    pub(crate) fn keep(&self, all: &[OpenRequest]) {
-        let mut requests = lock(&self.requests);
-        let mut gone = Vec::new();
-        for mut entry in std::mem::take(&mut requests.entries) {
-            entry.is_given_up = !all.iter().any(|request| entry.request.is_covered_by(request));
-            if entry.is_given_up && !matches!(entry.stage, Stage::Opening | Stage::Taking(_)) {
-                gone.push(entry);
+    pub(crate) fn keep(self: &Arc<Self>, all: &[OpenRequest]) {
+        let mut requests = self.lock();
+        // Whoever ends waits for nothing: the end of a connection frees its locks.
+        let gives_back = !requests.has_ended;
+        for entry in &mut requests.entries {
+            if entry.holders > 0 || all.iter().any(|request| entry.request.is_covered_by(request)) {
+                entry.want();
             } else {
-                requests.entries.push(entry);
+                entry.give_up(gives_back);
+            }
+        }
+        let gone = take_given_up(&mut requests);
+        self.start_threads(&mut requests);
+        drop(requests);
+        self.changed.notify_all();
+        drop(gone);
+    }
+
+    /// Waits until those of these places that nobody wants any longer are not taken, and are given back if they were, for `patience` at
+    /// most; whether they are.
+    pub(crate) fn await_given_back(
+        &self,
+        is_meant: impl Fn((&str, u32)) -> bool,
+        patience: Duration,
+    ) -> bool {
+        let is_here = |requests: &mut Requests<T::Opened>| {
+            let is_kept = |entry: &Entry<T::Opened>| {
+                matches!(entry.stage, Stage::Taking(_) | Stage::Unwanted(_) | Stage::Leaving)
+            };
+            let mut given_up = requests.entries.iter().filter(|entry| entry.is_given_up && is_kept(entry));
+            given_up.any(|entry| is_meant(entry.request.place()))
+        };
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_here);
+        let (mut requests, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !is_here(&mut requests)
+    }
+
+    /// Gives back what nobody wants; it is opened anew where that is no longer so.
+    fn leave(&self, number: u64, opened: T::Opened) {
+        if let Err(error) = self.source.give_back(&opened) {
+            tracing::warn!(%error, "an image that nobody wants stays locked");
+        }
+        drop(opened);
+        let mut requests = self.lock();
+        if let Some(at) = requests.entries.iter().position(|entry| entry.number == number) {
+            if requests.entries[at].is_given_up {
+                requests.entries.swap_remove(at);
+            } else {
+                requests.entries[at].stage = Stage::Queued;
             }
         }
         drop(requests);
@@ -248,21 +342,28 @@ impl<T: ImageSource> ImageOpener<T> {
     }
 
     /// Gives up all, and begins no others.
-    pub(crate) fn end(&self) {
-        lock(&self.requests).has_ended = true;
+    pub(crate) fn end(self: &Arc<Self>) {
+        let mut requests = self.lock();
+        requests.has_ended = true;
+        requests.entries.iter_mut().for_each(|entry| entry.holders = 0);
+        drop(requests);
         self.keep(&[]);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Requests<T::Opened>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A thread's work, until there is none.
     fn work(&self) {
         while let Some(step) = self.next_step() {
-            let (number, stage) = match step {
-                Step::Open(number, request) => (number, self.open(number, &request)),
+            match step {
+                Step::Open(number, request) => self.put(number, self.open(number, &request)),
                 Step::Take(number, opened) => {
-                    (number, Stage::Done(self.source.take(&opened).map(|()| opened)))
+                    self.put(number, Stage::Done(self.source.take(&opened).map(|()| opened)));
                 }
-            };
-            self.put(number, stage);
+                Step::Leave(number, opened) => self.leave(number, opened),
+            }
         }
     }
 
@@ -272,11 +373,14 @@ impl<T: ImageSource> ImageOpener<T> {
             Ok(opened) => opened,
             Err(error) => return Stage::Done(Err(error)),
         };
+        if request.early.is_some() {
+            return Stage::Done(Ok(opened));
+        }
         if let Some(owner) = self.source.owner(&opened) {
             return Stage::Owned(opened, Some(owner));
         }
         {
-            let mut requests = lock(&self.requests);
+            let mut requests = self.lock();
             match requests.entries.iter_mut().find(|entry| entry.number == number) {
                 Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
                 // Nobody must lose it to one that no longer wants it.
@@ -286,9 +390,16 @@ impl<T: ImageSource> ImageOpener<T> {
         Stage::Done(self.source.take(&opened).map(|()| opened))
     }
 
-    /// The next thing to do. Those that have an owner may keep a thread for long, and come last.
+    /// The next thing to do. Others wait for what is to be given back; those that have an owner may keep a thread for long, and come
+    /// last.
     fn next_step(&self) -> Option<Step<T::Opened>> {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.lock();
+        for entry in &mut requests.entries {
+            match std::mem::replace(&mut entry.stage, Stage::Leaving) {
+                Stage::Unwanted(opened) => return Some(Step::Leave(entry.number, opened)),
+                stage => entry.stage = stage,
+            }
+        }
         if let Some(entry) = requests.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Queued)) {
             entry.stage = Stage::Opening;
             return Some(Step::Open(entry.number, entry.request.clone()));
@@ -309,24 +420,56 @@ impl<T: ImageSource> ImageOpener<T> {
 
     /// Notes how far one is; what nobody wants now is given back.
     fn put(&self, number: u64, stage: Stage<T::Opened>) {
-        let is_done = matches!(stage, Stage::Done(_));
-        let mut requests = lock(&self.requests);
+        let mut requests = self.lock();
         let at = requests.entries.iter().position(|entry| entry.number == number);
-        let gone = match at {
-            Some(at) if !requests.entries[at].is_given_up => {
-                requests.entries[at].stage = stage;
-                None
+        // What was opened early is awaited by its holders. Who is told would look at all that is served, and find nothing new.
+        let is_early = at.is_some_and(|at| requests.entries[at].request.early.is_some());
+        let is_news = matches!(stage, Stage::Done(_)) && !is_early;
+        let gives_back = !requests.has_ended;
+        let mut is_wanted = false;
+        if let Some(at) = at {
+            let entry = &mut requests.entries[at];
+            (entry.stage, is_wanted) = (stage, !entry.is_given_up);
+            if entry.is_given_up {
+                entry.give_up(gives_back);
             }
-            Some(at) => Some((requests.entries.swap_remove(at), stage)),
-            None => None,
-        };
+        }
+        let gone = take_given_up(&mut requests);
         drop(requests);
         self.changed.notify_all();
-        let is_wanted = gone.is_none();
         drop(gone);
-        if is_done && is_wanted {
+        if is_news && is_wanted {
             self.source.tell();
         }
+    }
+}
+
+/// What nobody wants, and no thread is with or is to be.
+fn take_given_up<O>(requests: &mut Requests<O>) -> Vec<Entry<O>> {
+    let is_busy = |stage: &Stage<O>| {
+        matches!(stage, Stage::Opening | Stage::Taking(_) | Stage::Unwanted(_) | Stage::Leaving)
+    };
+    let is_gone = |entry: &mut Entry<O>| entry.is_given_up && !is_busy(&entry.stage);
+    requests.entries.extract_if(.., is_gone).collect()
+}
+
+impl<O> Entry<O> {
+    /// Somebody wants it, again or still.
+    fn want(&mut self) {
+        self.is_given_up = false;
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Queued) {
+            Stage::Unwanted(opened) => Stage::Done(Ok(opened)),
+            stage => stage,
+        };
+    }
+
+    /// Nobody does. What was taken for it is given back, where `gives_back`: what was opened early was not.
+    fn give_up(&mut self, gives_back: bool) {
+        self.is_given_up = true;
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Queued) {
+            Stage::Done(Ok(opened)) if gives_back && self.request.early.is_none() => Stage::Unwanted(opened),
+            stage => stage,
+        };
     }
 }
 
@@ -341,7 +484,8 @@ impl ImageSource for Images {
 
     fn open(&self, request: &OpenRequest) -> Result<Backend, BackendError> {
         let (block_size, is_shared) = (request.block_size, request.is_shared);
-        let opening = Opening { is_shared, ..Opening::alone(block_size, &self.clusters) };
+        let is_standby = request.early.unwrap_or_default();
+        let opening = Opening { is_shared, is_standby, ..Opening::alone(block_size, &self.clusters) };
         Backend::open(&request.backend, opening)
     }
 
@@ -353,198 +497,15 @@ impl ImageSource for Images {
         opened.set_standby(false)
     }
 
+    fn give_back(&self, opened: &Backend) -> Result<(), BackendError> {
+        opened.set_standby(true)
+    }
+
     fn tell(&self) {
-        #[cfg(not(feature = "simulation"))]
         self.clusters.news().tell();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::backend::RbdConfig;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    /// Images that have owners until those let go of them.
-    #[derive(Default)]
-    struct World {
-        owners: Mutex<BTreeMap<String, String>>,
-        changed: Condvar,
-        open: AtomicUsize,
-        opened: AtomicUsize,
-        waiting: AtomicUsize,
-        told: AtomicUsize,
-    }
-
-    #[derive(Clone)]
-    struct Fake(Arc<World>);
-
-    /// An open one.
-    struct Open(Arc<World>, String);
-
-    impl Drop for Open {
-        fn drop(&mut self) {
-            self.0.open.fetch_sub(1, Ordering::SeqCst);
-            let mut owners = lock(&self.0.owners);
-            if owners.get(&self.1).is_some_and(|owner| owner == "this target") {
-                owners.remove(&self.1);
-            }
-            drop(owners);
-            self.0.changed.notify_all();
-        }
-    }
-
-    impl ImageSource for Fake {
-        type Opened = Open;
-
-        fn open(&self, request: &OpenRequest) -> Result<Open, BackendError> {
-            let BackendConfig::Rbd(RbdConfig { image, .. }) = &request.backend else { panic!("{request:?}") };
-            if image == "missing" {
-                return Err(BackendError::NotHere { what: "this one" });
-            }
-            self.0.open.fetch_add(1, Ordering::SeqCst);
-            self.0.opened.fetch_add(1, Ordering::SeqCst);
-            Ok(Open(self.0.clone(), image.clone()))
-        }
-
-        fn owner(&self, opened: &Open) -> Option<String> {
-            lock(&self.0.owners).get(&opened.1).cloned()
-        }
-
-        fn take(&self, opened: &Open) -> Result<(), BackendError> {
-            let mut owners = lock(&self.0.owners);
-            self.0.waiting.fetch_add(1, Ordering::SeqCst);
-            self.0.changed.notify_all();
-            let is_owned = |owners: &mut BTreeMap<String, String>| owners.contains_key(&opened.1);
-            let (waited, timeout) = self.0.changed.wait_timeout_while(owners, LONG, is_owned).unwrap();
-            assert!(!timeout.timed_out());
-            owners = waited;
-            self.0.waiting.fetch_sub(1, Ordering::SeqCst);
-            owners.insert(opened.1.clone(), "this target".to_owned());
-            Ok(())
-        }
-
-        fn tell(&self) {
-            self.0.told.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    impl World {
-        fn owned_by_the_dead(names: &[&str]) -> Arc<Self> {
-            let world = Self::default();
-            lock(&world.owners)
-                .extend(names.iter().map(|name| ((*name).to_owned(), "client.7 at 10.0.0.1".to_owned())));
-            Arc::new(world)
-        }
-
-        /// Nobody else has any of them from now on.
-        fn free_all(&self) {
-            lock(&self.owners).retain(|_, owner| owner == "this target");
-            self.changed.notify_all();
-        }
-
-        fn wait_until(&self, mut is_so: impl FnMut(&BTreeMap<String, String>) -> bool) {
-            let (_owners, timeout) =
-                self.changed.wait_timeout_while(lock(&self.owners), LONG, |owners| !is_so(owners)).unwrap();
-            assert!(!timeout.timed_out());
-        }
-    }
-
-    fn request(nsid: u32, image: &str) -> OpenRequest {
-        let backend = BackendConfig::Rbd(RbdConfig {
-            pool: "rbd".to_owned(),
-            namespace: String::new(),
-            image: image.to_owned(),
-            snapshot: None,
-            conf: None,
-            id: None,
-        });
-        OpenRequest::of("nqn.2026-01.io.selvedge:a", &NamespaceConfig::new(nsid, backend, 4096), 0)
-    }
-
-    fn is_opened<O>(outcome: &Outcome<O>) -> bool {
-        matches!(outcome, Outcome::Opened(_))
-    }
-
-    #[test]
-    fn what_nobody_has_is_open_though_the_dead_have_many_others() {
-        let names: Vec<String> = (0..3 * IMAGES_AT_A_TIME).map(|number| number.to_string()).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let world = World::owned_by_the_dead(&names);
-        let opener = ImageOpener::new(Fake(world.clone()));
-        let owned: Vec<OpenRequest> = (1..).zip(&names).map(|(nsid, name)| request(nsid, name)).collect();
-        let free = [request(1000, "free"), request(1001, "missing")];
-        opener.begin(&[&owned[..], &free[..]].concat());
-        opener.wait(&free, LONG);
-        assert!(is_opened(&opener.outcome(&free[0])));
-        assert!(matches!(opener.outcome(&free[1]), Outcome::Failed(_)));
-        assert!(matches!(opener.outcome(&free[1]), Outcome::Unknown));
-        opener.wait(&owned, Duration::ZERO);
-        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == IMAGES_AT_A_TIME);
-        for request in &owned {
-            let owner = Some("client.7 at 10.0.0.1".to_owned());
-            assert!(matches!(opener.outcome(request), Outcome::Pending(of) if of == owner));
-        }
-        world.free_all();
-        opener.wait(&owned, LONG);
-        assert!(owned.iter().all(|request| is_opened(&opener.outcome(request))));
-    }
-
-    #[test]
-    fn what_is_asked_for_again_is_opened_once() {
-        let world = World::owned_by_the_dead(&["a"]);
-        let opener = ImageOpener::new(Fake(world.clone()));
-        let all = [request(1, "a")];
-        opener.begin(&all);
-        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
-        opener.begin(&all);
-        assert!(opener.is_busy_with(&all[0].backend).is_some());
-        assert!(opener.is_busy_with(&request(1, "b").backend).is_none());
-        // Given up, and wanted again before the lock is free.
-        opener.keep(&[]);
-        opener.begin(&all);
-        world.free_all();
-        opener.wait(&all, LONG);
-        assert!(opener.is_done(&all[0]));
-        assert!(is_opened(&opener.outcome(&all[0])));
-        assert_eq!(world.opened.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn what_is_given_up_is_given_back() {
-        let world = World::owned_by_the_dead(&["a", "b"]);
-        let opener = ImageOpener::new(Fake(world.clone()));
-        let (kept, gone) = (request(1, "a"), request(2, "b"));
-        opener.begin(&[kept.clone(), gone.clone()]);
-        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 2);
-        opener.keep(std::slice::from_ref(&kept));
-        // A thread is with it, so that nobody opens it beside that.
-        assert!(opener.is_busy_with(&gone.backend).is_some());
-        world.free_all();
-        opener.wait(&[kept.clone(), gone.clone()], LONG);
-        world.wait_until(|owners| owners.contains_key("a") && !owners.contains_key("b"));
-        assert!(matches!(opener.outcome(&gone), Outcome::Unknown));
-        assert!(is_opened(&opener.outcome(&kept)));
-    }
-
-    #[test]
-    fn nothing_is_kept_after_the_end() {
-        let world = World::owned_by_the_dead(&["a"]);
-        let opener = ImageOpener::new(Fake(world.clone()));
-        let all = [request(1, "a"), request(2, "free")];
-        opener.begin(&all);
-        opener.wait(&all[1..], LONG);
-        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
-        opener.end();
-        opener.begin(&[request(3, "late")]);
-        world.free_all();
-        opener.wait(&all, LONG);
-        world.wait_until(|owners| owners.is_empty() && world.open.load(Ordering::SeqCst) == 0);
-        assert_eq!(world.opened.load(Ordering::SeqCst), 2);
-        assert!(matches!(opener.outcome(&all[0]), Outcome::Unknown));
-    }
-}
+#[path = "opener_tests.rs"]
+mod tests;

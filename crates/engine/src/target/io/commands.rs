@@ -21,18 +21,19 @@ use super::throttle::Throttle;
 use super::work::{Checked, Work, check};
 use crate::backend::{Backend, Patience, is_within_page};
 use crate::limits::{WORK_BYTES_PER_TURN, WORK_PIECE};
-use crate::ring::{Buffer, BufferPool, Moment};
+use crate::ring::{self, Buffer, BufferPool, Moment};
 use crate::target::controller::Controller;
 use crate::target::messaging::{Address, Asker, Owner};
 use crate::target::queue::{Disconnect, Payload};
-use crate::target::served::{HeldNamespace, NamespaceTable, NamespaceView, flags};
-use crate::target::telemetry::{Peculiarity, QueueMeter, ReactorCounters};
+use crate::target::served::{ByteRange, HeldNamespace, NamespaceTable, NamespaceView, flags};
+use crate::target::telemetry::{Peculiarity, QueueMeter, ReactorCounters, SlowCommand, SlowCommands, Stage};
 
 /// Whose commands they are, where they are counted, and how their queue is.
 pub(crate) struct QueueIdentity {
     pub(crate) controller: Arc<Controller>,
     pub(crate) counters: Arc<ReactorCounters>,
     pub(crate) meter: Arc<QueueMeter>,
+    pub(crate) slow_commands: Arc<SlowCommands>,
     pub(crate) queue_id: u16,
     pub(crate) entries: u16,
     /// Whether data has a digest, for which it has to hold still.
@@ -296,6 +297,7 @@ impl Commands {
             return None;
         }
         let index = self.waiting.pop_front()?;
+        self.slots.at(index).goes_on_after(Stage::Buffer, ctx.now);
         Some(self.take_buffer(index, ctx))
     }
 
@@ -307,9 +309,9 @@ impl Commands {
         data: Option<Buffer>,
         ctx: &mut Context<'_>,
     ) -> Reply {
-        let Request { command_id, nsid, work, length, began, .. } = *request;
+        let Request { command_id, nsid, work, length, .. } = *request;
         if status.is_success() {
-            self.count_done(nsid, &work, length, ctx.now.0.saturating_sub(began.0));
+            self.count_done(request, ctx.now);
             return match (work, data) {
                 (Work::Read { .. }, Some(buffer)) => {
                     Reply::with_data(command_id, Payload::Buffer(buffer), length)
@@ -357,9 +359,41 @@ impl Commands {
         Reply::new(entry.command_id.get(), status, 0)
     }
 
-    /// Counts a command that went well: with it `length` bytes travelled, and it took this number of nanoseconds.
-    pub(super) fn count_done(&self, nsid: u32, work: &Work, length: u32, took_ns: u64) {
-        self.of.counters.done(nsid, work.operation(), length, took_ns);
+    /// Counts a command that went well and is answered now.
+    pub(super) fn count_done(&self, request: &Request, now: Moment) {
+        let Request { nsid, work, length, began, times, .. } = request;
+        let took_ns = now.0.saturating_sub(began.0);
+        let times_ns = times.of(took_ns);
+        self.of.counters.done(*nsid, work.operation(), *length, (took_ns, times_ns));
+        self.of.meter.spent(&times_ns);
+        if self.of.slow_commands.are_told_from(took_ns) {
+            self.note_slow(request, took_ns, now);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, request: &Request, took_ns: u64, now: Moment) {
+        let QueueIdentity { controller, slow_commands, queue_id, peer, .. } = &self.of;
+        let namespace = request.attachment().map(|attachment| &attachment.namespace);
+        let in_blocks = |range: ByteRange| {
+            let shift = namespace?.block_shift();
+            Some((range.offset >> shift, range.length >> shift))
+        };
+        slow_commands.note(now, || SlowCommand {
+            number: 0,
+            at: ring::wall_time(),
+            host_nqn: controller.host.nqn.clone(),
+            peer: *peer,
+            subsystem: controller.subsystem.nqn.clone(),
+            controller: controller.id,
+            queue: *queue_id,
+            nsid: request.nsid,
+            operation: request.work.operation(),
+            blocks: request.work.whole_range().and_then(in_blocks),
+            bytes: request.length,
+            took_ns,
+            stages_ns: request.times.of(took_ns),
+        });
     }
 
     /// A turn begins, in which at most so much may be done of what the last one has left: others of the reactor have such work

@@ -11,6 +11,7 @@ use super::request::{Next, Pair, Pairing, Reply, Request, State};
 use super::work::Work;
 use crate::ring::{Buffer, StorageOp};
 use crate::target::messaging::{Claim, Fenced, Then};
+use crate::target::served::flags;
 
 impl Commands {
     /// Answers a command that was refused before it had a slot. If it is one of a pair, its partner cannot go on either.
@@ -150,6 +151,10 @@ impl Commands {
         let data = self.slots.take_data(first);
         if namespace.has_failed() {
             return self.refuse_after_failure(first, data, ctx);
+        }
+        let written = Work::Write { range, durable: false };
+        if namespace.flags() & flags::RESERVED != 0 && self.is_reserved_from(written, namespace) {
+            return self.finish(first, Status::RESERVATION_CONFLICT, data, ctx);
         }
         if let Err(status) = namespace.check_end(range) {
             return self.finish(first, status, data, ctx);

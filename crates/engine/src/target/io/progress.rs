@@ -12,6 +12,7 @@ use super::work::{Work, written};
 use crate::backend::Backend;
 use crate::ring::Buffer;
 use crate::target::served::{Namespace, flags};
+use crate::target::telemetry::Stage;
 
 impl Commands {
     /// What steps of commands go by in this turn.
@@ -70,6 +71,9 @@ impl Commands {
         is_intact: bool,
         ctx: &mut Context<'_>,
     ) -> Next {
+        if let Some(request) = self.slots.get_mut(index) {
+            request.goes_on_after(Stage::Receive, ctx.now);
+        }
         let refused = match self.slots.set(index, State::InHand) {
             State::AwaitsData { refused } => refused,
             // It cannot have ended: nobody ends a command whose data is on its way.
@@ -95,13 +99,19 @@ impl Commands {
         if self.slots.at(index).is_paired() {
             return self.pair_has_data(index, data, ctx);
         }
-        if let Work::Reservation { .. } = self.slots.at(index).work {
+        let work = self.slots.at(index).work;
+        if let Work::Reservation { .. } = work {
             return self.hand_to_worker(index, data, ctx);
         }
         let view = self.slots.at(index).view.clone();
         let Some(namespace) = view.get(self.slots.at(index).nsid) else {
             return self.finish(index, Status::INVALID_NAMESPACE.do_not_retry(), data, ctx);
         };
+        // It was checked when it came. While it waited, for its data or a limit, another host may have reserved the namespace, also at
+        // another gateway that had it meanwhile, and that cannot reach what waits here.
+        if namespace.flags() & flags::RESERVED != 0 && self.is_reserved_from(work, namespace) {
+            return self.finish(index, Status::RESERVATION_CONFLICT, data, ctx);
+        }
         // After its data, which may say which blocks it writes; and again when it goes on in a later turn, since a claim may be
         // newer than the command.
         if namespace.flags() & flags::SLOW != 0 {
@@ -118,6 +128,12 @@ impl Commands {
             }
         }
         self.execute(index, data, ctx)
+    }
+
+    /// Whether another host's reservation forbids this host such work now.
+    #[cold]
+    pub(super) fn is_reserved_from(&self, work: Work, namespace: &Namespace) -> bool {
+        work.access().is_some_and(|access| namespace.reservation_forbids(&self.owner().host_id, access))
     }
 
     /// What a command meets on a namespace with claims or unreadable blocks: it is held back (`None`), or fails.

@@ -11,6 +11,7 @@ use crate::ring::{Buffer, Moment};
 use crate::target::messaging::Claim;
 use crate::target::queue;
 use crate::target::served::{Attachment, HeldNamespace, NamespaceView};
+use crate::target::telemetry::{Stage, StageTimes};
 
 /// An answer to an I/O command.
 pub(crate) type Reply = queue::Reply<HeldNamespace>;
@@ -32,6 +33,10 @@ pub(crate) struct Request {
     pub(super) length: u32,
     /// When it came.
     pub(super) began: Moment,
+    /// When it last went on, after it had waited for something of which the time is told apart.
+    pub(super) went_on: Moment,
+    /// What it has waited for.
+    pub(super) times: StageTimes,
     /// Whether it need not wait for its namespace's limits any longer.
     pub(super) is_admitted: bool,
     pub(super) pairing: Pairing,
@@ -148,6 +153,12 @@ impl State {
 }
 
 impl Request {
+    /// It goes on, and has been in this stage since it last did.
+    pub(super) const fn goes_on_after(&mut self, stage: Stage, now: Moment) {
+        self.times.add(stage, now.0.saturating_sub(self.went_on.0));
+        self.went_on = now;
+    }
+
     /// The namespace it works on, as its host saw it when it came.
     pub(crate) fn attachment(&self) -> Option<&Attachment> {
         self.view.attachment(self.nsid)

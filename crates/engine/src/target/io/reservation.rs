@@ -10,6 +10,7 @@ use super::work::Work;
 use crate::ring::Buffer;
 use crate::target::messaging::{Job, Task};
 use crate::target::queue::Payload;
+use crate::target::telemetry::Stage;
 
 impl Commands {
     /// A reservation command has its data, or needs none.
@@ -29,14 +30,14 @@ impl Commands {
     }
 
     fn ask_worker(&mut self, index: u16, data: &[u8], ctx: &Context<'_>) -> Result<(), Status> {
-        if !ctx.fabric.offers_reservations() {
-            return Err(Status::INVALID_OPCODE.do_not_retry());
-        }
         let controller = self.of.controller.clone();
         let request = self.slots.at(index);
         let Work::Reservation { command } = request.work else { return Err(Status::INTERNAL_ERROR) };
         let namespace = request.attachment().ok_or(Status::INVALID_NAMESPACE)?.namespace.clone();
         let command_id = request.command_id;
+        if !ctx.fabric.offers_reservations_on(&namespace) {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
         // Without an identifier a host is nobody who could be registered (RHII, Base 8.1.22).
         if controller.host.is_nameless() {
             return Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry());
@@ -57,6 +58,7 @@ impl Commands {
         if !matches!(self.slots.get(index).map(|request| &request.state), Some(State::AtWorker)) {
             return Next::Nothing;
         }
+        self.slots.at(index).goes_on_after(Stage::Storage, ctx.now);
         if self.is_stopped {
             self.slots.end_for_nobody(index, ctx.pool);
             return Next::Nothing;
@@ -69,8 +71,7 @@ impl Commands {
         buffer.fill(0);
         let whole = data.len().min(buffer.len());
         buffer[..whole].copy_from_slice(&data[..whole]);
-        let took_ns = ctx.now.0.saturating_sub(request.began.0);
-        self.count_done(request.nsid, &request.work, request.length, took_ns);
+        self.count_done(&request, ctx.now);
         Next::Reply(Reply::with_data(request.command_id, Payload::Buffer(buffer), request.length))
     }
 }

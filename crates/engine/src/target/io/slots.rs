@@ -12,6 +12,7 @@ use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, QUEUE_OV
 use crate::ring::{Buffer, BufferPool, Moment};
 use crate::target::messaging::{Fenced, Owner};
 use crate::target::served::{Namespace, NamespaceView};
+use crate::target::telemetry::StageTimes;
 
 /// No command identifier, which have 16 bits, is this.
 const NO_COMMAND: u32 = u32::MAX;
@@ -68,6 +69,8 @@ impl Slots {
             done: 0,
             length,
             began: now,
+            went_on: now,
+            times: StageTimes::default(),
             is_admitted: true,
             pairing: Pairing::Alone,
             state: State::InHand,

@@ -222,8 +222,10 @@ impl Commands {
             Work::Deallocate { .. } if refused => self.execute(index, data, ctx),
             _ => {
                 tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
-                if error.raw_os_error() == Some(libc::ETIMEDOUT) {
-                    self.device_of(index, Device::note_late);
+                match error.raw_os_error() {
+                    Some(libc::ETIMEDOUT) => drop(self.device_of(index, Device::note_late)),
+                    Some(libc::ESHUTDOWN) => drop(self.device_of(index, Device::note_refused)),
+                    _ => {}
                 }
                 // Before the error number is looked at: after a failed sync no write may be reported as one to be repeated.
                 let has_failed = self.slots.at(index).attachment().is_some_and(|a| a.namespace.has_failed());

@@ -14,7 +14,7 @@ use crate::ring::Moment;
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::served::Namespace;
-use crate::target::telemetry::ReactorCounters;
+use crate::target::telemetry::{ReactorCounters, Stage};
 
 /// Whose operations a queue's are, also when nothing but them is left of it.
 #[derive(Clone, Debug)]
@@ -131,6 +131,9 @@ impl Commands {
         if age > self.usual || self.slots.get(index)?.operation()?.is_late {
             self.note_long_operation(index, age, ctx);
         }
+        let request = self.slots.at(index);
+        request.went_on = ctx.now;
+        request.times.add(Stage::Storage, age.as_nanos() as u64);
         self.slots.end_operation(index)
     }
 

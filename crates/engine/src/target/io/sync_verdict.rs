@@ -15,6 +15,7 @@ use crate::ring::Buffer;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::Message;
 use crate::target::served::{Attachment, Namespace};
+use crate::target::telemetry::Stage;
 
 /// What is to be made of an operation that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,7 @@ impl Commands {
         let State::AwaitsSyncs { data, before, moved } = self.slots.set(index, State::InHand) else {
             return Next::Nothing;
         };
+        self.slots.at(index).goes_on_after(Stage::Storage, ctx.now);
         // Before the failure is read: in the other order a sync could fail in between, and the command would find all syncs
         // ended and no failure.
         let is_settled = namespace.is_settled(before);

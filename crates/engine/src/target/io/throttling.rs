@@ -9,6 +9,7 @@ use super::throttle::{Throttle, measure};
 use crate::ring::{Buffer, Moment};
 use crate::target::qos::{Cost, Direction};
 use crate::target::served::Namespace;
+use crate::target::telemetry::Stage;
 
 impl Commands {
     /// Lets a command wait for its namespace's limits, with the data that it has.
@@ -76,10 +77,10 @@ impl Commands {
     }
 
     /// Lets go on what waits for limits: the queue is to come to rest, and no limit is worth a pause of all hosts.
-    pub(crate) fn lift_limits(&mut self) {
+    pub(crate) fn lift_limits(&mut self, now: Moment) {
         for throttle in &mut self.throttles {
             for backlog in &mut throttle.backlogs {
-                while let Some(index) = backlog.take_at_once(&mut throttle.view) {
+                while let Some(index) = backlog.take_at_once(&mut throttle.view, now.0) {
                     self.admitted.push_back(index);
                 }
             }
@@ -91,7 +92,9 @@ impl Commands {
         let Some(State::Throttled { .. }) = self.slots.get(index).map(|request| &request.state) else {
             return Next::Nothing;
         };
-        self.slots.at(index).is_admitted = true;
+        let request = self.slots.at(index);
+        request.is_admitted = true;
+        request.goes_on_after(Stage::Limits, ctx.now);
         match self.slots.take_data(index) {
             None => self.go_on_without_data(index, ctx),
             data => self.go_on(index, data, ctx),

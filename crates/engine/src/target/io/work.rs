@@ -47,6 +47,20 @@ impl Work {
         matches!(self, Self::Deallocate { .. } | Self::Copy { .. })
     }
 
+    /// How it touches its namespace, where a reservation has a say in that.
+    pub(super) const fn access(&self) -> Option<Access> {
+        match self {
+            Self::Read { .. } | Self::Compare { .. } | Self::Verify { .. } => Some(Access::Read),
+            Self::Write { .. }
+            | Self::Flush
+            | Self::MarkUncorrectable { .. }
+            | Self::Copy { .. }
+            | Self::Zero { .. }
+            | Self::Deallocate { .. } => Some(Access::Write),
+            Self::Reservation { .. } => None,
+        }
+    }
+
     /// What it counts as.
     pub(crate) const fn operation(&self) -> Operation {
         match self {
@@ -60,6 +74,17 @@ impl Work {
             Self::Copy { .. } => Operation::Copy,
             Self::MarkUncorrectable { .. } => Operation::WriteUncorrectable,
             Self::Reservation { .. } => Operation::Reservation,
+        }
+    }
+
+    /// The range that its command names, where that is one and nothing of it is forgotten when it is done.
+    pub(crate) const fn whole_range(&self) -> Option<ByteRange> {
+        match self {
+            Self::Read { range }
+            | Self::Write { range, .. }
+            | Self::Compare { range }
+            | Self::MarkUncorrectable { range } => Some(*range),
+            _ => None,
         }
     }
 

@@ -51,6 +51,11 @@ impl Asker {
         self.address
     }
 
+    /// Ends the reservation command in this slot of its connection, if that is still there.
+    pub(crate) fn finish(&self, slot: u16, status: Status, data: Vec<u8>) {
+        self.mailboxes.finish(self.address, slot, status, data);
+    }
+
     /// Answers the command, if its connection is still there.
     pub(crate) fn answer(&self, status: Status, result: u64) {
         self.mailboxes.answer((self.address, self.command_id), status, result);

@@ -45,6 +45,12 @@ impl Mailboxes {
         self.send(reactor, Message::Answer { connection, serial, command_id, status, result });
     }
 
+    /// Ends a command that the reservation worker has done, in a slot of a connection, if that is still there.
+    pub(crate) fn finish(&self, address: Address, slot: u16, status: Status, data: Vec<u8>) {
+        let Address { reactor, connection, serial } = address;
+        self.send(reactor, Message::Finish { connection, serial, slot, status, data });
+    }
+
     /// Asks all reactors to pass. What makes new commands be refused or held back has to be visible before: a reactor that has
     /// passed does not look again.
     pub(crate) fn raise(&self, fenced: Fenced, then: Then) {

@@ -7,6 +7,8 @@ use nvme::cross_reset::ControllerInstance;
 use nvme::log_page::CrossResetStatus;
 
 use super::mailboxes::Mailboxes;
+use crate::observation::Observation;
+use crate::ring::observe;
 use crate::target::controller::{Controller, Notice};
 
 /// Takes resets of controllers that another target has made; `false` when it has too many. It is called on a reactor, and
@@ -81,6 +83,10 @@ impl PeerReset {
     /// Tells the host that nothing of the controller takes effect after anything that it does from now on; or that this
     /// cannot be brought about here, so that it has to wait for as long as the other target promised.
     pub fn end(self, is_at_rest: bool) {
+        if is_at_rest {
+            let ControllerInstance { controller_id, random_number, .. } = self.controller();
+            observe(Observation::PeerRests { controller_id, random_number });
+        }
         let status = if is_at_rest { CrossResetStatus::Successful } else { CrossResetStatus::Failed };
         if self.asked.state().cross_resets.end(&self.impacted, status) {
             self.reactors.notify(&self.asked, Notice::CrossControllerReset);

@@ -20,6 +20,9 @@
 //! limits cannot disturb the new schedule. Only the first command after a change takes a lock, to fetch the new
 //! schedules.
 //!
+//! Writes may be held altogether until a moment, as for a snapshot of several images: what was asked for before goes on, and no
+//! write begins that was asked for after. That ends by itself, whatever becomes of who has asked for it.
+//!
 //! Commands on a namespace with a limit write to a cache line that other cores write too, which is what
 //! sharing a limit means. On one without, a command costs two loads of lines that nobody writes.
 
@@ -144,7 +147,9 @@ impl Limit {
 struct Limits {
     epoch: u64,
     config: QosConfig,
-    limits: Vec<Limit>,
+    limits: Arc<[Limit]>,
+    /// Until when no write begins, in nanoseconds.
+    held_until_ns: u64,
 }
 
 impl Limits {
@@ -166,7 +171,21 @@ impl Limits {
                 Some(Limit { direction, measure, per_second, busy_until: AtomicU64::new(0) })
             })
             .collect();
-        Self { epoch, config: *config, limits }
+        Self { epoch, config: *config, limits, held_until_ns: 0 }
+    }
+
+    /// The same ones, with writes held until a moment.
+    fn held(&self, until_ns: u64) -> Self {
+        Self {
+            epoch: self.epoch + 1,
+            config: self.config,
+            limits: self.limits.clone(),
+            held_until_ns: until_ns,
+        }
+    }
+
+    fn are_held(&self, direction: Direction, now_ns: u64) -> bool {
+        direction == Direction::Write && now_ns < self.held_until_ns
     }
 }
 
@@ -188,10 +207,37 @@ impl Shaper {
     pub(crate) fn update(&self, config: &QosConfig) {
         let mut current = self.lock();
         if current.config != *config {
-            let epoch = current.epoch + 1;
-            *current = Arc::new(Limits::new(epoch, config));
-            self.epoch.store(epoch, Ordering::Release);
+            let held_until_ns = current.held_until_ns;
+            let limits = Limits { held_until_ns, ..Limits::new(current.epoch + 1, config) };
+            self.replace(&mut current, limits);
         }
+    }
+
+    /// Lets no write begin until this moment that is asked for from now on; 0 lets them go on.
+    pub(crate) fn hold_writes(&self, until_ns: u64) {
+        let mut current = self.lock();
+        if current.held_until_ns != until_ns {
+            let limits = current.held(until_ns);
+            self.replace(&mut current, limits);
+        }
+    }
+
+    /// Whether commands have to ask it.
+    pub(crate) fn is_needed(&self) -> bool {
+        let current = self.lock();
+        !current.config.is_unlimited() || current.held_until_ns > 0
+    }
+
+    /// Whether they are held until this moment.
+    pub(crate) fn holds_writes(&self, until_ns: u64) -> bool {
+        self.lock().held_until_ns == until_ns
+    }
+
+    fn replace(&self, current: &mut Arc<Limits>, limits: Limits) {
+        let epoch = limits.epoch;
+        *current = Arc::new(limits);
+        // Who holds several namespaces' writes has held them all when the last of these stores is seen: they stay in their order.
+        self.epoch.store(epoch, Ordering::SeqCst);
     }
 
     /// The limits in effect.
@@ -216,6 +262,8 @@ pub(crate) struct ShaperView {
 struct Turn {
     epoch: u64,
     start_ns: u64,
+    /// Whether it is in the schedules, and not held before it could be.
+    is_entered: bool,
 }
 
 impl ShaperView {
@@ -227,7 +275,9 @@ impl ShaperView {
     /// Whether a command of this direction and cost has to be asked about at all.
     pub(crate) fn is_limited(&mut self, direction: Direction, cost: Cost) -> bool {
         self.refresh();
-        self.limits.limits.iter().any(|limit| limit.applies_to(direction, cost))
+        // Whether it is over by now is looked at by who waits: no time is asked for here.
+        direction == Direction::Write && self.limits.held_until_ns > 0
+            || self.limits.limits.iter().any(|limit| limit.applies_to(direction, cost))
     }
 
     fn refresh(&mut self) {
@@ -240,11 +290,11 @@ impl ShaperView {
         let now = now_ns.saturating_mul(PARTS_PER_NS);
         let applicable = self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost));
         let start = applicable.map(|limit| limit.enter(now, cost)).max().unwrap_or(0).max(now);
-        Turn { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS) }
+        Turn { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS), is_entered: true }
     }
 
     fn leave(&self, turn: Turn, direction: Direction, cost: Cost) {
-        if turn.epoch == self.limits.epoch {
+        if turn.is_entered && turn.epoch == self.limits.epoch {
             for limit in self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost)) {
                 limit.leave(cost);
             }
@@ -291,11 +341,14 @@ impl<T> Backlog<T> {
     /// The next command if it may start at `now_ns`. It is asked until there is none, after commands were put
     /// in and when the time of [`Self::wake_ns`] has come.
     pub(crate) fn take(&mut self, view: &mut ShaperView, now_ns: u64) -> Option<T> {
-        let (_, cost) = self.waiting.front()?;
+        let cost = self.waiting.front()?.1;
         view.refresh();
+        if self.is_held(view, now_ns) {
+            return None;
+        }
         let turn = match self.turn {
-            Some(turn) if turn.epoch == view.limits.epoch => turn,
-            _ => view.enter(now_ns, self.direction, *cost),
+            Some(turn) if turn.is_entered && turn.epoch == view.limits.epoch => turn,
+            _ => view.enter(now_ns, self.direction, cost),
         };
         if turn.start_ns > now_ns {
             self.turn = Some(turn);
@@ -303,6 +356,16 @@ impl<T> Backlog<T> {
         }
         self.turn = None;
         self.waiting.pop_front().map(|(command, _)| command)
+    }
+
+    /// Whether its commands are held now, which has them asked for again.
+    fn is_held(&mut self, view: &ShaperView, now_ns: u64) -> bool {
+        let is_held = view.limits.are_held(self.direction, now_ns);
+        if is_held {
+            let (epoch, start_ns) = (view.limits.epoch, view.limits.held_until_ns);
+            self.turn = Some(Turn { epoch, start_ns, is_entered: false });
+        }
+        is_held
     }
 
     /// When to ask again, in nanoseconds, or `None` while nothing waits. That may be before a command may
@@ -329,9 +392,13 @@ impl<T> Backlog<T> {
         std::mem::take(&mut self.waiting).into_iter().map(|(command, _)| command)
     }
 
-    /// The next command, whatever the limits say.
-    pub(crate) fn take_at_once(&mut self, view: &mut ShaperView) -> Option<T> {
+    /// The next command, whatever the limits say, unless it is held.
+    pub(crate) fn take_at_once(&mut self, view: &mut ShaperView, now_ns: u64) -> Option<T> {
         self.give_back(view);
+        view.refresh();
+        if self.waiting.is_empty() || self.is_held(view, now_ns) {
+            return None;
+        }
         self.waiting.pop_front().map(|(command, _)| command)
     }
 

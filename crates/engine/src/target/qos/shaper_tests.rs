@@ -330,3 +330,60 @@ fn the_largest_numbers_do_not_overflow() {
         );
     }
 }
+
+#[test]
+fn writes_are_held_until_a_moment_and_reads_are_not() {
+    let config = QosConfig { write_iops: Some(1_000_000), ..QosConfig::default() };
+    for config in [QosConfig::default(), config] {
+        let shaper = Arc::new(Shaper::new(&config));
+        let mut reader = Caller::new(&shaper, Direction::Read, 1, 4096);
+        let mut writer = Caller::new(&shaper, Direction::Write, 2, 4096);
+        let is_limited = |caller: &mut Caller, direction| caller.view.is_limited(direction, caller.cost);
+        assert_eq!(is_limited(&mut writer, Direction::Write), config.write_iops.is_some());
+        shaper.hold_writes(SECOND);
+        assert!(shaper.holds_writes(SECOND) && !shaper.holds_writes(2 * SECOND));
+        assert!(is_limited(&mut writer, Direction::Write) && !is_limited(&mut reader, Direction::Read));
+        assert_eq!(writer.backlog.take(&mut writer.view, 5 * MS), None);
+        assert_eq!(
+            writer.backlog.take_at_once(&mut writer.view, 5 * MS),
+            None,
+            "an upgrade lets none go either"
+        );
+        let wake_ns = writer.backlog.wake_ns(5 * MS).expect("two wait");
+        assert!(
+            wake_ns > 5 * MS && wake_ns <= 5 * MS + RECHECK_NS,
+            "it is not asked all the time: {wake_ns}"
+        );
+        assert_eq!(writer.backlog.wake_ns(SECOND - MS), Some(SECOND), "it ends by itself");
+        assert_eq!(reader.backlog.take(&mut reader.view, 5 * MS), Some(()));
+        // Other limits meanwhile let nothing go.
+        shaper.update(&QosConfig { read_iops: Some(5), ..config });
+        assert_eq!(writer.backlog.take(&mut writer.view, 6 * MS), None);
+        shaper.hold_writes(0);
+        assert!(!shaper.holds_writes(SECOND));
+        assert_eq!(writer.backlog.take(&mut writer.view, 7 * MS), Some(()));
+        shaper.hold_writes(SECOND);
+        assert_eq!(writer.backlog.take(&mut writer.view, SECOND - 1), None);
+        assert_eq!(writer.backlog.take(&mut writer.view, SECOND), Some(()));
+    }
+}
+
+#[test]
+fn what_was_held_and_never_entered_is_not_given_back() {
+    let config = QosConfig { write_iops: Some(10), ..QosConfig::default() };
+    let shaper = Arc::new(Shaper::new(&config));
+    let mut writer = Caller::new(&shaper, Direction::Write, 4, 4096);
+    assert!(writer.backlog.take(&mut writer.view, SECOND).is_some());
+    shaper.hold_writes(3 * SECOND);
+    for _ in 0..20 {
+        assert_eq!(writer.backlog.take(&mut writer.view, 2 * SECOND), None);
+        assert_eq!(writer.backlog.remove(&mut writer.view, |()| true), Some(()));
+        writer.backlog.push((), writer.cost);
+    }
+    shaper.hold_writes(0);
+    let mut count = 0;
+    while writer.backlog.take(&mut writer.view, 2 * SECOND).is_some() {
+        count += 1;
+        assert!(count < 3, "removed commands have made room in the schedule");
+    }
+}

@@ -348,6 +348,7 @@ fn connect_io(
     let of = QueueIdentity {
         counters: subsystem.counters.of_reactor(caller.address.reactor),
         meter: controller.meters.open(connect.queue_id),
+        slow_commands: caller.fabric.slow_commands.clone(),
         controller,
         queue_id: connect.queue_id,
         entries: connect.queue_size + 1,
@@ -423,7 +424,10 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         .map_err(|parameter| Refusal::from(parameter).because("there is no such subsystem on this port"))?;
     if !subsystem.allows(host) {
         caller.fabric.refusals.count_not_allowed();
-        return Err(invalid_host("the host is not on the subsystem's list"));
+        return Err(invalid_host(match subsystem.is_locked(host) {
+            true => "the host's key cannot be opened with this target's encryption key",
+            false => "the host is not on the subsystem's list",
+        }));
     }
     check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })

@@ -71,6 +71,8 @@ pub(super) struct Connection {
     pub(super) work_share: u64,
     /// Whether it has a turn in the next round, whatever comes.
     pub(super) is_due: bool,
+    /// Whether it was handed from one process to another, or was to be: the other one may have its socket open for a while.
+    pub(super) is_shared: bool,
     /// It has something to send at the end of the reactor's round.
     pub(super) is_dirty: bool,
     /// The reactor's next sweep looks at it.
@@ -106,6 +108,7 @@ impl Connection {
             is_queue: false,
             work_share: WORK_BYTES_PER_TURN,
             is_due: false,
+            is_shared: false,
             is_dirty: false,
             is_watched: false,
             is_draining: false,

@@ -427,6 +427,10 @@ impl EventLoop {
         };
         // Before its slots are looked at: a fused pair that waits would keep them, and the token would never be free again.
         connection.stop(&mut self.pool);
+        if connection.is_shared && !connection.is_handed() {
+            // Another process may have it open yet: to close it here would tell the host nothing.
+            connection.queue.socket().shut_down_sending();
+        }
         // While the socket is still open: its descriptor could belong to another connection afterwards.
         self.ring.unwatch(connection.queue.socket(), token);
         self.mailbox.discount_connection(connection.is_queue);

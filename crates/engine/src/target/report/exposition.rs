@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use nvme::log_page::AnaState;
 
 use super::metrics::{Metrics, NamespaceMetrics, OperationMetrics};
+use crate::target::telemetry::{Histogram, Stage};
 
 /// The text format's name, as an HTTP answer has it in its Content-Type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -49,16 +50,17 @@ const fn from_ns(nanoseconds: u128) -> Seconds {
 }
 
 /// The text as it grows. Writing to a string cannot fail, so that errors are left alone.
-#[derive(Default)]
-struct Exposition(String);
+#[derive(Debug, Default)]
+pub struct Exposition(String);
 
 impl Exposition {
     /// Begins a metric, whose samples follow.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+    /// One number, with what tells it from the others of its metric.
+    pub fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         self.0.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
             let _ = write!(self.0, "{}{label}=\"", if at == 0 { '{' } else { ',' });
@@ -69,22 +71,22 @@ impl Exposition {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    fn histogram(&mut self, name: &str, (subsystem, nsid): (&str, u32), metrics: &OperationMetrics) {
-        let operation = metrics.operation.name();
-        let (bucket, count) = (format!("{name}_bucket"), metrics.commands());
-        let ends = metrics.latency.cumulative().map(|(end_us, commands)| {
+    /// The whole text.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
+        let (bucket, count) = (format!("{name}_bucket"), histogram.count());
+        let ends = histogram.cumulative().map(|(end_us, commands)| {
             let end = Seconds { count: u128::from(end_us), digits: 6 };
             (end.to_string(), commands)
         });
         for (end, commands) in ends.chain([("+Inf".to_owned(), count)]) {
-            self.sample(
-                &bucket,
-                &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation), ("le", &end)],
-                commands,
-            );
+            let labels: Vec<_> = labels.iter().copied().chain([("le", &end as &dyn Display)]).collect();
+            self.sample(&bucket, &labels, commands);
         }
-        let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
-        self.sample(&format!("{name}_sum"), labels, from_ns(metrics.latency.sum_ns.into()));
+        self.sample(&format!("{name}_sum"), labels, from_ns(histogram.sum_ns.into()));
         self.sample(&format!("{name}_count"), labels, count);
     }
 }
@@ -263,7 +265,29 @@ impl Metrics {
             "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
         );
         for (subsystem, nsid, metrics) in self.operations() {
-            text.histogram(name, (subsystem, nsid), metrics);
+            let operation = metrics.operation.name();
+            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
+            text.histogram(name, labels, &metrics.latency);
+        }
+        let name = "selvedge_command_stage_seconds";
+        text.family(
+            name,
+            "histogram",
+            "What that time was spent on, by stage and size; commands that were not in a stage are not in its count.",
+        );
+        for (subsystem, nsid, metrics) in self.operations() {
+            let operation = metrics.operation.name();
+            for spent in &metrics.stages {
+                let (stage, size) = (spent.stage.name(), spent.size.name());
+                let labels: Labels<'_> = &[
+                    ("subsystem", &subsystem),
+                    ("nsid", &nsid),
+                    ("operation", &operation),
+                    ("stage", &stage),
+                    ("size", &size),
+                ];
+                text.histogram(name, labels, &spent.times);
+            }
         }
     }
 
@@ -384,6 +408,19 @@ impl Metrics {
                 ("queue", &queue.queue_id),
             ];
             text.sample(name, labels, queue.commands);
+        }
+        let name = "selvedge_queue_stage_seconds_total";
+        text.family(name, "counter", "What the time of the queue's commands was spent on, by stage.");
+        for (controller, queue) in queues() {
+            for (stage, sum_ns) in Stage::ALL.into_iter().zip(queue.stages_ns).filter(|(_, ns)| *ns > 0) {
+                let labels: Labels<'_> = &[
+                    ("subsystem", &controller.subsystem),
+                    ("controller", &controller.cntlid),
+                    ("queue", &queue.queue_id),
+                    ("stage", &stage.name()),
+                ];
+                text.sample(name, labels, from_ns(sum_ns.into()));
+            }
         }
     }
 

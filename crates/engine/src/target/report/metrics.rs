@@ -14,7 +14,8 @@ use crate::target::fabric::Fabric;
 use crate::target::reactor::{Reactor, ReactorMetrics};
 use crate::target::served::Subsystem;
 use crate::target::telemetry::{
-    HandshakeKind, Histogram, NamespaceCounts, Operation, Peculiarity, QueueMetrics,
+    HandshakeKind, Histogram, NamespaceCounts, Operation, OperationCounts, Peculiarity, QueueMetrics,
+    SizeClass, Stage,
 };
 use crate::transport::congestion;
 
@@ -99,7 +100,7 @@ pub struct StorageMetrics {
 }
 
 /// The commands of one operation that went well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationMetrics {
     /// Which operation.
     pub operation: Operation,
@@ -108,6 +109,19 @@ pub struct OperationMetrics {
     /// From the round of the reactor in which a command was taken off the socket to the one in which its answer was
     /// queued. What is answered in its own round takes no time here.
     pub latency: Histogram,
+    /// What that time was spent on, where there was some.
+    pub stages: Vec<StageMetrics>,
+}
+
+/// Commands of one operation and size that were in one stage, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageMetrics {
+    /// Which stage.
+    pub stage: Stage,
+    /// The size of the commands.
+    pub size: SizeClass,
+    /// How long they were in it.
+    pub times: Histogram,
 }
 
 impl OperationMetrics {
@@ -235,10 +249,20 @@ fn operations_of(nsid: u32, counts: &NamespaceCounts) -> Vec<OperationMetrics> {
         operation,
         bytes: counts.bytes,
         latency: counts.latency,
+        stages: stages_of(counts),
     });
     // A rate needs the number from before the first command; nearly every namespace is read and written some day.
     let is_usual = |operation| nsid > 0 && matches!(operation, Operation::Read | Operation::Write);
     all.filter(|metrics| is_usual(metrics.operation) || metrics.commands() > 0).collect()
+}
+
+fn stages_of(counts: &OperationCounts) -> Vec<StageMetrics> {
+    let Some(by_size) = &counts.stages else { return Vec::new() };
+    let all = SizeClass::ALL.into_iter().zip(by_size.iter()).flat_map(|(size, stages)| {
+        let of_size = Stage::ALL.into_iter().zip(stages);
+        of_size.map(move |(stage, times)| StageMetrics { stage, size, times: *times })
+    });
+    all.filter(|metrics| metrics.times.sum_ns > 0).collect()
 }
 
 fn errors_of(counts: &NamespaceCounts) -> Vec<ErrorMetrics> {

@@ -6,13 +6,13 @@ mod measured;
 mod metrics;
 mod status;
 
-pub use exposition::CONTENT_TYPE;
+pub use exposition::{CONTENT_TYPE, Exposition};
 pub(crate) use host_key_age::host_key_ages;
 pub use host_key_age::{HostKeyAge, HostKeyKind};
 pub use measured::Measured;
 pub use metrics::{
-    ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, StorageMetrics,
-    SubsystemMetrics,
+    ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, StageMetrics,
+    StorageMetrics, SubsystemMetrics,
 };
 pub use status::{
     NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, SubsystemStatus, TargetStatus,

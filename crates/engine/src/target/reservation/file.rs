@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use nvme::reservation::ReservationType;
 use private_folder::{PrivateFileError, PrivateFolder};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::state::{HostId, REGISTRANTS_MAX, Registrant, Reservation, Reservations};
+use super::record::{RegistrantRecord, ReservationRecord};
+use super::state::Reservations;
+use crate::limits::RESERVATIONS_BYTES_MAX;
 
 /// The version of the format that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -20,9 +21,6 @@ const PREFIX: &str = "reservations-";
 const SUFFIX: &str = ".json";
 /// Files with this ending are being written, or were when the target or the machine stopped.
 const TEMPORARY_SUFFIX: &str = ".json.new";
-/// Bytes of the largest file that is read: a host's name has at most 223 bytes, which JSON may write as six
-/// each, and the rest of a registrant is less than as much again.
-const FILE_LENGTH_MAX: u64 = 4096 + REGISTRANTS_MAX as u64 * 2048;
 
 /// Why reservations could not be kept or read back.
 #[derive(Debug, thiserror::Error)]
@@ -68,25 +66,8 @@ struct FileState {
     version: u32,
     namespace: Uuid,
     generation: u32,
-    registrants: Vec<FileRegistrant>,
-    reservation: Option<FileReservation>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileRegistrant {
-    host_id: Uuid,
-    host_nqn: String,
-    key: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileReservation {
-    /// The specification's value of the type (RTYPE).
-    kind: u8,
-    /// Not there where every registrant is a holder.
-    holder: Option<Uuid>,
+    registrants: Vec<RegistrantRecord>,
+    reservation: Option<ReservationRecord>,
 }
 
 /// The hold of the former process of this target. A simulation has none.
@@ -156,7 +137,7 @@ impl ReservationDirectory {
     pub(crate) fn load(&self, namespace: Uuid) -> Result<Option<Reservations>, ReservationFileError> {
         let name = file_name(namespace);
         let path = self.folder.path().join(&name);
-        let bytes = match self.folder.read(&name, FILE_LENGTH_MAX) {
+        let bytes = match self.folder.read(&name, RESERVATIONS_BYTES_MAX) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(PrivateFileError::TooLong { path, length_max }) => {
@@ -217,46 +198,26 @@ fn damaged(path: &Path, reason: impl Into<String>) -> ReservationFileError {
 }
 
 fn file_state(namespace: Uuid, reservations: &Reservations) -> FileState {
-    let uuid = |host_id: HostId| Uuid::from_bytes(host_id);
-    let registrants = reservations.registrants().iter().map(|registrant| FileRegistrant {
-        host_id: uuid(registrant.host_id),
-        host_nqn: registrant.host_nqn.clone(),
-        key: registrant.key,
-    });
-    let reservation = reservations.reservation().map(|reservation| FileReservation {
-        kind: reservation.kind as u8,
-        holder: reservation.holder.map(uuid),
-    });
     FileState {
         version: VERSION,
         namespace,
         generation: reservations.generation(),
-        registrants: registrants.collect(),
-        reservation,
+        registrants: reservations.registrant_records(),
+        reservation: reservations.reservation_record(),
     }
 }
 
 fn restore(state: FileState) -> Result<Reservations, String> {
-    let registrants = state.registrants.into_iter().map(|registrant| Registrant {
-        host_id: registrant.host_id.into_bytes(),
-        host_nqn: registrant.host_nqn,
-        key: registrant.key,
-    });
-    let reservation = match state.reservation {
-        None => None,
-        Some(FileReservation { kind, holder }) => {
-            let kind = ReservationType::from_wire(kind)
-                .ok_or_else(|| format!("there is no reservation type {kind}"))?;
-            Some(Reservation { kind, holder: holder.map(Uuid::into_bytes) })
-        }
-    };
-    Reservations::restore(state.generation, registrants.collect(), reservation, true).map_err(str::to_owned)
+    Reservations::recorded(state.generation, state.registrants, state.reservation, true)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+    use nvme::reservation::ReservationType;
+
+    use super::super::state::{REGISTRANTS_MAX, Registrant, Reservation};
     use super::*;
 
     fn file(directory: &ReservationDirectory) -> PathBuf {
@@ -373,7 +334,7 @@ mod tests {
             let error = directory.load(NAMESPACE).expect_err("it is damaged").to_string();
             assert!(error.contains(told) && error.contains("remove"), "{error}");
         }
-        fs::write(&path, vec![b' '; FILE_LENGTH_MAX as usize + 1]).expect("writable");
+        fs::write(&path, vec![b' '; RESERVATIONS_BYTES_MAX as usize + 1]).expect("writable");
         assert!(directory.load(NAMESPACE).expect_err("too long").to_string().contains("more than"));
     }
 

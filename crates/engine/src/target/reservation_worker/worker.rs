@@ -14,6 +14,7 @@ use nvme::reservation::{AcquireData, PersistenceChange, RegisterData, ReleaseDat
 use uuid::Uuid;
 use zerocopy::FromBytes;
 
+use super::shared_keeper;
 use crate::limits::RESERVATION_JOBS_MAX;
 use crate::ring::Vital;
 use crate::ring::channel::sync_channel;
@@ -22,7 +23,7 @@ use crate::target::TargetError;
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::Fabric;
 use crate::target::lock::lock;
-use crate::target::messaging::{Address, Asker, Fenced, Job, Message, Task, Then};
+use crate::target::messaging::{Fenced, Job, Task, Then};
 use crate::target::reservation::{
     Acquire, HostId, Outcome, Register, Release, ReservationDirectory, Reservations,
 };
@@ -80,8 +81,7 @@ pub(crate) fn restore(
         TargetError::Reservations(format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))
     })?;
     if let Some(reservations) = kept {
-        namespace.publish_reservation(reservations.view());
-        *lock(&namespace.reservations) = reservations;
+        namespace.go_by(reservations);
     }
     Ok(())
 }
@@ -103,17 +103,20 @@ fn work(fabric: &Fabric, job: Job) {
             let done = do_command(fabric, (&controller, asker.peer), &namespace, &command, &data);
             let (outcome, data) = match done {
                 Ok(done) => done,
-                Err(status) => return finish(&asker, slot, status, Vec::new()),
+                Err(status) => return asker.finish(slot, status, Vec::new()),
             };
             for (host_id, kind) in &outcome.notices {
                 tell(fabric, &namespace, host_id, *kind);
             }
             if outcome.aborts.is_empty() {
-                return finish(&asker, slot, Status::SUCCESS, data);
+                return asker.finish(slot, Status::SUCCESS, data);
             }
             // By now no reactor lets another command of theirs through. The command is done when the last of the
             // earlier ones has ended.
-            let then = Then::Finish(asker.address(), slot, Status::SUCCESS);
+            let then = match namespace.shared_reservations() {
+                None => Then::Finish(asker.address(), slot, Status::SUCCESS),
+                Some(_) => shared_keeper::aborted(fabric.clusters().clone(), asker, slot),
+            };
             fabric.mailboxes().raise(Fenced::Hosts(namespace, outcome.aborts), then);
         }
         Task::Persistence { namespaces, persists } => {
@@ -121,11 +124,6 @@ fn work(fabric: &Fabric, job: Job) {
             asker.answer(outcome.err().unwrap_or(Status::SUCCESS), 0);
         }
     }
-}
-
-fn finish(asker: &Asker, slot: u16, status: Status, data: Vec<u8>) {
-    let Address { reactor, connection, serial } = asker.address();
-    asker.mailboxes.send(reactor, Message::Finish { connection, serial, slot, status, data });
 }
 
 /// Does a reservation command: what follows from it, and the data of a report.
@@ -139,25 +137,49 @@ fn do_command(
     if let IoCommand::ReservationReport { extended, .. } = *command {
         return Ok((Outcome::default(), report(fabric, controller, namespace, extended)?));
     }
-    // Held to the end: the administration must not remove the namespace and what is kept of it in between.
-    let archive = fabric.archive();
-    check_served(fabric, namespace)?;
-    let mut state = lock(&namespace.reservations).clone();
-    if let Some(other) = state.other_name(&controller.host.id, &controller.host.nqn) {
-        let (host, id) = (&controller.host.nqn, Uuid::from_bytes(controller.host.id));
-        let (subsystem, nsid) = (&controller.subsystem.nqn, namespace.nsid);
-        tracing::warn!(
-            host, %address, controller = controller.id, subsystem, nsid,
-            "Refused a reservation command: HOSTID {id} is registered by {other}"
-        );
-        return Err(Status::RESERVATION_CONFLICT.do_not_retry());
-    }
-    let outcome = execute(&mut state, controller, command, data, fabric.keeps_reservations())?;
+    let keeps = fabric.keeps_reservations();
+    let decide = |state: &mut Reservations| {
+        check_served(fabric, namespace)?;
+        check_name(state, (controller, address), namespace)?;
+        let outcome = execute(state, controller, command, data, keeps)?;
+        if namespace.shared_reservations().is_some() {
+            shared_keeper::check_abort(fabric.clusters(), &outcome)?;
+        }
+        Ok(outcome)
+    };
+    let outcome = match namespace.shared_reservations() {
+        Some(shared) => shared_keeper::change(namespace, shared, decide)?,
+        None => {
+            // Held to the end: the administration must not remove the namespace and what is kept of it in between.
+            let archive = fabric.archive();
+            let mut state = lock(&namespace.reservations).clone();
+            let outcome = decide(&mut state)?;
+            if outcome.changed {
+                commit(archive.as_ref(), namespace, state)?;
+            }
+            outcome
+        }
+    };
     if outcome.changed {
-        commit(archive.as_ref(), namespace, state)?;
         fabric.end_others_by_id_of(controller);
     }
     Ok((outcome, Vec::new()))
+}
+
+/// Sees that no other host is registered by this one's identifier.
+fn check_name(
+    state: &Reservations,
+    (controller, address): (&Controller, SocketAddr),
+    namespace: &Namespace,
+) -> Result<(), Status> {
+    let Some(other) = state.other_name(&controller.host.id, &controller.host.nqn) else { return Ok(()) };
+    let (host, id) = (&controller.host.nqn, Uuid::from_bytes(controller.host.id));
+    let (subsystem, nsid) = (&controller.subsystem.nqn, namespace.nsid);
+    tracing::warn!(
+        host, %address, controller = controller.id, subsystem, nsid,
+        "Refused a reservation command: HOSTID {id} is registered by {other}"
+    );
+    Err(Status::RESERVATION_CONFLICT.do_not_retry())
 }
 
 fn execute(
@@ -205,7 +227,10 @@ fn report(
         return Err(Status::HOST_ID_INCONSISTENT.do_not_retry());
     }
     let controllers = fabric.controllers_of(&controller.subsystem);
-    let state = lock(&namespace.reservations).clone();
+    let state = match namespace.shared_reservations() {
+        Some(shared) => shared_keeper::look(namespace, shared)?,
+        None => lock(&namespace.reservations).clone(),
+    };
     let registrants = state.reported(|host_id| {
         let own = controllers.iter().filter(|other| other.host.id == *host_id);
         own.map(|other| other.id).collect()
@@ -222,20 +247,14 @@ fn set_persistence(
     namespaces: &[Arc<Namespace>],
     persists: bool,
 ) -> Result<(), Status> {
+    if fabric.clusters().are_images_shared() {
+        return set_shared_persistence(fabric, (controller, address), namespaces, persists);
+    }
     let archive = fabric.archive();
-    let host = &controller.host;
     for namespace in namespaces {
         check_served(fabric, namespace)?;
         let state = lock(&namespace.reservations);
-        if !state.registrants().is_empty() && !state.is_registered(&host.id) {
-            drop(state);
-            let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
-            tracing::warn!(
-                host, %address, controller = controller.id, subsystem, nsid,
-                "Refused to set Reservation Persistence: others are registered, and it is not"
-            );
-            return Err(Status::RESERVATION_CONFLICT.do_not_retry());
-        }
+        check_may_set(&state, (controller, address), namespace)?;
     }
     for namespace in namespaces {
         let mut state = lock(&namespace.reservations).clone();
@@ -244,6 +263,44 @@ fn set_persistence(
         }
     }
     Ok(())
+}
+
+/// The same where other gateways serve them too: those that this one does not serve now are not its to change.
+fn set_shared_persistence(
+    fabric: &Fabric,
+    by: (&Controller, SocketAddr),
+    namespaces: &[Arc<Namespace>],
+    persists: bool,
+) -> Result<(), Status> {
+    for sets in [false, true] {
+        for namespace in namespaces {
+            let Some(shared) = namespace.shared_reservations() else { continue };
+            shared_keeper::change(namespace, shared, |state| {
+                check_served(fabric, namespace)?;
+                check_may_set(state, by, namespace)?;
+                Ok(Outcome { changed: sets && state.set_persists(persists), ..Outcome::default() })
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Sees that a host is registered where others are.
+fn check_may_set(
+    state: &Reservations,
+    (controller, address): (&Controller, SocketAddr),
+    namespace: &Namespace,
+) -> Result<(), Status> {
+    let host = &controller.host;
+    if state.registrants().is_empty() || state.is_registered(&host.id) {
+        return Ok(());
+    }
+    let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
+    tracing::warn!(
+        host, %address, controller = controller.id, subsystem, nsid,
+        "Refused to set Reservation Persistence: others are registered, and it is not"
+    );
+    Err(Status::RESERVATION_CONFLICT.do_not_retry())
 }
 
 /// A namespace that was removed while its command was on its way keeps nothing.
@@ -279,8 +336,7 @@ fn commit(
             Status::INTERNAL_ERROR
         })?;
     }
-    namespace.publish_reservation(state.view());
-    *lock(&namespace.reservations) = state;
+    namespace.go_by(state);
     Ok(())
 }
 

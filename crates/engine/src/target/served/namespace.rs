@@ -9,13 +9,15 @@ use uuid::Uuid;
 
 use super::lateness::Lateness;
 use super::uncorrectable::Uncorrectable;
-use crate::backend::{Backend, BackendConfig, BackendError};
+use crate::backend::{Backend, BackendConfig, BackendError, Device};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{self, Mutex};
 use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
-use crate::target::reservation::{Access, HostId, ReservationView, Reservations};
+use crate::target::reservation::{
+    Access, Hold, HostId, ReservationView, Reservations, SharedReservationError, SharedReservations,
+};
 use crate::target::succession::{HandedNamespace, HandedReservations};
 
 /// A namespace that is open.
@@ -40,6 +42,8 @@ pub(crate) struct Namespace {
     /// Registrations and the reservation. Only the reservation worker changes them.
     pub(crate) reservations: std::sync::Mutex<Reservations>,
     reservation_view: RwLock<Option<Arc<ReservationView>>>,
+    /// Where they are kept, if other gateways serve it too: then they are known while its image is this gateway's.
+    shared_reservations: Option<SharedReservations>,
 }
 
 /// What can be out of the ordinary about a namespace, as bits.
@@ -96,6 +100,7 @@ impl Namespace {
             claims: Mutex::new(Vec::new()),
             reservations: std::sync::Mutex::default(),
             reservation_view: RwLock::default(),
+            shared_reservations: None,
         };
         namespace.configure(config);
         namespace.tell_of_torn_blocks(config.block_size);
@@ -130,11 +135,18 @@ impl Namespace {
         if self.shaper.config() != config.qos {
             self.shaper.update(&config.qos);
         }
-        self.set_flag(flags::SHAPED, !config.qos.is_unlimited());
+        self.set_flag(flags::SHAPED, self.shaper.is_needed());
         self.set_flag(flags::FAILED, self.backend.failure().is_some());
         if let Backend::Device(device) = &*self.backend {
             device.set_write_delay_ms(config.write_delay_ms);
         }
+    }
+
+    /// Lets no write begin until this moment that is asked for from now on; 0 lets them go on.
+    pub(crate) fn hold_writes(&self, until_ns: u64) {
+        self.shaper.hold_writes(until_ns);
+        // Commands look at the shaper where this says so.
+        self.set_flag(flags::SHAPED, self.shaper.is_needed());
     }
 
     /// What is not ordinary about it now.
@@ -267,6 +279,46 @@ impl Namespace {
         self.set_flag(flags::RESERVED, is_reserved);
     }
 
+    /// The same, with reservations that are kept beside its image, for all gateways that serve it in turn. It was `added` to what
+    /// they serve by this number.
+    pub(crate) fn sharing_reservations(mut self, added: u64) -> Self {
+        self.shared_reservations = Some(SharedReservations::new(Uuid::from_bytes(self.uuid), added));
+        self
+    }
+
+    /// With another number than before it was removed, and added again, without its reservations.
+    pub(crate) fn was_added_by(&self, added: u64) {
+        if let Some(shared) = &self.shared_reservations
+            && shared.was_added_by(added)
+        {
+            self.go_by(Reservations::default());
+        }
+    }
+
+    /// Where its reservations are kept, if other gateways serve it too.
+    pub(crate) const fn shared_reservations(&self) -> Option<&SharedReservations> {
+        self.shared_reservations.as_ref()
+    }
+
+    /// Goes by the reservations that are kept beside its image, which is this gateway's.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn take_reservations(&self, hold: &mut Hold<'_>) -> Result<(), SharedReservationError> {
+        let Backend::Device(Device::Rbd(image)) = &*self.backend else {
+            return Err(SharedReservationError::NotHere);
+        };
+        let reservations = hold.take(image)?;
+        self.go_by(reservations);
+        Ok(())
+    }
+
+    /// Lets these reservations count from now on.
+    pub(crate) fn go_by(&self, reservations: Reservations) {
+        self.publish_reservation(reservations.view());
+        *lock(&self.reservations) = reservations;
+    }
+
     /// Whether its reservation, if there is one, forbids a host this access.
     pub(crate) fn reservation_forbids(&self, host_id: &HostId, access: Access) -> bool {
         let view = self.reservation_view.read().unwrap_or_else(PoisonError::into_inner);
@@ -297,8 +349,10 @@ impl Namespace {
     /// When they are none.
     pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), String> {
         let reservations = Reservations::going_on(handed)?;
-        self.publish_reservation(reservations.view());
-        *lock(&self.reservations) = reservations;
+        // Those that are kept beside its image are read there, with all that the former process did not learn of.
+        if self.shared_reservations.is_none() {
+            self.go_by(reservations);
+        }
         Ok(())
     }
 
@@ -332,9 +386,7 @@ impl Namespace {
     /// Goes on as another namespace has been until now, whose blocks are the same and were opened before. The reservation worker must not
     /// change that one meanwhile.
     pub(crate) fn succeed(&self, former: &Self) {
-        let reservations = lock(&former.reservations).clone();
-        self.publish_reservation(reservations.view());
-        *lock(&self.reservations) = reservations;
+        self.go_by(lock(&former.reservations).clone());
         self.uncorrectable.copy(&former.uncorrectable);
         self.set_flag(flags::UNCORRECTABLE, !self.uncorrectable.is_empty());
     }
@@ -349,7 +401,26 @@ impl Namespace {
 
     /// Lets another gateway write to its blocks, or makes sure that only this target does.
     pub(crate) fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
-        self.backend.set_standby(is_standby)
+        let Some(shared) = &self.shared_reservations else { return self.backend.set_standby(is_standby) };
+        let mut hold = shared.hold();
+        if is_standby {
+            // First: a reservation that is answered from now on would not be known to who has the image next. What commands
+            // go by stays, for those that come late.
+            hold.let_go();
+            *lock(&self.reservations) = Reservations::default();
+            return self.backend.set_standby(true);
+        }
+        self.backend.set_standby(false)?;
+        if hold.is_taken() {
+            return Ok(());
+        }
+        // With the image, so that nobody else changes them; before a host is served, which could pass them by.
+        self.take_reservations(&mut hold).map_err(|error| {
+            if let Err(error) = self.backend.set_standby(true) {
+                tracing::warn!(%error, nsid = self.nsid, "an image stays locked");
+            }
+            BackendError::Reservations(error.to_string())
+        })
     }
 
     /// Looks whether the file or device has another size now; whether it had.

@@ -90,6 +90,21 @@ impl NamespaceTable {
         self.0.iter().flatten()
     }
 
+    /// A checksum of what log pages and Identify say of them, the same in each process of a target.
+    pub(crate) fn checksum(&self) -> u32 {
+        let mut bytes = Vec::new();
+        for Attachment { namespace, group, access } in self.attachments() {
+            bytes.extend(namespace.nsid.to_le_bytes());
+            bytes.extend(namespace.uuid);
+            bytes.extend(namespace.blocks().to_le_bytes());
+            bytes.extend(namespace.block_shift().to_le_bytes());
+            bytes.push(namespace.protection() as u8);
+            bytes.extend(group.to_le_bytes());
+            bytes.push(access.state() as u8);
+        }
+        nvme::tcp::digest::crc32c(&bytes)
+    }
+
     /// The identifiers under which the other table has something else.
     pub(crate) fn differences(&self, other: &Self) -> Vec<u32> {
         let same = |a: &Attachment, b: &Attachment| {

@@ -84,8 +84,13 @@ impl Subsystem {
 
     /// Whether the host with this name may connect.
     pub(crate) fn allows(&self, host_nqn: &str) -> bool {
-        let config = &self.state().config;
-        config.allow_any_host || config.hosts.iter().any(|host| host == host_nqn)
+        let State { config, keys, .. } = &*self.state();
+        config.lets_in(host_nqn) && !keys.is_locked(host_nqn)
+    }
+
+    /// Whether the host with this name may not connect since a key of it cannot be opened.
+    pub(crate) fn is_locked(&self, host_nqn: &str) -> bool {
+        self.state().keys.is_locked(host_nqn)
     }
 
     /// Whether the operator has named this host.

@@ -31,6 +31,9 @@ pub struct HandedController {
     pub events: (u8, u8),
     /// Namespaces that are otherwise than the host may think.
     pub changed_namespaces: Vec<u32>,
+    /// A checksum of the namespaces that its host was shown, or notified of. Former versions do not say it.
+    #[serde(default)]
+    pub shown: Option<u32>,
     /// Errors since it was made.
     pub error_count: u64,
     /// The error log, newest entry first.

@@ -16,6 +16,8 @@ pub use handed_queue::{HandedKey, HandedQueue, HandedStream};
 pub use handed_reservations::HandedReservations;
 pub use handed_secret::HandedSecret;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 /// All of it.
@@ -25,6 +27,9 @@ pub struct HandedTarget {
     pub tag: u32,
     /// The uniquifier that the last controller with each identifier had.
     pub uniquifiers: Vec<(u16, u8)>,
+    /// The namespaces that are there, by subsystem and identifier: no host may find one of them gone.
+    #[serde(default)]
+    pub served: BTreeSet<(String, u32)>,
     /// Namespaces that are not as their storage says.
     #[serde(default)]
     pub namespaces: Vec<HandedNamespace>,

@@ -2,13 +2,15 @@
 //! command. Sums over reactors are made when somebody asks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use nvme::Status;
 
-use super::histogram::{Histogram, LATENCY_BUCKETS, bucket_of};
+use super::size_class::{SIZES, SizeClass};
+use super::stage::STAGES;
+use crate::histogram::{Histogram, LATENCY_BUCKETS, bucket_of};
 use crate::limits::{NAMESPACES_MAX, STATUSES_COUNTED_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
@@ -86,6 +88,24 @@ struct OperationCounters {
     bytes: AtomicU64,
     latency_ns_sum: AtomicU64,
     buckets: [AtomicU64; LATENCY_BUCKETS],
+    /// By the size of commands. Made with the first one that takes time.
+    stages: OnceLock<Box<[[StageCounters; STAGES]; SIZES]>>,
+}
+
+/// What commands of one operation spent on one stage. Those that were not in it are not counted.
+#[derive(Debug, Default)]
+struct StageCounters {
+    sum_ns: AtomicU64,
+    buckets: [AtomicU64; LATENCY_BUCKETS],
+}
+
+impl StageCounters {
+    fn add_to(&self, sum: &mut Histogram) {
+        sum.sum_ns += self.sum_ns.load(Ordering::Relaxed);
+        for (own, sum) in self.buckets.iter().zip(&mut sum.buckets) {
+            *sum += own.load(Ordering::Relaxed);
+        }
+    }
 }
 
 /// One status, known by its type and code; 0, which is success, for a free place.
@@ -132,6 +152,11 @@ impl NamespaceCounters {
             sum.latency.sum_ns += own.latency_ns_sum.load(Ordering::Relaxed);
             for (own, sum) in own.buckets.iter().zip(&mut sum.latency.buckets) {
                 *sum += own.load(Ordering::Relaxed);
+            }
+            let Some(stages) = own.stages.get() else { continue };
+            let sums = sum.stages.get_or_insert_default();
+            for (own, sum) in stages.iter().flatten().zip(sums.iter_mut().flatten()) {
+                own.add_to(sum);
             }
         }
         sum.media_errors += self.media_errors.load(Ordering::Relaxed);
@@ -201,13 +226,25 @@ impl ReactorCounters {
         add(&counters.buckets[const { bucket_of(0) }], 1);
     }
 
-    /// Counts a command that went well: `length` bytes travelled with it, and it took this number of nanoseconds.
-    pub(crate) fn done(&self, nsid: u32, operation: Operation, length: u32, took_ns: u64) {
+    /// Counts a command that went well: `length` bytes travelled with it, it took this number of nanoseconds, and of that so much
+    /// in each stage.
+    pub(crate) fn done(
+        &self,
+        nsid: u32,
+        operation: Operation,
+        length: u32,
+        (took_ns, times): (u64, [u64; STAGES]),
+    ) {
         let counters = &self.of(nsid).operations[operation as usize];
         add(&counters.bytes, u64::from(length));
         add(&counters.buckets[bucket_of(took_ns)], 1);
         if took_ns > 0 {
             add(&counters.latency_ns_sum, took_ns);
+            let stages = &counters.stages.get_or_init(Box::default)[SizeClass::of(length) as usize];
+            for (stage, took_ns) in stages.iter().zip(times).filter(|(_, took_ns)| *took_ns > 0) {
+                add(&stage.buckets[bucket_of(took_ns)], 1);
+                add(&stage.sum_ns, took_ns);
+            }
         }
     }
 
@@ -268,10 +305,23 @@ pub(crate) struct NamespaceCounts {
 }
 
 /// One operation of all reactors on one namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OperationCounts {
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram,
+    /// By the size of commands; there once one has taken time.
+    pub(crate) stages: Option<Box<[[Histogram; STAGES]; SIZES]>>,
+}
+
+impl OperationCounts {
+    /// How long commands of all sizes were in each stage, in nanoseconds.
+    pub(crate) fn stages_ns(&self) -> [u64; STAGES] {
+        let mut sums = [0; STAGES];
+        for stages in self.stages.iter().flat_map(|stages| stages.iter()) {
+            sums.iter_mut().zip(stages).for_each(|(sum, stage)| *sum += stage.sum_ns);
+        }
+        sums
+    }
 }
 
 /// What the health log reports for all namespaces.
@@ -304,6 +354,19 @@ impl SubsystemCounters {
         sums
     }
 
+    /// How long all commands on a namespace took, and how long they were in each stage, in nanoseconds.
+    pub(crate) fn command_stages(&self, nsid: u32) -> (Histogram, [u64; STAGES]) {
+        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.0).values().cloned().collect();
+        let mut counts = NamespaceCounts::default();
+        reactors.iter().filter_map(|reactor| reactor.find(nsid)).for_each(|one| one.add_to(&mut counts));
+        let (mut latency, mut stages_ns) = (Histogram::default(), [0; STAGES]);
+        for operation in &counts.operations {
+            latency.merge(&operation.latency);
+            stages_ns.iter_mut().zip(operation.stages_ns()).for_each(|(sum, own)| *sum += own);
+        }
+        (latency, stages_ns)
+    }
+
     /// Sums over everything.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
@@ -318,72 +381,6 @@ impl SubsystemCounters {
             sum.media_errors += counts.media_errors;
         }
         sum
-    }
-}
-
-/// One I/O queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueMetrics {
-    /// Its identifier.
-    pub queue_id: u16,
-    /// Commands taken by queues with this identifier since the controller was made.
-    pub commands: u64,
-    /// Commands that were under way at the end of its last turn. What is answered at once is none of them.
-    pub depth: u32,
-}
-
-/// What one queue reports after each of its turns. Only its reactor writes here.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct QueueMeter {
-    /// Commands that queues with this identifier took before this one.
-    before: u64,
-    commands: AtomicU64,
-    depth: AtomicU32,
-    closed: AtomicBool,
-}
-
-impl QueueMeter {
-    /// Records how many commands the queue has taken in all, and how many are under way.
-    pub(crate) fn tell(&self, commands: u64, depth: usize) {
-        self.commands.store(commands, Ordering::Relaxed);
-        self.depth.store(depth as u32, Ordering::Relaxed);
-    }
-
-    /// The queue has ended.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
-    fn commands(&self) -> u64 {
-        self.before + self.commands.load(Ordering::Relaxed)
-    }
-}
-
-/// The meters of a controller's I/O queues. One that is connected again goes on counting where the former ended.
-#[derive(Debug, Default)]
-pub(crate) struct QueueMeters(Mutex<BTreeMap<u16, Arc<QueueMeter>>>);
-
-impl QueueMeters {
-    /// A meter for a new queue with this identifier.
-    pub(crate) fn open(&self, queue_id: u16) -> Arc<QueueMeter> {
-        let mut meters = lock(&self.0);
-        let before = meters.get(&queue_id).map_or(0, |former| former.commands());
-        let meter = Arc::new(QueueMeter { before, ..QueueMeter::default() });
-        meters.insert(queue_id, meter.clone());
-        meter
-    }
-
-    /// The queues there are now.
-    pub(crate) fn living(&self) -> Vec<QueueMetrics> {
-        let meters = lock(&self.0);
-        let living = meters.iter().filter(|(_, meter)| !meter.closed.load(Ordering::Relaxed));
-        let metrics = living.map(|(queue_id, meter)| QueueMetrics {
-            queue_id: *queue_id,
-            commands: meter.commands(),
-            depth: meter.depth.load(Ordering::Relaxed),
-        });
-        metrics.collect()
     }
 }
 
@@ -470,12 +467,27 @@ mod tests {
     fn reactors_are_summed_by_namespace() {
         let counters = SubsystemCounters::default();
         for (reactor, nsid, length) in [(0, 1, 512), (1, 1, 4096), (1, NAMESPACES_MAX, 1024)] {
-            counters.of_reactor(reactor).done(nsid, Operation::Flush, length, 2_000_000);
+            counters.of_reactor(reactor).done(nsid, Operation::Flush, length, (2_000_000, [0; STAGES]));
         }
         let sums = counters.by_namespace();
         assert_eq!(sums.keys().copied().collect::<Vec<_>>(), [1, NAMESPACES_MAX]);
         let flushes = &sums[&1].operations[Operation::Flush as usize];
         assert_eq!((flushes.bytes, flushes.latency.count(), flushes.latency.sum_ns), (4608, 2, 4_000_000));
+    }
+
+    #[test]
+    fn stages_are_counted_by_the_size_of_commands() {
+        let counters = SubsystemCounters::default();
+        for (length, storage_ns) in [(512, 1000), (4096, 2000), (8192, 10_000), (128 << 10, 500_000)] {
+            let times = [0, 0, 0, storage_ns, 0];
+            counters.of_reactor(0).done(1, Operation::Read, length, (storage_ns, times));
+        }
+        let counts = &counters.by_namespace()[&1].operations[Operation::Read as usize];
+        let by_size = counts.stages.as_ref().expect("they took time");
+        let storage = by_size.map(|stages| (stages[3].count(), stages[3].sum_ns));
+        assert_eq!(storage, [(2, 3000), (1, 10_000), (1, 500_000)]);
+        assert_eq!(counts.stages_ns(), [0, 0, 0, 513_000, 0]);
+        assert_eq!(counters.command_stages(1).1, [0, 0, 0, 513_000, 0]);
     }
 
     #[test]
@@ -486,18 +498,6 @@ mod tests {
         let sums = counters.by_namespace();
         assert_eq!(sums.keys().copied().collect::<Vec<_>>(), [0]);
         assert_eq!(sums[&0].statuses.values().sum::<u64>(), 2);
-    }
-
-    #[test]
-    fn a_queue_that_comes_again_goes_on_counting() {
-        let meters = QueueMeters::default();
-        let first = meters.open(3);
-        first.tell(10, 2);
-        assert_eq!(meters.living(), [QueueMetrics { queue_id: 3, commands: 10, depth: 2 }]);
-        first.close();
-        assert_eq!(meters.living(), []);
-        meters.open(3).tell(5, 1);
-        assert_eq!(meters.living(), [QueueMetrics { queue_id: 3, commands: 15, depth: 1 }]);
     }
 
     #[test]

@@ -175,7 +175,12 @@ impl Client {
     }
 
     pub(crate) fn log_page(&mut self, request: &LogPageRequest) -> Reply {
-        let mut entry = SubmissionEntry::new(admin_opcode::GET_LOG_PAGE, 0xffff_ffff);
+        self.log_page_of(0xffff_ffff, request)
+    }
+
+    /// The same of one namespace.
+    pub(crate) fn log_page_of(&mut self, nsid: u32, request: &LogPageRequest) -> Reply {
+        let mut entry = SubmissionEntry::new(admin_opcode::GET_LOG_PAGE, nsid);
         let [cdw10, cdw11, cdw12, cdw13, cdw14] = request.encode().map(U32::new);
         (entry.cdw10, entry.cdw11, entry.cdw12) = (cdw10, cdw11, cdw12);
         (entry.cdw13, entry.cdw14) = (cdw13, cdw14);

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use engine::limits::IO_QUEUES_MAX;
-use uuid::Uuid;
 
 use super::fit;
 use super::setting::Setting;
 use crate::bench::auto_queues::{Climb, Step, Trial};
-use crate::bench::run::{Outcome, Run};
+use crate::bench::run::Outcome;
 use crate::config::workload::{VerifyState, Workload};
 use crate::failure::Failure;
 use crate::flags::bench::{BenchFlags, IoQueues};
@@ -108,18 +107,7 @@ fn run(
     let placements = setting.place(queues);
     let paths = setting.connect(queues, placements.as_ref())?;
     let fitted = fit(workload, &paths.controllers(), &paths.namespace(), None)?;
-    let run = Run {
-        paths: &paths,
-        nsid: flags.nsid,
-        fitted: &fitted,
-        ring: setting.ring,
-        writer: Uuid::new_v4().as_u64_pair().0,
-        recorder: None,
-        record: None,
-        placements: placements.as_ref(),
-        stop: setting.stop.flag(),
-        target_cpu: None,
-    };
+    let run = setting.run(&paths, &fitted, placements.as_ref());
     let before = MachineTime::now();
     let outcome = run.run()?;
     let busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
@@ -131,7 +119,7 @@ fn run(
     }
     let granted = u16::try_from(outcome.queues).unwrap_or(IO_QUEUES_MAX);
     // Where the system does not say how busy it is, there is nothing against more queues.
-    Ok((granted, trial(&outcome, busy.unwrap_or(0.0))))
+    Ok((granted, trial(&outcome, busy.map_or(0.0, |busy| busy.all))))
 }
 
 fn trial(outcome: &Outcome, cpu_busy: f64) -> Trial {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::paths::{self, PathsAsked};
 use crate::bench::matching::{Matching, Placements};
-use crate::bench::run::Outcome;
+use crate::bench::run::{Outcome, Run};
 use crate::commands::consent::{self, Range};
 use crate::commands::discover;
 use crate::config::connection::Connection;
@@ -47,7 +47,7 @@ impl<'a> Setting<'a> {
     }
 
     /// The subsystem's name.
-    pub(super) const fn nqn(&self) -> &Nqn {
+    pub(in crate::commands) const fn nqn(&self) -> &Nqn {
         &self.nqn
     }
 
@@ -89,6 +89,27 @@ impl<'a> Setting<'a> {
         let options =
             paths::options(&PathsAsked::of(self.flags), place, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
+    }
+
+    /// A run on these paths of which nothing is recorded.
+    pub(in crate::commands) fn run<'r>(
+        &self,
+        paths: &'r Arc<Paths>,
+        fitted: &'r Fitted,
+        placements: Option<&'r Placements>,
+    ) -> Run<'r> {
+        Run {
+            paths,
+            nsid: self.flags.nsid,
+            fitted,
+            ring: self.ring,
+            writer: Uuid::new_v4().as_u64_pair().0,
+            recorder: None,
+            record: None,
+            placements,
+            stop: self.stop.flag(),
+            target_cpu: None,
+        }
     }
 
     /// Asks whether data may be overwritten, if there is any in these ranges.

@@ -64,7 +64,7 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
 fn named_files(flags: &ServeFlags) -> impl Iterator<Item = PathBuf> {
     let own = &flags.administered;
     let certificates = [&own.control_tls_cert, &own.control_tls_key, &own.control_tls_client_ca];
-    let files = [&flags.config, &own.control_token_file, &own.control_access];
+    let files = [&flags.config, &flags.encryption_key, &own.control_token_file, &own.control_access];
     let files = files.into_iter().chain(certificates).flatten();
     files.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten()
 }

@@ -77,8 +77,6 @@ impl Ground {
         let namespace = &self.namespace;
         let uuid = namespace.uuid.map(|uuid| Uuid::from_bytes(uuid).to_string());
         let nguid = namespace.nguid.map(|nguid| Uuid::from_bytes(nguid).simple().to_string());
-        let links: Option<Vec<u64>> =
-            self.addresses.iter().map(|address| environment::link_to(*address)).collect();
         Identity {
             nqn: self.nqn.to_string(),
             nsid: namespace.nsid,
@@ -87,7 +85,7 @@ impl Ground {
             surroundings: Surroundings {
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
                 is_local: self.addresses.iter().all(|address| environment::is_here(*address)),
-                link_bits: links.map(|links| links.iter().sum()),
+                link_bits: environment::links_to(&self.addresses),
             },
         }
     }

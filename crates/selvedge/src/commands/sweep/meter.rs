@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use engine::target::Measured;
-use uuid::Uuid;
 
 use crate::bench::process::process_time;
 use crate::bench::run::{Outcome, Run};
@@ -107,30 +106,19 @@ impl<'a> Meter<'a> {
         let time = || self.clock.as_ref().map_or(Duration::ZERO, |clock| self.time_of(clock, &ignorant));
         let run = |fitted: &Fitted| {
             let run = Run {
-                paths: &paths,
-                nsid: flags.nsid,
-                fitted,
-                ring: setting.ring,
-                writer: Uuid::new_v4().as_u64_pair().0,
-                recorder: None,
-                record: None,
-                placements: placements.as_ref(),
-                stop: self.stop.flag(),
                 target_cpu: if self.clock.is_some() { Some(&time) } else { None },
+                ..setting.run(&paths, fitted, placements.as_ref())
             };
             run.run().map_err(lost)
         };
         let before = MachineTime::now();
         let (mut rounds, rounds_iops) = self.rounds(fitted, run)?;
-        let machine_busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
+        let busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
         if ignorant.get() {
             rounds.iter_mut().for_each(|round| round.target_cpu = None);
         }
         let at = since_sweep + began.elapsed();
-        Ok(Measurement::of(
-            &rounds,
-            Around { at, machine_busy, offered_iops: offered, rounds_iops: &rounds_iops },
-        ))
+        Ok(Measurement::of(&rounds, Around { at, busy, offered_iops: offered, rounds_iops: &rounds_iops }))
     }
 
     fn time_of(&self, clock: &TargetClock, ignorant: &Cell<bool>) -> Duration {
@@ -161,6 +149,10 @@ impl<'a> Meter<'a> {
                 } else {
                     Missed::Failed(reason)
                 });
+            }
+            // It would count as none at all, in no time at all.
+            if outcome.tallies.total().count() == 0 {
+                return Err(Missed::Failed("no command ended in the time of a run".to_owned()));
             }
             let seconds = outcome.elapsed.as_secs_f64();
             all.push(if seconds > 0.0 { outcome.tallies.total().count() as f64 / seconds } else { 0.0 });

@@ -88,6 +88,18 @@ impl Progress {
         self.ended(format!("failed: {reason}"));
     }
 
+    /// Something that a person should know, and that ends nothing.
+    pub(super) fn warn(&self, what: &str) {
+        // The line that changes is drawn anew below.
+        let before = if self.drawer.is_some() { "\r\x1b[K" } else { "" };
+        eprintln!("{before}selvedge: {}", locale::shown(what));
+    }
+
+    /// How long the rest takes, as far as can be told.
+    pub(super) fn left(&self) -> Duration {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).left(Instant::now())
+    }
+
     fn ended(&self, what: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.done += 1;

@@ -33,11 +33,18 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
     let mut paths = Vec::new();
     for address in &flags.traddr {
         let address = resolve(address, flags.trsvcid).map_err(Failure::failed)?;
-        let interface = machine
-            .route(address.ip(), None)
-            .map_err(|error| Failure::failed(format!("there is no way to {address}: {error}")))?;
-        let rtt = if machine.is_live() { Some(round_trip(address)?) } else { None };
-        paths.push(Path { address, interface, rtt_us: rtt.map(|rtt| rtt.as_micros() as u64) });
+        // A recording has the ways and round trips of the connections that there were.
+        let flows = topology.flows.iter().filter(|flow| flow.peer.ip() == address.ip());
+        let interface = machine.route(address.ip(), None).or_else(|error| {
+            let known = flows.clone().find_map(|flow| flow.interface.clone());
+            known.ok_or_else(|| Failure::failed(format!("there is no way to {address}: {error}")))
+        })?;
+        let rtt_us = if machine.is_live() {
+            Some(round_trip(address)?.as_micros() as u64)
+        } else {
+            flows.filter_map(|flow| flow.rtt_us).map(u64::from).min()
+        };
+        paths.push(Path { address, interface, rtt_us });
     }
     let sysctl = |name: &str| machine.read(&format!("proc/sys/net/ipv4/{name}")).unwrap_or_default();
     let case = Case {

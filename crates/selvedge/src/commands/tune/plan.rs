@@ -7,8 +7,9 @@ use super::see;
 use super::show::Drawing;
 use crate::failure::Failure;
 use crate::flags::tune::{MachineFlags, PlanFlags, WishFlags};
+use crate::packet_path::Survey;
 use crate::report;
-use crate::tune::{PlanReport, Prediction, Survey};
+use crate::tune::{PlanReport, Prediction};
 
 /// Plans, and prints it.
 pub(super) fn run(flags: &PlanFlags) -> Result<(), Failure> {

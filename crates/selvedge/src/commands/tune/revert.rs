@@ -36,6 +36,10 @@ fn text(restored: &Restored) -> String {
     if restored.was_restarted {
         return "The machine has been started again since: everything is as the system sets it\n".to_owned();
     }
+    if restored.was_anothers {
+        return "The plan was applied in a network namespace that is gone: nothing is changed in this one\n"
+            .to_owned();
+    }
     let mut text = format!("{} undone", plural(restored.undone as u64, "change"));
     if restored.untouched > 0 {
         text.push_str(&format!(", {} had not been made", restored.untouched));
@@ -62,6 +66,7 @@ pub(in crate::commands) struct Reverted {
     failed: Vec<String>,
     changed_since: Vec<String>,
     was_restarted: bool,
+    was_anothers: bool,
     was_complete: bool,
 }
 
@@ -75,6 +80,7 @@ impl Reverted {
             failed: failed.collect(),
             changed_since: restored.changed_since.iter().map(ToString::to_string).collect(),
             was_restarted: restored.was_restarted,
+            was_anothers: restored.was_anothers,
             was_complete: restored.was_complete,
         }
     }

@@ -8,9 +8,10 @@ use chart::svg::Look;
 use super::see;
 use crate::failure::Failure;
 use crate::flags::tune::ShowFlags;
+use crate::packet_path::{Survey, picture};
 use crate::report;
 use crate::report::folder::replace;
-use crate::tune::{Survey, page, picture};
+use crate::tune::page;
 
 /// Looks, draws, prints.
 pub(super) fn run(flags: &ShowFlags) -> Result<(), Failure> {

@@ -30,17 +30,9 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// Reads the private key, in PEM. Orchestrators turn its line breaks into spaces, and early versions took it without its
-    /// first and last line.
+    /// Reads the private key, in PEM. Early versions took it without its first and last line.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
-        let text = text.trim();
-        let body = match text.strip_prefix("-----BEGIN PRIVATE KEY-----") {
-            Some(rest) => rest.strip_suffix("-----END PRIVATE KEY-----").ok_or("its last line is missing")?,
-            None => text,
-        };
-        let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
-        let wrong = "it is not a PEM file that begins with -----BEGIN PRIVATE KEY-----";
-        let bytes = Zeroizing::new(STANDARD.decode(body.as_bytes()).map_err(|_| wrong)?);
+        let bytes = secure_channel::key_file(text)?;
         let first = bytes.first_chunk().ok_or("its key is too short: less than 32 bytes")?;
         Ok(Self(Zeroizing::new(*first)))
     }

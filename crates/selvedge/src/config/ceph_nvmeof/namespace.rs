@@ -70,7 +70,15 @@ impl Reader<'_> {
             return None;
         }
         let (conf, id) = (self.choice.conf.clone(), self.choice.id.clone());
-        let backend = BackendConfig::Rbd(RbdConfig { pool, namespace, image, snapshot: None, conf, id });
+        let backend = BackendConfig::Rbd(RbdConfig {
+            pool,
+            namespace,
+            image,
+            snapshot: None,
+            conf,
+            id,
+            encryption: None,
+        });
         let size = match self.number(entry, "block_size")? {
             0 => BLOCK_SIZE,
             size => size,

@@ -83,6 +83,7 @@ fn a_group_becomes_a_target_with_the_same_names() {
             snapshot: None,
             conf: None,
             id: None,
+            encryption: None,
         })
     };
     assert_eq!((first.nsid, &first.backend, first.block_size, first.ana_group), (1, &image("disk1"), 512, 1));

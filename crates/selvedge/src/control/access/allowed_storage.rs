@@ -108,7 +108,12 @@ fn places(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Place<'_
     let secrets = subsystem.host_keys.iter().enumerate().flat_map(|(at, key)| {
         key.files().map(move |(name, file)| (format!("host_keys[{at}].{name}"), Place::Secret(file)))
     });
-    storage.chain(namespaces).chain(secrets)
+    let passphrases = subsystem.namespaces.iter().enumerate().filter_map(|(at, namespace)| {
+        let BackendConfig::Rbd(image) = &namespace.backend else { return None };
+        let file = &image.encryption.as_ref()?.passphrase_file;
+        Some((format!("namespaces[{at}].backend.rbd.encryption.passphrase_file"), Place::Secret(file)))
+    });
+    storage.chain(namespaces).chain(secrets).chain(passphrases)
 }
 
 impl Place<'_> {
@@ -157,6 +162,8 @@ fn is_link_in_dev(path: &Path, roots: &[PathBuf]) -> bool {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use engine::backend::RbdEncryption;
+    use engine::ceph::LuksFormat;
     use engine::target::{HostKeyConfig, NamespaceConfig, StorageConfig};
 
     use super::*;
@@ -251,11 +258,41 @@ mod tests {
     }
 
     #[test]
+    fn a_passphrase_is_in_a_directory_of_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pass");
+        std::fs::write(&path, "").unwrap();
+        let encryption = RbdEncryption { format: LuksFormat::Luks2, passphrase_file: path };
+        let image = fabric(BackendConfig::Rbd(RbdConfig {
+            pool: "rbd".to_owned(),
+            namespace: String::new(),
+            image: "disk".to_owned(),
+            snapshot: None,
+            conf: None,
+            id: None,
+            encryption: Some(Box::new(encryption)),
+        }));
+        let pools = AllowedStorage { pools: vec!["rbd".to_owned()], ..AllowedStorage::default() };
+        assert!(refused(&pools, &image).is_some_and(|what| what.contains("passphrase_file")));
+        let both = AllowedStorage { key_directories: vec![folder.path().to_owned()], ..pools };
+        assert_eq!(refused(&both, &image), None);
+        assert!(refused(&AllowedStorage { pools: Vec::new(), ..both }, &image).is_some());
+    }
+
+    #[test]
     fn an_image_is_in_its_pool_and_its_cluster_is_known() {
         let image = |pool: &str, namespace: &str, conf: Option<&str>| {
             let conf = conf.map(PathBuf::from);
             let (pool, namespace, image) = (pool.to_owned(), namespace.to_owned(), "disk".to_owned());
-            fabric(BackendConfig::Rbd(RbdConfig { pool, namespace, image, snapshot: None, conf, id: None }))
+            fabric(BackendConfig::Rbd(RbdConfig {
+                pool,
+                namespace,
+                image,
+                snapshot: None,
+                conf,
+                id: None,
+                encryption: None,
+            }))
         };
         let list =
             AllowedStorage { pools: vec!["rbd".to_owned(), "ssd/a".to_owned()], ..AllowedStorage::default() };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use engine::target::FabricConfig;
 use rustls::pki_types::CertificateDer;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::fingerprint::Fingerprint;
 use super::super::refusal::Refusal;
@@ -36,7 +36,7 @@ impl fmt::Display for Peer {
 }
 
 /// By what somebody is known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Identity {
     Process,

@@ -15,6 +15,7 @@ use super::super::access::Identity;
 use super::super::limits::{AUDIT_LINE_BYTES_MAX, REFUSED_PER_MINUTE_MAX};
 use super::super::refusal::Refusal;
 use super::record::{Event, Head, Kind};
+use super::tail::Tail;
 use crate::failure::Failure;
 use crate::spec::audit_place::AuditPlace;
 use crate::state_directory::StateDirectory;
@@ -187,6 +188,22 @@ impl AuditLog {
         !matches!(self.place, Place::Nowhere)
     }
 
+    /// Its latest records.
+    pub(in crate::control) fn tail(&self) -> Result<Tail, Refusal> {
+        match &self.place {
+            Place::File(path) => Tail::of(path)
+                .map_err(|error| Refusal::new(500, format!("the audit log {}: {error}", path.display()))),
+            Place::Journal => {
+                let refusal = Refusal::not_found("the audit log of this target is in the journal");
+                Err(refusal.hint("journalctl -u selvedge"))
+            }
+            Place::Nowhere => {
+                let refusal = Refusal::not_found("this target keeps no audit log");
+                Err(refusal.hint("`selvedge serve --state-dir` or `--audit-log` keeps one"))
+            }
+        }
+    }
+
     /// Records what happened. What cannot be written is told in the log, and no change is made from then on. Those who are
     /// refused get a line each up to a limit, and are counted beyond it: they must not fill a disk.
     pub(crate) fn write(&self, event: Event) {
@@ -323,6 +340,27 @@ mod tests {
 
     fn write(log: &AuditLog, count: usize) {
         (0..count).for_each(|number| log.write(event(number)));
+    }
+
+    #[test]
+    fn its_tail_is_told_as_the_document_says_where_it_is_in_a_file() {
+        let bed = Bed::new();
+        let log = bed.log();
+        let tail = |log: &AuditLog| serde_json::to_value(log.tail().unwrap()).unwrap();
+        assert_eq!(tail(&log), serde_json::json!({ "records": [], "has_older": false }));
+        write(&log, 3);
+        let told = tail(&log);
+        assert_eq!(
+            (&told["records"][0]["result"], &told["records"][2]["seq"]),
+            (&"number 2".into(), &0.into())
+        );
+        let document = super::super::super::openapi::document().unwrap();
+        let schema = &document["components"]["schemas"]["AuditTail"];
+        assert_eq!(super::super::super::schema_tests::mistake(&document, schema, &told, "AuditTail"), None);
+        let refusal = AuditLog::none().tail().unwrap_err();
+        assert!(refusal.status == 404 && refusal.to_string().contains("keeps no audit log"), "{refusal}");
+        let journal = AuditLog { place: Place::Journal, ..AuditLog::none() };
+        assert_eq!(journal.tail().unwrap_err().status, 404);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 mod audit_log;
 mod record;
+mod tail;
 mod verification;
 
 pub(crate) use audit_log::{AuditLog, NAME, head_in};
 pub(crate) use record::{Event, Kind};
+pub(in crate::control) use tail::Tail;
 pub(crate) use verification::{Verified, verify};

@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use engine::backend::{BackendConfig, RbdConfig};
-use engine::ceph::{CephError, Cluster, ClusterOptions, NewImage, Pool, Snapshot};
-use engine::target::{FabricConfig, NamespaceConfig, QosConfig, Visibility};
+use engine::ceph::{self, CephError, Cluster, ClusterOptions, NewImage, Pool, Snapshot};
+use engine::limits::CEPH_CONNECT_TIMEOUT_MS;
+use engine::target::{EarlyImages, FabricConfig, NamespaceConfig, QosConfig, Visibility};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::super::administration::Permissions;
+use super::super::administration::{Administration, Permissions};
 use super::super::ask::{Answer, Ask, encode};
 use super::super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
 use super::super::refusal::Refusal;
@@ -21,6 +22,8 @@ use crate::spec::size::Size;
 
 /// How long somebody who waits for an image's users to go waits between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// What a cluster says to a connection that it has shut out (`ESHUTDOWN`).
+const SHUT_OUT: i32 = libc::ESHUTDOWN;
 
 /// An image within reach.
 pub(in crate::control) struct Image {
@@ -113,23 +116,60 @@ impl Image {
         Ok(Self { pool, config: config.clone() })
     }
 
+    /// The same by a connection that the target has already, if it has one: to make another takes longer than to look.
+    fn near(administration: &Administration, config: &RbdConfig) -> Option<Self> {
+        let pool = Pool::open(administration.image_connection(config)?, &config.pool, &config.namespace);
+        Some(Self { pool: pool.ok()?, config: config.clone() })
+    }
+
     fn name(&self) -> &str {
         &self.config.image
     }
 
     /// Bytes it has now, or had when the snapshot was made.
     pub(in crate::control) fn size(&self) -> Result<u64, Refusal> {
+        let Some(encryption) = &self.config.encryption else { return self.whole_size() };
+        let key = encryption.key().map_err(|error| Refusal::unprocessable(error.to_string()))?;
+        let pool = Pool::open(self.pool.cluster().clone(), &self.config.pool, &self.config.namespace)?;
+        let image = ceph::Image::open(pool, self.name(), self.config.snapshot.as_deref())?;
+        image.decrypt(&key)?;
+        Ok(image.size()?)
+    }
+
+    /// The same with the header of an encrypted one.
+    fn whole_size(&self) -> Result<u64, Refusal> {
         Ok(self.pool.image_size(self.name(), self.config.snapshot.as_deref())?)
     }
 
-    /// Makes it.
-    pub(in crate::control) fn create(&self, size: u64, new: &NewImage) -> Result<(), Refusal> {
-        Ok(self.pool.create_image(self.name(), size, new)?)
+    /// Makes it, by a connection that the target has already if that is good for it: to make another takes longer than the image.
+    pub(in crate::control) fn make(
+        administration: &Administration,
+        config: &RbdConfig,
+        size: u64,
+        new: &NewImage,
+    ) -> Result<Self, Refusal> {
+        if let Some(near) = Self::near(administration, config).filter(Self::is_bounded) {
+            match near.pool.create_image(near.name(), size, new) {
+                Ok(()) => return Ok(near),
+                // A connection that is shut out says nothing of the image.
+                Err(error) if error.code() == Some(SHUT_OUT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let reached = Self::reach(config)?;
+        reached.pool.create_image(reached.name(), size, new)?;
+        Ok(reached)
     }
 
-    /// Takes back that it was made.
+    /// Whether no operation of its connection takes forever.
+    fn is_bounded(&self) -> bool {
+        self.pool.cluster().options().operation_timeout_ms > 0
+    }
+
+    /// Takes back that it was made. The target may have it open yet, and have lost the connection by which it was made.
     pub(in crate::control) fn undo(&self) {
-        if let Err(error) = self.pool.remove_image(self.name()) {
+        let removed = Self::reach(&self.config).and_then(|reached| reached.remove(Afterwards::Delete));
+        if let Err(error) = removed {
             let image = image_path(&self.config);
             tracing::warn!(%error, image, "cannot remove an image that was created for a refused namespace");
         }
@@ -168,7 +208,7 @@ fn namespace(ask: &Ask<'_>) -> Result<NamespaceConfig, Refusal> {
 }
 
 /// The image that a namespace is on.
-fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
+pub(super) fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
     match &namespace.backend {
         BackendConfig::Rbd(image) => Ok(image),
         _ => Err(Refusal::conflict(format!("namespace {} is on no image of a Ceph cluster", namespace.nsid))),
@@ -176,7 +216,7 @@ fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
 }
 
 /// The same where the image is to be changed, which a snapshot cannot be.
-fn changeable(image: &RbdConfig) -> Result<&RbdConfig, Refusal> {
+pub(super) fn changeable(image: &RbdConfig) -> Result<&RbdConfig, Refusal> {
     if image.snapshot.is_none() {
         return Ok(image);
     }
@@ -193,24 +233,55 @@ pub(in crate::control) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -
     }
 }
 
-/// Looks whether the image of a namespace to come is there: what is wrong with it keeps nobody waiting then who changes
-/// something else.
-pub(in crate::control) fn check(config: &NamespaceConfig) -> Result<(), Refusal> {
-    if let BackendConfig::Rbd(image) = &config.backend {
-        Image::reach(image)?.size()?;
+/// Looks whether the image of a namespace to come to this subsystem is there: what is wrong with it keeps nobody waiting then who
+/// changes something else. It stays open as long as what this gives is there, and the change takes it as it is.
+pub(in crate::control) fn look(
+    administration: &Administration,
+    nqn: &str,
+    config: &NamespaceConfig,
+) -> Result<Option<EarlyImages>, Refusal> {
+    let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
+    // Another cluster may not be there: who waits for a connection to it must keep nobody else from theirs.
+    if administration.image_connection(image).is_some()
+        && let Some(early) = administration.open_early(nqn, config)
+    {
+        early.wait(Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS));
+        if early.are_open() {
+            return Ok(Some(early));
+        }
+        if !early.pending().is_empty() {
+            let seconds = CEPH_CONNECT_TIMEOUT_MS / 1000;
+            let what = format!("{} is not open within {seconds} s", image_path(image));
+            return Err(Refusal::new(503, what).hint("see whether its cluster answers: ceph -s"));
+        }
     }
-    Ok(())
+    // What cannot be opened is looked at again, which tells why, or by the change.
+    check(administration, config).map(|()| None)
+}
+
+/// The same without keeping it open.
+fn check(administration: &Administration, config: &NamespaceConfig) -> Result<(), Refusal> {
+    let BackendConfig::Rbd(image) = &config.backend else { return Ok(()) };
+    // A connection that is shut out says nothing of the image.
+    match Image::near(administration, image).map(|near| near.size()) {
+        Some(Ok(_)) => Ok(()),
+        _ => Image::reach(image)?.size().map(drop),
+    }
 }
 
 /// The same of all namespaces that `wanted` has and `before` has not.
-pub(in crate::control) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
+pub(in crate::control) fn check_new(
+    administration: &Administration,
+    before: &FabricConfig,
+    wanted: &FabricConfig,
+) -> Result<(), Refusal> {
     let mut namespaces = before.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     let served: Vec<&BackendConfig> = namespaces.by_ref().map(|namespace| &namespace.backend).collect();
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {
             if !served.iter().any(|backend| backend.is_same_place(&namespace.backend)) {
                 let field = format!("subsystems[{at}].namespaces[{number}].backend.rbd");
-                check(namespace).map_err(|refusal| refusal.about(field))?;
+                check(administration, namespace).map_err(|refusal| refusal.about(field))?;
             }
         }
     }
@@ -228,7 +299,9 @@ pub(in crate::control) fn resize(
     let image = changeable(image_of(config)?).map_err(|refusal| refusal.about("size"))?;
     check_size(size, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
     let reached = Image::reach(image)?;
+    // Whoever resizes it means what hosts see.
     let before = reached.size()?;
+    let header = reached.whole_size()?.saturating_sub(before);
     if size == before {
         return Ok(None);
     }
@@ -237,7 +310,7 @@ pub(in crate::control) fn resize(
         let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
         return Err(Refusal::conflict(what).about("size").hint(hint));
     }
-    let work = move || Ok(reached.pool.resize_image(reached.name(), size, shrink)?);
+    let work = move || Ok(reached.pool.resize_image(reached.name(), size.saturating_add(header), shrink)?);
     run(ask, "resize", image, work)
 }
 
@@ -338,7 +411,7 @@ fn served_as(fabric: &FabricConfig, image: &RbdConfig) -> Option<String> {
     })
 }
 
-fn check_snapshot(image: &RbdConfig, name: &str, field: &str) -> Result<(), Refusal> {
+pub(super) fn check_snapshot(image: &RbdConfig, name: &str, field: &str) -> Result<(), Refusal> {
     let config = RbdConfig { snapshot: Some(name.to_owned()), ..image.clone() };
     check_image(&config).map_err(|(_, what)| Refusal::unprocessable(what).about(field))
 }

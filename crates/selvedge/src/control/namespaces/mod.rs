@@ -3,6 +3,7 @@
 //! clusters below them is `images`'.
 
 pub(super) mod images;
+pub(in crate::control) mod snapshot_set;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use engine::backend::{BackendConfig, RbdConfig};
 use engine::limits::NAMESPACES_MAX;
-use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig, free_nsid};
+use engine::target::{EarlyImages, FabricConfig, NamespaceConfig, SubsystemConfig, free_nsid};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, IntoDeserializer as _, MapAccess, Visitor};
@@ -89,15 +90,29 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         subsystem.namespaces.push(config.clone());
         Ok(config)
     };
-    let made = if body.is_on_image() { prepare_image(ask, &body, add)? } else { None };
+    let prepared = if body.is_on_image() && ask.preview.is_none() {
+        prepare_image(ask, &body, add)?
+    } else {
+        Prepared::Nothing
+    };
     let changed = ask.change(Permissions::default(), add);
     let (config, _) = changed.inspect_err(|_| {
-        if let Some(image) = &made {
+        if let Prepared::Made(image) = &prepared {
             image.undo();
         }
     })?;
     let location = format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid);
     Answer::created(location, find(ask, &ask.administration.shown(), config.nsid)?)
+}
+
+/// What was done about the image of a namespace to come. It counts until the namespace is there, or cannot be.
+enum Prepared {
+    Nothing,
+    Made(Image),
+    /// It is open.
+    Open {
+        _early: EarlyImages,
+    },
 }
 
 /// Makes the image of a namespace to come, or sees that it is there. Where the namespace could not be added anyway, no
@@ -106,19 +121,21 @@ fn prepare_image(
     ask: &Ask<'_>,
     body: &NamespaceBody,
     add: impl Fn(&mut FabricConfig) -> Result<NamespaceConfig, Refusal>,
-) -> Result<Option<Image>, Refusal> {
+) -> Result<Prepared, Refusal> {
     let mut planned = None;
     ask.rehearse(Permissions::default(), |fabric| {
         planned = Some(add(fabric)?);
         Ok(())
     })?;
-    let Some(config) = planned else { return Ok(None) };
-    let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
+    let Some(config) = planned else { return Ok(Prepared::Nothing) };
+    let BackendConfig::Rbd(image) = &config.backend else { return Ok(Prepared::Nothing) };
     images::check_free(&ask.administration.fabric(), image)?;
-    let Some(create) = body.create_image() else { return images::check(&config).map(|()| None) };
-    let image = Image::reach(image)?;
-    image.create(create.size.0, &create.new_image())?;
-    Ok(Some(image))
+    if let Some(create) = body.create_image() {
+        let made = Image::make(ask.administration, image, create.size.0, &create.new_image())?;
+        return Ok(Prepared::Made(made));
+    }
+    let early = images::look(ask.administration, ask.part("nqn"), &config)?;
+    Ok(early.map_or(Prepared::Nothing, |early| Prepared::Open { _early: early }))
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -129,6 +146,10 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let served = find(ask, &ask.administration.fabric(), nsid).cloned();
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
     let size = resized.as_ref().and_then(|_| body.size.take());
+    if ask.preview.is_some() && size.is_some() {
+        let reason = "the size of an image is its cluster's, and there is no preview of it";
+        return Err(Refusal::unprocessable(reason).about("size"));
+    }
     let edit = |fabric: &mut FabricConfig| {
         let subsystem = ask.subsystem_mut(fabric)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
@@ -220,6 +241,9 @@ impl NamespaceBody {
         let Some(create) = &self.create_image else { return Ok(()) };
         let wrong = |what: &str| Err(Refusal::unprocessable(what).about("create_image"));
         match &self.config.backend {
+            BackendConfig::Rbd(RbdConfig { encryption: Some(_), .. }) => wrong(
+                "an image is encrypted by `rbd encryption format`; make it, do that, and leave this out",
+            ),
             BackendConfig::Rbd(RbdConfig { snapshot: None, .. }) => {
                 let checked = namespace::check_size(create.size.0, self.config.block_size);
                 checked.map(drop).map_err(|what| Refusal::unprocessable(what).about("create_image.size"))

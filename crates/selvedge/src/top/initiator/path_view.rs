@@ -151,6 +151,7 @@ mod tests {
             bytes: 0,
             share_percent: 0.0,
             lat_mean_ns,
+            stages: None,
             requeued: 0,
             in_flight: 7,
             connections: Vec::new(),

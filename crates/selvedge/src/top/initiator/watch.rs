@@ -73,7 +73,7 @@ impl Watch {
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }
-        self.news.push_back((now, super::super::printable(line)));
+        self.news.push_back((now, crate::target_rates::printable(line)));
     }
 
     /// What happened, and when, the oldest first.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::initiator::{ConnectionReport, PathShare, PathState, PathStatus};
+use engine::initiator::{ConnectionReport, PathShare, PathState, PathStatus, StageLatencies};
 use engine::transport::Transport;
-use engine::transport::info::{StreamInfo, SubflowInfo};
+use engine::transport::info::{SendTimes, StreamInfo, SubflowInfo};
 
 use super::rates::Rates;
 use super::watch::{About, Watch};
@@ -40,6 +40,7 @@ fn stream(path: u64, worker: u64, commands: u64) -> StreamInfo {
         delivery_rate_bytes: 0,
         acknowledged_bytes: commands * 72,
         received_bytes: commands * 5000,
+        send_times: SendTimes::default(),
     };
     StreamInfo {
         transport: Transport::Tcp,
@@ -53,6 +54,7 @@ fn stream(path: u64, worker: u64, commands: u64) -> StreamInfo {
         received_bytes: subflow.received_bytes,
         unread_bytes: 100,
         unsent_bytes: 4096,
+        send_times: SendTimes::default(),
         subflows: vec![subflow],
     }
 }
@@ -69,6 +71,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
         commands: share(path),
         bytes: share(path) * 4096,
         latency_ns: share(path) * 100_000,
+        stages: StageLatencies::default(),
         requeued: 0,
         in_flight: 16,
         connections: vec![ConnectionReport {

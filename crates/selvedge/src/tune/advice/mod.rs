@@ -20,6 +20,9 @@ use crate::report::table::{Side, Table};
 use crate::sweep::plan::Plan;
 use crate::sweep::summary::Summary;
 
+pub(crate) use network::{LONG_US, buffer_wanted_bytes};
+pub(crate) use queues::link_mbps;
+
 /// What advice is asked for.
 #[derive(Debug)]
 pub(crate) struct Case<'a> {

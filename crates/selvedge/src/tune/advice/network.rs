@@ -6,7 +6,7 @@ use super::queues::link_mbps;
 use super::{Basis, Case, Path, Recommendation};
 
 /// A round trip from which on a way is long, in microseconds: beyond a rack, and a lost segment costs more than a command.
-const LONG_US: u64 = 1_000;
+pub(crate) const LONG_US: u64 = 1_000;
 /// The largest packets that all common devices have, in bytes.
 const JUMBO_BYTES: u32 = 9_000;
 /// Links from this speed on are worth larger packets, in Mbit/s.
@@ -61,9 +61,17 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
                    set it on both ends, so that measurements can be compared";
         (now, why.to_owned(), rule)
     } else {
-        let why = "the way is short and loses next to nothing: which one it is matters little; set it on both ends, so \
-                   that measurements can be compared";
-        (now, why.to_owned(), rule)
+        let seen = match lost(case) {
+            Some(_) => {
+                "this machine had to send next to nothing again (what the target sent again is not seen from here)"
+            }
+            None => "nothing is connected yet that would show losses",
+        };
+        let why = format!(
+            "the way is short, and {seen}: which one it is matters little; set it on both ends, so that measurements can \
+             be compared"
+        );
+        (now, why, rule)
     };
     let command = match (value, has_bbr) {
         ("bbr", false) => Some("modprobe tcp_bbr".to_owned()),
@@ -111,15 +119,18 @@ pub(super) fn packets(case: &Case<'_>) -> Vec<Recommendation> {
     found
 }
 
+/// The largest buffer that a connection should be allowed: twice what is under way when the link is full.
+pub(crate) fn buffer_wanted_bytes(mbps: u64, rtt_us: u64) -> u64 {
+    mbps.saturating_mul(rtt_us).saturating_div(4).checked_next_power_of_two().unwrap_or(u64::MAX)
+}
+
 /// Socket buffers that are too small for what is under way on the longest path.
 pub(super) fn buffers(case: &Case<'_>) -> Vec<Recommendation> {
-    let product = |path: &Path| {
-        let mbps = link_mbps(case.topology, &path.interface)?;
-        // One connection may have to carry it all.
-        Some(mbps * path.rtt_us? / 8)
-    };
-    let Some(bytes) = case.paths.iter().filter_map(product).max() else { return Vec::new() };
-    let wanted = (2 * bytes).next_power_of_two();
+    // One connection may have to carry it all.
+    let needs = |path: &Path| Some((link_mbps(case.topology, &path.interface)?, path.rtt_us?));
+    let needs = case.paths.iter().filter_map(needs).max_by_key(|(mbps, rtt_us)| mbps * rtt_us);
+    let Some((mbps, rtt_us)) = needs else { return Vec::new() };
+    let (bytes, wanted) = (mbps * rtt_us / 8, buffer_wanted_bytes(mbps, rtt_us));
     let sysctls = [("tcp_rmem", &case.receive_buffer), ("tcp_wmem", &case.send_buffer)];
     let too_small = sysctls.into_iter().filter_map(|(name, text)| {
         let values: Vec<u64> = text.split_whitespace().filter_map(|value| value.parse().ok()).collect();

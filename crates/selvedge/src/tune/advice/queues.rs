@@ -2,7 +2,7 @@
 
 use chart::units;
 use engine::limits::IO_QUEUES_MAX;
-use topology::{Topology, queue_limit};
+use topology::{Interface, InterfaceKind, QueueLimit, Topology, queue_limit};
 
 use super::{Basis, Case, Measured, Path, Recommendation};
 use crate::flags::tune::Goal;
@@ -70,21 +70,55 @@ fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
 
 /// Commands a second that all links carry, where they say their speed.
 fn link_iops(case: &Case<'_>) -> Option<u64> {
-    let speed = |path: &Path| link_mbps(case.topology, &path.interface);
-    let mbps: u64 = case.paths.iter().map(speed).sum::<Option<u64>>()?;
+    let mbps = links_mbps(case)?;
     // A packet of the usual size carries 1,448 bytes and takes 1,538 on the wire.
     let bits = (case.block_bytes + PDU_BYTES) * 8 * 1_538 / 1_448;
     Some(mbps * 1_000_000 / bits.max(1))
 }
 
-/// The speed of an interface, of what it stands on where it says none itself.
-pub(super) fn link_mbps(topology: &Topology, interface: &str) -> Option<u64> {
-    let own = topology.interface(interface).and_then(|interface| interface.speed_mbps);
-    own.map(u64::from).or_else(|| {
-        let legs = topology::legs(topology, interface);
-        let speeds: Option<Vec<u64>> = legs.iter().map(|leg| leg.speed_mbps.map(u64::from)).collect();
-        speeds.filter(|speeds| !speeds.is_empty()).map(|speeds| speeds.iter().sum())
-    })
+/// The speed of an interface: that of the devices that it stands on, or what it says where it has none. What a cable between two
+/// namespaces or a tunnel says of itself means nothing.
+pub(crate) fn link_mbps(topology: &Topology, interface: &str) -> Option<u64> {
+    let devices = devices(topology, interface);
+    if !devices.is_empty() {
+        return devices.iter().map(|device| device.speed_mbps.map(u64::from)).sum();
+    }
+    let own = topology.interface(interface)?;
+    let is_link = matches!(own.kind, InterfaceKind::Bond | InterfaceKind::Vlan);
+    own.speed_mbps.filter(|_| is_link).map(u64::from)
+}
+
+/// The devices with a link that an interface stands on.
+pub(super) fn devices<'a>(topology: &'a Topology, interface: &str) -> Vec<&'a Interface> {
+    let legs = topology::legs(topology, interface);
+    legs.into_iter().filter(|leg| leg.kind == InterfaceKind::Device).collect()
+}
+
+/// The speed of all links together, where all of them tell it. A link that several paths use counts once.
+pub(super) fn links_mbps(case: &Case<'_>) -> Option<u64> {
+    let mut counted: Vec<&str> = Vec::new();
+    let mut sum = 0;
+    for name in interfaces(case) {
+        let devices = devices(case.topology, name);
+        if devices.is_empty() {
+            sum += link_mbps(case.topology, name)?;
+        }
+        for device in devices {
+            if !counted.contains(&device.name.as_str()) {
+                counted.push(&device.name);
+                sum += u64::from(device.speed_mbps?);
+            }
+        }
+    }
+    Some(sum)
+}
+
+/// The interfaces of all paths, each once.
+fn interfaces<'a>(case: &'a Case<'_>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = case.paths.iter().map(|path| path.interface.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The knee of what was measured.
@@ -123,10 +157,27 @@ fn measured_queues(measured: &Measured<'_>, outstanding: u32) -> Option<(u32, St
     Some((u32::try_from(best.queues).ok()?, why, Basis::Measured(measured.folder.clone())))
 }
 
+/// The most I/O queues over all paths: as many as their interfaces are good for together, and no more than processors run.
+fn limit(case: &Case<'_>) -> Option<QueueLimit> {
+    let limits: Vec<QueueLimit> =
+        interfaces(case).iter().map(|name| queue_limit(case.topology, name)).collect();
+    if limits.len() < 2 {
+        return limits.into_iter().next();
+    }
+    let cpus = (case.topology.processors.online.len() as u32).max(1);
+    let sum: u32 = limits.iter().map(|limit| limit.queues).sum();
+    let each: Vec<&str> = limits.iter().map(|limit| limit.reason.as_str()).collect();
+    let hints: Vec<String> = limits.iter().filter_map(|limit| limit.hint.clone()).collect();
+    Some(QueueLimit {
+        queues: sum.min(cpus),
+        reason: format!("on {cpus} CPUs, and by each way {}", each.join("; ")),
+        hint: (!hints.is_empty()).then(|| hints.join("; ")),
+    })
+}
+
 /// The row of the study's table, within the rule for queues.
 fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
-    let limits = case.paths.iter().map(|path| queue_limit(case.topology, &path.interface));
-    let Some(limit) = limits.min_by_key(|limit| limit.queues) else {
+    let Some(limit) = limit(case) else {
         return (1, "nothing is known of the way".to_owned(), Basis::Rule("none".to_owned()));
     };
     let queues_max = u32::from(IO_QUEUES_MAX);
@@ -188,6 +239,7 @@ impl Load {
         }
         let is_long = super::network::is_long(case);
         let queues = self.per_path(case);
+        let shared = shared_link(case);
         let why = if is_long {
             "a way with delay or loss needs congestion windows more than processors: over 4 emulated links of 1 Gbit/s, \
              5 ms and 0.5 % loss, 2 queues a path with bbr filled them, 32 were needed with cubic"
@@ -198,7 +250,7 @@ impl Load {
             setting: "I/O queues of each path".to_owned(),
             value: queues.to_string(),
             now: None,
-            why: why.to_owned(),
+            why: format!("{why}{}", shared.unwrap_or_default()),
             basis: match is_long {
                 true => Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()),
                 false => Basis::Rule("queues divided by paths".to_owned()),
@@ -209,7 +261,12 @@ impl Load {
 
     fn per_path(&self, case: &Case<'_>) -> u32 {
         let least = if self.paths > 1 && super::network::is_long(case) { 2 } else { 1 };
-        self.queues.div_ceil(self.paths.max(1)).max(least)
+        // The paths of one interface have its queues together.
+        let most = interfaces(case).into_iter().map(|name| {
+            let paths = case.paths.iter().filter(|path| path.interface == name).count() as u32;
+            queue_limit(case.topology, name).queues.div_ceil(paths.max(1))
+        });
+        self.queues.div_ceil(self.paths.max(1)).min(most.min().unwrap_or(u32::MAX)).max(least)
     }
 
     pub(super) fn commands(&self, case: &Case<'_>) -> Vec<String> {
@@ -233,4 +290,21 @@ impl Load {
         commands.push("selvedge tune plan".to_owned());
         commands
     }
+}
+
+/// Says it where paths are not apart: one link carries no more by two paths, and they end together.
+fn shared_link(case: &Case<'_>) -> Option<String> {
+    let names = |path: &Path| -> Vec<String> {
+        let devices = devices(case.topology, &path.interface);
+        let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+        if names.is_empty() { vec![path.interface.clone()] } else { names }
+    };
+    let shared = case.paths.iter().enumerate().find_map(|(at, path)| {
+        let before: Vec<String> = case.paths[..at].iter().flat_map(names).collect();
+        names(path).into_iter().find(|name| before.contains(name))
+    })?;
+    Some(format!(
+        ". Several of the paths go by {shared}: they share its speed, which counts once here, and fail together. A route by \
+         another interface for each target's address would part them"
+    ))
 }

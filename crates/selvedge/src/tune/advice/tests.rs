@@ -118,3 +118,89 @@ fn sealing_is_timed_for_any_block() {
         assert!(tls::seal_ns(bytes).is_some_and(|time| time.is_finite() && time > 0.0), "{bytes}");
     }
 }
+
+fn device(name: &str, speed_mbps: u32, queues: u32) -> topology::Interface {
+    let count = topology::QueueCount { now: queues, max: queues };
+    topology::Interface {
+        name: name.to_owned(),
+        kind: topology::InterfaceKind::Device,
+        speed_mbps: Some(speed_mbps),
+        mtu_bytes: 1500,
+        channels: Some(topology::Channels { combined: count, ..topology::Channels::default() }),
+        ..topology::Interface::default()
+    }
+}
+
+fn machine(interfaces: Vec<topology::Interface>) -> Topology {
+    let online: topology::CpuSet = (0..16).collect();
+    let processors = topology::Processors { online, ..topology::Processors::default() };
+    Topology { processors, interfaces, ..Topology::default() }
+}
+
+#[test]
+fn each_interface_brings_its_queues_and_the_processors_are_the_limit() {
+    let topology = machine((0..4).map(|at| device(&format!("eth{at}"), 25_000, 4)).collect());
+    let mut four = case(&topology, "eth0", 50);
+    for name in ["eth1", "eth2", "eth3"] {
+        four.paths.push(Path { interface: name.to_owned(), ..four.paths[0].clone() });
+    }
+    let all = Recommendations::of(&four);
+    assert_eq!(value(&all, "I/O queues (-i)").unwrap().value, "16");
+    assert_eq!(value(&all, "I/O queues of each path").unwrap().value, "4");
+    assert!(all.commands.iter().all(|command| !command.contains("-i") || command.contains("-i 4")));
+    four.paths.truncate(2);
+    let all = Recommendations::of(&four);
+    assert_eq!(value(&all, "I/O queues (-i)").unwrap().value, "8");
+    assert_eq!(value(&all, "I/O queues of each path").unwrap().value, "4");
+}
+
+#[test]
+fn a_link_of_two_paths_counts_once_and_is_told() {
+    let vlan = |name: &str| topology::Interface {
+        name: name.to_owned(),
+        kind: topology::InterfaceKind::Vlan,
+        lower: vec!["eth0".to_owned()],
+        speed_mbps: Some(25_000),
+        ..topology::Interface::default()
+    };
+    let topology = machine(vec![device("eth0", 25_000, 8), device("eth1", 25_000, 8), vlan("a"), vlan("b")]);
+    let with = |names: &[&str]| {
+        let mut case = case(&topology, names[0], 50);
+        case.paths = names
+            .iter()
+            .map(|name| Path { interface: (*name).to_owned(), ..case.paths[0].clone() })
+            .collect();
+        let all = Recommendations::of(&case);
+        let outstanding = value(&all, "outstanding I/O").unwrap().why.clone();
+        let is_told =
+            value(&all, "I/O queues of each path").is_some_and(|advice| advice.why.contains("go by eth0"));
+        (outstanding, is_told)
+    };
+    let (alone, _) = with(&["eth0"]);
+    assert_eq!(with(&["eth0", "eth0"]), (alone.clone(), true));
+    assert_eq!(with(&["a", "b"]), (alone.clone(), true));
+    let (both, is_told) = with(&["eth0", "eth1"]);
+    assert!(both != alone && !is_told);
+}
+
+#[test]
+fn what_a_cable_without_a_device_says_of_its_speed_is_not_believed() {
+    for kind in [topology::InterfaceKind::Veth, topology::InterfaceKind::Virtual] {
+        let topology = machine(vec![topology::Interface { kind, ..device("veth0", 10_000, 4) }]);
+        let all = Recommendations::of(&case(&topology, "veth0", 50));
+        let outstanding = value(&all, "outstanding I/O").unwrap();
+        assert!(outstanding.why.contains("does not say its speed"), "{outstanding:?}");
+    }
+}
+
+#[test]
+fn nothing_is_said_of_losses_that_nobody_saw() {
+    let topology = machine(vec![device("eth0", 25_000, 8)]);
+    let why = |topology: &Topology| {
+        let all = Recommendations::of(&case(topology, "eth0", 50));
+        value(&all, "congestion").unwrap().why.clone()
+    };
+    assert!(why(&topology).contains("nothing is connected yet"), "{}", why(&topology));
+    let large = sample::topology("cpu72-queues32").unwrap();
+    assert!(why(&large).contains("what the target sent again is not seen"), "{}", why(&large));
+}

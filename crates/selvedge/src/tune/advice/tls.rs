@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chart::units;
 use secure_channel::{DATA_BYTES_MAX, OVERHEAD_BYTES, RecordLimit, Sealer, Suite, TrafficSecret};
 
-use super::queues::link_mbps;
+use super::queues::links_mbps;
 use super::{Basis, Case, Recommendation};
 
 /// Samples that sealing is timed in, of which the shortest counts: others may have had the processor meanwhile.
@@ -36,11 +36,7 @@ pub(crate) fn seal_ns(block_bytes: u64) -> Option<f64> {
 pub(super) fn tls(case: &Case<'_>) -> Option<Recommendation> {
     let seal_ns = case.seal_ns?;
     let rate = case.block_bytes as f64 / seal_ns * 1e9;
-    let mut interfaces: Vec<&str> = case.paths.iter().map(|path| path.interface.as_str()).collect();
-    interfaces.sort_unstable();
-    interfaces.dedup();
-    let speeds: Option<Vec<u64>> = interfaces.iter().map(|name| link_mbps(case.topology, name)).collect();
-    let link = speeds.map(|speeds| speeds.iter().sum::<u64>() as f64 * 1e6 / 8.0).filter(|link| *link > 0.0);
+    let link = links_mbps(case).map(|mbps| mbps as f64 * 1e6 / 8.0).filter(|link| *link > 0.0);
     let queues = link.map(|link| (link / rate).ceil().max(1.0) as u64);
     let fill = match (link, queues) {
         (Some(link), Some(queues)) => format!(

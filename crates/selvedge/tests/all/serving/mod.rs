@@ -1,6 +1,7 @@
 //! A target of the program's own for tests of commands that need one, and what is read of their output.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -26,16 +27,22 @@ impl Serving {
 
     /// One that serves this target.toml.
     pub(crate) fn of_file(file: &str) -> Self {
-        Self::serve(&["-c", file], Stdio::inherit())
+        Self::serve("none", &["-c", file], Stdio::inherit())
+    }
+
+    /// One that is administered by this socket.
+    pub(crate) fn administered(namespace: &str, socket: &Path) -> Self {
+        let control = format!("unix:{}", socket.display());
+        Self::serve(&control, &["-s", "0", "-n", NQN, "--namespace", namespace], Stdio::inherit())
     }
 
     fn spawn(namespace: &str, more: &[&str], stderr: Stdio) -> Self {
-        Self::serve(&[&["-s", "0", "-n", NQN, "--namespace", namespace], more].concat(), stderr)
+        Self::serve("none", &[&["-s", "0", "-n", NQN, "--namespace", namespace], more].concat(), stderr)
     }
 
-    fn serve(arguments: &[&str], stderr: Stdio) -> Self {
+    fn serve(control: &str, arguments: &[&str], stderr: Stdio) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["serve", "--control", "none", "--reactors", "1"]).args(arguments).stderr(stderr);
+        command.args(["serve", "--control", control, "--reactors", "1"]).args(arguments).stderr(stderr);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();
@@ -70,6 +77,22 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A program, killed when the test is over however it ends.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program with these arguments, when it has ended.
+pub(crate) fn selvedge(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -22,7 +22,7 @@ use crate::target::io::{Capsule, Commands, Context, Next, QueueIdentity, Storage
 use crate::target::messaging::{Address, Mailbox, Message};
 use crate::target::queue::{Payload, Reply};
 use crate::target::served::{Host, HostKeys, Namespace, Subsystem};
-use crate::target::telemetry::Seen;
+use crate::target::telemetry::{NamespaceCounts, Seen};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:a";
 /// Bytes of a block.
@@ -61,6 +61,8 @@ pub(super) struct Rig {
     /// The data of commands whose data was not in their capsules, by their identifiers.
     unsent: HashMap<u16, Vec<u8>>,
     answers: Vec<Answer>,
+    /// How long data is on its way that is asked for.
+    pub(super) data_takes: Duration,
     /// A file that stands for a disk; nothing is read from it or written to it.
     _folder: Option<tempfile::TempDir>,
 }
@@ -102,6 +104,7 @@ impl Rig {
             controller: controller(&subsystem),
             counters: subsystem.counters.of_reactor(0),
             meter: Arc::default(),
+            slow_commands: fabric.slow_commands.clone(),
             queue_id: 1,
             entries: ENTRIES,
             has_data_digest: false,
@@ -119,6 +122,7 @@ impl Rig {
             messages,
             unsent: HashMap::new(),
             answers: Vec::new(),
+            data_takes: Duration::ZERO,
             _folder: folder,
         }
     }
@@ -144,6 +148,7 @@ impl Rig {
             Next::Request { slot, command_id, mut buffer } => {
                 let data = self.unsent.remove(&command_id).expect("it is asked for once");
                 buffer.copy_from_slice(&data);
+                self.now = self.now.after(self.data_takes);
                 self.act(|commands, ctx| vec![commands.data_came(slot, buffer, true, ctx)]);
             }
             Next::Capsule { slot, skip, mut buffer } => {
@@ -289,6 +294,12 @@ impl Rig {
                 _ => {}
             }
         }
+    }
+
+    /// What was counted of the commands on the namespace.
+    pub(super) fn counts(&self) -> NamespaceCounts {
+        let counted = self.commands.of.controller.subsystem.counters.by_namespace();
+        counted.get(&1).cloned().unwrap_or_default()
     }
 
     /// Time passes.

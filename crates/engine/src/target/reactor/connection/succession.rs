@@ -59,8 +59,8 @@ impl Connection {
 
     /// Lets what waits for limits go on.
     fn lift_limits(&mut self, env: &mut Environment<'_>) {
-        self.with_io(env, |commands, _| {
-            commands.lift_limits();
+        self.with_io(env, |commands, ctx| {
+            commands.lift_limits(ctx.now);
             None
         });
     }
@@ -138,6 +138,7 @@ impl Connection {
         let (socket, port, peer) = (self.queue.socket().clone(), self.port, self.peer);
         if !self.is_queue {
             let is_untouched = self.is_untouched();
+            self.is_shared |= is_untouched;
             self.frozen = is_untouched.then(|| Box::new(FrozenQueue::handed(Vec::new(), now)));
             return is_untouched.then_some(Frozen { socket, port, peer, queue: None });
         }
@@ -152,6 +153,7 @@ impl Connection {
         received.extend(begun);
         frozen.received.clone_from(&received);
         frozen.is_handed = true;
+        self.is_shared = true;
         let (controller_id, queue_id, event_requests) = match &self.role {
             Role::Admin(commands) => (commands.controller.id, 0, commands.event_requests().to_vec()),
             Role::Io(commands) => (commands.of.controller.id, commands.of.queue_id, Vec::new()),
@@ -240,6 +242,7 @@ impl Connection {
         self.queue.go_on(state, env.fabric.tls_record_limit);
         self.securing = None;
         self.rejoin(&queue, &controller, env)?;
+        self.is_shared = true;
         self.frozen = Some(Box::new(FrozenQueue::handed(queue.received.clone(), env.now)));
         Ok(())
     }

@@ -1,0 +1,47 @@
+//! What hosts are notified of when a target hands them to the next one: of what that one serves otherwise, and of nothing else.
+
+use engine::backend::BackendConfig;
+use engine::ring::Engine;
+use nvme::command::admin_opcode;
+use nvme::features::{AsyncEvent, FeatureId};
+use nvme::log_page::{ChangedNamespaceList, LogPageId, LogPageRequest};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::FromBytes;
+
+use crate::raw_host::{Give, Host, assert_status};
+use crate::target_hand_over::Bed;
+
+#[test]
+fn a_host_is_notified_of_what_has_changed_between_two_targets_and_of_nothing_else() {
+    const ALL_CHANGES: u32 = 0x900;
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let mut host = Host::connect(bed.address());
+    let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, ALL_CHANGES, false, Give::Nothing);
+    assert_status(reply.status, Status::SUCCESS, "events are wanted");
+    let ask = |host: &mut Host| {
+        host.admin.submit(SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0), Give::Nothing)
+    };
+    let changed = |host: &mut Host| {
+        let reply = host.admin.log_page(&LogPageRequest::new(LogPageId::CHANGED_NAMESPACES, 0, 4096));
+        assert_status(reply.status, Status::SUCCESS, "the list of changed namespaces");
+        ChangedNamespaceList::read_from_bytes(&reply.data[..]).unwrap().decode().unwrap()
+    };
+    let first = ask(&mut host);
+    bed.pass_on();
+    // The first answer is to this command, and to no request for an event.
+    assert_eq!(changed(&mut host), Some(vec![]), "all is as it was");
+    let namespaces = &mut bed.config.fabric.subsystems[0].namespaces;
+    let mut more = namespaces[0].clone();
+    (more.nsid, more.backend, more.uuid) = (2, BackendConfig::Null { size: 1 << 20 }, None);
+    more.shared_storage = false;
+    namespaces.push(more);
+    bed.pass_on();
+    let told = host.admin.wait();
+    assert_eq!((told.command_id, told.status), (first, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+    assert_eq!(changed(&mut host), None, "any may have changed");
+    let second = ask(&mut host);
+    let told = host.admin.wait();
+    assert_eq!((told.command_id, told.status), (second, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::ANA_CHANGE);
+}

@@ -1,0 +1,114 @@
+//! A gateway's epochs: how it begins anew in another one, and how it ends in one in which it cannot give anything away. Why it
+//! should is decided elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::ceph::late_operations;
+use engine::target::Target;
+
+use super::decision::Standing;
+use super::local_fabric::listeners;
+use super::member::{Update, register, update};
+use super::membership::{Membership, Progress};
+use super::serving::Serving;
+use super::state::Owner;
+
+impl Membership {
+    /// Begins again in another epoch, after the others have given this one up, its hosts were told to try elsewhere, or it
+    /// has commands that may be carried out late.
+    pub(super) fn come_back(
+        self: &Arc<Self>,
+        serving: &mut Serving,
+        target: &Arc<Target>,
+        heirs: &BTreeMap<u32, Owner>,
+    ) -> Progress {
+        if self.is_leaving.load(Ordering::Acquire) {
+            self.give_up(serving, target, heirs);
+            self.seen().standing = Standing::Left;
+            return Progress::Over;
+        }
+        // Until it is another epoch: what it forgets now it would use again after a register that fails.
+        self.has_doubt.store(true, Ordering::Release);
+        let name = self.name();
+        let is_given_up = !self.seen().is_alive();
+        let reason = match (is_given_up, target.is_refused()) {
+            (true, _) => "the others have given it up",
+            (false, true) => "somebody has put its connections on the blocklist",
+            (false, false) => "it has commands of unknown fate",
+        };
+        tracing::warn!(group = %self.spec(), name, reason, "this gateway begins anew");
+        // Close, then forget the connections, then register: once it is registered it may be given groups, and must have
+        // nothing left that could write by the connections others have put on the blocklist.
+        serving.close(target);
+        target.forget_cluster_connections();
+        let mut tried = self.seen().tried.clone();
+        let listeners = listeners(&target.config().ports);
+        let begun = register(self.store(), &name, &listeners, (Some(self.number()), heirs), &mut tried);
+        self.seen().tried = tried;
+        match begun {
+            Ok((state, None)) => {
+                // It was removed. With another number its controllers would have identifiers that are another gateway's.
+                self.seen().learn(state);
+                Progress::Again
+            }
+            Ok((state, Some((me, _)))) => {
+                let mut seen = self.seen();
+                (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
+                seen.tried.clear();
+                seen.late_before = late_operations();
+                self.has_doubt.store(false, Ordering::Release);
+                seen.learn(state);
+                drop(seen);
+                // Former controllers end before others learn of this epoch: nothing is served until they have.
+                self.begin_anew(target);
+                self.tell();
+                self.beat();
+                Progress::Again
+            }
+            Err(error) => {
+                tracing::warn!(%error, "this gateway cannot come back yet");
+                Progress::Rest
+            }
+        }
+    }
+
+    /// Ends without being able to give anything away as it is: others put its connections on the blocklist, and do not first wait
+    /// for its lease to end.
+    fn give_up(&self, serving: &mut Serving, target: &Target, heirs: &BTreeMap<u32, Owner>) {
+        tracing::warn!(
+            "commands on images have taken too long: the others take over once they have shut out this gateway's connections"
+        );
+        serving.close(target);
+        target.forget_cluster_connections();
+        let me = self.seen().me.clone();
+        let updated = update(self.store(), |state| {
+            if !state.is_alive(&me) {
+                return Ok(Update::Done(()));
+            }
+            state.bury(&me.gateway, |state, number| {
+                heirs.get(&number).filter(|heir| state.is_alive(heir)).cloned()
+            });
+            Ok(Update::Write(()))
+        });
+        match updated {
+            Ok((state, ())) => self.seen().learn(state),
+            Err(error) => tracing::warn!(%error, "the others learn of this gateway's end by its silence"),
+        }
+        self.tell();
+    }
+
+    /// Ends the controllers of the former epoch, which others report to hosts as at rest: a write that comes
+    /// late, or was held back, must find no image again. Nothing is served before.
+    fn begin_anew(self: &Arc<Self>, target: &Target) {
+        self.is_beginning.store(true, Ordering::Release);
+        let membership = Arc::downgrade(self);
+        target.begin_anew(self.tag(), move || {
+            if let Some(membership) = membership.upgrade() {
+                membership.is_beginning.store(false, Ordering::Release);
+                membership.wake();
+            }
+        });
+    }
+}

@@ -1,0 +1,127 @@
+//! What happens in a group of gateways: found by comparing two of its states, and told in the log.
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{GroupState, Life, Phase};
+
+/// Something that has happened in a group of gateways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GroupEvent {
+    /// When the gateway that tells it has seen it, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// What it is.
+    pub what: Happening,
+    /// The gateway that it is about. Of a load-balancing group it is the one that serves it, or is about to; it is missing where
+    /// nobody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// The load-balancing group that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancing_group: Option<u32>,
+    /// How far that group is on its way to its owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Phase>,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "GroupEventKind")]
+pub enum Happening {
+    /// A gateway takes part.
+    GatewayThere,
+    /// A gateway was silent, and the others have given it up.
+    GatewayGivenUp,
+    /// A gateway has ended in order.
+    GatewayLeft,
+    /// A gateway was taken out of the group.
+    GatewayRemoved,
+    /// A gateway is to serve nothing as long as another one can.
+    GatewayDrained,
+    /// A gateway may serve again.
+    GatewayResumed,
+    /// A load-balancing group has another owner, or its owner has come further.
+    LoadBalancingGroupMoves,
+    /// A load-balancing group is gone, and its namespaces are in others.
+    LoadBalancingGroupGone,
+}
+
+impl GroupEvent {
+    /// What has happened between two states.
+    pub(super) fn between(before: &GroupState, after: &GroupState, time_ms: u64) -> Vec<Self> {
+        let of_gateway = |what, gateway: &String| Self {
+            time_ms,
+            what,
+            gateway: Some(gateway.clone()),
+            load_balancing_group: None,
+            state: None,
+        };
+        let of_group = |what, number: u32, gateway, state| Self {
+            time_ms,
+            what,
+            gateway,
+            load_balancing_group: Some(number),
+            state,
+        };
+        let mut events = Vec::new();
+        for (name, gateway) in &after.gateways {
+            let was = before.gateways.get(name).map(|known| (known.life, known.epoch));
+            if was != Some((gateway.life, gateway.epoch)) {
+                events.push(of_gateway(Happening::of(gateway.life), name));
+            }
+        }
+        let of_both = |gateway: &&String| after.gateways.contains_key(*gateway);
+        let drained = after.drained.difference(&before.drained).filter(of_both);
+        events.extend(drained.map(|name| of_gateway(Happening::GatewayDrained, name)));
+        let resumed = before.drained.difference(&after.drained).filter(of_both);
+        events.extend(resumed.map(|name| of_gateway(Happening::GatewayResumed, name)));
+        let removed = before.gateways.keys().filter(|name| !after.gateways.contains_key(*name));
+        events.extend(removed.map(|name| of_gateway(Happening::GatewayRemoved, name)));
+        let gone = before.groups.keys().filter(|number| !after.groups.contains_key(number));
+        events.extend(gone.map(|number| of_group(Happening::LoadBalancingGroupGone, *number, None, None)));
+        for (number, group) in &after.groups {
+            let known = before.groups.get(number);
+            if known.is_some_and(|known| (&known.owner, known.state) == (&group.owner, group.state)) {
+                continue;
+            }
+            let owner = group.owner.as_ref().map(|owner| owner.gateway.clone());
+            let what = Happening::LoadBalancingGroupMoves;
+            events.push(of_group(what, *number, owner, Some(group.state)));
+        }
+        events
+    }
+
+    /// Tells it in the log, of a group that is in this state since.
+    pub(super) fn log(&self, after: &GroupState) {
+        let gateway = self.gateway.as_deref().unwrap_or("nobody");
+        let group = self.load_balancing_group.unwrap_or_default();
+        match self.what {
+            Happening::GatewayThere => {
+                let number = after.gateways.get(gateway).map(|there| there.number);
+                tracing::info!(gateway, number, "a gateway is there");
+            }
+            Happening::GatewayGivenUp => tracing::warn!(gateway, "a gateway is silent, and was given up"),
+            Happening::GatewayLeft => tracing::info!(gateway, "a gateway has left"),
+            Happening::GatewayRemoved => tracing::info!(gateway, "a gateway was removed from the group"),
+            Happening::GatewayDrained => tracing::info!(gateway, "a gateway is drained"),
+            Happening::GatewayResumed => tracing::info!(gateway, "a gateway may serve again"),
+            Happening::LoadBalancingGroupMoves => {
+                let state = self.state.unwrap_or(Phase::Serving);
+                tracing::info!(group, owner = gateway, ?state, "a load-balancing group changes hands");
+            }
+            Happening::LoadBalancingGroupGone => {
+                tracing::info!(group, "a load-balancing group is gone, and its namespaces are in others");
+            }
+        }
+    }
+}
+
+impl Happening {
+    const fn of(life: Life) -> Self {
+        match life {
+            Life::Alive => Self::GatewayThere,
+            Life::Dead => Self::GatewayGivenUp,
+            Life::Left => Self::GatewayLeft,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The end of the audit log as it is told: who did what, when and with which result. What stood in requests is left in the
+//! file.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::access::Identity;
+use super::super::limits::{AUDIT_TAIL_BYTES_MAX, AUDIT_TAIL_RECORDS_MAX};
+
+/// The latest records.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "AuditTail")]
+pub(in crate::control) struct Tail {
+    /// The latest first.
+    records: Vec<Told>,
+    /// Whether there are older ones.
+    has_older: bool,
+}
+
+/// A record.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "AuditRecord")]
+struct Told {
+    /// Its number, counted from 0.
+    seq: u64,
+    /// When it was written.
+    time: String,
+    /// `start`, `stop`, `change`, `refused`, `failed_login`, `refused_connect` or `gap`.
+    event: String,
+    /// Who it was, by what it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<String>,
+    /// Where that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    /// What was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
+    /// done, or why not.
+    result: String,
+    /// Records of the same kind that were left out before it.
+    omitted: u64,
+}
+
+/// What is read of a line.
+#[derive(Deserialize)]
+struct Line {
+    seq: u64,
+    time: String,
+    event: String,
+    who: Option<Identity>,
+    from: Option<String>,
+    what: Option<String>,
+    result: String,
+    #[serde(default)]
+    omitted: u64,
+}
+
+impl From<Line> for Told {
+    fn from(line: Line) -> Self {
+        let Line { seq, time, event, who, from, what, result, omitted } = line;
+        Self { seq, time, event, who: who.map(|who| who.to_string()), from, what, result, omitted }
+    }
+}
+
+impl Tail {
+    /// That of a file; nothing where there is none yet.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        match File::open(path) {
+            Ok(mut file) => {
+                let length = file.metadata()?.len();
+                let start = length.saturating_sub(AUDIT_TAIL_BYTES_MAX);
+                file.seek(SeekFrom::Start(start))?;
+                let mut end = Vec::new();
+                file.take(AUDIT_TAIL_BYTES_MAX).read_to_end(&mut end)?;
+                Ok(Self::of_end(&String::from_utf8_lossy(&end)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// That of the end of a file, which may begin and end in the middle of a line.
+    fn of_end(end: &str) -> Self {
+        let lines = end.lines().rev().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let records: Vec<Told> = lines.take(AUDIT_TAIL_RECORDS_MAX).map(Told::from).collect();
+        let has_older = records.last().is_some_and(|first| first.seq > 0);
+        Self { records, has_older }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::super::record::{Event, Head, Kind};
+    use super::*;
+
+    /// A log of this number of changes, each with a request of as many bytes.
+    fn log(changes: usize, bytes: usize) -> String {
+        let mut head = Head::default();
+        let mut text = String::new();
+        for number in 0..changes {
+            let event = Event {
+                who: Some(Identity::Token("team-a".to_owned())),
+                from: Some("10.0.0.7:51012".to_owned()),
+                what: Some(format!("PATCH /v1/{number}")),
+                request: json!({ "secret": "s".repeat(bytes) }),
+                ..Event::done(Kind::Change)
+            };
+            let (line, after) = head.append(&event, Timestamp::UNIX_EPOCH).unwrap();
+            text += &(line + "\n");
+            head = after;
+        }
+        text
+    }
+
+    fn numbers(tail: &Tail) -> Vec<u64> {
+        tail.records.iter().map(|record| record.seq).collect()
+    }
+
+    #[test]
+    fn the_latest_come_first_and_what_stood_in_requests_is_not_told() {
+        let tail = Tail::of_end(&log(3, 10));
+        assert_eq!((numbers(&tail), tail.has_older), (vec![2, 1, 0], false));
+        assert_eq!(tail.records[0].who.as_deref(), Some("token team-a"));
+        assert_eq!(tail.records[0].what.as_deref(), Some("PATCH /v1/2"));
+        assert!(!serde_json::to_string(&tail).unwrap().contains("ssss"));
+    }
+
+    #[test]
+    fn each_way_of_being_known_is_read() {
+        for (who, told) in [
+            (json!("process"), "this process"),
+            (json!("nobody"), "nobody known"),
+            (json!({ "user": { "uid": 7, "name": "ann" } }), "user ann (7)"),
+            (json!({ "host": { "nqn": "nqn.h", "host_id": null } }), "host nqn.h"),
+            (json!({ "certificate": { "name": "c", "sha256": "0".repeat(64) } }), "certificate c"),
+        ] {
+            let line = json!({ "seq": 1, "time": "t", "event": "change", "who": who, "result": "done" });
+            let tail = Tail::of_end(&line.to_string());
+            assert_eq!(tail.records[0].who.as_deref(), Some(told), "{tail:?}");
+            assert!(tail.has_older);
+        }
+    }
+
+    #[test]
+    fn no_log_is_too_long_and_no_line_spoils_others() {
+        let tail = Tail::of_end(&log(AUDIT_TAIL_RECORDS_MAX + 5, 1));
+        assert_eq!((tail.records.len(), tail.has_older), (AUDIT_TAIL_RECORDS_MAX, true));
+        let text = log(3, 10);
+        let middle = format!("{}garbage\n{{\"seq\":3,\"ti", &text[20..]);
+        assert_eq!(numbers(&Tail::of_end(&middle)), [2, 1]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        assert_eq!(Tail::of(&path).unwrap(), Tail::default(), "nothing has happened yet");
+        // Lines of more bytes together than are read.
+        std::fs::write(&path, log(30, 60_000)).unwrap();
+        let tail = Tail::of(&path).unwrap();
+        assert_eq!(tail.records[0].seq, 29);
+        assert!(tail.has_older && (10..30).contains(&tail.records.len()), "{}", tail.records.len());
+    }
+}

@@ -1,0 +1,327 @@
+//! Calls about where subsystems are found. A gateway's addresses are its own: a listener is a subsystem at one of them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ceph_nvmeof::{
+    AddressFamily, AnaGroupState, AnaInfo, AnaState, CreateListenerReq, DeleteListenerReq,
+    GatewayListenerInfo, GatewayListenersInfo, ListListenersReq, ListenerInfo, ListenersInfo, ReqStatus,
+    ShowGatewayListenersInfoReq,
+};
+use engine::target::{
+    AnaGroupConfig, GroupState, HostKeyConfig, NO_PORT, PortConfig, SubsystemConfig, TlsUse,
+};
+use gateway::GroupStatus;
+use libc::{EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENOENT, ENOTEMPTY, EOPNOTSUPP, EPERM};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::failed::Failed;
+use super::gateway::host_name;
+use super::native::{Native, of_subsystem};
+
+/// The port where no other is given.
+const SERVICE: u32 = 4420;
+
+#[derive(Deserialize)]
+struct AnaGroups {
+    ana_groups: Vec<AnaGroupConfig>,
+}
+
+/// What is at a place that a call names.
+struct Place {
+    /// The number of its port.
+    port: u16,
+    listener: ListenerInfo,
+}
+
+/// The places of all gateways at which a subsystem is found, or could be.
+struct Places {
+    own: String,
+    is_group: bool,
+    all: Vec<Place>,
+}
+
+impl Places {
+    async fn find(native: &Native, subsystem: &SubsystemConfig) -> Result<Self, Failed> {
+        let group = native.group().await?;
+        let own = host_name(group.as_ref());
+        let ports = native.ports().await?;
+        let ports = ports.iter().filter(|port| !port.discovery_only);
+        let mut all: Vec<Place> = ports.map(|port| place(port, &own, subsystem)).collect();
+        all.extend(group.iter().flat_map(|group| others_places(group, subsystem)));
+        Ok(Self { own, is_group: group.is_some(), all })
+    }
+
+    /// Those of a gateway with this address; of all gateways for `*`.
+    fn at<'a>(
+        &'a self,
+        host_name: &'a str,
+        traddr: &'a str,
+        trsvcid: u32,
+    ) -> impl Iterator<Item = &'a Place> {
+        let is_it = move |place: &&Place| {
+            let is_host = host_name == "*" || place.listener.host_name == host_name;
+            is_host && is_at(&place.listener, traddr, trsvcid)
+        };
+        self.all.iter().filter(is_it)
+    }
+}
+
+pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
+    let (traddr, trsvcid) = (&request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
+    let failed = |failed: Failed| failed.amid(&doing);
+    let subsystem = native.subsystem(&request.nqn, ENOENT).await.map_err(failed)?;
+    if request.secure() && subsystem.allow_any_host {
+        let what = "Secure channel is only allowed for subsystems in which \"allow any host\" is off";
+        return Err(failed(Failed::new(EINVAL, what)));
+    }
+    let places = Places::find(&native, &subsystem).await?;
+    let is_own = request.host_name == places.own;
+    if !is_own && request.verify_host_name() {
+        let what = format!("Gateway's host name must match current host ({})", places.own);
+        return Err(failed(Failed::new(ENODEV, what)));
+    }
+    let there: Vec<&Place> = places.at(&request.host_name, traddr, trsvcid).collect();
+    if request.secure() && there.iter().any(|place| !place.listener.secure()) {
+        return Err(failed(in_clear()));
+    }
+    let new: Vec<u16> = match there.is_empty() {
+        false => {
+            there.iter().map(|place| place.port).filter(|port| !is_found_at(&subsystem, *port)).collect()
+        }
+        true if !is_own => {
+            let what = format!("gateway {} does not listen there", request.host_name);
+            return Err(failed(Failed::new(ENODEV, what)));
+        }
+        true if places.is_group => {
+            let what = "this gateway does not listen there; its addresses are its own, and `selvedge serve -a` gives them";
+            return Err(failed(Failed::new(EADDRNOTAVAIL, what)));
+        }
+        true => vec![listen(&native, traddr, trsvcid, request.secure()).await.map_err(failed)?],
+    };
+    if new.is_empty() {
+        let what = format!("Subsystem already listens on address {traddr}:{trsvcid}");
+        return Err(failed(Failed::new(EEXIST, what)));
+    }
+    // Found at all ports, it is found at one that is new.
+    if !subsystem.ports.is_empty() {
+        let known = subsystem.ports.iter().copied().filter(|port| *port != NO_PORT);
+        let ports: Vec<u16> = known.chain(new).collect();
+        find_at(&native, &request.nqn, &ports).await.map_err(failed)?;
+    }
+    Ok(ReqStatus::default())
+}
+
+/// Has a subsystem found at these ports.
+async fn find_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<(), Failed> {
+    native.ask("PATCH", &of_subsystem(nqn), Some(json!({ "ports": ports }))).await?;
+    Ok(())
+}
+
+/// A secure listener is wanted where hosts without TLS are let in.
+fn in_clear() -> Failed {
+    let what = "connections there need not be TLS; give its hosts keys with `selvedge host set-key`, or the port \
+                `tls = \"required\"`";
+    Failed::new(EOPNOTSUPP, what)
+}
+
+/// Has the target listen on another address: the number of its port.
+async fn listen(native: &Native, traddr: &str, trsvcid: u32, is_secure: bool) -> Result<u16, Failed> {
+    let what = || format!("Address {traddr} is not available as an address");
+    let address: IpAddr = unescaped(traddr).parse().map_err(|_| Failed::new(EADDRNOTAVAIL, what()))?;
+    let service = u16::try_from(trsvcid).map_err(|_| Failed::new(EINVAL, "no such port"))?;
+    let mut body = json!({ "address": SocketAddr::new(address, service).to_string() });
+    if is_secure {
+        body["tls"] = "required".into();
+    }
+    let added = native.ask("POST", "/v1/ports", Some(body)).await?;
+    let id = added["id"].as_u64().and_then(|id| u16::try_from(id).ok());
+    id.ok_or_else(|| Failed::new(EINVAL, "the port has no number"))
+}
+
+pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
+    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
+    let failed = |failed: Failed| failed.amid(&doing);
+    let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
+    if request.host_name == "*" && !request.force() {
+        let what = "Must use the \"--force\" parameter when setting the host name to \"*\".";
+        return Err(failed(Failed::new(EINVAL, what)));
+    }
+    let places = Places::find(&native, &subsystem).await?;
+    let there: Vec<u16> = places
+        .at(&request.host_name, traddr, trsvcid)
+        .map(|place| place.port)
+        .filter(|port| is_found_at(&subsystem, *port))
+        .collect();
+    if there.is_empty() {
+        return Err(failed(Failed::new(ENOENT, "Listener not found")));
+    }
+    // Who uses another gateway's is not known here.
+    if !request.force() && request.host_name != places.own {
+        let what = format!(
+            "Gateway's host name must match current host ({}). You can continue to delete the listener by adding the \
+             `--force` parameter.",
+            places.own
+        );
+        return Err(failed(Failed::new(ENOENT, what)));
+    }
+    if !request.force() && has_hosts_at(&native, nqn, &there).await.map_err(failed)? {
+        let what = format!(
+            "There are active connections for {traddr}:{trsvcid}. Deleting the listener terminates active connections. You \
+             can continue to delete the listener by adding the `--force` parameter."
+        );
+        return Err(failed(Failed::new(ENOTEMPTY, what)));
+    }
+    let mut left = match subsystem.ports.is_empty() {
+        true => places.all.iter().map(|place| place.port).collect(),
+        false => subsystem.ports.clone(),
+    };
+    left.retain(|port| !there.contains(port));
+    if left.is_empty() {
+        left.push(NO_PORT);
+    }
+    find_at(&native, nqn, &left).await.map_err(failed)?;
+    Ok(ReqStatus::default())
+}
+
+/// Whether hosts use a subsystem of this target by one of these ports.
+async fn has_hosts_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<bool, Failed> {
+    let connections = native.ask("GET", "/v1/connections", None).await?;
+    let mut controllers = connections["controllers"].as_array().into_iter().flatten();
+    let is_here = |controller: &serde_json::Value| {
+        let port = controller["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+        controller["subsystem"] == nqn && port.is_some_and(|port| ports.contains(&port))
+    };
+    Ok(controllers.any(is_here))
+}
+
+pub(super) async fn list(native: Native, request: ListListenersReq) -> Result<ListenersInfo, Failed> {
+    let subsystem = match native.subsystem(&request.subsystem, ENOENT).await {
+        Err(Failed { errno: ENOENT, .. }) => return Ok(ListenersInfo::default()),
+        other => other?,
+    };
+    let places = Places::find(&native, &subsystem).await?;
+    let found = places.all.into_iter().filter(|place| is_found_at(&subsystem, place.port));
+    Ok(ListenersInfo { listeners: found.map(|place| place.listener).collect(), ..ListenersInfo::default() })
+}
+
+pub(super) async fn of_gateway(
+    native: Native,
+    request: ShowGatewayListenersInfoReq,
+) -> Result<GatewayListenersInfo, Failed> {
+    let nqn = &request.subsystem_nqn;
+    let failed = |failed: Failed| failed.amid("Failure listing gateway listeners");
+    let subsystem = native.subsystem(nqn, ENODEV).await.map_err(failed)?;
+    let groups = native.ask("GET", &format!("{}/ana-groups", of_subsystem(nqn)), None).await;
+    let groups = groups.map_err(|refused| failed(refused.into()))?;
+    let groups: AnaGroups =
+        serde_json::from_value(groups).map_err(|error| failed(Failed::new(EINVAL, error.to_string())))?;
+    let own = host_name(native.group().await?.as_ref());
+    let states = |_: &ListenerInfo| {
+        let state =
+            |group: &AnaGroupConfig| AnaGroupState { grp_id: group.id, state: state(group.state) as i32 };
+        groups.ana_groups.iter().map(state).collect()
+    };
+    let listeners = listeners_of(&native.ports().await?, &own, &subsystem);
+    let gw_listeners = listeners
+        .into_iter()
+        .map(|listener| GatewayListenerInfo { lb_states: states(&listener), listener: Some(listener) })
+        .collect();
+    Ok(GatewayListenersInfo { gw_listeners, ..GatewayListenersInfo::default() })
+}
+
+/// What Ceph's monitors tell its own gateways, and nobody here.
+pub(super) async fn set_ana_state(_: Native, _: AnaInfo) -> Result<ReqStatus, Failed> {
+    Err(Failed::new(EPERM, "ANA states follow from which gateway serves what, which the gateways agree on"))
+}
+
+const fn state(state: GroupState) -> AnaState {
+    match state {
+        GroupState::Optimized => AnaState::Optimized,
+        GroupState::NonOptimized => AnaState::NonOptimized,
+        _ => AnaState::Inaccessible,
+    }
+}
+
+/// Where a subsystem is found at this gateway.
+pub(super) fn listeners_of(
+    ports: &[PortConfig],
+    own: &str,
+    subsystem: &SubsystemConfig,
+) -> Vec<ListenerInfo> {
+    ports
+        .iter()
+        .filter(|port| subsystem.is_on(port))
+        .map(|port| place(port, own, subsystem).listener)
+        .collect()
+}
+
+/// A subsystem at a port of this gateway.
+fn place(port: &PortConfig, own: &str, subsystem: &SubsystemConfig) -> Place {
+    let listener = ListenerInfo {
+        host_name: own.to_owned(),
+        trtype: "TCP".to_owned(),
+        adrfam: family(&traddr(port)) as i32,
+        traddr: traddr(port),
+        trsvcid: port.address.port().into(),
+        secure: Some(is_secure(port, subsystem)),
+    };
+    Place { port: port.id, listener }
+}
+
+fn is_found_at(subsystem: &SubsystemConfig, port: u16) -> bool {
+    subsystem.ports.is_empty() || subsystem.ports.contains(&port)
+}
+
+/// Whether a subsystem's connections have to be TLS on a port.
+fn is_secure(port: &PortConfig, subsystem: &SubsystemConfig) -> bool {
+    port.tls.map_or_else(|| is_keyed(subsystem), |tls| tls == TlsUse::Required)
+}
+
+fn is_keyed(subsystem: &SubsystemConfig) -> bool {
+    subsystem.host_keys.iter().any(HostKeyConfig::has_tls_key)
+}
+
+/// Where the other gateways of the group are found, as they have registered.
+fn others_places(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<Place> {
+    let others = group.gateways.iter().filter(|gateway| gateway.name != group.gateway);
+    let places = others.flat_map(|gateway| {
+        let known = gateway.listeners.iter().zip(&gateway.ports).filter(|(_, port)| **port != NO_PORT);
+        known.map(|(listener, port)| Place {
+            port: *port,
+            listener: ListenerInfo {
+                host_name: gateway.name.clone(),
+                trtype: "TCP".to_owned(),
+                adrfam: family(&listener.address) as i32,
+                traddr: listener.address.clone(),
+                trsvcid: listener.service.into(),
+                secure: Some(is_keyed(subsystem)),
+            },
+        })
+    });
+    places.collect()
+}
+
+fn traddr(port: &PortConfig) -> String {
+    port.advertise.clone().unwrap_or_else(|| port.address.ip().to_canonical().to_string())
+}
+
+fn family(traddr: &str) -> AddressFamily {
+    if traddr.contains(':') { AddressFamily::Ipv6 } else { AddressFamily::Ipv4 }
+}
+
+/// An address as people write it before a port.
+fn unescaped(traddr: &str) -> &str {
+    traddr.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(traddr)
+}
+
+/// Whether a listener takes connections to this address, or is one of all that are meant. One that takes those to all of the
+/// machine's addresses does.
+fn is_at(listener: &ListenerInfo, traddr: &str, trsvcid: u32) -> bool {
+    let is_any =
+        |text: &str| text.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified());
+    let (known, asked) = (listener.traddr.as_str(), unescaped(traddr));
+    listener.trsvcid == trsvcid && (known == asked || is_any(known) || is_any(asked))
+}

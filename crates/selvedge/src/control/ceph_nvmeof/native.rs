@@ -1,0 +1,200 @@
+//! The control API, as a call asks it: in this process, as whoever has made the call.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::{Extension, Router};
+use engine::target::{Metrics, NamespaceConfig, PortConfig, SubsystemConfig};
+use gateway::GroupStatus;
+use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::service::Service as _;
+use hyper::{Request, StatusCode};
+use hyper_util::service::TowerToHyperService;
+use libc::{EACCES, EEXIST, EINVAL, ENOENT, ENOKEY, ENOSPC, ETIMEDOUT};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::access::Peer;
+use super::super::administration::Administration;
+use super::super::ask::encode;
+use super::super::host_keys::CANNOT_SEAL;
+use super::failed::Failed;
+
+/// The control API for one caller.
+#[derive(Clone)]
+pub(super) struct Native {
+    pub(super) router: Router,
+    pub(super) administration: Arc<Administration>,
+    pub(super) peer: Option<Peer>,
+    pub(super) authorization: Option<HeaderValue>,
+    /// The port that calls come to.
+    pub(super) service: u16,
+}
+
+/// A request that the control API has refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// The status of HTTP.
+    pub(super) status: u16,
+    pub(super) what: String,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    error: String,
+    hint: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Ports {
+    ports: Vec<PortConfig>,
+}
+
+#[derive(Deserialize)]
+struct Subsystems {
+    subsystems: Vec<SubsystemConfig>,
+}
+
+impl Native {
+    /// Takes over what was changed through other gateways.
+    pub(super) async fn catch_up(&self) {
+        let administration = self.administration.clone();
+        if administration.membership().is_some() {
+            // Without an answer, what is known is looked at, and a change of something older is refused.
+            let _ = tokio::task::spawn_blocking(move || {
+                administration.membership().into_iter().for_each(|membership| membership.catch_up());
+            })
+            .await;
+        }
+    }
+
+    /// Asks, and gives what is shown.
+    pub(super) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, Refused> {
+        let shown = self.shown(method, path, body).await?;
+        shown.map_or(Ok(Value::Null), |shown| read(&shown))
+    }
+
+    /// Asks, and gives what is shown as it is written, if anything is.
+    async fn shown(&self, method: &str, path: &str, body: Option<Value>) -> Result<Option<Bytes>, Refused> {
+        let inside = |_| Refused { status: 500, what: "the request failed inside".to_owned() };
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(body)
+            .map_err(|error| Refused { status: 400, what: error.to_string() })?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let router = match &self.peer {
+            Some(peer) => self.router.clone().layer(Extension(peer.clone())),
+            None => self.router.clone(),
+        };
+        let response =
+            TowerToHyperService::new(router).call(request).await.map_err(|never| match never {})?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|_| inside(()))?.to_bytes();
+        if status.is_success() {
+            return Ok((status != StatusCode::NO_CONTENT).then_some(body));
+        }
+        let told = serde_json::from_slice::<Told>(&body).ok();
+        let what = told.map_or_else(
+            || status.to_string(),
+            |told| match told.hint {
+                Some(hint) => format!("{}; {hint}", told.error),
+                None => told.error,
+            },
+        );
+        Err(Refused { status: status.as_u16(), what })
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Refused> {
+        // Hundreds of namespaces are read at once, without a tree of values in between.
+        read(&self.shown("GET", path, None).await?.unwrap_or_default())
+    }
+
+    /// All subsystems, with the UUIDs of their namespaces.
+    pub(super) async fn subsystems(&self) -> Result<Vec<SubsystemConfig>, Failed> {
+        Ok(self.get::<Subsystems>("/v1/subsystems").await?.subsystems)
+    }
+
+    /// This subsystem, or what is said where it is not there.
+    pub(super) async fn subsystem(&self, nqn: &str, missing: i32) -> Result<SubsystemConfig, Failed> {
+        if nqn.is_empty() {
+            return Err(Failed::new(EINVAL, "missing subsystem NQN"));
+        }
+        match self.get(&of_subsystem(nqn)).await {
+            Err(Refused { status: 404, .. }) => Err(Failed::new(missing, "No such subsystem")),
+            other => Ok(other?),
+        }
+    }
+
+    /// Where this gateway listens.
+    pub(super) async fn ports(&self) -> Result<Vec<PortConfig>, Failed> {
+        Ok(self.get::<Ports>("/v1/ports").await?.ports)
+    }
+
+    /// The group of gateways, if this target is in one.
+    pub(super) async fn group(&self) -> Result<Option<GroupStatus>, Failed> {
+        match self.get("/v1/gateways").await {
+            Ok(group) => Ok(Some(group)),
+            Err(Refused { status: 404, .. }) => Ok(None),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
+    /// What was done, for somebody who has been shown what it was done to.
+    pub(super) async fn metrics(&self) -> Result<Metrics, Failed> {
+        let administration = self.administration.clone();
+        let counted = tokio::task::spawn_blocking(move || administration.metrics()).await;
+        counted.map_err(|_| Failed::new(libc::EIO, "the counters could not be read"))
+    }
+
+    /// Changes settings of a namespace.
+    pub(super) async fn patch_namespace(&self, nqn: &str, nsid: u32, body: Value) -> Result<(), Failed> {
+        Ok(self.ask("PATCH", &of_namespace(nqn, nsid), Some(body)).await.map(drop)?)
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|error| Refused { status: 500, what: error.to_string() })
+}
+
+/// The path of a subsystem.
+pub(super) fn of_subsystem(nqn: &str) -> String {
+    format!("/v1/subsystems/{}", encode(nqn))
+}
+
+/// The path of a namespace.
+pub(super) fn of_namespace(nqn: &str, nsid: u32) -> String {
+    format!("{}/namespaces/{nsid}", of_subsystem(nqn))
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        let errno = match refused.status {
+            // One that has failed before and has to wait, too.
+            401 | 403 | 429 => EACCES,
+            404 => ENOENT,
+            409 => EEXIST,
+            CANNOT_SEAL => ENOKEY,
+            503 => ETIMEDOUT,
+            507 => ENOSPC,
+            _ => EINVAL,
+        };
+        Self::new(errno, refused.what)
+    }
+}
+
+/// The namespace of a subsystem with this number.
+pub(super) fn find(subsystem: &SubsystemConfig, nsid: u32) -> Option<&NamespaceConfig> {
+    subsystem.namespaces.iter().find(|namespace| namespace.nsid == nsid)
+}
+
+/// The subsystem that has this serial number, if one does.
+pub(super) fn user_of_serial<'a>(subsystems: &'a [SubsystemConfig], serial: &str) -> Option<&'a str> {
+    let fabric = subsystems.iter().find(|subsystem| !serial.is_empty() && subsystem.serial == serial);
+    fabric.map(|subsystem| subsystem.nqn.as_str())
+}

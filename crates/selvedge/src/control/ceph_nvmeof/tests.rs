@@ -1,0 +1,532 @@
+//! The calls, as their bytes come and go: what each answers the first time, the second time, and to whom.
+
+use std::sync::Arc;
+
+use authentication::Secret;
+use axum::Router;
+use axum::body::Body;
+use ceph_nvmeof::{
+    AddHostReq, ChangeHostKeyReq, ChangeSubsystemKeyReq, ConnectionsInfo, CreateListenerReq,
+    CreateSubsystemReq, DeleteListenerReq, DeleteSubsystemReq, GatewayInfo, GatewayListenersInfo,
+    GatewayLogLevelInfo, GetGatewayInfoReq, GetGatewayLogLevelReq, GetSubsystemsReq, HostsInfo,
+    ListConnectionsReq, ListHostsReq, ListListenersReq, ListNamespacesReq, ListSubsystemsReq, ListenersInfo,
+    Message, NamespaceAddHostReq, NamespaceAddReq, NamespaceChangeLoadBalancingGroupReq,
+    NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespaceDeleteReq, NamespaceGetIoStatsReq,
+    NamespaceIoStatsInfo, NamespaceResizeReq, NamespaceSetQosReq, NamespacesInfo, NsidStatus, RemoveHostReq,
+    ReqStatus, SetGatewayLogLevelReq, ShowGatewayListenersInfoReq, SubsysStatus, SubsystemsInfo,
+    SubsystemsInfoCli,
+};
+use engine::backend::BackendConfig;
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
+use http_body_util::BodyExt as _;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::service::Service as _;
+use hyper::{Request, Version};
+use hyper_util::service::TowerToHyperService;
+use libc::{EACCES, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT, ENOKEY, EOPNOTSUPP};
+use secure_channel::ConfiguredPsk;
+
+use super::super::access::{Access, Peer};
+use super::super::administration::Administration;
+use super::super::{Token, routes, test_target};
+
+const NQN: &str = "nqn.2016-06.io.spdk:csi";
+const SERVED: &str = "nqn.2026-01.io.selvedge:served";
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000000000aa";
+
+/// A target with one namespace, and its door.
+struct Door {
+    router: Router,
+    native: Router,
+    runtime: tokio::runtime::Runtime,
+    peer: Peer,
+}
+
+impl Door {
+    fn new() -> Self {
+        Self::with(Access::of_this_process(), Peer::Process)
+    }
+
+    fn with(access: Access, peer: Peer) -> Self {
+        Self::of(access, peer, test_target::start_sealing)
+    }
+
+    fn of(access: Access, peer: Peer, start: fn(FabricConfig) -> Arc<Target>) -> Self {
+        let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+        let fabric = FabricConfig {
+            ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+            subsystems: vec![SubsystemConfig::new(SERVED, "S1", "Selvedge").with(vec![namespace])],
+            ..FabricConfig::default()
+        };
+        let administration = Arc::new(Administration::new(start(fabric), None).unwrap());
+        let native = routes::router(administration.clone(), Arc::new(access));
+        let router = super::router(native.clone(), administration, 5500);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { router, native, runtime, peer }
+    }
+
+    /// The headers, the data and the trailers of an answer.
+    fn send(&self, call: &str, body: Vec<u8>, token: Option<&str>) -> (HeaderMap, Vec<u8>, HeaderMap) {
+        let mut request = Request::builder()
+            .method("POST")
+            .version(Version::HTTP_2)
+            .uri(format!("/Gateway/{call}"))
+            .header(CONTENT_TYPE, "application/grpc");
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Body::from(body)).unwrap();
+        let service = self.router.clone().layer(axum::Extension(self.peer.clone()));
+        self.runtime.block_on(async {
+            let response = TowerToHyperService::new(service).call(request).await.unwrap();
+            let headers = response.headers().clone();
+            let collected = response.into_body().collect().await.unwrap();
+            let trailers = collected.trailers().cloned().unwrap_or_default();
+            (headers, collected.to_bytes().to_vec(), trailers)
+        })
+    }
+
+    /// What Prometheus gets.
+    fn metrics(&self) -> String {
+        let request = Request::builder().uri("/metrics/ceph-nvmeof").body(Body::empty()).unwrap();
+        let service = self.native.clone().layer(axum::Extension(self.peer.clone()));
+        self.runtime.block_on(async {
+            let response = TowerToHyperService::new(service).call(request).await.unwrap();
+            String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+        })
+    }
+
+    fn ask_with<A: Message + Default>(&self, call: &str, request: &impl Message, token: Option<&str>) -> A {
+        let (_, data, trailers) = self.send(call, framed(&request.encode_to_vec()), token);
+        assert_eq!(trailers["grpc-status"], "0", "{call}");
+        assert_eq!(data[0], 0, "not compressed");
+        A::decode(&data[5..]).unwrap()
+    }
+
+    fn ask<A: Message + Default>(&self, call: &str, request: &impl Message) -> A {
+        self.ask_with(call, request, None)
+    }
+
+    /// The status of a call that says no more.
+    fn status(&self, call: &str, request: &impl Message) -> i32 {
+        self.ask::<ReqStatus>(call, request).status
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap();
+    [&[0], &length.to_be_bytes()[..], message].concat()
+}
+
+fn create(nqn: &str) -> CreateSubsystemReq {
+    CreateSubsystemReq { subsystem_nqn: nqn.to_owned(), enable_ha: true, ..Default::default() }
+}
+
+fn add_host(nqn: &str, host: &str) -> AddHostReq {
+    AddHostReq { subsystem_nqn: nqn.to_owned(), host_nqn: host.to_owned(), ..Default::default() }
+}
+
+fn remove_host(nqn: &str, host: &str) -> RemoveHostReq {
+    RemoveHostReq { subsystem_nqn: nqn.to_owned(), host_nqn: host.to_owned() }
+}
+
+fn delete(nqn: &str) -> DeleteSubsystemReq {
+    DeleteSubsystemReq { subsystem_nqn: nqn.to_owned(), force: None }
+}
+
+fn listener(nqn: &str, host_name: &str, trsvcid: u32) -> CreateListenerReq {
+    CreateListenerReq {
+        nqn: nqn.to_owned(),
+        host_name: host_name.to_owned(),
+        traddr: "127.0.0.1".to_owned(),
+        trsvcid: Some(trsvcid),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_subsystem_comes_and_goes_and_each_call_may_come_twice() {
+    let door = Door::new();
+    let created: Vec<SubsysStatus> = [(); 2].map(|()| door.ask("create_subsystem", &create(NQN))).into();
+    assert_eq!((created[0].status, created[0].nqn.as_str()), (0, NQN));
+    assert_eq!(created[0].error_message, "Success");
+    assert_eq!(created[1].status, EEXIST);
+    assert!(created[1].error_message.ends_with("Subsystem already exists"), "{}", created[1].error_message);
+    let serial = CreateSubsystemReq { serial_number: "S1".to_owned(), ..create("nqn.2016-06.io.spdk:other") };
+    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &serial).status, EEXIST, "of another");
+    let alone = CreateSubsystemReq { enable_ha: false, ..create("nqn.2016-06.io.spdk:other") };
+    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &alone).status, EINVAL);
+    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &create("no name")).status, EINVAL);
+    for (call, expected) in [("add_host", [0, EEXIST]), ("remove_host", [0, ENOENT])] {
+        let told = match call {
+            "add_host" => [(); 2].map(|()| door.status(call, &add_host(NQN, HOST))),
+            _ => [(); 2].map(|()| door.status(call, &remove_host(NQN, HOST))),
+        };
+        assert_eq!(told, expected, "{call}");
+    }
+    assert_eq!([(); 2].map(|()| door.status("add_host", &add_host(NQN, "*"))), [0, EEXIST]);
+    assert_eq!([(); 2].map(|()| door.status("remove_host", &remove_host(NQN, "*"))), [0, 0]);
+    let keyed = AddHostReq { dhchap_key: Some("DHHC-1:".to_owned()), ..add_host(NQN, HOST) };
+    assert_eq!(door.status("add_host", &keyed), EINVAL, "not a key");
+    let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+    assert_eq!((hosts.allow_any_host, hosts.hosts), (false, Vec::new()));
+    assert_eq!(door.status("add_host", &add_host("nqn.none", HOST)), ENOENT);
+    let delete = |force| DeleteSubsystemReq { subsystem_nqn: SERVED.to_owned(), force: Some(force) };
+    assert_eq!(door.status("delete_subsystem", &delete(false)), EBUSY, "it has a namespace");
+    assert_eq!([(); 2].map(|()| door.status("delete_subsystem", &delete(true))), [0, ENOENT]);
+    let left: SubsystemsInfoCli = door.ask("list_subsystems", &ListSubsystemsReq::default());
+    assert_eq!(left.subsystems.iter().map(|one| one.nqn.as_str()).collect::<Vec<_>>(), [NQN]);
+    let one = ListSubsystemsReq { subsystem_nqn: Some(SERVED.to_owned()), ..Default::default() };
+    assert_eq!(door.ask::<SubsystemsInfoCli>("list_subsystems", &one).status, ENODEV);
+}
+
+#[test]
+fn keys_come_by_calls_and_each_may_come_twice() {
+    let door = Door::new();
+    let secret = |byte| Some(Secret::new(&[byte; 32], None).unwrap().reveal().to_string());
+    let psk = ConfiguredPsk::new(&[5; 32], None).unwrap().reveal().to_string();
+    let keyed = CreateSubsystemReq { dhchap_key: secret(1), ..create(NQN) };
+    let created: Vec<SubsysStatus> = [(); 2].map(|()| door.ask("create_subsystem", &keyed)).into();
+    assert_eq!([created[0].status, created[1].status], [0, EEXIST]);
+    let no_key =
+        CreateSubsystemReq { dhchap_key: Some("DHHC-1:".to_owned()), ..create("nqn.2016-06.io.spdk:b") };
+    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &no_key).status, EINVAL);
+    assert_eq!(door.status("delete_subsystem", &delete("nqn.2016-06.io.spdk:b")), ENOENT, "nothing is left");
+    assert_eq!(door.status("add_host", &add_host(NQN, "*")), EINVAL, "a subsystem with a key");
+    assert_eq!(door.status("add_host", &add_host(NQN, HOST)), ENOKEY, "without a key");
+    let host = AddHostReq { dhchap_key: secret(2), psk: Some(psk), ..add_host(NQN, HOST) };
+    assert_eq!([(); 2].map(|()| door.status("add_host", &host)), [0, EEXIST]);
+    let shown = || {
+        let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+        hosts.hosts.iter().map(|host| (host.use_dhchap(), host.use_psk())).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(), [(true, true)]);
+    let change = |host: &str, dhchap_key| ChangeHostKeyReq {
+        subsystem_nqn: NQN.to_owned(),
+        host_nqn: host.to_owned(),
+        dhchap_key,
+    };
+    assert_eq!([(); 2].map(|()| door.status("change_host_key", &change(HOST, secret(3)))), [0, 0]);
+    assert_eq!(door.status("change_host_key", &change(HOST, None)), ENOKEY, "the subsystem has one");
+    assert_eq!(door.status("change_host_key", &change(HOST, Some("x".to_owned()))), EINVAL);
+    assert_eq!(door.status("change_host_key", &change("*", secret(3))), EINVAL);
+    assert_eq!(door.status("change_host_key", &change("nqn.other", secret(3))), ENODEV);
+    assert_eq!(shown(), [(true, true)], "the PSK stays");
+    let subsystem_key = |dhchap_key| ChangeSubsystemKeyReq { subsystem_nqn: NQN.to_owned(), dhchap_key };
+    assert_eq!([(); 2].map(|()| door.status("change_subsystem_key", &subsystem_key(None))), [0, 0]);
+    assert_eq!(door.status("change_host_key", &change(HOST, Some(String::new()))), 0);
+    assert_eq!(shown(), [(false, true)]);
+    assert_eq!(door.status("change_subsystem_key", &subsystem_key(secret(4))), EINVAL, "a host has none");
+    assert_eq!(door.status("change_host_key", &change(HOST, secret(3))), 0);
+    assert_eq!(door.status("change_subsystem_key", &subsystem_key(secret(4))), 0);
+    let none = ChangeSubsystemKeyReq { subsystem_nqn: "nqn.none".to_owned(), dhchap_key: secret(4) };
+    assert_eq!(door.status("change_subsystem_key", &none), ENODEV);
+    assert_eq!(door.status("remove_host", &remove_host(NQN, HOST)), 0);
+    assert_eq!(door.status("change_subsystem_key", &subsystem_key(None)), 0);
+    assert_eq!(door.status("add_host", &add_host(NQN, HOST)), 0);
+    assert_eq!(shown(), [(false, false)], "the keys went with the host");
+}
+
+#[test]
+fn nothing_is_done_by_halves_where_keys_cannot_be_kept() {
+    let door = Door::of(Access::of_this_process(), Peer::Process, test_target::start);
+    let secret = || Some(Secret::new(&[1; 32], None).unwrap().reveal().to_string());
+    let keyed = CreateSubsystemReq { dhchap_key: secret(), ..create(NQN) };
+    let refused: SubsysStatus = door.ask("create_subsystem", &keyed);
+    assert_eq!(refused.status, ENOKEY);
+    assert!(refused.error_message.contains("--encryption-key"), "{}", refused.error_message);
+    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0, "nothing is left of it");
+    let host = AddHostReq { dhchap_key: secret(), ..add_host(NQN, HOST) };
+    assert_eq!(door.status("add_host", &host), ENOKEY);
+    let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+    assert_eq!(hosts.hosts, Vec::new(), "the host did not come without its key");
+}
+
+#[test]
+fn a_listener_is_there_where_the_gateway_listens() {
+    let door = Door::new();
+    let own = door.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
+    assert!(own.bool_status && own.port == "5500", "{own:?}");
+    let listeners = || {
+        let request = ListListenersReq { subsystem: SERVED.to_owned() };
+        door.ask::<ListenersInfo>("list_listeners", &request).listeners
+    };
+    let [known] = &listeners()[..] else { panic!("one port") };
+    assert_eq!(known.host_name, own.hostname);
+    assert_eq!(door.status("create_listener", &listener(SERVED, &own.hostname, known.trsvcid)), EEXIST);
+    let elsewhere =
+        CreateListenerReq { traddr: "203.0.113.1".to_owned(), ..listener(SERVED, &own.hostname, 4420) };
+    assert_ne!(door.status("create_listener", &elsewhere), 0, "it is none of the machine's");
+    let nonsense = CreateListenerReq { traddr: "here".to_owned(), ..elsewhere };
+    assert_eq!(door.status("create_listener", &nonsense), EADDRNOTAVAIL);
+    assert_eq!(door.status("create_listener", &listener(SERVED, "elsewhere", 4420)), ENODEV);
+    assert_eq!(door.status("create_listener", &listener("nqn.none", &own.hostname, 4420)), ENOENT);
+    assert_eq!(listeners().len(), 1);
+    let secure = CreateListenerReq { secure: Some(true), ..listener(SERVED, &own.hostname, known.trsvcid) };
+    assert_eq!(door.status("create_listener", &secure), EINVAL, "any host comes in");
+    assert_eq!(door.status("remove_host", &remove_host(SERVED, "*")), 0);
+    assert_eq!(door.status("create_listener", &secure), EOPNOTSUPP, "it takes connections in clear");
+    let delete =
+        DeleteListenerReq { nqn: SERVED.to_owned(), host_name: "*".to_owned(), ..Default::default() };
+    assert_eq!(door.status("delete_listener", &delete), EINVAL, "all, by mistake");
+    let own_name = own.hostname.as_str();
+    let delete = DeleteListenerReq {
+        host_name: own_name.to_owned(),
+        traddr: "127.0.0.1".to_owned(),
+        trsvcid: Some(known.trsvcid),
+        ..delete
+    };
+    assert_eq!(
+        door.status("delete_listener", &DeleteListenerReq { trsvcid: Some(1), ..delete.clone() }),
+        ENOENT
+    );
+    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!(listeners(), [], "it is found nowhere");
+    assert_eq!(
+        [(); 2].map(|()| door.status("create_listener", &listener(SERVED, own_name, known.trsvcid))),
+        [0, EEXIST]
+    );
+    assert_eq!(listeners(), std::slice::from_ref(known));
+    let others = DeleteListenerReq { host_name: "elsewhere".to_owned(), ..delete.clone() };
+    assert_eq!(door.status("delete_listener", &others), ENOENT);
+    let delete = DeleteListenerReq { host_name: "*".to_owned(), force: Some(true), ..delete };
+    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!(door.status("create_listener", &listener(SERVED, own_name, known.trsvcid)), 0);
+    let request = ShowGatewayListenersInfoReq { subsystem_nqn: SERVED.to_owned() };
+    let shown: GatewayListenersInfo = door.ask("show_gateway_listeners_info", &request);
+    let states: Vec<_> =
+        shown.gw_listeners[0].lb_states.iter().map(|state| (state.grp_id, state.state)).collect();
+    assert_eq!(states, [(1, ceph_nvmeof::AnaState::Optimized as i32)]);
+    let request = ListConnectionsReq { subsystem: SERVED.to_owned() };
+    assert_eq!(door.status("add_host", &add_host(SERVED, HOST)), 0);
+    let connections: ConnectionsInfo = door.ask("list_connections", &request);
+    assert_eq!(connections.connections.iter().map(|one| one.connected).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn a_subsystem_is_found_where_listeners_are_created_for_it() {
+    let door = Door::new();
+    let own = door.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
+    let listeners = |nqn: &str| {
+        let request = ListListenersReq { subsystem: nqn.to_owned() };
+        door.ask::<ListenersInfo>("list_listeners", &request).listeners
+    };
+    let (own_name, service) = (own.hostname.as_str(), listeners(SERVED)[0].trsvcid);
+    let created: SubsysStatus = door.ask("create_subsystem", &create(NQN));
+    assert_eq!((created.status, listeners(NQN).len(), listeners(SERVED).len()), (0, 0, 1));
+    let create = listener(NQN, own_name, service);
+    assert_eq!([(); 2].map(|()| door.status("create_listener", &create)), [0, EEXIST]);
+    assert_eq!(listeners(NQN).len(), 1);
+    let any = "0.0.0.0".to_owned();
+    let delete = DeleteListenerReq {
+        nqn: NQN.to_owned(),
+        host_name: own_name.to_owned(),
+        traddr: any.clone(),
+        trsvcid: Some(service),
+        ..Default::default()
+    };
+    let all = CreateListenerReq { traddr: any, ..create };
+    assert_eq!(door.status("create_listener", &all), EEXIST, "any address is all of them");
+    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!([(); 2].map(|()| door.status("create_listener", &all)), [0, EEXIST]);
+    assert_eq!(listeners(NQN).len(), 1);
+}
+
+#[test]
+fn a_namespace_is_changed_setting_by_setting() {
+    let door = Door::new();
+    let (subsystem_nqn, nsid) = (SERVED.to_owned(), 1);
+    let listed = || {
+        let request = ListNamespacesReq { subsystem: SERVED.to_owned(), ..Default::default() };
+        door.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.pop().unwrap()
+    };
+    assert_eq!((listed().rbd_image_size, listed().auto_visible), (1 << 20, true));
+    let qos = NamespaceSetQosReq {
+        subsystem_nqn: subsystem_nqn.clone(),
+        nsid,
+        rw_ios_per_second: Some(1_000),
+        rw_mbytes_per_second: Some(10),
+        ..Default::default()
+    };
+    assert_eq!(door.status("namespace_set_qos_limits", &qos), 0);
+    let less = NamespaceSetQosReq { rw_ios_per_second: Some(0), rw_mbytes_per_second: None, ..qos };
+    assert_eq!(door.status("namespace_set_qos_limits", &less), 0);
+    assert_eq!((listed().rw_ios_per_second, listed().rw_mbytes_per_second), (0, 10));
+    let resize = |new_size| NamespaceResizeReq { subsystem_nqn: subsystem_nqn.clone(), nsid, new_size };
+    assert_eq!(door.status("namespace_resize", &resize(2)), 0);
+    assert_eq!(listed().rbd_image_size, 2 << 20);
+    for smaller in [0, 1] {
+        assert_eq!(door.status("namespace_resize", &resize(smaller)), EINVAL, "{smaller}");
+    }
+    let host_nqn = HOST.to_owned();
+    let add = NamespaceAddHostReq { subsystem_nqn: subsystem_nqn.clone(), nsid, host_nqn: host_nqn.clone() };
+    assert_eq!(door.status("namespace_add_host", &add), EINVAL, "all see it");
+    let visible = |auto_visible, force| NamespaceChangeVisibilityReq {
+        subsystem_nqn: subsystem_nqn.clone(),
+        nsid,
+        auto_visible,
+        force: Some(force),
+    };
+    assert_eq!([(); 2].map(|()| door.status("namespace_change_visibility", &visible(false, false))), [0, 0]);
+    assert_eq!([(); 2].map(|()| door.status("namespace_add_host", &add)), [0, 0]);
+    assert_eq!((listed().auto_visible, listed().hosts), (false, vec![host_nqn.clone()]));
+    assert_eq!(
+        door.status("namespace_change_visibility", &visible(true, false)),
+        EBUSY,
+        "a list would be lost"
+    );
+    let delete = NamespaceDeleteHostReq { subsystem_nqn: subsystem_nqn.clone(), nsid, host_nqn };
+    assert_eq!([(); 2].map(|()| door.status("namespace_delete_host", &delete)), [0, ENODEV]);
+    assert_eq!(door.status("namespace_change_visibility", &visible(true, false)), 0);
+    let group = NamespaceChangeLoadBalancingGroupReq {
+        subsystem_nqn: subsystem_nqn.clone(),
+        nsid,
+        anagrpid: 2,
+        ..Default::default()
+    };
+    assert_eq!(door.status("namespace_change_load_balancing_group", &group), ENODEV);
+    let stats = NamespaceGetIoStatsReq { subsystem_nqn: subsystem_nqn.clone(), nsid };
+    let stats: NamespaceIoStatsInfo = door.ask("namespace_get_io_stats", &stats);
+    assert_eq!((stats.status, stats.num_read_ops, stats.tick_rate), (0, 0, 1_000_000_000));
+    let delete = NamespaceDeleteReq { subsystem_nqn, nsid, ..Default::default() };
+    assert_eq!([(); 2].map(|()| door.status("namespace_delete", &delete)), [0, ENODEV]);
+}
+
+#[test]
+fn an_image_is_asked_for_as_it_can_be() {
+    let door = Door::new();
+    let image = NamespaceAddReq {
+        rbd_pool_name: "rbd".to_owned(),
+        rbd_image_name: "disk".to_owned(),
+        subsystem_nqn: SERVED.to_owned(),
+        block_size: 4096,
+        ..Default::default()
+    };
+    let status = |request: NamespaceAddReq| door.ask::<NsidStatus>("namespace_add", &request).status;
+    assert_eq!(status(NamespaceAddReq { nsid: Some(1), ..image.clone() }), EEXIST);
+    assert_eq!(status(NamespaceAddReq { anagrpid: Some(7), ..image.clone() }), ENODEV);
+    assert_eq!(status(NamespaceAddReq { block_size: 0, ..image.clone() }), EINVAL);
+    assert_eq!(status(NamespaceAddReq { block_size: 1000, ..image.clone() }), EINVAL);
+    assert_eq!(status(NamespaceAddReq { rbd_image_name: String::new(), ..image.clone() }), ENODEV);
+    assert_eq!(status(NamespaceAddReq { subsystem_nqn: "nqn.none".to_owned(), ..image.clone() }), ENOENT);
+    assert_eq!(status(NamespaceAddReq { trash_image: Some(true), ..image.clone() }), EOPNOTSUPP);
+    let odd = NamespaceAddReq { create_image: Some(true), size: Some(4097), ..image };
+    assert_eq!(status(odd), EINVAL);
+    let all: SubsystemsInfo = door.ask("get_subsystems", &GetSubsystemsReq::default());
+    assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
+}
+
+#[test]
+fn dashboards_find_what_they_ask_for() {
+    let door = Door::new();
+    assert_eq!(door.status("add_host", &add_host(SERVED, HOST)), 0);
+    let text = door.metrics();
+    // The names in ceph-nvmeof's dashboard for Grafana.
+    for name in [
+        "bdev_capacity_bytes{bdev_name=\"bdev_",
+        "bdev_read_bytes_total{bdev_name=\"bdev_",
+        "bdev_read_seconds_total{bdev_name=\"bdev_",
+        "bdev_reads_completed_total{bdev_name=\"bdev_",
+        "bdev_write_seconds_total{bdev_name=\"bdev_",
+        "bdev_writes_completed_total{bdev_name=\"bdev_",
+        "bdev_written_bytes_total{bdev_name=\"bdev_",
+        "gateway_info{version=\"",
+        "host_connection_state{gw_name=\"",
+        "reactor_seconds_total{name=\"reactor-0\",mode=\"busy\"}",
+        "subsystem_metadata{nqn=\"nqn.2026-01.io.selvedge:served\",serial_number=\"S1\"",
+        "subsystem_namespace_metadata{nqn=\"nqn.2026-01.io.selvedge:served\",nsid=\"1\",bdev_name=\"bdev_",
+    ] {
+        assert!(text.contains(&format!("\nceph_nvmeof_{name}")), "{name} in\n{text}");
+    }
+    assert!(text.contains("ceph_nvmeof_bdev_metadata"), "which only images have");
+    let host = format!("host_nqn=\"{HOST}\",host_addr=\"<n/a>\"}} 0\n");
+    assert!(text.contains(&host), "{text}");
+}
+
+#[test]
+fn whoever_may_read_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.toml");
+    let (token, other) = ("the_token_of_a_reader", "the_token_of_an_operator");
+    let sha256 = |token: &str| super::super::fingerprint::Fingerprint::of(token.as_bytes());
+    let text = format!(
+        "[[token]]\nname = \"a\"\nrole = \"read\"\nsha256 = \"{}\"\n[[token]]\nname = \"b\"\nrole = \"operate\"\n\
+         subsystems = [\"{SERVED}\"]\nsha256 = \"{}\"\n",
+        sha256(token),
+        sha256(other)
+    );
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let access = Access::new(Some(&path), None::<&Token>).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let address = ([192, 0, 2, 1], 7).into();
+    let door = Door::with(access, Peer::Remote { address, certificate: None });
+    let list = ListSubsystemsReq::default();
+    let listed: SubsystemsInfoCli = door.ask_with("list_subsystems", &list, Some(token));
+    assert_eq!((listed.status, listed.subsystems.len()), (0, 1));
+    let created: SubsysStatus = door.ask_with("create_subsystem", &create(NQN), Some(token));
+    assert_eq!(created.status, EACCES, "{}", created.error_message);
+    let added: ReqStatus = door.ask_with("add_host", &add_host(SERVED, HOST), Some(token));
+    assert_eq!(added.status, EACCES);
+    let set = SetGatewayLogLevelReq { log_level: 10 };
+    assert_eq!(door.ask_with::<ReqStatus>("set_gateway_log_level", &set, Some(other)).status, EACCES);
+    let added: ReqStatus = door.ask_with("add_host", &add_host(SERVED, HOST), Some(other));
+    assert_eq!(added.status, 0, "{}", added.error_message);
+    assert_eq!(door.ask_with::<SubsysStatus>("create_subsystem", &create(NQN), Some(other)).status, EACCES);
+    let key = Some(Secret::new(&[1; 32], None).unwrap().reveal().to_string());
+    let change = ChangeHostKeyReq {
+        subsystem_nqn: SERVED.to_owned(),
+        host_nqn: HOST.to_owned(),
+        dhchap_key: key.clone(),
+    };
+    for (token, status) in [(other, 0), (token, EACCES)] {
+        assert_eq!(door.ask_with::<ReqStatus>("change_host_key", &change, Some(token)).status, status);
+        let change = ChangeSubsystemKeyReq { subsystem_nqn: SERVED.to_owned(), dhchap_key: key.clone() };
+        assert_eq!(door.ask_with::<ReqStatus>("change_subsystem_key", &change, Some(token)).status, status);
+    }
+    // Where a subsystem is found is for those who give out addresses.
+    let place = &door.ask_with::<ListenersInfo>(
+        "list_listeners",
+        &ListListenersReq { subsystem: SERVED.to_owned() },
+        Some(other),
+    );
+    let place = &place.listeners[0];
+    let delete = DeleteListenerReq {
+        nqn: SERVED.to_owned(),
+        host_name: place.host_name.clone(),
+        traddr: place.traddr.clone(),
+        trsvcid: Some(place.trsvcid),
+        ..Default::default()
+    };
+    assert_eq!(door.ask_with::<ReqStatus>("delete_listener", &delete, Some(other)).status, EACCES);
+    // One that shows nothing learns nothing.
+    let nothing: SubsystemsInfoCli = door.ask("list_subsystems", &list);
+    assert_eq!((nothing.status, nothing.subsystems.len()), (EACCES, 0));
+    let request = ListListenersReq { subsystem: SERVED.to_owned() };
+    assert_eq!(door.ask::<ListenersInfo>("list_listeners", &request).status, EACCES);
+    assert_eq!(
+        door.ask::<SubsystemsInfo>("get_subsystems", &GetSubsystemsReq::default()).subsystems.len(),
+        0
+    );
+}
+
+#[test]
+fn what_is_no_call_costs_its_sender_an_error() {
+    let door = Door::new();
+    let refused = |call: &str, body: Vec<u8>| {
+        let (headers, _, trailers) = door.send(call, body, None);
+        let status = headers.get("grpc-status").or_else(|| trailers.get("grpc-status")).unwrap();
+        status.to_str().unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(refused("no_call", framed(b"")), 12, "unimplemented");
+    assert_ne!(refused("create_subsystem", framed(b"\xff\xff\xff")), 0);
+    assert_ne!(refused("create_subsystem", Vec::new()), 0);
+    assert_ne!(refused("create_subsystem", vec![0, 0xff, 0xff, 0xff, 0xff]), 0, "more than anybody sends");
+    assert_ne!(refused("create_subsystem", vec![1, 0, 0, 0, 0]), 0, "compressed");
+    // A field of a newer version is skipped.
+    let mut newer = create(NQN).encode_to_vec();
+    newer.extend(b"\x9a\x06\x03abc");
+    let (_, data, _) = door.send("create_subsystem", framed(&newer), None);
+    assert_eq!(SubsysStatus::decode(&data[5..]).unwrap().status, 0);
+    let level: GatewayLogLevelInfo = door.ask("get_gateway_log_level", &GetGatewayLogLevelReq::default());
+    assert_eq!(level.status, 0);
+}

@@ -1,0 +1,50 @@
+// What `selvedge doctor` finds at the target: cause, figures, cure and command, the one that costs most first. All of it is
+// text, whoever has chosen the names in it.
+
+import { clock, make, name, plural, put, visible } from "./text.js";
+
+// What a cause costs, and how it looks.
+const SEVERITIES = {
+  "outage": ["does not work", "critical"], "limits": ["limits now", "warning"], "slows": ["slows now", "warning"],
+  "may-cost": ["may cost", "notice"],
+};
+
+const told = (label, ...content) => content.length === 0 ? [] : [make("dt", {}, label), make("dd", {}, ...content)];
+const line = (text) => make("p", {}, name(text));
+const code = (text) => make("code", { dir: "ltr" }, visible(text));
+
+export class Findings {
+  constructor() {
+    this.when = make("p", { class: "note" });
+    this.list = make("ol", { class: "causes" });
+    this.none = make("p", { class: "empty", hidden: true }, "Nothing found.");
+    this.elsewhere = make("dl", { class: "elsewhere" });
+    this.unseen = make("section", { hidden: true }, make("h2", {}, "Not looked at"), this.elsewhere);
+    this.element = make("div", {}, make("section", {}, make("h2", {}, "Findings"), this.when, this.none, this.list), this.unseen);
+    this.shown = null;
+  }
+
+  update({ findings }) {
+    put(this.when, findings ? `By the rules of selvedge doctor, of the ${findings.interval_s.toFixed(1)} s until `
+      + `${clock(findings.time_s)}: ${plural(findings.findings.length, "finding")}` : "The target is looked at twice, a second apart.");
+    if (!findings) return;
+    this.none.hidden = findings.findings.length > 0;
+    this.unseen.hidden = findings.not_looked_at.length === 0;
+    // What is the same stays: somebody may be reading or copying it.
+    const shown = JSON.stringify([findings.findings, findings.not_looked_at]);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    this.list.replaceChildren(...findings.findings.map((finding) => this.finding(finding)));
+    this.elsewhere.replaceChildren(...findings.not_looked_at.flatMap(({ what, reason }) => told(visible(what), name(reason))));
+  }
+
+  finding(finding) {
+    const [severity, level] = SEVERITIES[finding.severity] ?? [visible(finding.severity), "notice"];
+    const cost = finding.cost_percent >= 1 ? `, about ${finding.cost_percent.toFixed(0)} %` : "";
+    return make("li", { "data-level": level },
+      make("h3", {}, make("span", { class: "kind" }, severity + cost), " ", name(finding.cause)),
+      make("dl", {}, ...told("Seen", ...finding.evidence.map(line)), ...told("Cure", name(finding.cure)),
+        ...told("Then", name(finding.expected)), ...told("Run", ...finding.commands.map((command) => make("p", {}, code(command)))),
+        ...told("Rule", code(finding.rule))));
+  }
+}

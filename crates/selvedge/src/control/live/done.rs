@@ -1,0 +1,118 @@
+//! What commands of one kind came to in an interval, as sums. How it is told is not its concern.
+
+use engine::target::{Histogram, OperationMetrics, Stage};
+
+/// How many stages there are.
+pub(super) const STAGES: usize = Stage::ALL.len();
+
+/// Commands that went well, and what their time was spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) bytes: u64,
+    pub(super) latency: Histogram,
+    /// Nanoseconds in each stage, in their order.
+    pub(super) stages_ns: [u64; STAGES],
+    /// Commands that limits held back.
+    pub(super) held: u64,
+}
+
+impl Done {
+    /// What was done between the two; `None` where a counter fell, since it was made anew.
+    pub(super) fn between(now: &OperationMetrics, before: Option<&OperationMetrics>) -> Option<Self> {
+        let whole = Self::of(now);
+        match before {
+            Some(before) => whole.since(&Self::of(before)),
+            None => Some(whole),
+        }
+    }
+
+    fn of(metrics: &OperationMetrics) -> Self {
+        let mut done = Self { bytes: metrics.bytes, latency: metrics.latency, ..Self::default() };
+        for spent in &metrics.stages {
+            done.stages_ns[spent.stage as usize] += spent.times.sum_ns;
+            if spent.stage == Stage::Limits {
+                done.held += spent.times.count();
+            }
+        }
+        done
+    }
+
+    fn since(mut self, before: &Self) -> Option<Self> {
+        self.bytes = self.bytes.checked_sub(before.bytes)?;
+        self.held = self.held.checked_sub(before.held)?;
+        self.latency.sum_ns = self.latency.sum_ns.checked_sub(before.latency.sum_ns)?;
+        let buckets = self.latency.buckets.iter_mut().zip(&before.latency.buckets);
+        for (now, before) in buckets.chain(self.stages_ns.iter_mut().zip(&before.stages_ns)) {
+            *now = now.checked_sub(*before)?;
+        }
+        Some(self)
+    }
+
+    /// Adds what others did.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.held += other.held;
+        self.latency.sum_ns += other.latency.sum_ns;
+        let buckets = self.latency.buckets.iter_mut().zip(&other.latency.buckets);
+        for (sum, more) in buckets.chain(self.stages_ns.iter_mut().zip(&other.stages_ns)) {
+            *sum += more;
+        }
+    }
+
+    /// How many commands.
+    pub(super) fn commands(&self) -> u64 {
+        self.latency.count()
+    }
+
+    /// The time within which this share of the commands was done: the end of a bucket, so that it took no longer. `None`
+    /// where there were none, or where that was beyond the last end.
+    pub(super) fn within_us(&self, share: f64) -> Option<u64> {
+        let enough = (self.commands() as f64 * share).ceil() as u64;
+        let mut ends = self.latency.cumulative();
+        ends.find(|(_, commands)| enough > 0 && *commands >= enough).map(|(end_us, _)| end_us)
+    }
+
+    /// Commands by bucket, without the empty ones at the end.
+    pub(super) fn buckets(&self) -> Vec<u64> {
+        let filled = self.latency.buckets.iter().rposition(|commands| *commands > 0);
+        self.latency.buckets[..filled.map_or(0, |last| last + 1)].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::target::{Operation, SizeClass, StageMetrics};
+
+    use super::*;
+
+    fn metrics(bucket: usize, commands: u64, held: u64) -> OperationMetrics {
+        let mut latency = Histogram { sum_ns: commands * 1000, ..Histogram::default() };
+        latency.buckets[bucket] = commands;
+        // Half of them small, and half of them large.
+        let of_size = |size| {
+            let mut times = Histogram { sum_ns: held * 250, ..Histogram::default() };
+            times.buckets[3] = held / 2 + if size == SizeClass::Small { held % 2 } else { 0 };
+            StageMetrics { stage: Stage::Limits, size, times }
+        };
+        let stages = vec![of_size(SizeClass::Small), of_size(SizeClass::Large)];
+        OperationMetrics { operation: Operation::Read, bytes: commands * 4096, latency, stages }
+    }
+
+    #[test]
+    fn what_was_done_is_the_difference_of_two_samples() {
+        let done = Done::between(&metrics(4, 10, 3), Some(&metrics(4, 4, 1))).unwrap();
+        assert_eq!((done.commands(), done.bytes, done.held), (6, 6 * 4096, 2));
+        assert_eq!(done.stages_ns[Stage::Limits as usize], 1000);
+        assert_eq!(done.buckets(), [0, 0, 0, 0, 6]);
+        assert_eq!((done.within_us(0.5), done.within_us(1.0)), (Some(16), Some(16)));
+        assert_eq!(Done::between(&metrics(4, 3, 0), Some(&metrics(4, 4, 0))), None, "a counter fell");
+        assert_eq!(Done::between(&metrics(4, 3, 0), None).map(|done| done.commands()), Some(3));
+    }
+
+    #[test]
+    fn what_has_no_end_has_no_percentile() {
+        let done = Done::between(&metrics(25, 5, 0), None).unwrap();
+        assert_eq!((done.within_us(0.5), done.buckets().len()), (None, 26));
+        assert_eq!((Done::default().within_us(0.99), Done::default().buckets().len()), (None, 0));
+    }
+}

@@ -1,0 +1,185 @@
+//! Where viewers and the one thread that samples meet: who looks, what they are sent, and the hour that is kept. It knows
+//! no target: what is sampled comes from outside.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use hyper::body::Bytes;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::super::limits::{LIVE_HISTORY_STEP, LIVE_LINGER, LIVE_TICK, VIEWER_EVENTS_MAX, VIEWERS_MAX};
+use super::super::refusal::Refusal;
+use super::history::History;
+
+/// Something that viewers are sent, as it stands in the stream.
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    Roster(Bytes),
+    Findings(Bytes),
+    Tick(Bytes),
+}
+
+/// The meeting place.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Hub {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    viewers: Vec<Sender<Message>>,
+    /// Somebody has come who knows nothing yet.
+    wants_roster: bool,
+    history: History,
+    thread: Option<JoinHandle<()>>,
+    /// The thread that samples now; one with a lower number ends.
+    round: u64,
+    /// Whether there is one. It is said here before it ends, so that whoever comes starts another.
+    is_running: bool,
+    /// Since when nobody has looked.
+    left: Option<Instant>,
+}
+
+/// What the thread is to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Sample, for those who look.
+    Tick {
+        wants_roster: bool,
+    },
+    /// Sample for the history alone.
+    Step,
+    End,
+}
+
+impl Hub {
+    /// A place among the viewers. `start` starts the thread that samples, where there is none, with its number.
+    pub(super) fn enter(
+        &self,
+        start: impl FnOnce(u64) -> io::Result<JoinHandle<()>>,
+    ) -> Result<Receiver<Message>, Refusal> {
+        let mut state = self.lock();
+        state.forget_those_who_left();
+        if state.viewers.len() >= VIEWERS_MAX {
+            let refusal = Refusal::new(503, format!("{VIEWERS_MAX} viewers look at this target already"));
+            return Err(refusal.hint("close one of them"));
+        }
+        if !state.is_running {
+            if let Some(ended) = state.thread.take() {
+                // It has said so, and waits for nobody. What a panic there had to say stands in its own message.
+                let _ = ended.join();
+            }
+            let failed =
+                |error| Refusal::new(503, format!("there is no thread to sample the target: {error}"));
+            state.round += 1;
+            state.thread = Some(start(state.round).map_err(failed)?);
+            state.is_running = true;
+        }
+        let (sender, receiver) = channel(VIEWER_EVENTS_MAX);
+        state.viewers.push(sender);
+        (state.wants_roster, state.left) = (true, None);
+        self.changed.notify_all();
+        Ok(receiver)
+    }
+
+    /// Waits until it is time for the next sample of the thread with this number, the last of which was `last`.
+    pub(super) fn wait(&self, round: u64, last: Option<Instant>) -> Next {
+        let mut state = self.lock();
+        loop {
+            if round != state.round {
+                return Next::End;
+            }
+            state.forget_those_who_left();
+            let now = Instant::now();
+            let is_alone = state.viewers.is_empty();
+            let pause = if is_alone { LIVE_HISTORY_STEP } else { LIVE_TICK };
+            let left = if is_alone { Some(*state.left.get_or_insert(now)) } else { None };
+            // What is kept would be older than what it is kept for.
+            if left.is_some_and(|left| now.duration_since(left) >= LIVE_LINGER) {
+                state.is_running = false;
+                state.history = History::default();
+                return Next::End;
+            }
+            let due = last.map_or(now, |last| last + pause);
+            if now >= due {
+                let wants_roster = std::mem::take(&mut state.wants_roster);
+                return if is_alone { Next::Step } else { Next::Tick { wants_roster } };
+            }
+            let waited = self.changed.wait_timeout(state, due - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sends all viewers this. One that does not read misses it: nothing is kept for anybody.
+    pub(super) fn send(&self, message: &Message) {
+        for viewer in &self.lock().viewers {
+            // Whoever is gone is forgotten before the next sample.
+            let _ = viewer.try_send(message.clone());
+        }
+    }
+
+    /// Looks at the history, or adds to it.
+    pub(super) fn with_history<T>(&self, act: impl FnOnce(&mut History) -> T) -> T {
+        act(&mut self.lock().history)
+    }
+
+    /// Ends the thread, unless somebody looks through another door.
+    pub(in crate::control) fn rest(&self) {
+        let thread = {
+            let mut state = self.lock();
+            state.forget_those_who_left();
+            if !state.viewers.is_empty() {
+                return;
+            }
+            // Whoever comes from now on starts another.
+            state.round += 1;
+            (state.is_running, state.history) = (false, History::default());
+            self.changed.notify_all();
+            state.thread.take()
+        };
+        if let Some(thread) = thread {
+            // What a panic there had to say stands in its own message.
+            let _ = thread.join();
+        }
+    }
+
+    /// The thread with this number ends, since what it samples is gone.
+    pub(super) fn rest_by_itself(&self, round: u64) {
+        let mut state = self.lock();
+        if round != state.round {
+            return;
+        }
+        (state.is_running, state.history) = (false, History::default());
+        // Whoever looks is not left waiting.
+        state.viewers.clear();
+    }
+
+    /// How many look.
+    #[cfg(test)]
+    pub(super) fn viewers(&self) -> usize {
+        let mut state = self.lock();
+        state.forget_those_who_left();
+        state.viewers.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.lock().is_running
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget_those_who_left(&mut self) {
+        self.viewers.retain(|viewer| !viewer.is_closed());
+    }
+}
+
+/// The hub of a target, which its thread has too.
+pub(in crate::control) type SharedHub = Arc<Hub>;

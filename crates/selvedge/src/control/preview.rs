@@ -1,0 +1,126 @@
+//! `/v1/preview`: what a change would come to, without making it. The change is a request like any other, which goes as far as to
+//! where it would be made; who asks needs the role for it.
+
+use std::cell::RefCell;
+
+use engine::target::{Change, FabricConfig};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ask::{Answer, Ask, Rehearsed, decode};
+use super::refusal::Refusal;
+
+/// A change that somebody has in mind.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PlannedChange")]
+pub(super) struct PreviewBody {
+    /// Its method, such as `POST`.
+    pub(super) method: String,
+    /// Its path, as it would be asked for, with what stands in the query.
+    pub(super) path: String,
+    /// Its body, if it has one.
+    #[serde(default)]
+    pub(super) body: Option<Value>,
+}
+
+/// What it would come to.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Preview")]
+pub(super) struct Preview {
+    /// What would be another of what is served. Where nothing would, the list is empty.
+    changes: Vec<Change>,
+    /// The same in words, and what a change of the gateways would come to.
+    words: Vec<String>,
+    /// Controllers of hosts that would end, and have to be connected anew if at all.
+    controllers_ending: usize,
+}
+
+/// What is asked for in a preview: the variable parts of its path, decoded, and its query.
+pub(super) struct Planned<'a> {
+    pub(super) path: Vec<(String, String)>,
+    pub(super) query: &'a str,
+}
+
+/// Whether a path with its query is one of this pattern's.
+pub(super) fn planned<'a>(pattern: &str, path: &'a str) -> Option<Planned<'a>> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if path.split('/').count() != pattern.split('/').count() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for (wanted, part) in pattern.split('/').zip(path.split('/')) {
+        match wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+            Some(name) => {
+                parts.push((name.to_owned(), decode(part)?));
+            }
+            None if wanted == part => {}
+            None => return None,
+        }
+    }
+    Some(Planned { path: parts, query })
+}
+
+/// Goes on with a change until it would be made.
+pub(super) fn of(
+    ask: &Ask<'_>,
+    planned: &Planned<'_>,
+    body: &[u8],
+    handler: fn(&Ask<'_>) -> Result<Answer, Refusal>,
+) -> Result<Answer, Refusal> {
+    let found = RefCell::new(None);
+    let inner = Ask {
+        administration: ask.administration,
+        caller: ask.caller,
+        path: &planned.path,
+        query: planned.query,
+        body,
+        record: RefCell::default(),
+        preview: Some(&found),
+    };
+    // It ends by a refusal where it would be made.
+    let outcome = handler(&inner);
+    match found.take() {
+        Some(Rehearsed::Served(changes, wanted)) => {
+            let words = changes.iter().map(ToString::to_string).collect();
+            let controllers_ending = ending(ask, &wanted);
+            Answer::with(&Preview { changes, words, controllers_ending })
+        }
+        Some(Rehearsed::Else(words)) => {
+            Answer::with(&Preview { changes: Vec::new(), words, controllers_ending: 0 })
+        }
+        None => outcome.and(Err(Refusal::new(500, "what it would change is not known"))),
+    }
+}
+
+/// How many controllers there are whose hosts may no longer use their subsystems then. Discovery is everybody's.
+fn ending(ask: &Ask<'_>, wanted: &FabricConfig) -> usize {
+    let (served, controllers) = (ask.administration.fabric(), ask.administration.status().controllers);
+    let may = |fabric: &FabricConfig, nqn: &str, host: &String| {
+        fabric.subsystem(nqn).is_some_and(|subsystem| subsystem.lets_in(host))
+    };
+    let ends = |nqn: &str, host: &String| may(&served, nqn, host) && !may(wanted, nqn, host);
+    controllers.iter().filter(|controller| ends(&controller.subsystem, &controller.host_nqn)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_apart_as_a_request_would_be() {
+        let pattern = "/v1/subsystems/{nqn}/hosts/{host}";
+        let found = planned(pattern, "/v1/subsystems/nqn.a%2Fb/hosts/nqn.c?with_key=true").unwrap();
+        let parts =
+            [("nqn", "nqn.a/b"), ("host", "nqn.c")].map(|(name, part)| (name.to_owned(), part.to_owned()));
+        assert_eq!((found.path, found.query), (parts.to_vec(), "with_key=true"));
+        for other in [
+            "/v1/subsystems/a/hosts",
+            "/v1/subsystems/a/hosts/b/c",
+            "/v1/subsystems/a/keys/b",
+            "/v1/subsystems/%FF/hosts/a",
+        ] {
+            assert!(planned(pattern, other).is_none(), "{other}");
+        }
+    }
+}

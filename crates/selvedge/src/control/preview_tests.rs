@@ -1,0 +1,166 @@
+//! Previews, beside the changes that they are of, and by whom they may be asked for.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use engine::backend::BackendConfig;
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
+use serde_json::{Value, json};
+
+use super::access::{Caller, Identity, Rights};
+use super::administration::Administration;
+use super::ask::{Answer, Ask};
+use super::refusal::Refusal;
+use super::routes::{ROUTES, Route};
+use super::{preview, test_target};
+use crate::spec::role::Role;
+
+const MINE: &str = "nqn.2026-01.io.selvedge:mine";
+const OTHER: &str = "nqn.2026-01.io.selvedge:other";
+
+fn served() -> (Arc<Target>, Arc<Administration>) {
+    let subsystem = |nqn| {
+        let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+        SubsystemConfig::new(nqn, "A", "Selvedge").with(vec![namespace])
+    };
+    let target = test_target::start(FabricConfig {
+        ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+        subsystems: vec![subsystem(MINE), subsystem(OTHER)],
+        ..FabricConfig::default()
+    });
+    let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+    (target, administration)
+}
+
+fn caller(role: Role, subsystem: &str) -> Caller {
+    let rights = Rights { role, subsystems: vec![subsystem.to_owned()], storage: None };
+    Caller { identity: Identity::Nobody, rights, lists: Vec::new() }
+}
+
+/// What one request is answered with.
+fn ask(
+    administration: &Arc<Administration>,
+    caller: &Caller,
+    (method, path, body): (&str, &str, &str),
+) -> Result<Answer, Refusal> {
+    let found = |route: &'static Route| {
+        Some((route, preview::planned(route.path, path).filter(|_| route.method == method)?))
+    };
+    let (route, planned) = ROUTES.iter().find_map(found).expect("a route");
+    (route.handler)(&Ask {
+        administration,
+        caller,
+        path: &planned.path,
+        query: planned.query,
+        body: body.as_bytes(),
+        record: RefCell::default(),
+        preview: None,
+    })
+}
+
+fn previewed(
+    administration: &Arc<Administration>,
+    caller: &Caller,
+    (method, path, body): (&str, &str, &Value),
+) -> Result<Value, Refusal> {
+    let mut planned = json!({ "method": method, "path": path });
+    if !body.is_null() {
+        planned["body"] = body.clone();
+    }
+    let answer = ask(administration, caller, ("POST", "/v1/preview", &planned.to_string()))?;
+    Ok(answer.json.expect("it is shown"))
+}
+
+#[test]
+fn a_preview_says_what_the_change_does_and_does_nothing() {
+    let (target, administration) = served();
+    let admin = caller(Role::Admin, "*");
+    let (hosts, namespaces) =
+        (format!("/v1/subsystems/{MINE}/hosts"), format!("/v1/subsystems/{MINE}/namespaces"));
+    let changes = [
+        ("POST", hosts.clone(), json!({ "nqn": "nqn.a:host" }), "who may use"),
+        ("DELETE", format!("{hosts}/nqn.a:host"), Value::Null, "who may use"),
+        (
+            "POST",
+            namespaces.clone(),
+            json!({ "backend": { "memory": { "size": "1m" } } }),
+            "namespace 2 is added",
+        ),
+        ("PATCH", format!("{namespaces}/2"), json!({ "qos": { "iops": 100 } }), "namespace 2"),
+        ("DELETE", format!("{namespaces}/2"), Value::Null, "namespace 2 is removed"),
+        (
+            "PUT",
+            format!("/v1/subsystems/{MINE}/ana-groups/1"),
+            json!({ "state": "inaccessible" }),
+            "ANA group 1",
+        ),
+        ("POST", "/v1/ports".to_owned(), json!({ "id": 7, "address": "127.0.0.1:0" }), "port 7 is added"),
+        ("DELETE", "/v1/ports/7".to_owned(), Value::Null, "port 7 is removed"),
+        (
+            "POST",
+            "/v1/referrals".to_owned(),
+            json!({ "address": "10.0.0.1", "service": "8009" }),
+            "referrals",
+        ),
+        ("DELETE", "/v1/referrals/10.0.0.1/8009".to_owned(), Value::Null, "referrals"),
+        ("DELETE", format!("/v1/subsystems/{OTHER}"), Value::Null, "is removed"),
+    ];
+    for (method, path, body, word) in changes {
+        let before = target.config();
+        let shown = previewed(&administration, &admin, (method, &path, &body)).unwrap();
+        assert_eq!(target.config(), before, "{method} {path} was made");
+        assert!(shown["words"][0].as_str().unwrap().contains(word), "{method} {path}: {shown}");
+        assert_eq!(shown["words"].as_array().unwrap().len(), shown["changes"].as_array().unwrap().len());
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        ask(&administration, &admin, (method, &path, &text)).unwrap();
+        let after = target.config();
+        let made = serde_json::to_value(before.changes_to(&after)).unwrap();
+        assert_eq!(shown["changes"], made, "{method} {path}");
+    }
+}
+
+#[test]
+fn what_would_be_refused_is_and_what_has_no_preview_says_so() {
+    let (target, administration) = served();
+    let admin = caller(Role::Admin, "*");
+    let before = target.config();
+    let refused = |method: &str, path: &str, body: Value| {
+        let refusal = previewed(&administration, &admin, (method, path, &body)).unwrap_err();
+        assert_eq!(target.config(), before);
+        (refusal.status, refusal.error)
+    };
+    let hosts = format!("/v1/subsystems/{MINE}/hosts");
+    assert_eq!(refused("POST", "/v1/subsystems/nqn.none/hosts", json!({ "nqn": "nqn.a:host" })).0, 404);
+    assert_eq!(refused("POST", &hosts, json!({ "nqn": "" })).0, 422);
+    assert_eq!(refused("POST", &hosts, Value::Null).0, 400);
+    assert_eq!(refused("DELETE", &format!("{hosts}/nqn.a:host"), Value::Null).0, 404);
+    assert_eq!(refused("DELETE", &format!("{hosts}/nqn.a:host?other"), Value::Null).0, 400);
+    assert_eq!(refused("DELETE", &format!("/v1/subsystems/{MINE}"), json!({})).0, 422);
+    for (method, path) in [
+        ("GET", "/v1/config"),
+        ("PUT", "/v1/config"),
+        ("POST", "/v1/preview"),
+        ("DELETE", "/v1/controllers/1"),
+        ("POST", "/nowhere"),
+        ("post", &*hosts),
+    ] {
+        let (status, error) = refused(method, path, Value::Null);
+        assert!(status == 422 && error.contains("no preview"), "{method} {path}: {status} {error}");
+    }
+}
+
+#[test]
+fn who_may_not_change_something_has_no_preview_of_it() {
+    let (_target, administration) = served();
+    let add = |caller: &Caller, nqn: &str| {
+        let (path, body) = (format!("/v1/subsystems/{nqn}/hosts"), json!({ "nqn": "nqn.a:host" }));
+        previewed(&administration, caller, ("POST", &path, &body)).map_err(|refusal| refusal.status)
+    };
+    let [read, operate, admin] = [Role::Read, Role::Operate, Role::Admin].map(|role| caller(role, MINE));
+    assert_eq!((add(&read, MINE), add(&operate, OTHER)), (Err(403), Err(403)));
+    assert!(add(&operate, MINE).is_ok() && add(&admin, MINE).is_ok());
+    let path = format!("/v1/subsystems/{MINE}");
+    let removed = |caller: &Caller| previewed(&administration, caller, ("DELETE", &path, &Value::Null));
+    assert_eq!(removed(&operate).unwrap_err().status, 403);
+    assert!(removed(&admin).is_ok());
+}

@@ -1,0 +1,159 @@
+//! A target as the rules see it: what it served between two moments, what stands in the way of its hosts, and its group of
+//! gateways. Who asked it is not known here.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::target_rates::rates::{Flow, Rates};
+
+/// A target.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    /// How it is called in a sentence.
+    pub(crate) name: String,
+    /// Where commands ask it; empty where they find it by themselves.
+    pub(crate) asked_at: String,
+    /// What it did between the two moments.
+    pub(crate) rates: Rates,
+    pub(crate) namespaces: Vec<ServedNamespace>,
+    /// Part of the time that each reactor worked, without its waiting for something to do.
+    pub(crate) reactors_busy: BTreeMap<usize, f64>,
+    /// Connect commands that were refused, by the rule in their way.
+    pub(crate) refused: BTreeMap<String, Grown>,
+    /// Controllers that ended since their host was silent.
+    pub(crate) silent_hosts: Grown,
+    /// I/O commands that failed.
+    pub(crate) errors: Vec<CommandErrors>,
+    /// Queues that were there at both moments.
+    pub(crate) queues: Vec<ServedQueue>,
+    /// Hosts that had other controllers at the second moment than at the first, and how many.
+    pub(crate) reconnected: BTreeMap<String, u64>,
+    /// Connections that are encrypted.
+    pub(crate) tls_queues: u64,
+    /// Hosts that derive their TLS keys as nvme-cli did before 2025, with how many queues.
+    pub(crate) old_tls_hosts: BTreeMap<String, u64>,
+    /// Its group, if it is a gateway.
+    pub(crate) group: Option<Group>,
+}
+
+/// A counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grown {
+    /// Between the two moments.
+    pub(crate) by: u64,
+    /// Since the target started.
+    pub(crate) to: u64,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ServedNamespace {
+    pub(crate) subsystem: String,
+    pub(crate) nsid: u32,
+    /// `ready`, `failed` or `absent`.
+    pub(crate) state: String,
+    /// Why it is not ready.
+    pub(crate) reason: Option<String>,
+    /// For how long the oldest operation is at its storage, in milliseconds.
+    pub(crate) oldest_operation_ms: u64,
+    /// Operations that have outlived the Command Quiesce Time.
+    pub(crate) late_operations: u64,
+    /// What its blocks are in, by the name of its setting: `file`, `block`, `memory`, `rbd`.
+    pub(crate) backend: String,
+    /// Its limits, by the name of their setting.
+    pub(crate) limits: BTreeMap<String, u64>,
+}
+
+/// Commands that failed with one status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandErrors {
+    pub(crate) subsystem: String,
+    pub(crate) nsid: u32,
+    pub(crate) status: String,
+    pub(crate) count: Grown,
+}
+
+/// A queue at both moments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ServedQueue {
+    pub(crate) host: String,
+    pub(crate) subsystem: String,
+    pub(crate) cntlid: u16,
+    /// The port by which its controller came.
+    pub(crate) port: u16,
+    pub(crate) queue_id: u16,
+    pub(crate) peer: String,
+    /// Round trip time, smoothed, in microseconds. It has in it what the host waits before it acknowledges.
+    pub(crate) rtt_us: u64,
+    /// I/O commands that it took in between.
+    pub(crate) commands: u64,
+    /// Bytes that the host has not acknowledged, at the first moment and at the second.
+    pub(crate) unsent_bytes: (u64, u64),
+    /// Bytes that it acknowledged in between; absent where the target does not tell.
+    pub(crate) acknowledged_bytes: Option<u64>,
+    /// Segments that were sent again in between.
+    pub(crate) retransmits: u64,
+}
+
+/// A group of gateways, as far as it is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Group {
+    pub(crate) group: String,
+    pub(crate) gateway: String,
+    pub(crate) has_lease: bool,
+    pub(crate) gateways: Vec<Gateway>,
+    pub(crate) load_balancing_groups: Vec<BalancingGroup>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Gateway {
+    pub(crate) name: String,
+    /// `alive`, `dead` or `left`.
+    pub(crate) life: String,
+    pub(crate) is_well: bool,
+}
+
+/// A load-balancing group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct BalancingGroup {
+    pub(crate) id: u32,
+    pub(crate) preferred: String,
+    pub(crate) owner: Option<String>,
+    /// `serving`, `fencing` or `handing_over`.
+    pub(crate) state: String,
+    pub(crate) namespaces: u64,
+}
+
+impl Served {
+    /// A command that asks this target.
+    pub(crate) fn command(&self, words: &str) -> String {
+        match self.asked_at.as_str() {
+            "" => words.to_owned(),
+            place => format!("{words} --control {place}"),
+        }
+    }
+
+    /// Seconds from the first moment to the second.
+    pub(crate) fn interval_s(&self) -> f64 {
+        self.rates.interval_s.unwrap_or(0.0)
+    }
+
+    /// What was done on a namespace between the two moments, all commands and single kinds of them.
+    pub(crate) fn load(&self, namespace: &ServedNamespace) -> Option<(&Flow, &BTreeMap<String, Flow>)> {
+        let subsystem = self.rates.subsystem(&namespace.subsystem)?;
+        let found = subsystem.namespaces.iter().find(|found| found.nsid == namespace.nsid)?;
+        Some((&found.load.total, &found.operations))
+    }
+}
+
+impl ServedNamespace {
+    /// How it is called in a sentence.
+    pub(crate) fn name(&self) -> String {
+        format!("namespace {} of {}", self.nsid, self.subsystem)
+    }
+}

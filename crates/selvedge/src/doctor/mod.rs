@@ -1,0 +1,25 @@
+//! What `doctor` knows: a machine's initiators, targets and network as plain data, rules that each name one cause from that
+//! data, and the report of what they found. It changes nothing, and puts no load on anything unless it is told to measure.
+
+mod case;
+mod counters;
+#[cfg(test)]
+mod faults_tests;
+pub(crate) mod host;
+mod host_reader;
+mod kernel_controllers;
+pub(crate) mod measurement;
+pub(crate) mod page;
+mod path;
+pub(crate) mod probe;
+mod report;
+mod rule;
+mod rules;
+#[cfg(test)]
+mod sample;
+mod target_reader;
+
+pub(crate) use case::Case;
+pub(crate) use host_reader::{Wanted, after, before};
+pub(crate) use report::{Former, Report};
+pub(crate) use target_reader::{Named, look};

@@ -1,0 +1,47 @@
+//! A rule about a machine: one cause, and how it is seen.
+
+use super::case::Case;
+use crate::diagnosis;
+use crate::diagnosis::finding::Finding;
+
+/// A rule. It judges plain data, and asks nobody.
+pub(crate) struct Rule {
+    /// As it is called in reports; it stays.
+    pub(crate) name: &'static str,
+    /// What it finds.
+    pub(crate) judge: fn(&Case) -> Vec<Finding>,
+}
+
+impl Rule {
+    /// What it finds, under its name.
+    pub(crate) fn findings(&self, case: &Case) -> Vec<Finding> {
+        (self.judge)(case).into_iter().map(|finding| finding.of(self.name)).collect()
+    }
+}
+
+/// A rule about whatever is looked at.
+pub(crate) enum AnyRule {
+    /// The machine, with its network and its initiators.
+    Machine(Rule),
+    /// Each of the targets.
+    Target(diagnosis::rule::Rule),
+}
+
+impl AnyRule {
+    /// As it is called in reports.
+    #[cfg(test)]
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Machine(rule) => rule.name,
+            Self::Target(rule) => rule.name,
+        }
+    }
+
+    /// What it finds, under its name.
+    pub(crate) fn findings(&self, case: &Case) -> Vec<Finding> {
+        match self {
+            Self::Machine(rule) => rule.findings(case),
+            Self::Target(rule) => case.targets.iter().flat_map(|target| rule.findings(target)).collect(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A kernel's initiator with several paths that uses one: the policy `numa` takes the nearest, of equal ones the first.
+
+use crate::diagnosis::finding::{Finding, Severity};
+use crate::doctor::case::Case;
+use crate::doctor::rule::Rule;
+
+pub(super) const RULE: Rule = Rule { name: "path-policy", judge };
+
+fn judge(case: &Case) -> Vec<Finding> {
+    let host = &case.host;
+    let numa = host.policies.iter().filter(|subsystem| subsystem.policy == "numa");
+    numa.filter_map(|subsystem| {
+        let paths: Vec<&str> = host
+            .controllers
+            .iter()
+            .filter(|controller| controller.subsystem_nqn == subsystem.nqn && controller.state == "live")
+            .map(|controller| controller.name.as_str())
+            .collect();
+        // With a node for each path, each node's processors use their own.
+        let nodes = host.survey.topology.processors.nodes.len().max(1);
+        (paths.len() > nodes).then(|| {
+            let (name, count) = (&subsystem.name, paths.len());
+            let cause = format!("{name} has {count} paths and uses {nodes}: its policy is numa");
+            Finding::new(Severity::MayCost, name, cause)
+                .costing(1.0 - nodes as f64 / count as f64)
+                .seen(format!("/sys/class/nvme-subsystem/{name}/iopolicy: numa"))
+                .seen(format!("live paths: {}; memory nodes: {nodes}", paths.join(", ")))
+                .cure(
+                    "Use all paths: queue-depth sends each command where fewest are outstanding (Linux 6.11), round-robin \
+                     takes turns.",
+                    &format!("Up to {} times the throughput, where the paths do not share a link.", count / nodes),
+                )
+                .command(format!("echo queue-depth > /sys/class/nvme-subsystem/{name}/iopolicy"))
+        })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::kernel_controllers::{KernelController, PathPolicy};
+    use crate::doctor::sample::{healthy, named_first};
+
+    fn with(policy: &str, states: &[&str]) -> Case {
+        let mut case = healthy();
+        case.host.policies =
+            vec![PathPolicy { name: "nvme-subsys0".into(), nqn: "nqn.a".into(), policy: policy.into() }];
+        case.host.controllers = (0..states.len())
+            .map(|at| KernelController {
+                name: format!("nvme{at}"),
+                state: states[at].into(),
+                subsystem_nqn: "nqn.a".into(),
+                ..KernelController::default()
+            })
+            .collect();
+        case
+    }
+
+    #[test]
+    fn paths_that_are_not_used_are_named() {
+        for (states, cost) in [
+            (&["live", "live"][..], 50.0),
+            (&["live", "live", "live"], 67.0),
+            (&["live", "live", "live", "live"], 75.0),
+        ] {
+            assert_eq!(named_first(&with("numa", states), RULE.name).cost_percent, cost);
+        }
+    }
+
+    #[test]
+    fn look_alikes_are_well() {
+        let mut nodes = with("numa", &["live", "live"]);
+        nodes.host.survey.topology.processors.nodes = topology::sample::two_nodes().processors.nodes;
+        for case in [with("round-robin", &["live", "live"]), with("numa", &["live"]), nodes] {
+            assert_eq!(RULE.findings(&case), []);
+        }
+    }
+}

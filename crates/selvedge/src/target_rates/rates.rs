@@ -1,0 +1,446 @@
+//! What a target did between two samples: per second, how long it took, how busy its reactors were. A counter that fell,
+//! or that was not there before, has no rate for that time; nothing here is ever negative.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::sample::{
+    ControllerSample, Done, NamespaceSample, QueueSample, ReactorSample, Sample, StreamSample, UNBOUNDED,
+};
+
+/// Two samples that are closer than this say nothing about a second.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// A target over an interval. Where there is no number, `None` says that there was nothing to compare with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Rates {
+    pub(crate) version: String,
+    /// How long the target runs by its own clock is not told; this is when it started, in seconds since 1970.
+    pub(crate) started_s: f64,
+    /// The time the rates are over.
+    pub(crate) interval_s: Option<f64>,
+    /// Whether the target has started anew since the sample before.
+    pub(crate) restarted: bool,
+    pub(crate) ports: Vec<String>,
+    pub(crate) all: Load,
+    pub(crate) subsystems: Vec<SubsystemRates>,
+    pub(crate) reactors: Vec<ReactorRates>,
+    /// Namespaces and queues that the target leaves out, since it has too many.
+    pub(crate) omitted: u64,
+}
+
+/// What was done for hosts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Load {
+    pub(crate) read: Flow,
+    pub(crate) write: Flow,
+    /// Reads, writes and everything else.
+    pub(crate) total: Flow,
+    /// Commands that failed.
+    pub(crate) errors_per_s: Option<f64>,
+}
+
+/// Commands of one kind that went well.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Flow {
+    pub(crate) iops: Option<f64>,
+    pub(crate) bytes_per_s: Option<f64>,
+    /// `None` also where there were no commands.
+    pub(crate) latency: Option<Latency>,
+    /// What their time at the target was spent on, by stage, in percent: `receive`, `limits`, `buffer`, `storage`, `others`.
+    /// Empty where they took none.
+    pub(crate) stages_percent: BTreeMap<String, f64>,
+}
+
+/// How long commands took. The target counts them in buckets, of which each is twice as long as the one before: a
+/// percentile is the end of its bucket, so that it took no longer. `None` is beyond the last end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Latency {
+    pub(crate) mean_ns: f64,
+    pub(crate) p50_ns_max: Option<u64>,
+    pub(crate) p90_ns_max: Option<u64>,
+    pub(crate) p99_ns_max: Option<u64>,
+    pub(crate) p999_ns_max: Option<u64>,
+}
+
+/// One subsystem.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct SubsystemRates {
+    pub(crate) nqn: String,
+    pub(crate) load: Load,
+    /// Commands under way.
+    pub(crate) depth: u64,
+    pub(crate) namespaces: Vec<NamespaceRates>,
+    pub(crate) controllers: Vec<ControllerRates>,
+}
+
+/// One namespace; number 0 stands for commands that named none there is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct NamespaceRates {
+    pub(crate) nsid: u32,
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) load: Load,
+    /// Errors of the storage since the target started.
+    pub(crate) media_errors: u64,
+    /// By name, such as `read`.
+    pub(crate) operations: BTreeMap<String, Flow>,
+}
+
+/// One controller, which is one host's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct ControllerRates {
+    pub(crate) cntlid: u16,
+    pub(crate) host_nqn: String,
+    pub(crate) port: u16,
+    pub(crate) ready: bool,
+    pub(crate) commands_per_s: Option<f64>,
+    /// Commands under way.
+    pub(crate) depth: u64,
+    pub(crate) received_bytes_per_s: Option<f64>,
+    pub(crate) sent_bytes_per_s: Option<f64>,
+    pub(crate) queues: Vec<QueueRates>,
+}
+
+/// One queue, which is a connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct QueueRates {
+    /// 0 for the admin queue, whose commands are not counted.
+    pub(crate) queue_id: u16,
+    pub(crate) entries: u16,
+    pub(crate) reactor: usize,
+    pub(crate) peer: Option<String>,
+    pub(crate) commands_per_s: Option<f64>,
+    pub(crate) depth: Option<u64>,
+    pub(crate) received_bytes_per_s: Option<f64>,
+    pub(crate) sent_bytes_per_s: Option<f64>,
+    pub(crate) transport: Option<String>,
+    pub(crate) subflows: usize,
+    pub(crate) rtt_us: Option<u64>,
+    pub(crate) retransmits_per_s: Option<f64>,
+    pub(crate) unread_bytes: Option<u64>,
+    pub(crate) unsent_bytes: Option<u64>,
+}
+
+/// One reactor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct ReactorRates {
+    pub(crate) number: usize,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) connections: u64,
+    /// Share of a processor that it used, polling included.
+    pub(crate) busy_percent: Option<f64>,
+    /// Commands its queues took.
+    pub(crate) commands_per_s: Option<f64>,
+    pub(crate) events_per_s: Option<f64>,
+    /// How often it looked for events.
+    pub(crate) rounds_per_s: Option<f64>,
+    pub(crate) buffer_bytes: u64,
+}
+
+/// The sample before, and how long ago it was.
+#[derive(Clone, Copy)]
+struct Since<'a> {
+    sample: &'a Sample,
+    seconds: f64,
+}
+
+impl Rates {
+    /// What is known by `now`, compared with what was known `before`.
+    pub(crate) fn of(now: &Sample, before: Option<&Sample>) -> Self {
+        let restarted = before.is_some_and(|before| before.started_s != now.started_s);
+        let since = before.filter(|_| !restarted).and_then(|sample| {
+            let passed = now.at.checked_sub(sample.at).filter(|passed| *passed >= INTERVAL_MIN)?;
+            Some(Since { sample, seconds: passed.as_secs_f64() })
+        });
+        let mut subsystems: BTreeMap<&str, SubsystemRates> = BTreeMap::new();
+        let mut all = Sum::new(since.is_some());
+        for (nqn, namespaces) in &now.subsystems {
+            let mut sum = Sum::new(since.is_some());
+            let of = |(nsid, namespace): (&u32, _)| namespace_rates(nqn, *nsid, namespace, since, &mut sum);
+            let namespaces = namespaces.iter().map(of).collect();
+            let load = sum.load(since);
+            all.add(&sum);
+            let rates = SubsystemRates { nqn: nqn.clone(), load, namespaces, ..SubsystemRates::default() };
+            subsystems.insert(nqn, rates);
+        }
+        for controller in &now.controllers {
+            let rates = controller_rates(controller, since);
+            // Discovery services have hosts too, and nothing else that is counted.
+            let subsystem = subsystems.entry(&controller.subsystem).or_insert_with(|| SubsystemRates {
+                nqn: controller.subsystem.clone(),
+                ..SubsystemRates::default()
+            });
+            subsystem.depth += rates.depth;
+            subsystem.controllers.push(rates);
+        }
+        let subsystems: Vec<SubsystemRates> = subsystems.into_values().collect();
+        let reactor =
+            |(number, reactor): (&usize, &ReactorSample)| reactor_rates(*number, reactor, since, &subsystems);
+        Self {
+            version: now.version.clone(),
+            started_s: now.started_s,
+            interval_s: since.map(|since| since.seconds),
+            restarted,
+            ports: now.ports.clone(),
+            all: all.load(since),
+            reactors: now.reactors.iter().map(reactor).collect(),
+            subsystems,
+            omitted: now.omitted,
+        }
+    }
+
+    /// Controllers of all subsystems.
+    pub(crate) fn controllers(&self) -> impl Iterator<Item = &ControllerRates> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.controllers)
+    }
+
+    /// Commands under way.
+    pub(crate) fn depth(&self) -> u64 {
+        self.subsystems.iter().map(|subsystem| subsystem.depth).sum()
+    }
+
+    /// The subsystem of this name.
+    pub(crate) fn subsystem(&self, nqn: &str) -> Option<&SubsystemRates> {
+        self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
+    }
+}
+
+/// How much a counter grew; nothing where it fell.
+fn grown(now: u64, before: u64) -> Option<u64> {
+    now.checked_sub(before)
+}
+
+/// Growth per second of a counter that may not have been there.
+fn per_second(now: Option<u64>, before: Option<u64>, seconds: f64) -> Option<f64> {
+    Some(grown(now?, before?)? as f64 / seconds)
+}
+
+/// Differences as they are added up, before they become rates.
+struct Sum {
+    read: Option<Done>,
+    write: Option<Done>,
+    total: Option<Done>,
+    errors: Option<u64>,
+}
+
+impl Sum {
+    fn new(comparable: bool) -> Self {
+        let none = comparable.then(Done::default);
+        Self { read: none.clone(), write: none.clone(), total: none, errors: comparable.then_some(0) }
+    }
+
+    /// What cannot be compared adds nothing: the rest is still true.
+    fn add(&mut self, other: &Self) {
+        for (sum, more) in
+            [(&mut self.read, &other.read), (&mut self.write, &other.write), (&mut self.total, &other.total)]
+        {
+            if let (Some(sum), Some(more)) = (sum, more) {
+                sum.add(more);
+            }
+        }
+        if let (Some(sum), Some(more)) = (&mut self.errors, other.errors) {
+            *sum += more;
+        }
+    }
+
+    fn load(&self, since: Option<Since<'_>>) -> Load {
+        let flow = |done: &Option<Done>| done.as_ref().zip(since).map_or(Flow::default(), flow);
+        Load {
+            read: flow(&self.read),
+            write: flow(&self.write),
+            total: flow(&self.total),
+            errors_per_s: self.errors.zip(since).map(|(errors, since)| errors as f64 / since.seconds),
+        }
+    }
+}
+
+fn flow((done, since): (&Done, Since<'_>)) -> Flow {
+    Flow {
+        iops: Some(done.commands as f64 / since.seconds),
+        bytes_per_s: Some(done.bytes as f64 / since.seconds),
+        latency: done.latency(),
+        stages_percent: done.stages_percent(),
+    }
+}
+
+impl Done {
+    fn add(&mut self, other: &Self) {
+        self.commands += other.commands;
+        self.bytes += other.bytes;
+        self.took_s += other.took_s;
+        for (stage, seconds) in &other.stages_s {
+            *self.stages_s.entry(stage.clone()).or_default() += seconds;
+        }
+        for (end, commands) in &other.no_longer_than {
+            *self.no_longer_than.entry(*end).or_default() += commands;
+        }
+    }
+
+    /// What was done after `before`; nothing where a counter fell.
+    fn since(&self, before: &Self) -> Option<Self> {
+        let mut no_longer_than = BTreeMap::new();
+        for (end, commands) in &self.no_longer_than {
+            let earlier = before.no_longer_than.get(end).copied().unwrap_or(0);
+            no_longer_than.insert(*end, grown(*commands, earlier)?);
+        }
+        let stage = |(stage, seconds): (&String, &f64)| {
+            let earlier = before.stages_s.get(stage).copied().unwrap_or(0.0);
+            (stage.clone(), (seconds - earlier).max(0.0))
+        };
+        Some(Self {
+            stages_s: self.stages_s.iter().map(stage).collect(),
+            commands: grown(self.commands, before.commands)?,
+            bytes: grown(self.bytes, before.bytes)?,
+            took_s: (self.took_s - before.took_s).max(0.0),
+            no_longer_than,
+        })
+    }
+
+    fn stages_percent(&self) -> BTreeMap<String, f64> {
+        let sum: f64 = self.stages_s.values().sum();
+        let spent = self.stages_s.iter().filter(|(_, seconds)| sum > 0.0 && **seconds > 0.0);
+        spent.map(|(stage, seconds)| (stage.clone(), seconds / sum * 100.0)).collect()
+    }
+
+    fn latency(&self) -> Option<Latency> {
+        if self.commands == 0 {
+            return None;
+        }
+        let within = |share: f64| {
+            let enough = (self.commands as f64 * share).ceil() as u64;
+            let mut ends = self.no_longer_than.iter();
+            let end = ends.find(|(_, commands)| **commands >= enough).map(|(end, _)| *end);
+            end.filter(|end| *end != UNBOUNDED)
+        };
+        Some(Latency {
+            mean_ns: self.took_s * 1e9 / self.commands as f64,
+            p50_ns_max: within(0.5),
+            p90_ns_max: within(0.9),
+            p99_ns_max: within(0.99),
+            p999_ns_max: within(0.999),
+        })
+    }
+}
+
+fn namespace_rates(
+    nqn: &str,
+    nsid: u32,
+    now: &NamespaceSample,
+    since: Option<Since<'_>>,
+    subsystem: &mut Sum,
+) -> NamespaceRates {
+    let before = since.and_then(|since| since.sample.subsystems.get(nqn)?.get(&nsid));
+    let mut sum = Sum::new(before.is_some());
+    let mut operations = BTreeMap::new();
+    for (name, done) in &now.operations {
+        let nothing = Done::default();
+        // An operation is reported from its first command on.
+        let grown = before.and_then(|before| done.since(before.operations.get(name).unwrap_or(&nothing)));
+        let mut own = Sum::new(false);
+        own.total.clone_from(&grown);
+        match name.as_str() {
+            "read" => own.read.clone_from(&grown),
+            "write" => own.write.clone_from(&grown),
+            _ => {}
+        }
+        sum.add(&own);
+        operations.insert(name.clone(), grown.as_ref().zip(since).map_or(Flow::default(), flow));
+    }
+    sum.errors = before.and_then(|before| grown(now.errors, before.errors));
+    subsystem.add(&sum);
+    NamespaceRates {
+        nsid,
+        size_bytes: now.size_bytes,
+        load: sum.load(since),
+        media_errors: now.media_errors,
+        operations,
+    }
+}
+
+fn controller_rates(now: &ControllerSample, since: Option<Since<'_>>) -> ControllerRates {
+    let before = since.and_then(|since| {
+        let same = |before: &&ControllerSample| {
+            (before.cntlid, &before.subsystem, &before.host_nqn)
+                == (now.cntlid, &now.subsystem, &now.host_nqn)
+        };
+        since.sample.controllers.iter().find(same)
+    });
+    let queue = |queue: &QueueSample| {
+        let before =
+            before.and_then(|before| before.queues.iter().find(|before| before.queue_id == queue.queue_id));
+        queue_rates(queue, before.zip(since.map(|since| since.seconds)))
+    };
+    let queues: Vec<QueueRates> = now.queues.iter().map(queue).collect();
+    let sum = |of: fn(&QueueRates) -> Option<f64>| queues.iter().filter_map(of).reduce(|a, b| a + b);
+    ControllerRates {
+        cntlid: now.cntlid,
+        host_nqn: now.host_nqn.clone(),
+        port: now.port,
+        ready: now.ready,
+        commands_per_s: sum(|queue| queue.commands_per_s),
+        depth: queues.iter().filter_map(|queue| queue.depth).sum(),
+        received_bytes_per_s: sum(|queue| queue.received_bytes_per_s),
+        sent_bytes_per_s: sum(|queue| queue.sent_bytes_per_s),
+        queues,
+    }
+}
+
+fn queue_rates(now: &QueueSample, before: Option<(&QueueSample, f64)>) -> QueueRates {
+    // The kernel counts a connection's bytes, and one that was made anew counts anew.
+    let same = before.filter(|(before, _)| before.peer == now.peer);
+    let stream = |of: fn(&StreamSample) -> Option<u64>| {
+        let (before, seconds) = same?;
+        per_second(now.stream.as_ref().and_then(of), before.stream.as_ref().and_then(of), seconds)
+    };
+    let told = now.stream.as_ref();
+    QueueRates {
+        queue_id: now.queue_id,
+        entries: now.entries,
+        reactor: now.reactor,
+        peer: now.peer.clone(),
+        commands_per_s: before
+            .and_then(|(before, seconds)| per_second(now.commands, before.commands, seconds)),
+        depth: now.depth,
+        received_bytes_per_s: stream(|stream| stream.received_bytes),
+        sent_bytes_per_s: stream(|stream| stream.acknowledged_bytes),
+        transport: told.map(|stream| stream.transport.clone()),
+        subflows: told.map_or(0, |stream| stream.subflows.len()),
+        rtt_us: told.map(|stream| stream.rtt_us),
+        retransmits_per_s: stream(|stream| Some(stream.retransmits)),
+        unread_bytes: told.map(|stream| stream.unread_bytes),
+        unsent_bytes: told.map(|stream| stream.unsent_bytes),
+    }
+}
+
+fn reactor_rates(
+    number: usize,
+    now: &ReactorSample,
+    since: Option<Since<'_>>,
+    subsystems: &[SubsystemRates],
+) -> ReactorRates {
+    let before = since.and_then(|since| Some((since.sample.reactors.get(&number)?, since.seconds)));
+    let rate = |of: fn(&ReactorSample) -> u64| {
+        before.and_then(|(before, seconds)| per_second(Some(of(now)), Some(of(before)), seconds))
+    };
+    let busy = |(before, seconds): (&ReactorSample, f64)| {
+        let used = now.cpu_s - before.cpu_s;
+        // The two clocks are not read at the same moment, so that the share may come out as a little over one.
+        (used >= 0.0).then(|| (100.0 * used / seconds).min(100.0))
+    };
+    let queues = subsystems.iter().flat_map(|subsystem| &subsystem.controllers).flat_map(|c| &c.queues);
+    ReactorRates {
+        number,
+        cpu: now.cpu,
+        connections: now.connections,
+        busy_percent: before.and_then(busy),
+        commands_per_s: before.map(|_| {
+            queues.filter(|queue| queue.reactor == number).filter_map(|queue| queue.commands_per_s).sum()
+        }),
+        events_per_s: rate(|reactor| reactor.events),
+        rounds_per_s: rate(|reactor| reactor.rounds),
+        buffer_bytes: now.buffer_bytes,
+    }
+}

@@ -1,0 +1,51 @@
+//! A bench says where the time of its commands went: at a target that is slow, and at a queue that is too short.
+
+use serde_json::Value;
+
+use crate::serving::{Serving, json, stderr};
+
+/// A target whose storage holds each write back, longer than anything else takes.
+fn slow_target(folder: &tempfile::TempDir) -> Serving {
+    let disk = folder.path().join("disk");
+    Serving::start(&format!("file:{},size=4m,write_delay_ms=25", disk.display()))
+}
+
+const WORK: [&str; 9] =
+    ["--rw", "randwrite", "--bs", "4k", "--iodepth", "8", "--runtime", "1", "--destroy-data"];
+
+/// The stage that took most of the time. All of them together are all of it.
+fn longest(stages: &Value) -> String {
+    let stages = stages.as_object().expect("four stages");
+    let share = |stage: &Value| stage["share_percent"].as_f64().expect("a share");
+    let sum: f64 = stages.values().map(share).sum();
+    assert!((sum - 100.0).abs() < 0.1, "{sum} %: {stages:?}");
+    let longest = stages.iter().max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)));
+    longest.expect("four stages").0.clone()
+}
+
+#[test]
+fn a_bench_says_where_the_time_went() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = slow_target(&folder);
+    let run = |more: &[&str]| {
+        let output = target.bench(&[&WORK[..], more].concat()).output().expect("the program runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    };
+    let report = json(&run(&["-o", "json"]));
+    assert_eq!(longest(&report["stages"]), "target", "{report}");
+    assert_eq!(report["paths"][0]["stages"], report["stages"], "there is one path");
+    let counted: u64 = report["stages"]["target"]["buckets"]
+        .as_array()
+        .map(|buckets| buckets.iter().filter_map(Value::as_u64).sum())
+        .expect("buckets");
+    assert_eq!(report["total"]["ios"], counted, "those that the figures count, and no others");
+    let said = &report["target_stages"];
+    let of = |name: &str| said[name].as_f64().expect("a time");
+    assert!(of("storage_ns") > of("mean_ns") / 2.0, "{said}");
+    // A queue of two entries holds one of the eight.
+    let report = json(&run(&["-Q", "2", "-o", "json"]));
+    assert_eq!(longest(&report["stages"]), "waiting", "{report}");
+    let text = String::from_utf8(run(&[]).stdout).expect("text");
+    assert!(text.contains("target and network") && text.contains("at the target itself: storage"), "{text}");
+}

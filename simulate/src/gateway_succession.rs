@@ -1,0 +1,205 @@
+//! The two processes of a gateway's upgrade, as the program has them: what goes beside the target, which is the gateway's part in
+//! its group and the locks of its images.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::ceph::ClusterConnection;
+use engine::simulation::{self, disk, sleep};
+use engine::target::hand_over::{Inherits, Lends, NotOffered, Succeeded, Word};
+use engine::target::{Target, TargetConfig};
+use gateway::{HandedMember, Member, Membership, OfferedMember, Turn};
+use serde_json::Value;
+
+use crate::gateway::{self as process, AGAIN};
+use crate::gateway_plan::GatewayPlan;
+use crate::line::Line;
+use crate::scene::Scene;
+use crate::succession::{DEATH, END, FormerProcess, has_died_within, offered};
+use crate::upgrade::{State, Upgrade};
+
+/// Lets go, and takes back.
+pub(crate) struct Lender<'a> {
+    target: &'a Target,
+    membership: &'a Membership,
+    offered: OfferedMember,
+    connections: Vec<ClusterConnection>,
+    turn: Option<Turn<'a>>,
+    has_left: bool,
+}
+
+impl<'a> Lender<'a> {
+    pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, String> {
+        let offered = membership.offer()?;
+        Ok(Self { target, membership, offered, connections: Vec::new(), turn: None, has_left: false })
+    }
+
+    /// What is to be offered.
+    pub(crate) fn offered(&self) -> Value {
+        serde_json::to_value(&self.offered).expect("plain data")
+    }
+}
+
+impl Lends for Lender<'_> {
+    fn introduced(&mut self, said: Value) -> Result<(), String> {
+        self.connections = serde_json::from_value(said).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn hold_still(&mut self) -> Result<(), String> {
+        self.turn = Some(self.membership.turn());
+        Ok(())
+    }
+
+    fn let_go(&mut self) -> Result<Value, String> {
+        let turn = self.turn.as_deref().ok_or("nothing is held still")?;
+        let handed = self.membership.hand_over(&self.offered, turn)?;
+        self.target.lend_images()?;
+        serde_json::to_value(handed).map_err(|error| error.to_string())
+    }
+
+    fn rest(&mut self) {
+        self.membership.rest();
+    }
+
+    fn take_back(&mut self, has_refused: bool) {
+        let from: &[ClusterConnection] = if has_refused { &[] } else { &self.connections };
+        self.target.take_images_back(from);
+        self.membership.resume();
+    }
+
+    fn begin_again(&mut self) {
+        if let Some(serving) = self.turn.as_deref_mut() {
+            self.membership.begin_again(serving, self.target);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.has_left = true;
+    }
+}
+
+impl Drop for Lender<'_> {
+    fn drop(&mut self) {
+        self.turn = None;
+        if !self.has_left {
+            self.membership.withdraw();
+        }
+    }
+}
+
+/// Takes it.
+struct Heir<'a> {
+    target: &'a Arc<Target>,
+    member: &'a mut Member,
+    offered: &'a OfferedMember,
+    has_taken: bool,
+}
+
+impl Inherits for Heir<'_> {
+    fn introduction(&mut self) -> Result<Option<Value>, String> {
+        let connections = self.target.cluster_connections().map_err(|error| error.to_string())?;
+        let said = (!connections.is_empty()).then(|| serde_json::to_value(connections)).transpose();
+        said.map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self, lent: &Value) -> Result<(), String> {
+        let handed: HandedMember = serde_json::from_value(lent.clone()).map_err(|error| error.to_string())?;
+        self.member.membership().take_over(self.offered, &handed, self.target)?;
+        self.has_taken = true;
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.has_taken)
+            && let Err(reason) = self.target.lend_images()
+        {
+            simulation::say(|| format!("an image stays locked: {reason}"));
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        self.member.go_on(self.target.clone()).map_err(|error| error.to_string())
+    }
+}
+
+/// The life of the next process.
+pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Rc<Upgrade>, line: Line) {
+    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let (offer, opened) = match offered(&line) {
+        Ok(offered) => offered,
+        Err(NotOffered::Silence(_)) => {
+            drop(line);
+            let has_died = has_died_within(upgrade.former, END);
+            return start_anew(scene, number, plan, upgrade, has_died);
+        }
+        Err(NotOffered::Refused(reason)) => {
+            simulation::say(|| format!("the next process is refused: {reason}"));
+            return ends();
+        }
+    };
+    let former = FormerProcess::of(upgrade.former, &opened);
+    disk::inherit(opened.holds);
+    let begun = serde_json::from_value(offer.beside).map_err(|error| error.to_string());
+    let begun = begun.and_then(|offered: OfferedMember| {
+        let member = Member::succeed(&process::spec(), &format!("g{number}"), &offered);
+        let member = member.map_err(|error| error.to_string())?;
+        let config = process::config(scene, plan, &member, member.first_fabric(&offer.fabric.ports));
+        let config = TargetConfig { inherited: opened.listening, is_held: true, ..config };
+        let target = Target::start(&config).map_err(|error| error.to_string())?;
+        Ok((offered, member, Arc::new(target)))
+    });
+    let (offered, mut member, target) = match begun {
+        Ok(begun) => begun,
+        Err(reason) => {
+            simulation::say(|| format!("the next gateway does not start: {reason}"));
+            drop(line);
+            disk::forget();
+            // The others may have given up a gateway whose process died meanwhile: nobody else would serve as it.
+            if has_died_within(upgrade.former, DEATH) {
+                return start_anew(scene, number, plan, upgrade, true);
+            }
+            return ends();
+        }
+    };
+    disk::forget();
+    let mut heir = Heir { target: &target, member: &mut member, offered: &offered, has_taken: false };
+    let taken = target.succeed(&line, &former, &mut heir);
+    simulation::say(|| format!("the next process: {taken:?}"));
+    let state = match taken {
+        Ok(Succeeded::Serves) => State::Serves,
+        Ok(Succeeded::StartsAnew(_)) => match member.go_on_anew(target.clone()) {
+            Ok(()) => {
+                target.go_on();
+                State::ServesAnew
+            }
+            Err(_) => return ends(),
+        },
+        Err(_) => return ends(),
+    };
+    upgrade.next_is(state);
+    let _ = line.say_with(&Word::Serving, Vec::new());
+    drop(line);
+    if !has_died_within(upgrade.former, END) {
+        simulation::say(|| "the former process has not ended yet".to_owned());
+    }
+    scene.targets[number].process.set(simulation::current_process());
+    process::serve_on(scene, number, plan, (member, target));
+}
+
+/// Serves as after the end of any process. One whose name another has that lives does not.
+fn start_anew(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Upgrade, tries_again: bool) {
+    let begun = loop {
+        match process::begin(scene, number, plan) {
+            Ok(begun) => break begun,
+            Err(reason) => simulation::say(|| format!("gateway {number} does not start: {reason}")),
+        }
+        if !tries_again || scene.targets[number].ends.get() {
+            return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+        }
+        sleep(AGAIN);
+    };
+    upgrade.next_is(State::ServesAnew);
+    scene.targets[number].process.set(simulation::current_process());
+    process::serve_on(scene, number, plan, begun);
+}

@@ -1,0 +1,53 @@
+//! How far the takeover of an image is: what mishaps are aimed at, and what the table of coverage has a column for.
+
+/// A stretch of a takeover, from one state of the group or the cluster to the next.
+///
+/// Two are left out, since no mishap can come then: before the group serves anything nobody has begun to do so, and a scene begins
+/// when all gateways know of its images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Its owner serves it.
+    Served,
+    /// Its owner is stopped or gone, which the others have not noticed.
+    OwnerGone,
+    /// Somebody else has it, and the former owner is not shut out.
+    GivenUp,
+    /// The former owner is shut out, and nobody has the lock.
+    Fenced,
+    /// The new owner has the lock, and does not serve it.
+    FencedLocked,
+    /// Its owner has let go of it for another one, which has no lock.
+    HandedOver,
+    /// That one has the lock, and does not serve it.
+    HandedOverLocked,
+    /// It is nobody's. It is not moved to another group then, which its owner alone does: of that cell of the table there is only
+    /// what befell another image meanwhile.
+    Nobody,
+}
+
+impl Phase {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Served,
+        Self::OwnerGone,
+        Self::GivenUp,
+        Self::Fenced,
+        Self::FencedLocked,
+        Self::HandedOver,
+        Self::HandedOverLocked,
+        Self::Nobody,
+    ];
+
+    /// Its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::OwnerGone => "owner gone, not given up",
+            Self::GivenUp => "given up, not fenced",
+            Self::Fenced => "fenced, not locked",
+            Self::FencedLocked => "fenced, locked, not served",
+            Self::HandedOver => "handed over, not locked",
+            Self::HandedOverLocked => "handed over, locked, not served",
+            Self::Nobody => "nobody has it",
+        }
+    }
+}
