@@ -25,13 +25,12 @@ use program::{Builder, Linkage};
 use release::Release;
 
 const HELP: &str = "\
-cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--for-tests] [--twice]
+cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--twice]
 
 Makes deb, rpm, static tarball, container image, bill of materials and checksums in DIR (target/dist without it), from
 the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
 --earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --quick
 optimizes no more than the data path, and nothing across crates, which takes most of the time: for the suites.
---for-tests makes no packages: it builds, as quickly, the program that they would have, and the lab's program beside it.
 --twice makes everything again in a second folder and compares.";
 
 /// What the command line asks for.
@@ -41,7 +40,6 @@ struct Wanted {
     output: PathBuf,
     earlier: Option<String>,
     is_quick: bool,
-    is_for_tests: bool,
 }
 
 fn main() -> ExitCode {
@@ -63,7 +61,7 @@ fn main() -> ExitCode {
 
 fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
     let (mut root, mut work, mut output, mut earlier) = (None, None, None, None);
-    let (mut is_quick, mut is_for_tests) = (false, false);
+    let mut is_quick = false;
     while let Some(name) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
@@ -72,24 +70,20 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
             "--output" => output = Some(PathBuf::from(value()?)),
             "--earlier" => earlier = Some(value()?),
             "--quick" => is_quick = true,
-            "--for-tests" => is_for_tests = true,
             other => return Err(format!("there is no option `{other}`")),
         }
     }
     let root = root.ok_or("--root is missing")?;
     let work = work.ok_or("--work is missing")?;
     let output = output.unwrap_or_else(|| work.join("dist"));
-    Ok(Wanted { root, work, output, earlier, is_quick, is_for_tests })
+    Ok(Wanted { root, work, output, earlier, is_quick })
 }
 
 fn make(wanted: &Wanted) -> Result<(), String> {
     let release = Release::find(&wanted.root)?;
     println!("selvedge {}, commit {}", release.version, release.commit);
-    let builder = Builder::new(&wanted.root, &wanted.work, &release, wanted.is_quick || wanted.is_for_tests);
+    let builder = Builder::new(&wanted.root, &wanted.work, &release, wanted.is_quick);
     step("vendor the crates", || builder.vendor())?;
-    if wanted.is_for_tests {
-        return step("build for tests", || builder.build_for_tests());
-    }
     let dynamic = step("build for deb and rpm", || builder.build(Linkage::Dynamic))?;
     let fixed = step("build for tarball and image", || builder.build(Linkage::Static))?;
     let materials = step("list what is in it", || Materials::collect(&builder))?;

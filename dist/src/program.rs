@@ -94,20 +94,6 @@ impl<'a> Builder<'a> {
         self.strip(&built, &folder)
     }
 
-    /// Builds what deb and rpm have, and the lab's program of the same crates, and keeps both in a folder `programs`.
-    pub(crate) fn build_for_tests(&self) -> Result<(), String> {
-        let folder = self.work.join("programs");
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // The first one alone, as for packages: what the lab asks of crates that both have is none of its business.
-        for packages in [&["selvedge"][..], &["selvedge", "lab"]] {
-            let built = self.cargo_build(packages, Linkage::Dynamic)?;
-            let name = packages[packages.len() - 1];
-            let (from, to) = (built.join(name), folder.join(name));
-            std::fs::copy(&from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
-        }
-        Ok(())
-    }
-
     /// Builds programs, and gives the folder that they are in until the next build.
     fn cargo_build(&self, packages: &[&str], linkage: Linkage) -> Result<PathBuf, String> {
         let output = self.work.join("target");
@@ -117,15 +103,15 @@ impl<'a> Builder<'a> {
             Linkage::Static => "rustc",
         };
         let mut cargo = self.offline_cargo(command);
-        cargo.args(["--release", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
+        cargo.args(["--profile", "dist", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
         if self.is_quick {
             // Each program would be optimized as a whole, for minutes.
-            cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+            cargo.env("CARGO_PROFILE_DIST_LTO", "off").env("CARGO_PROFILE_DIST_OPT_LEVEL", "1");
             for package in QUICK_AS_DELIVERED {
-                cargo.args(["--config", &format!("profile.release.package.{package}.opt-level=3")]);
+                cargo.args(["--config", &format!("profile.dist.package.{package}.opt-level=3")]);
             }
             for package in QUICK_AS_WRITTEN {
-                cargo.args(["--config", &format!("profile.release.package.{package}.opt-level=0")]);
+                cargo.args(["--config", &format!("profile.dist.package.{package}.opt-level=0")]);
             }
         }
         for package in packages {
@@ -137,7 +123,7 @@ impl<'a> Builder<'a> {
         cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags().join("\u{1f}"));
         cargo.env("SELVEDGE_COMMIT", &self.release.commit).env("CARGO_INCREMENTAL", "0");
         run::shown(&mut cargo)?;
-        Ok(output.join(TARGET).join("release"))
+        Ok(output.join(TARGET).join("dist"))
     }
 
     fn flags(&self) -> [String; 5] {

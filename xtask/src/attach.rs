@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::command::{Process, Step};
 use crate::guest::{Scratch, Target};
-use crate::test::{Options, Outcome};
+use crate::suite::{Options, Outcome};
 use crate::{attach_boot, attach_firmware, attach_guest, attach_tls, workspace};
 
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
@@ -91,47 +91,55 @@ assert hs[1].pread(64 * 4096, 0) == bytes([5]) * 64 * 4096
     ),
 ];
 
-/// Runs all clients, also when one has failed.
-pub(crate) fn run(options: &Options) -> Outcome {
-    let prepared =
-        workspace::program().and_then(|program| Ok((program, Scratch::new("attach", options.keep)?)));
-    let (program, scratch) = match prepared {
-        Ok(prepared) => prepared,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let boot = || attach_firmware::run(&program).and_then(|()| attach_boot::run(&program));
-    match serve_and_try(&program, &scratch.path).and_then(|count| boot().map(|()| count)) {
-        Ok(count) => Outcome::Passed(format!("{count} clients, five virtual machines")),
-        Err(reason) => Outcome::Failed(reason),
-    }
+/// Each has a target of its own.
+pub(crate) fn jobs() -> Vec<String> {
+    let own = ["clients", "tls", "guest", "ends", "firmware"].map(str::to_owned);
+    own.into_iter().chain(attach_boot::jobs()).collect()
 }
 
-fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
+/// Runs a job.
+pub(crate) fn run(options: &Options, job: &str) -> Outcome {
+    let prepare = || Ok((workspace::program()?, Scratch::new(&format!("attach-{job}"), options.keep)?));
+    let tried = prepare().and_then(|(program, scratch): (String, Scratch)| match job {
+        "firmware" => Ok(attach_firmware::run(&program).map(|()| String::new())?),
+        "ends" => Ok(random_ends(&program).map(|()| String::new())?),
+        "clients" | "tls" | "guest" => Ok(beside_a_target(&program, &scratch.path, job)?),
+        boot => attach_boot::run(&program, boot).map(|()| String::new()),
+    });
+    tried.into()
+}
+
+fn beside_a_target(program: &str, scratch: &Path, job: &str) -> Result<String, String> {
     let mut target = target(program, scratch)?;
     let port = target.port.clone();
+    let tried = match job {
+        "tls" => attach_tls::run(program, &port, scratch).map(|count| format!("{count} clients")),
+        "guest" => attach_guest::run(program, (&port, &control(scratch)), scratch)
+            .map(|()| "a virtual machine".to_owned()),
+        _ => disks_and_clients(program, &port, scratch),
+    };
+    target.stop()?;
+    tried
+}
+
+fn disks_and_clients(program: &str, port: &str, scratch: &Path) -> Result<String, String> {
     let socket = scratch.join("disk.nbd");
-    // One that was killed leaves its socket, and the next one takes its place.
-    let mut killed = attach(program, &port, &socket)?;
+    // A killed process leaves its socket, and the next one takes its place.
+    let mut killed = attach(program, port, &socket)?;
     killed.kill()?;
     if !socket.exists() {
-        return Err("whoever is killed removes nothing; is the socket elsewhere?".to_owned());
+        return Err("the socket of a killed process is gone".to_owned());
     }
-    let mut attached = attach(program, &port, &socket)?;
+    let mut attached = attach(program, port, &socket)?;
     let outcome = clients(&socket, scratch);
     attached.terminate();
     let is_clean = attached.wait(END_LIMIT, false).is_some_and(|status| status.success());
     if outcome.is_err() || !is_clean {
-        println!("-- what attach said:\n{}--", attached.output());
+        println!("-- output of attach:\n{}--", attached.output());
     }
-    let by_tls = attach_tls::run(program, &port, scratch);
-    let guest = attach_guest::run(program, (&port, &control(scratch)), scratch);
-    target.stop()?;
     outcome?;
-    let by_tls = by_tls.map_err(|reason| format!("TLS: {reason}"))?;
-    guest?;
-    random_ends(program)?;
     match (is_clean, socket.exists()) {
-        (true, false) => Ok(CLIENTS.len() + by_tls),
+        (true, false) => Ok(format!("{} clients", CLIENTS.len())),
         (false, _) => Err("attach did not end well on SIGTERM".to_owned()),
         (true, true) => Err("attach left its socket".to_owned()),
     }

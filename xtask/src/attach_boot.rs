@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::command::{Process, Step};
-use crate::guest::{Job, Scratch, Target, side_by_side};
-use crate::test::Outcome;
+use crate::guest::{Scratch, Target};
+use crate::suite::Fault;
 use crate::{packages, workspace};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:boot";
@@ -25,22 +25,23 @@ enum Way {
     VhostUser,
 }
 
-/// Boots both, and looks at what they leave.
-pub(crate) fn run(program: &str) -> Result<(), String> {
+pub(crate) fn jobs() -> Vec<String> {
+    ["boot-nbd", "boot-vhost-user", "udev"].map(str::to_owned).into()
+}
+
+/// Boots a whole Debian in this way, and looks at what it leaves.
+pub(crate) fn run(program: &str, job: &str) -> Result<(), Fault> {
     packages::ensure(&packages::INSTALL)?;
     script(&["build", DEBIAN], BUILD_LIMIT_S)?;
-    let disk = script(&["disk", DEBIAN], BUILD_LIMIT_S)?.trim().to_owned();
     // It is some gigabytes, and of no use when this is over.
     let scratch = Scratch::new("boot", false)?;
-    let jobs: Vec<Job> = vec![
-        ("NBD", Box::new(|| boot(program, &disk, &scratch.path.join("nbd"), Way::Nbd))),
-        ("udev", Box::new(|| udev(program, &scratch.path))),
-        ("vhost-user", Box::new(|| boot(program, &disk, &scratch.path.join("vhost-user"), Way::VhostUser))),
-    ];
-    match side_by_side(&jobs) {
-        Outcome::Failed(reason) => Err(format!("a whole Debian: {reason}")),
-        _ => Ok(()),
-    }
+    let way = match job {
+        "boot-nbd" => Way::Nbd,
+        "boot-vhost-user" => Way::VhostUser,
+        _ => return Ok(udev(program, &scratch.path)?),
+    };
+    let disk = script(&["disk", DEBIAN], BUILD_LIMIT_S)?.trim().to_owned();
+    Ok(boot(program, &disk, &scratch.path.join(job), way)?)
 }
 
 /// A program with what a debugger needs is larger than what goes beside a job.

@@ -89,7 +89,7 @@ fn told(outcome: Result<Infallible, String>) -> ExitCode {
 fn ceph(args: &[String]) -> Result<Infallible, String> {
     packages::ensure(&packages::CEPH)?;
     packages::ensure(&packages::CEPH_BENCH)?;
-    let program = workspace::program()?;
+    let program = workspace::measured_program()?;
     let mut command = Command::new(lab::build_program()?);
     command.args(["ceph", "bench"]).args(args).args(["--program", &program]);
     if !args.iter().any(|arg| arg == "--output") {
@@ -105,7 +105,7 @@ fn become_lab(name: &str, args: &[String], needed: &[Package]) -> Result<Infalli
         return Err(format!("{name} starts programs that want root: tcpdump"));
     }
     packages::ensure(needed)?;
-    let program = workspace::program()?;
+    let program = workspace::measured_program()?;
     let mut command = Command::new(lab::build_links()?);
     command.arg(name).args(args).args(["--program", &program]);
     if !args.iter().any(|arg| arg == "--output") {
@@ -117,11 +117,11 @@ fn become_lab(name: &str, args: &[String], needed: &[Package]) -> Result<Infalli
 /// Target and host beside others'. What cannot be installed is left out by the lab, which says so.
 fn peers(args: &[String]) -> Result<Infallible, String> {
     for packages in [&packages::PEERS[..], &packages::PEERS_BLOCK] {
-        if let Err(reason) = packages::ensure(packages) {
+        if let Err(reason) = packages::ensure(packages).map_err(String::from) {
             eprintln!("xtask: some pairings will be left out: {reason}");
         }
     }
-    let program = workspace::program()?;
+    let program = workspace::measured_program()?;
     let bare = roofline_program()?;
     let mut command = Command::new(lab::build_program()?);
     command.arg("peers").args(args).args(["--program", &program, "--bare", &bare]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::command::{Process, Step};
 use crate::guest::Scratch;
-use crate::test::{Options, Outcome, passed_tests};
+use crate::suite::{Fault, Options, Outcome, passed_tests};
 use crate::{gateways, lab, packages, versions, workspace};
 
 /// Three clusters and some minutes of checks, on a machine that does other things as well.
@@ -16,43 +16,38 @@ const CALLS_LIMIT_S: u64 = 600;
 /// A cluster that begins, on the same machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(300);
 
-/// Where something is wrong, the logs stay.
-pub(crate) fn suite(options: &Options) -> Outcome {
+/// Each has clusters of its own.
+pub(crate) fn jobs() -> Vec<String> {
+    ["library", "own-host", "kernel-host"].map(str::to_owned).into()
+}
+
+/// Runs a job. Where something is wrong, the logs stay.
+pub(crate) fn run(options: &Options, job: &str) -> Outcome {
     let prepare = || Ok((workspace::program()?, lab::build_links()?, Scratch::new("ceph", true)?));
-    let prepared: Result<_, String> = prepare();
-    let (program, lab, scratch) = match prepared {
-        Ok(prepared) => prepared,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let library = library(&program, &lab, &scratch);
-    options.waits();
-    let results = [
-        ("the library", library),
-        ("our own host", ours(&program, &lab, &scratch)),
-        ("the kernel's host of three gateways", kernel(&program, &lab, &scratch)),
-    ];
-    let (mut notes, mut failed) = (Vec::new(), Vec::new());
-    for (name, result) in results {
-        match result {
-            Ok(note) => notes.push(format!("{name}: {note}")),
-            Err(reason) => failed.push(format!("{name}: {reason}")),
+    let tried = prepare().and_then(|(program, lab, scratch)| {
+        let note = match job {
+            "library" => library(&program, &lab, &scratch)?,
+            "own-host" => ours(&program, &lab, &scratch)?,
+            _ => kernel(&program, &lab, &scratch)?,
+        };
+        Ok((note, scratch))
+    });
+    let result = tried.map(|(note, scratch)| {
+        if !options.keep {
+            // The result does not depend on removing these files.
+            let _ = std::fs::remove_dir_all(&scratch.path);
         }
-    }
-    if !failed.is_empty() {
-        return Outcome::Failed(failed.join("; "));
-    }
-    if !options.keep {
-        // The result does not depend on removing these files.
-        let _ = std::fs::remove_dir_all(&scratch.path);
-    }
-    Outcome::Passed(notes.join("; "))
+        note
+    });
+    result.into()
 }
 
 /// The tests that take a cluster, on one of their own, which ceph-nvmeof's command then has.
-fn library(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> {
+fn library(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, Fault> {
     let folder = scratch.path.join("library").display().to_string();
     let up = Step::new(&lab.display().to_string(), &["ceph", "up", "--dir", &folder]);
-    let mut cluster = Process::start(&up).map_err(|error| format!("the lab does not start: {error}"))?;
+    let started = Process::start(&up);
+    let mut cluster = started.map_err(|error| format!("the lab does not start: {error}"))?;
     let conf = cluster.wait_for_line("/ceph.conf", CLUSTER_LIMIT);
     let calls = conf.as_ref().map(|line| calls(program, line.trim())).unwrap_or(Ok(()));
     let tests = conf.map(|line| {
@@ -69,12 +64,12 @@ fn library(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, Strin
     if tests.passed && count > 0 {
         Ok(format!("{count} tests, and ceph-nvmeof's command"))
     } else {
-        Err(format!("{count} tests passed, others did not"))
+        Err(format!("{count} tests passed, others did not").into())
     }
 }
 
 /// What ceph-nvmeof's own command asks of two gateways.
-fn calls(program: &str, conf: &str) -> Result<(), String> {
+fn calls(program: &str, conf: &str) -> Result<(), Fault> {
     packages::ensure(&packages::CEPH_NVMEOF)?;
     let script = workspace::root().join("lab/ceph-nvmeof.sh").display().to_string();
     let folder = workspace::root().join("target/ceph-nvmeof").display().to_string();
@@ -83,7 +78,7 @@ fn calls(program: &str, conf: &str) -> Result<(), String> {
     if run.passed {
         Ok(())
     } else {
-        Err("a call of ceph-nvmeof's command did not end as expected".to_owned())
+        Err("a call of ceph-nvmeof's command did not end as expected".to_owned().into())
     }
 }
 
@@ -102,7 +97,7 @@ fn ours(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> 
 }
 
 /// What the Linux kernel in the guest checks.
-fn kernel(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> {
+fn kernel(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, Fault> {
     lab::build(&[])?;
-    gateways::kernel(program, &lab.display().to_string(), &scratch.path)
+    Ok(gateways::kernel(program, &lab.display().to_string(), &scratch.path)?)
 }

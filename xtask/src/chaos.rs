@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use crate::command::Step;
 use crate::guest::Scratch;
-use crate::test::{Options, Outcome};
+use crate::suite::{Options, Outcome};
 use crate::{lab, packages, workspace};
 
 /// The suite's run: short, and the same each time as far as a seed decides.
@@ -46,9 +46,6 @@ fn become_chaos(args: &[String]) -> Result<Infallible, String> {
 
 /// The suite. Where it fails, its logs stay.
 pub(crate) fn suite(options: &Options) -> Outcome {
-    if !packages::is_root() {
-        return Outcome::Skipped(NEEDS_ROOT.to_owned());
-    }
     let prepared = workspace::program()
         .and_then(|program| Ok((program, lab::build_links()?, Scratch::new("chaos", true)?)));
     let (program, lab, scratch) = match prepared {

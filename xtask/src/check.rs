@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use crate::command::Step;
-use crate::test::Outcome;
+use crate::suite::Outcome;
 use crate::{licences, packages, shared_builds, tidy, workspace};
 
 /// `cargo xtask check`.
@@ -14,7 +14,7 @@ pub(crate) fn run() -> ExitCode {
             println!("check passed{}", if note.is_empty() { note } else { format!(" ({note})") });
             ExitCode::SUCCESS
         }
-        Outcome::Failed(reason) | Outcome::Skipped(reason) => {
+        Outcome::Failed(reason) | Outcome::Skipped(reason) | Outcome::Laboratory(reason) => {
             println!("check failed: {reason}");
             ExitCode::FAILURE
         }

@@ -56,13 +56,6 @@ impl Step {
         self
     }
 
-    /// Has it compute only while nobody else wants the processors.
-    pub(crate) fn in_background(mut self) -> Step {
-        let program = std::mem::replace(&mut self.program, "chrt".to_owned());
-        self.args.splice(0..0, ["--idle".to_owned(), "0".to_owned(), program]);
-        self
-    }
-
     /// Runs it. The whole output is shown when it fails, and one line when it passes.
     pub(crate) fn run(&self) -> Finished {
         println!("$ {}", self.line());
@@ -353,12 +346,6 @@ mod tests {
         assert_eq!(process.wait_for_line("ready", Duration::from_secs(5)).unwrap(), "ready 7");
         process.terminate();
         assert!(process.wait(Duration::from_secs(5), false).unwrap().success());
-    }
-
-    #[test]
-    fn what_runs_in_the_background_gives_way() {
-        let finished = shell("chrt -p $$").in_background().run_quietly();
-        assert!(finished.passed && finished.output.contains("SCHED_IDLE"), "{}", finished.output);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::command::Process;
 use crate::conversation::{Ask, administer, answer_all, print_measurements};
 use crate::guest::{OUTSIDE, Scratch, Target, guest, print_checks};
-use crate::test::{Options, Outcome};
+use crate::suite::{Options, Outcome};
 use crate::{lab, workspace};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:commands";
@@ -20,15 +20,12 @@ const WORD_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs both guests against one target.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let prepared = lab::build(&[]).and_then(|()| workspace::program());
+    let prepared = lab::build(&[]).and_then(|()| Ok(workspace::program()?));
     let outcome = prepared.and_then(|program| {
         let scratch = Scratch::new("commands", options.keep)?;
-        converse(&program, &scratch.path)
+        Ok(converse(&program, &scratch.path)?)
     });
-    match outcome {
-        Ok(note) => Outcome::Passed(note),
-        Err(reason) => Outcome::Failed(reason),
-    }
+    outcome.into()
 }
 
 /// A target whose hosts may create namespaces, and the socket by which it is administered.

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::OnceLock;
 
 use crate::command::Step;
 use crate::workspace;
@@ -12,7 +11,7 @@ use crate::workspace;
 const MAKE_LIMIT_S: u64 = 3600;
 const BUILD_LIMIT_S: u64 = 900;
 
-/// `cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--for-tests] [--twice]`.
+/// `cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--twice]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
@@ -27,12 +26,6 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What builds the programs of `programs`.
-pub(crate) fn programs_step() -> Option<Step> {
-    let xtask = std::env::current_exe().ok()?;
-    Some(Step::new(&xtask.display().to_string(), &["dist", "--for-tests"]))
 }
 
 /// Makes the packages of the checkout in `root`. What is built stays below `work`, packages in `work`/dist where `args`
@@ -57,15 +50,6 @@ pub(crate) fn make(root: &Path, work: &Path, args: &[&str]) -> Result<(), String
     }
     print!("{}", made.output);
     Ok(())
-}
-
-/// Builds the program that the suite's packages have, and the lab's, once, and gives the folder that they are in. Later suites do not
-/// look again whether they are new: packages may be under way in the same place.
-pub(crate) fn programs() -> Result<PathBuf, String> {
-    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    let work = workspace::target_dir();
-    BUILT.get_or_init(|| make(&workspace::root(), &work, &["--for-tests"])).clone()?;
-    Ok(work.join("dist-work/programs"))
 }
 
 /// Makes the packages of the last commit in this folder and in a clone beside it. Both have to be the same bytes.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::command::{Finished, Step};
 use crate::fuzz_build::{FuzzBuild, Watch};
-use crate::test::{Options, Outcome};
+use crate::suite::{Fault, Outcome};
 use crate::{packages, usage_error, workers, workspace};
 
 /// A fuzzer.
@@ -82,24 +82,27 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(wanted) => wanted,
         Err(problem) => return usage_error(&problem),
     };
-    let outcome = packages::ensure(&packages::FUZZ).map_err(Outcome::Skipped).and_then(|()| fuzz(&wanted));
-    match outcome {
+    match packages::ensure(&packages::FUZZ).and_then(|()| Ok(fuzz(&wanted)?)) {
         Ok(summary) => {
             println!("{summary}");
             ExitCode::SUCCESS
         }
-        Err(outcome) => {
-            let (Outcome::Passed(reason) | Outcome::Failed(reason) | Outcome::Skipped(reason)) = outcome;
+        Err(Fault::Product(reason) | Fault::Laboratory(reason)) => {
             eprintln!("xtask: {reason}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Every fuzzer on what it has kept, and then on chance for a while.
-pub(crate) fn suite(_: &Options) -> Outcome {
-    let wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SUITE_SECONDS), watch: Watch::Own };
-    fuzz(&wanted).map_or_else(|outcome| outcome, Outcome::Passed)
+/// A job for each fuzzer.
+pub(crate) fn jobs() -> Vec<String> {
+    TARGETS.iter().map(|target| target.name.to_owned()).collect()
+}
+
+/// A fuzzer on its kept inputs, and then on random ones for a while.
+pub(crate) fn suite(job: &str) -> Outcome {
+    let extent = Extent::Seconds(SUITE_SECONDS);
+    fuzz(&Wanted { names: vec![job.to_owned()], extent, watch: Watch::Own }).map_err(Fault::from).into()
 }
 
 fn parse(args: &[String]) -> Result<Wanted, String> {
@@ -121,8 +124,8 @@ fn parse(args: &[String]) -> Result<Wanted, String> {
 }
 
 /// Builds the fuzzers and runs those that are wanted, as many at a time as there are processors.
-fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
-    let build = FuzzBuild::make(wanted.watch).map_err(Outcome::Failed)?;
+fn fuzz(wanted: &Wanted) -> Result<String, String> {
+    let build = FuzzBuild::make(wanted.watch)?;
     let chosen: Vec<&Target> = TARGETS
         .iter()
         .filter(|target| wanted.names.is_empty() || wanted.names.iter().any(|name| name == target.name))
@@ -132,7 +135,7 @@ fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
     });
     let found: Vec<&str> = results.iter().filter_map(|result| result.as_ref().err().copied()).collect();
     if !found.is_empty() {
-        return Err(Outcome::Failed(format!("found something: {}", found.join(", "))));
+        return Err(format!("found something: {}", found.join(", ")));
     }
     let executions: u64 = results.iter().flatten().sum();
     Ok(format!("{executions} executions of {} fuzzers", chosen.len()))

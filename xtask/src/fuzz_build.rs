@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::command::Step;
-use crate::{packages, workspace};
+use crate::workspace;
 
 /// The build takes some minutes, and the more the busier the machine's neighbours are: this is when it hangs.
 const BUILD_LIMIT_S: u64 = 3600;
@@ -66,12 +66,6 @@ impl FuzzBuild {
         };
         Ok(Self { folder, programs })
     }
-}
-
-/// What builds for the suite, where it can be built.
-pub(crate) fn suite_step() -> Option<Step> {
-    packages::ensure(&packages::FUZZ).ok()?;
-    step(Watch::Own).ok()
 }
 
 fn folder(watch: Watch) -> PathBuf {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::cleanup::Cleanup;
 use crate::command::{Process, Step};
 use crate::conversation::print_measurements;
-use crate::test::{Options, Outcome};
-use crate::{lab, packages, workers, workspace};
+use crate::suite::{Fault, Options, Outcome};
+use crate::{lab, workspace};
 
 const TARGET_NQN: &str = "nqn.2026-01.io.selvedge:kernel";
 const NVMET_NQN: &str = "nqn.2026-01.io.selvedge:nvmet";
@@ -24,53 +24,43 @@ const BOOT_LIMIT: Duration = Duration::from_secs(240);
 const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
 const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs all of them, the later ones also when an earlier one failed.
-pub(crate) fn run(options: &Options) -> Outcome {
-    if !packages::is_root() {
-        return Outcome::Skipped("loop devices need root".to_owned());
-    }
-    let prepared = lab::build(&[]).and_then(|()| workspace::program());
-    let program = match prepared {
-        Ok(program) => program,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let scratch = match Scratch::new("kernel", options.keep) {
-        Ok(scratch) => scratch,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let scratch = &scratch.path;
+/// Jobs that have the program in the guest: the job, its script, and the machine it takes.
+const INSIDE: [(&str, &str, &[&str]); 9] = [
     // The longest one first: nothing waits for it at the end.
-    let jobs: Vec<Job> = vec![
-        ("block devices", Box::new(|| inside(&program, scratch, &[], "ublk"))),
-        ("kernel as initiator", Box::new(|| kernel_as_initiator(&program, scratch))),
-        ("kernel as target", Box::new(|| kernel_as_target(&program, scratch))),
-        ("kernel seen by the tuner", Box::new(|| inside(&program, scratch, &["--processors", "4"], "tune"))),
-        ("two default targets", Box::new(|| inside(&program, scratch, &["--cards", "3"], "two-targets"))),
-        ("a disk that fails", Box::new(|| inside(&program, scratch, &[], "failed-sync"))),
-        ("authentication", Box::new(|| inside(&program, scratch, &[], "authentication"))),
-        ("a target that is upgraded", Box::new(|| inside(&program, scratch, &[], "upgrade"))),
-        ("connect", Box::new(|| inside(&program, scratch, &["--cards", "2"], "connect"))),
-        ("TLS", Box::new(|| inside(&program, scratch, &[], "tls"))),
-        ("the kernel's NBD client", Box::new(|| inside(&program, scratch, &[], "nbd"))),
-    ];
-    side_by_side(&jobs)
+    ("block-devices", "ublk", &[]),
+    ("tuner", "tune", &["--processors", "4"]),
+    ("two-targets", "two-targets", &["--cards", "3"]),
+    ("failing-disk", "failed-sync", &[]),
+    ("authentication", "authentication", &[]),
+    ("upgrade", "upgrade", &[]),
+    ("connect", "connect", &["--cards", "2"]),
+    ("tls", "tls", &[]),
+    ("nbd", "nbd", &[]),
+];
+const AS_HOST: &str = "host";
+const AS_TARGET: &str = "target";
+
+/// Each has a guest of its own.
+pub(crate) fn jobs() -> Vec<String> {
+    let inside = INSIDE.iter().map(|(job, _, _)| *job);
+    inside.chain([AS_HOST, AS_TARGET]).map(str::to_owned).collect()
 }
 
-/// What a guest is for, and what is done with it.
-pub(crate) type Job<'a> = (&'static str, Box<dyn Fn() -> Result<(), String> + Sync + 'a>);
-
-/// Does all of them, as many at a time as there are processors: a guest waits for its devices and timers much of its time.
-pub(crate) fn side_by_side(jobs: &[Job]) -> Outcome {
-    let results = workers::side_by_side(jobs, workers::per_processor(), |(name, job)| {
-        job().map_err(|reason| format!("{name}: {reason}"))
+/// Runs a job.
+pub(crate) fn run(options: &Options, job: &str) -> Outcome {
+    let prepare = || {
+        lab::build(&[])?;
+        Ok((workspace::program()?, Scratch::new(&format!("kernel-{job}"), options.keep)?))
+    };
+    let tried = prepare().and_then(|(program, scratch): (String, Scratch)| {
+        let scratch = &scratch.path;
+        match INSIDE.iter().find(|(name, _, _)| *name == job) {
+            Some((_, script, machine)) => inside(&program, scratch, machine, script),
+            None if job == AS_HOST => kernel_as_initiator(&program, scratch),
+            None => Ok(kernel_as_target(&program, scratch)?),
+        }
     });
-    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    if failed.is_empty() {
-        let names: Vec<&str> = jobs.iter().map(|(name, _)| *name).collect();
-        Outcome::Passed(names.join(", "))
-    } else {
-        Outcome::Failed(failed.join("; "))
-    }
+    tried.into()
 }
 
 /// A folder for disk images and logs. Below the build's output, because a temporary folder in memory
@@ -136,7 +126,7 @@ fn sparse_file(path: &Path, bytes: u64) -> Result<(), String> {
 }
 
 /// Our target with namespaces of every kind, and everything that a host does with them in the guest.
-fn kernel_as_initiator(program: &str, scratch: &Path) -> Result<(), String> {
+fn kernel_as_initiator(program: &str, scratch: &Path) -> Result<(), Fault> {
     let small = LoopDevice::new(&scratch.join("loop-512"), "512")?;
     let large = LoopDevice::new(&scratch.join("loop-4096"), "4096")?;
     let namespaces = [
@@ -158,9 +148,9 @@ fn kernel_as_initiator(program: &str, scratch: &Path) -> Result<(), String> {
         println!("-- what the target said:\n{}--", target.process.output());
     }
     match (job.passed, stopped) {
-        (true, stopped) => stopped,
-        (false, Ok(())) => Err("checks in the guest failed".to_owned()),
-        (false, Err(reason)) => Err(format!("checks in the guest failed, and {reason}")),
+        (true, stopped) => Ok(stopped?),
+        (false, Ok(())) => Err(fault(&job.output)),
+        (false, Err(reason)) => Err(format!("checks in the guest failed, and {reason}").into()),
     }
 }
 
@@ -256,7 +246,7 @@ fn kernel_as_target(program: &str, scratch: &Path) -> Result<(), String> {
 }
 
 /// A job that has our program beside it, with all that it does in the guest.
-fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<(), String> {
+fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<(), Fault> {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| format!("{program} is not a path to a program"))?;
     let console = scratch.join(format!("console-{job}")).display().to_string();
@@ -264,7 +254,24 @@ fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<
     let job = guest(&options, &[&format!("job-{job}.sh"), name]).run();
     print_checks(&job.output);
     print_measurements(&job.output);
-    if job.passed { Ok(()) } else { Err("checks in the guest failed".to_owned()) }
+    if job.passed { Ok(()) } else { Err(fault(&job.output)) }
+}
+
+/// Lines by which a guest shows that it failed before, or beside, what was tried in it.
+const LABORATORY: [&str; 4] = [
+    "the guest did not boot",
+    "Kernel panic - not syncing",
+    "Oops: ",
+    "qemu-system-x86_64: terminating on signal",
+];
+
+/// The cause of a guest's failure, by what it has printed.
+pub(crate) fn fault(output: &str) -> Fault {
+    let sign = |line: &&str| LABORATORY.iter().any(|sign| line.contains(sign));
+    match output.lines().find(sign) {
+        Some(line) => Fault::Laboratory(format!("the guest: {}", line.trim())),
+        None => Fault::Product("checks in the guest failed".to_owned()),
+    }
 }
 
 /// One command of ours against the kernel's target, and a word that its output must have.

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::command::Step;
-use crate::guest::{Job, Scratch, side_by_side};
-use crate::test::{Options, Outcome};
-use crate::{dist, packages, workspace};
+use crate::guest::{Scratch, fault};
+use crate::suite::{Fault, Options, Outcome};
+use crate::{dist, workspace};
 
 /// The Debians that the packages are for. Under CI, which has an hour for all suites, the commit says which of them is tried.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
@@ -18,57 +18,53 @@ const IMAGE_BYTES_MAX: u64 = 25 << 20;
 /// An upgrade needs something to come from.
 const VERSION_BEFORE: &str = "0.0.9";
 
-/// Runs all of it.
-pub(crate) fn suite(options: &Options) -> Outcome {
-    if !packages::is_root() {
-        return Outcome::Skipped("a Debian is installed with root's rights".to_owned());
-    }
-    match install(options) {
-        Ok(note) => Outcome::Passed(note),
-        Err(reason) => Outcome::Failed(reason),
-    }
+/// The packages themselves, and each Debian in which they are installed.
+pub(crate) fn jobs() -> Vec<String> {
+    ["packages"].into_iter().chain(SUITES).map(str::to_owned).collect()
 }
 
-fn install(options: &Options) -> Result<String, String> {
+/// Makes the packages, and runs a job with them.
+pub(crate) fn run(options: &Options, job: &str) -> Outcome {
+    let prepare = || {
+        let work = workspace::target_dir();
+        dist::make(&workspace::root(), &work, &["--quick", "--earlier", VERSION_BEFORE])?;
+        Ok((work.join("dist"), Scratch::new(&format!("install-{job}"), options.keep)?))
+    };
+    let tried = prepare().and_then(|(made, scratch): (PathBuf, Scratch)| match job {
+        "packages" => Ok(packages(&made, &scratch.path)?),
+        debian => install(&made, &scratch.path, debian).map(|()| String::new()),
+    });
+    tried.into()
+}
+
+/// What others' programs say of them.
+fn packages(made: &Path, scratch: &Path) -> Result<String, String> {
     let alerts = workspace::root().join("packaging/prometheus");
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;
     passes("promtool", &["test", "rules", "selvedge.rules.test.yaml"], &alerts)?;
-    let scratch = Scratch::new("install", options.keep)?;
-    let work = workspace::target_dir();
-    let made = work.join("dist");
-    dist::make(&workspace::root(), &work, &["--quick", "--earlier", VERSION_BEFORE])?;
-    passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], &made)?;
-    for package in files(&made, ".deb")? {
-        passes(
-            "lintian",
-            &["--allow-root", "--fail-on", "error,warning", &package.display().to_string()],
-            &made,
-        )?;
+    passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], made)?;
+    for package in files(made, ".deb")? {
+        let words = ["--allow-root", "--fail-on", "error,warning", &package.display().to_string()];
+        passes("lintian", &words, made)?;
     }
-    for package in files(&made, ".rpm")? {
-        passes("rpm", &["--query", "--list", "--package", &package.display().to_string()], &made)?;
+    for package in files(made, ".rpm")? {
+        passes("rpm", &["--query", "--list", "--package", &package.display().to_string()], made)?;
     }
-    let image = one(&made, "-oci.tar")?;
+    let image = one(made, "-oci.tar")?;
     let bytes = std::fs::metadata(&image).map_err(|error| format!("{}: {error}", image.display()))?.len();
     if bytes > IMAGE_BYTES_MAX {
         return Err(format!("the container image has {bytes} bytes, and {IMAGE_BYTES_MAX} are the limit"));
     }
-    run_in_an_empty_root(&one(&made, "-x86_64-linux.tar.gz")?, &scratch.path)?;
-    let (now, former) = (scratch.path.join("now.deb"), scratch.path.join("before.deb"));
-    let (now, former) = (&now, &former);
-    copy(&one_named(&made, "selvedge_", ".deb")?, now)?;
-    copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, former)?;
-    let turn = workspace::turn(SUITES.len());
-    let tried = SUITES.into_iter().enumerate().filter(|(at, _)| turn.is_none_or(|turn| turn == *at));
-    let jobs: Vec<Job> =
-        tried.map(|(_, suite)| -> Job { (suite, Box::new(move || in_guest(suite, now, former))) }).collect();
-    match side_by_side(&jobs) {
-        Outcome::Passed(names) => {
-            let mib = bytes as f64 / f64::from(1 << 20);
-            Ok(format!("{names}, lintian, image of {mib:.1} MiB"))
-        }
-        Outcome::Failed(reason) | Outcome::Skipped(reason) => Err(reason),
-    }
+    run_in_an_empty_root(&one(made, "-x86_64-linux.tar.gz")?, scratch)?;
+    Ok(format!("lintian, image of {:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+}
+
+/// Installs, upgrades and purges them in a guest.
+fn install(made: &Path, scratch: &Path, debian: &str) -> Result<(), Fault> {
+    let (now, former) = (scratch.join("now.deb"), scratch.join("before.deb"));
+    copy(&one_named(made, "selvedge_", ".deb")?, &now)?;
+    copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, &former)?;
+    in_guest(debian, &now, &former)
 }
 
 /// The static program needs nothing of the machine, not even the folder of devices.
@@ -88,11 +84,11 @@ fn run_in_an_empty_root(tarball: &Path, scratch: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn in_guest(suite: &str, now: &Path, before: &Path) -> Result<(), String> {
+fn in_guest(suite: &str, now: &Path, before: &Path) -> Result<(), Fault> {
     let script = workspace::root().join("lab/installed-guest.sh").display().to_string();
     let build = Step::new(&script, &["build", suite]).limit_s(BUILD_LIMIT_S).run();
     if !build.passed {
-        return Err("the guest was not built".to_owned());
+        return Err(Fault::Laboratory("the guest was not built".to_owned()));
     }
     let files = [now.display().to_string(), before.display().to_string()];
     let job =
@@ -101,7 +97,7 @@ fn in_guest(suite: &str, now: &Path, before: &Path) -> Result<(), String> {
     {
         println!("  {line}");
     }
-    if job.passed { Ok(()) } else { Err("checks in the guest failed".to_owned()) }
+    if job.passed { Ok(()) } else { Err(fault(&job.output)) }
 }
 
 fn passes(program: &str, args: &[&str], folder: &Path) -> Result<(), String> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::command::Step;
+use crate::suite::Fault;
 use crate::{bench, packages, usage_error, workspace};
 
 /// `cargo xtask lab guest build|run|shell`, `cargo xtask lab paths`.
@@ -28,13 +29,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 }
 
 /// Builds the guest, unless it is there already.
-pub(crate) fn build(options: &[&str]) -> Result<(), String> {
+pub(crate) fn build(options: &[&str]) -> Result<(), Fault> {
     packages::ensure(&packages::GUEST)?;
     let script = script("build-guest.sh");
     if Step::new(&script, options).limit_s(900).run().passed {
         Ok(())
     } else {
-        Err("the guest could not be built".to_owned())
+        Err(Fault::Laboratory("the guest could not be built".to_owned()))
     }
 }
 
@@ -46,14 +47,14 @@ pub(crate) fn script(name: &str) -> String {
 fn built(options: &[&str]) -> ExitCode {
     match build(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => failed(&reason),
+        Err(fault) => failed(&String::from(fault)),
     }
 }
 
 /// The script takes our place, with our terminal, so that a shell in the guest is a shell.
 fn built_then(args: &[&str]) -> ExitCode {
-    if let Err(reason) = build(&[]) {
-        return failed(&reason);
+    if let Err(fault) = build(&[]) {
+        return failed(&String::from(fault));
     }
     let error = Command::new(script("run-guest.sh")).args(args).exec();
     failed(&format!("run-guest.sh does not start: {error}"))
@@ -62,7 +63,7 @@ fn built_then(args: &[&str]) -> ExitCode {
 /// Builds what is measured and what measures, and becomes the latter, so that a signal for us is one for
 /// it. Without `--output`, results are kept with the other runs of the day.
 fn paths(experiment: &[&str]) -> Result<Infallible, String> {
-    let program = workspace::program()?;
+    let program = workspace::measured_program()?;
     let mut command = Command::new(build_links()?);
     command.arg("paths").args(experiment).args(["--program", &program]);
     if !experiment.contains(&"--output") {

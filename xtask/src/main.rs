@@ -22,7 +22,6 @@ mod broken_secure_channel;
 mod broken_succession;
 mod broken_tls;
 mod broken_tls_handshake;
-mod builds_ahead;
 mod ceph;
 mod chaos;
 mod check;
@@ -34,6 +33,7 @@ mod dist;
 mod english;
 mod fuzz;
 mod fuzz_build;
+mod gate;
 mod gateways;
 mod graph;
 mod guest;
@@ -41,21 +41,26 @@ mod imports;
 mod install;
 mod lab;
 mod licences;
+mod machine;
 mod mutant_tests;
 mod mutants;
 mod packages;
 mod pages;
 mod paths;
 mod processor_time;
+mod proof;
+mod proof_record;
 mod races;
 mod regions;
 mod release;
 mod releases;
+mod run_lock;
 mod seam;
 mod shared_builds;
 mod simulate;
 mod source;
-mod test;
+mod source_tree;
+mod suite;
 mod tidy;
 mod tune;
 mod versions;
@@ -74,8 +79,10 @@ cargo xtask tidy                        only the house rules of STYLE.md
 cargo xtask tidy --lower                write xtask/english-exceptions.txt anew; it may only shrink
 cargo xtask tidy --graph [FOLDER]       figures of each crate, of this checkout or the one in FOLDER: files, imports, circles
                                         of imports, imports against the stated order, most methods, public fields
-cargo xtask test [SUITE]... [--keep]    the suites, all of them without a name; --keep leaves their files
-cargo xtask test --list                 the suites by name
+cargo xtask test [PART]... [--list]     the gate, which every change has to pass; without root or packages
+cargo xtask prove [SUITE[/JOB]]...      the proof: kernels, Ceph, browsers, broken builds; --left goes on with the jobs
+                                        that have not passed on these sources, --keep leaves their files
+cargo xtask prove --list                suites and jobs with minutes, prerequisites and last results
 cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
@@ -110,7 +117,8 @@ fn main() -> ExitCode {
         "tidy" if rest == ["--graph"] => tidy::graph(&workspace::root()),
         "tidy" if rest.len() == 2 && rest[0] == "--graph" => tidy::graph(Path::new(&rest[1])),
         "check" | "tidy" => usage_error(&format!("{chore} does not take these arguments")),
-        "test" => test::run(rest),
+        "test" => gate::run(rest),
+        "prove" => proof::run(rest),
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),
         "dist" => dist::run(rest),

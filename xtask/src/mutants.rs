@@ -23,7 +23,8 @@ use crate::broken_succession;
 use crate::broken_tls;
 use crate::broken_tls_handshake;
 use crate::command::Step;
-use crate::mutant_tests::{self, MutantTests};
+use crate::mutant_tests::MutantTests;
+use crate::suite::{Fault, Outcome};
 use crate::{simulate, workers, workspace};
 
 /// Seeds after which a mutant counts as not caught.
@@ -81,9 +82,6 @@ pub fn is_mutant(number: usize) -> bool {
 }
 ";
 
-/// Has them built and not tried, for whoever tries them later.
-pub(crate) const ONLY_BUILD: &str = "--build-mutants";
-
 /// How a mutant fared.
 struct Fate {
     name: &'static str,
@@ -107,24 +105,13 @@ pub(crate) fn run(names: &[String]) -> ExitCode {
     }
 }
 
-/// What builds for the suite.
-pub(crate) fn suite_step() -> Option<Step> {
-    let xtask = std::env::current_exe().ok()?;
-    let limit_s = simulate::BUILD_LIMIT_S + mutant_tests::BUILD_MAX_S;
-    Some(Step::new(&xtask.display().to_string(), &["simulate", ONLY_BUILD]).limit_s(limit_s))
+pub(crate) fn jobs() -> Vec<String> {
+    vec![String::new()]
 }
 
-/// `cargo xtask simulate --build-mutants`.
-pub(crate) fn only_build() -> ExitCode {
-    let rules: Vec<&Rule> = meant(&in_turn()).into_iter().filter_map(|(_, _, rule)| rule).collect();
-    let built = make_tree().and_then(|tree| build(&tree).and_then(|_| MutantTests::build(&tree, &rules)));
-    match built {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::FAILURE
-        }
-    }
+/// Tries all mutants.
+pub(crate) fn suite(_: &str) -> Outcome {
+    all_are_caught(&[]).map(|count| format!("{count} mutants caught")).map_err(Fault::from).into()
 }
 
 /// Tries those with these names, all without any: how many there were. Their fates are printed.
@@ -148,17 +135,6 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
     let played = MUTANTS.iter().chain(&broken_reactor::MUTANTS).chain(&broken_attach::MUTANTS);
     let played = played.chain(&broken_hand_over::MUTANTS).chain(&broken_groups::MUTANTS);
     played.map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
-}
-
-/// The names of those that the suite tries under CI: every second one, and the commit says which half. None elsewhere, where all are
-/// tried.
-pub(crate) fn in_turn() -> Vec<String> {
-    let Some(turn) = workspace::turn(2) else { return Vec::new() };
-    all()
-        .enumerate()
-        .filter(|(at, _)| at % 2 == turn)
-        .map(|(_, (mutant, _))| mutant.name.to_owned())
-        .collect()
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {

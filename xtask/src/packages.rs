@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::command::Step;
+use crate::suite::Fault;
 
 /// Package lists older than this name versions that the mirror may have dropped.
 const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -82,6 +83,13 @@ pub(crate) const BROWSER: [Package; 2] = [
 pub(crate) const PATHS: [Package; 2] =
     [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
 
+/// What hosts with several paths take: such networks, and the guest.
+pub(crate) const PATHS_SUITE: [Package; 11] = {
+    let [a, b, c, d, e, f, g, h, i] = GUEST;
+    let [j, k] = PATHS;
+    [a, b, c, d, e, f, g, h, i, j, k]
+};
+
 /// What trying the tuner takes: such networks, and running as somebody without rights.
 pub(crate) const TUNE: [Package; 2] =
     [Package { name: "iproute2", evidence: "tc" }, Package { name: "util-linux", evidence: "setpriv" }];
@@ -133,8 +141,11 @@ pub(crate) const PEERS_BLOCK: [Package; 1] =
 pub(crate) const LATENCY: [Package; 2] =
     [Package { name: "tcpdump", evidence: "tcpdump" }, Package { name: "fio", evidence: "fio" }];
 
-/// Installs what is missing, or says exactly what somebody else has to install.
-pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {
+/// Installs what is missing.
+///
+/// # Errors
+/// The packages that somebody else has to install; a mirror that does not answer is the laboratory's fault.
+pub(crate) fn ensure(packages: &[Package]) -> Result<(), Fault> {
     let missing: Vec<&str> =
         packages.iter().filter(|package| !is_here(package.evidence)).map(|package| package.name).collect();
     if missing.is_empty() {
@@ -142,19 +153,19 @@ pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {
     }
     let wanted = format!("apt-get install --no-install-recommends {}", missing.join(" "));
     if !is_here("apt-get") {
-        return Err(format!("missing, in Debian's words: {}", missing.join(" ")));
+        return Err(format!("missing packages, by their names in Debian: {}", missing.join(" ")).into());
     }
     let Some(sudo) = way_to_root() else {
-        return Err(format!("needs packages; as root: {wanted}"));
+        return Err(format!("missing packages; as root: {wanted}").into());
     };
     if lists_are_stale() && !apt(sudo, &["update"]).run().passed {
-        return Err(format!("apt-get update failed; needed: {wanted}"));
+        return Err(Fault::Laboratory(format!("apt-get update failed; needed: {wanted}")));
     }
     let install = ["install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
     if apt(sudo, &[&install[..], &missing].concat()).run().passed {
         Ok(())
     } else {
-        Err(format!("this failed: {wanted}"))
+        Err(Fault::Laboratory(format!("failed: {wanted}")))
     }
 }
 

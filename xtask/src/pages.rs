@@ -3,7 +3,7 @@
 
 use crate::command::Step;
 use crate::guest::Scratch;
-use crate::test::{Options, Outcome};
+use crate::suite::{Options, Outcome};
 use crate::{book, lab, packages, workspace};
 
 /// Two minutes of sweeping and looking at pages, on a machine that does other things as well.

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use crate::command::Step;
-use crate::test::{Options, Outcome, passed_tests};
+use crate::suite::{Outcome, passed_tests};
 use crate::{usage_error, workspace};
 
 /// The build takes some minutes beside busy neighbours, the models half a minute.
@@ -21,13 +21,8 @@ fn step(last: &str) -> Step {
     workspace::cargo(&["test", "-p", "engine", "--lib", "--features", "loom", last]).limit_s(LIMIT_S)
 }
 
-/// What builds for the suite.
-pub(crate) fn suite_step() -> Option<Step> {
-    Some(step("--no-run"))
-}
-
 /// Plays all models.
-pub(crate) fn suite(_: &Options) -> Outcome {
+pub(crate) fn suite() -> Outcome {
     let models = step("races::").run();
     let count = passed_tests(&models.output);
     match models.passed {

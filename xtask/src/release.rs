@@ -1,11 +1,11 @@
 //! `cargo xtask release --check`: what is missing before a version is released. It releases nothing, and leaves the suites to
-//! `test` and the packages to `dist`.
+//! `test` and `prove`, and the packages to `dist`.
 
 use std::process::ExitCode;
 
 use crate::command::Step;
 use crate::releases::{self, VERSION};
-use crate::{dist, test, usage_error, workspace};
+use crate::{dist, gate, proof, usage_error, workspace};
 
 /// Workspaces of their own, with the same version.
 const APART: [&str; 4] = ["book", "dist", "fuzz", "simulate"];
@@ -45,9 +45,11 @@ const CHECKS: [Check; 5] = [
     ("documents name the version and the formats", documents),
     ("the release before is known", before),
 ];
-/// These take an hour and more.
-const LONG_CHECKS: [Check; 2] =
-    [("all suites pass", suites), ("packages are the same from two folders", packages)];
+/// These take hours.
+const LONG_CHECKS: [Check; 2] = [
+    ("the gate and all suites of the proof pass", suites),
+    ("packages are the same from two folders", packages),
+];
 
 /// `cargo xtask release --check [--quick]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -170,7 +172,9 @@ fn before() -> Result<String, String> {
 }
 
 fn suites() -> Result<String, String> {
-    if test::run(&[]) == ExitCode::SUCCESS { Ok(String::new()) } else { Err("see above".to_owned()) }
+    let passes =
+        |code| if code == ExitCode::SUCCESS { Ok(String::new()) } else { Err("see above".to_owned()) };
+    passes(gate::run(&[])).and_then(|_| passes(proof::run(&["--left".to_owned()])))
 }
 
 fn packages() -> Result<String, String> {

@@ -68,11 +68,6 @@ fn step(release: Release<'_>) -> Result<Step, String> {
     Ok(build.env("CARGO_TARGET_DIR", &target).limit_s(BUILD_LIMIT_S))
 }
 
-/// What builds for the suite, where it can be built.
-pub(crate) fn suite_step() -> Option<Step> {
-    step(before().ok()?).ok()
-}
-
 /// Builds the program of a release.
 pub(crate) fn build(release: Release<'_>) -> Result<PathBuf, String> {
     let target = workspace::target_dir();

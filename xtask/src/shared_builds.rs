@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::workspace;
 
-/// What the simulation alone is built of: its coroutines.
-const ALONE: [&str; 1] = ["corosensei"];
+/// What the simulation alone is built of: its coroutines, and its allocator.
+const ALONE: [&str; 3] = ["corosensei", "libmimalloc-sys", "mimalloc"];
 
 /// Whether the simulation is built of what the workspace has built. What is not is named.
 pub(crate) fn pass() -> bool {

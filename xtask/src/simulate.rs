@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::command::Step;
-use crate::test::{Options, Outcome};
+use crate::suite::Outcome;
 use crate::{mutants, workspace};
 
 /// Seeds that the suite plays, and the most seconds it may take for them.
-const SUITE_SEEDS: u64 = 1_200;
+const SUITE_SEEDS: u64 = 400;
 const SUITE_LIMIT_S: u64 = 900;
 /// How long building may take, in seconds.
 pub(crate) const BUILD_LIMIT_S: u64 = 1200;
@@ -19,7 +19,6 @@ const LIMIT_S: u64 = 24 * 3600;
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match arguments.split_first() {
         Some((first, names)) if first == "--mutants" => return mutants::run(names),
-        Some((first, [])) if first == mutants::ONLY_BUILD => return mutants::only_build(),
         _ => {}
     }
     let program = match build(&workspace::root(), "scenes") {
@@ -34,8 +33,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if played.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The `simulate` suite: the simulation's own tests, and a fixed number of seeds.
-pub(crate) fn suite(_: &Options) -> Outcome {
+/// The gate's part: the simulation's own tests, and a fixed number of seeds.
+pub(crate) fn suite() -> Outcome {
     if !own_tests().run().passed {
         return Outcome::Failed("the simulation's own tests fail".to_owned());
     }
@@ -56,18 +55,6 @@ fn own_tests() -> Step {
     let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
     let words = ["test", "--manifest-path", &manifest];
     workspace::cargo(&words).env("CARGO_TARGET_DIR", &target_dir()).limit_s(BUILD_LIMIT_S)
-}
-
-/// The `mutants` suite.
-pub(crate) fn mutants_suite(_: &Options) -> Outcome {
-    let names = mutants::in_turn();
-    match mutants::all_are_caught(&names) {
-        Ok(count) if names.is_empty() => Outcome::Passed(format!("{count} mutants caught")),
-        Ok(count) => {
-            Outcome::Passed(format!("{count} mutants caught, every second one; the rest with other commits"))
-        }
-        Err(reason) => Outcome::Failed(reason),
-    }
 }
 
 /// What is built already for other tests is not built again.

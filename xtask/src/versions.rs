@@ -1,6 +1,6 @@
 //! The suite `versions`: the release before and this version together. It keeps out what is tried, which the program's tests say.
 
-use crate::test::{Options, Outcome, passed_tests};
+use crate::suite::{Outcome, passed_tests};
 use crate::{releases, workspace};
 
 /// Where the tests are that need the release before.
@@ -9,7 +9,7 @@ pub(crate) const TESTS: &str = "compatibility::";
 const LIMIT_S: u64 = 2400;
 
 /// Builds the release before, and runs the tests that need it.
-pub(crate) fn suite(_: &Options) -> Outcome {
+pub(crate) fn suite() -> Outcome {
     let release = match releases::before() {
         Ok(release) => release,
         Err(reason) => return Outcome::Failed(reason),

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::command::Step;
-use crate::dist;
 
 /// The folder with the workspace's manifest.
 pub(crate) fn root() -> PathBuf {
@@ -33,12 +32,8 @@ pub(crate) fn program() -> Result<String, String> {
     Ok(built(&["selvedge"])?.join("selvedge").display().to_string())
 }
 
-/// Builds the programs of these packages for release, and gives the folder that they are in. Under CI it is what the
-/// packages of the suite `install` have, so that it is built once; what is delivered is optimized more.
+/// Builds the programs of these packages for release, and gives the folder that they are in.
 pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
-    if is_ci() {
-        return dist::programs();
-    }
     let named = packages.iter().flat_map(|package| ["-p", package]);
     let words: Vec<&str> = ["build", "--release"].into_iter().chain(named).collect();
     if !cargo(&words).limit_s(1800).run().passed {
@@ -47,20 +42,34 @@ pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
     Ok(target_dir().join("release"))
 }
 
+/// Builds the program as packages have it, for measurements, in a folder of its own: target/dist is the packages'.
+pub(crate) fn measured_program() -> Result<String, String> {
+    if let Ok(path) = std::env::var("SELVEDGE_BIN") {
+        return Ok(path);
+    }
+    let folder = target_dir().join("measured");
+    let build = cargo(&["build", "--profile", "dist", "-p", "selvedge"]);
+    if !build.env("CARGO_TARGET_DIR", &folder.display().to_string()).limit_s(3600).run().passed {
+        return Err("the program does not build as packages have it".to_owned());
+    }
+    Ok(folder.join("dist/selvedge").display().to_string())
+}
+
+/// The program as tests have it, built with the whole workspace's features, as theirs is.
+pub(crate) fn test_program() -> Result<String, String> {
+    if let Ok(path) = std::env::var("SELVEDGE_BIN") {
+        return Ok(path);
+    }
+    if !cargo(&["build", "--workspace", "--bins"]).limit_s(1800).run().passed {
+        return Err("the program does not build".to_owned());
+    }
+    Ok(target_dir().join("debug/selvedge").display().to_string())
+}
+
+/// Says to tests, by `required`, that the machine has all of their prerequisites (crates/prerequisite).
+pub(crate) const PREREQUISITES: &str = "SELVEDGE_PREREQUISITES";
+
 /// Whether everything has to be here, and nothing may be skipped.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
-}
-
-/// Under CI, which part of a long suite is tried, of this number of parts: the commit says it, so that a run can be had again. None
-/// elsewhere, where all are tried.
-pub(crate) fn turn(parts: usize) -> Option<usize> {
-    if !is_ci() {
-        return None;
-    }
-    let place = root().display().to_string();
-    let words = ["-C", &place, "-c", "safe.directory=*", "rev-parse", "HEAD"];
-    let commit = Step::new("git", &words).run_quietly();
-    let digits = commit.output.trim().chars().take(4).collect::<String>();
-    Some(usize::from_str_radix(&digits, 16).unwrap_or(0) % parts)
 }

@@ -56,7 +56,7 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
     if !rustix::process::geteuid().is_root() {
         let names: Vec<&str> = checks.map(|(name, _)| *name).collect();
         println!("        not tried, since making network namespaces takes root: {}", names.join(", "));
-        return Ok(if std::env::var("CI").is_ok_and(|ci| ci == "true") { names.len() } else { 0 });
+        return Ok(names.len());
     }
     let mut network = Network::new(seed)?;
     let sites = [network.names().0, network.names().1].map(str::to_owned);

@@ -448,8 +448,9 @@ fn the_reader_takes_no_falling_buckets() {
 }
 
 /// What the program adds of connections, and where the target is a gateway of a group; its own tests see to these.
-const OF_THE_PROGRAM: [&str; 9] = [
+const OF_THE_PROGRAM: [&str; 10] = [
     "selvedge_host_without_path",
+    "selvedge_gateway_drained",
     "selvedge_gateway_has_lease",
     "selvedge_queue_round_trip_seconds",
     "selvedge_queue_unsent_bytes",

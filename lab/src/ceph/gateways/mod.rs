@@ -125,9 +125,8 @@ pub(super) fn count_checks(only: &str) -> usize {
 /// There is no ground to play on.
 pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Result<usize, String> {
     if let Some(reason) = hindrance() {
-        let is_failure = std::env::var("CI").is_ok_and(|ci| ci == "true");
         println!("        gateways are not tried: {reason}");
-        return Ok(usize::from(is_failure));
+        return Ok(1);
     }
     let output = folder(&output.join("gateways"))?;
     let mut rounds = Rounds::new(program, &output, (GATEWAYS, IMAGES), seed)?;
