@@ -31,7 +31,7 @@ pub(crate) fn outcome() -> Outcome {
     };
     add_components();
     note("fmt", workspace::cargo(&["fmt", "--all", "--check"]).run().passed);
-    for apart in ["simulate", "fuzz", "dist", "book"] {
+    for apart in ["simulate", "dist", "book"] {
         let manifest = format!("{apart}/Cargo.toml");
         note(apart, workspace::cargo(&["fmt", "--manifest-path", &manifest, "--check"]).run().passed);
     }

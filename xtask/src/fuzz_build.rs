@@ -46,6 +46,24 @@ const FLAGS: [&str; 9] = [
 /// Those of fuzzers that are not fast: they watch memory, and each comparison as a hint for new inputs.
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
+/// The project's crates in a fuzzer.
+const OWN: [&str; 14] = [
+    "attach",
+    "authentication",
+    "ceph_nvmeof",
+    "chart",
+    "engine",
+    "fuzz",
+    "gateway",
+    "nbd",
+    "nvme",
+    "private_folder",
+    "secure_channel",
+    "selvedge",
+    "tls_handshake",
+    "topology",
+];
+
 /// Has this program stand in for the compiler.
 const AS_COMPILER: &str = "SELVEDGE_FUZZ_COMPILER";
 
@@ -62,7 +80,7 @@ impl FuzzBuild {
         let folder = folder(watch);
         let programs = match watch {
             Watch::Own => workspace::target_dir().join("debug"),
-            Watch::All | Watch::Edges => folder.join(triple()).join("release"),
+            Watch::All | Watch::Edges => folder.join(triple()).join("fuzz"),
         };
         Ok(Self { folder, programs })
     }
@@ -85,11 +103,13 @@ fn flags(watch: Watch) -> Vec<&'static str> {
 }
 
 fn step(watch: Watch) -> Result<Step, String> {
-    let manifest = workspace::root().join("fuzz/Cargo.toml").display().to_string();
-    let words = ["build", "--bins", "--manifest-path", &manifest];
+    let words = ["build", "--package", "fuzz", "--bins", "--features", "libfuzzer"];
     if watch == Watch::Own {
         let myself = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
-        return Ok(workspace::cargo(&words)
+        // Another number of units, so that these crates are not taken for those of the tests.
+        let units = OWN.map(|own| format!("profile.dev.package.{own}.codegen-units=16"));
+        let words = words.into_iter().chain(units.iter().flat_map(|units| ["--config", units]));
+        return Ok(workspace::cargo(&words.collect::<Vec<_>>())
             .env("CARGO_TARGET_DIR", &workspace::target_dir().display().to_string())
             .env("RUSTC_WRAPPER", &myself.display().to_string())
             .env(AS_COMPILER, "1")
@@ -98,7 +118,7 @@ fn step(watch: Watch) -> Result<Step, String> {
     }
     let (place, triple) = (folder(watch).display().to_string(), triple());
     // The flags are for what runs on the target alone: build scripts and macros, which the compiler loads, have none of them.
-    let words = [&words[..], &["--release", "--target", &triple, "--target-dir", &place]].concat();
+    let words = [&words[..], &["--profile", "fuzz", "--target", &triple, "--target-dir", &place]].concat();
     // The sanitizer's switch is not stable, and the compiler is: a fresh machine has no other.
     Ok(workspace::cargo(&words)
         .env("CARGO_ENCODED_RUSTFLAGS", &flags(watch).join("\u{1f}"))

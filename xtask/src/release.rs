@@ -8,7 +8,7 @@ use crate::releases::{self, VERSION};
 use crate::{dist, gate, proof, usage_error, workspace};
 
 /// Workspaces of their own, with the same version.
-const APART: [&str; 4] = ["book", "dist", "fuzz", "simulate"];
+const APART: [&str; 3] = ["book", "dist", "simulate"];
 /// What tells people to fetch a version.
 const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 

@@ -1,5 +1,5 @@
 //! Atomics and locks of the places where threads meet without waiting for each other. They are the standard library's; in a
-//! build for it they are loom's, which plays every order in which the threads of a test may meet (`cargo xtask test races`).
+//! build for it they are loom's, which plays every order in which the threads of a test may meet (`cargo xtask prove races`).
 
 #[cfg(not(all(test, feature = "loom")))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
