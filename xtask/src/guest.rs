@@ -258,12 +258,8 @@ fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<
 }
 
 /// Lines by which a guest shows that it failed before, or beside, what was tried in it.
-const LABORATORY: [&str; 4] = [
-    "the guest did not boot",
-    "Kernel panic - not syncing",
-    "Oops: ",
-    "qemu-system-x86_64: terminating on signal",
-];
+const LABORATORY: [&str; 4] =
+    ["the guest gave no status", "Kernel panic - not syncing", "Oops: ", "general protection"];
 
 /// The cause of a guest's failure, by what it has printed.
 pub(crate) fn fault(output: &str) -> Fault {
