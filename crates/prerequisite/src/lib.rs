@@ -1,7 +1,14 @@
-//! Prerequisites of tests: a kernel with MPTCP, the right to mount, a program. Where one is missing, the test says so and ends; where
-//! `SELVEDGE_PREREQUISITES=required` says that the machine has them all, as `cargo xtask prove machine` does, it fails.
+//! Prerequisites of tests: a kernel with MPTCP, the right to mount, a program, and time. Where one is missing, the test says so and ends;
+//! where `SELVEDGE_PREREQUISITES=required` says that the machine has them all, as `cargo xtask prove machine` does, it fails.
+
+mod loop_device;
+mod patience;
 
 use std::fmt::Display;
+use std::process::Command;
+
+pub use loop_device::LoopDevice;
+pub use patience::{Wait, patience, wait_for, wait_for_end, wait_until};
 
 /// Says that a test cannot be made here, and why.
 ///
@@ -19,4 +26,18 @@ pub fn missing(what: impl Display) {
 /// Where it is missing and all prerequisites are required.
 pub fn available<T>(need: &str, found: Result<T, impl Display>) -> Option<T> {
     found.map_err(|reason| missing(format!("{need}: {reason}"))).ok()
+}
+
+/// Runs a program of the system.
+///
+/// # Errors
+/// Where it is not available or fails, with what it said.
+pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
 }
