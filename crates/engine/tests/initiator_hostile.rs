@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Volume};
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
+use prerequisite::{Wait, patience, wait_until};
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 /// Callers of the hostile target at a time, and bytes of each one's request.
@@ -20,8 +21,6 @@ const REQUEST_LENGTH: usize = 1 << 20;
 /// What they may cost in kB: their requests, as much again in commands under way, what each queue keeps for receiving and
 /// sending, and what the allocator holds back.
 const ALLOWED_KB: i64 = (CALLERS * REQUEST_LENGTH / 1024 * 2 + 8192) as i64;
-/// In which everything ends for certain; it is far longer than any time-out here.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a step of the man in the middle waits.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -214,11 +213,11 @@ fn target() -> (Target, SocketAddr) {
     (target, address)
 }
 
-fn options(address: SocketAddr) -> ConnectOptions {
+fn options(address: SocketAddr, connect_timeout: Duration) -> ConnectOptions {
     ConnectOptions {
         io_queues: 2,
         keep_alive_ms: 1000,
-        connect_timeout: Duration::from_secs(2),
+        connect_timeout,
         command_timeout: Duration::from_secs(2),
         ..ConnectOptions::new(address, NQN)
     }
@@ -244,7 +243,7 @@ struct Cost {
 fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     let before = costs();
     let middle = Middle::start(manner, target);
-    let controller = Controller::connect(options(middle.address)).unwrap();
+    let controller = Controller::connect(options(middle.address, patience())).unwrap();
     let namespace = Volume::on_controller(&controller, 1).unwrap();
     let callers: Vec<_> = (0..CALLERS as u64)
         .map(|caller| {
@@ -267,30 +266,24 @@ fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     thread::sleep(Duration::from_millis(200));
     let (turned, ios) = (Instant::now(), good.load(Ordering::Relaxed));
     middle.turn();
+    let wait = Wait::begin("callers are told");
     let mut most_kb = 0;
     while callers.iter().any(|caller| !caller.is_finished()) {
-        assert!(turned.elapsed() < PATIENCE, "{manner:?}: callers wait forever");
+        wait.check();
         most_kb = most_kb.max(costs().0 - before.0);
         thread::sleep(Duration::from_millis(5));
     }
     let ended_ms = turned.elapsed().as_millis();
     // Whoever connects to what is hostile from the beginning gets an answer, too.
-    let again = Controller::connect(options(middle.address));
+    let again = Controller::connect(options(middle.address, Duration::from_secs(2)));
     assert!(again.is_err() || manner == Manner::Slow, "{manner:?}: it can be connected");
     drop(again);
     let good_ios = good.load(Ordering::Relaxed) - ios;
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     drop((namespace, controller));
     middle.end();
-    let waited = Instant::now();
-    while costs().1 > before.1 || costs().2 > before.2 {
-        let (before, after) = ((before.1, before.2), (costs().1, costs().2));
-        assert!(
-            waited.elapsed() < PATIENCE,
-            "{manner:?}: threads and descriptors {before:?} became {after:?}"
-        );
-        thread::sleep(STEP);
-    }
+    let condition = format!("{manner:?}: threads and descriptors are what they were, {before:?}");
+    wait_until(&condition, || costs().1 <= before.1 && costs().2 <= before.2);
     Cost { most_kb, ended_ms, good_ios }
 }
 
@@ -311,9 +304,7 @@ fn a_hostile_target_costs_its_controller_and_nothing_else() {
             }
         })
     };
-    while good.load(Ordering::Relaxed) == 0 {
-        thread::sleep(STEP);
-    }
+    wait_until("the bystander reads", || good.load(Ordering::Relaxed) > 0);
     println!(
         "| the target is | most kB (of {ALLOWED_KB}) | callers were told after ms | I/Os of another controller |"
     );

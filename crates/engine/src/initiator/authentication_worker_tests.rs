@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use authentication::{Group, Hash, Secret};
 use nvme::io::IoCommand;
+use prerequisite::{Wait, wait_until};
 
 use super::*;
 use crate::backend::BackendConfig;
@@ -21,8 +22,6 @@ use crate::target::{
 
 const NQN: &str = "nqn.2014-08.org.example:slow";
 const HOST: &str = "nqn.2014-08.org.example:host";
-/// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn secret() -> Secret {
     Secret::new(&[7; 32], Some(Hash::Sha256)).expect("32 bytes are a key")
@@ -66,9 +65,9 @@ impl Fixture {
     }
 
     fn until(&mut self, holds: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
+        let wait = Wait::begin("the queues get there");
         while !holds(self) {
-            assert!(began.elapsed() < PATIENCE, "nothing happens: {:?}", self.driver.queues());
+            wait.check();
             self.driver.flush();
             self.driver.turn(Some(Duration::from_millis(10))).expect("a ring");
             while let Some((_, ended)) = self.driver.pop() {
@@ -97,9 +96,9 @@ fn target() -> Target {
 fn reads_go_on_while_a_queue_of_the_same_driver_authenticates() {
     let mut fixture = Fixture::live();
     let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false }.encode(1);
-    let (began, mut meanwhile, mut exchanges) = (Instant::now(), 0, 0);
+    let (wait, mut meanwhile, mut exchanges) = (Wait::begin("100 reads and 3 exchanges"), 0, 0);
     while meanwhile < 100 || exchanges < 3 {
-        assert!(began.elapsed() < PATIENCE, "{meanwhile} reads meanwhile, in {exchanges} exchanges");
+        wait.check();
         fixture.driver.submit(read, Data::Receive(Buffer::zeroed(4096)), ());
         fixture.driver.flush();
         let was_computing = fixture.queue().is_computing();
@@ -120,11 +119,7 @@ fn a_queue_closes_while_its_step_is_computed_and_the_thread_ends() {
     fixture.until(|fixture| fixture.queue().is_computing());
     fixture.driver.close();
     assert!(!fixture.queue().is_computing());
-    let began = Instant::now();
-    while fixture.worker.0.state().is_running {
-        assert!(began.elapsed() < PATIENCE, "it goes on without work");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the thread ends", || !fixture.worker.0.state().is_running);
 }
 
 #[test]

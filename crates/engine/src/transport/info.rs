@@ -318,6 +318,8 @@ fn address(bytes: &[u8]) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use prerequisite::wait_for;
+
     use super::*;
 
     #[test]
@@ -336,17 +338,12 @@ mod tests {
         sender.shutdown(std::net::Shutdown::Write).unwrap();
         let (received, _receiver) = reader.join().unwrap();
         assert_eq!(received, bytes.len());
-        let mut traffic = super::traffic(&sender).unwrap();
-        for _ in 0..1000 {
-            if traffic.acknowledged_bytes >= bytes.len() as u64 {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            traffic = super::traffic(&sender).unwrap();
-        }
-        assert!(traffic.acknowledged_bytes >= bytes.len() as u64, "{traffic:?}");
+        let traffic = wait_for("all is acknowledged", || {
+            let traffic = super::traffic(&sender).unwrap();
+            (traffic.acknowledged_bytes >= bytes.len() as u64).then_some(traffic)
+        });
         assert_eq!(traffic.sent_bytes - traffic.retransmitted_bytes, bytes.len() as u64, "{traffic:?}");
-        assert!((1..1_000_000).contains(&traffic.rtt_us_min), "{traffic:?}");
+        assert!((1..60_000_000).contains(&traffic.rtt_us_min), "{traffic:?}");
     }
 
     #[test]

@@ -4,10 +4,11 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nvme::io::IoCommand;
 use nvme::tcp::{Initialize, PduType};
+use prerequisite::Wait;
 use zerocopy::IntoBytes;
 
 use super::*;
@@ -84,9 +85,9 @@ impl Fixture {
     }
 
     fn until(&mut self, done: impl Fn(&QueueSet) -> bool) {
-        let began = Instant::now();
+        let wait = Wait::begin("the set gets there");
         while !done(&self.set) {
-            assert!(began.elapsed() < Duration::from_secs(10), "nothing happens: {:?}", self.set);
+            wait.check();
             self.set.flush(&mut self.ring);
             self.agrees();
             let mut events = Vec::new();

@@ -1,13 +1,13 @@
 //! Images that have owners, and threads that wait for them.
 
+use prerequisite::patience;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::backend::RbdConfig;
 use crate::target::lock::lock;
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// Images that have owners until those let go of them.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl ImageSource for Fake {
         self.0.waiting.fetch_add(1, Ordering::SeqCst);
         self.0.changed.notify_all();
         let is_owned = |owners: &mut BTreeMap<String, String>| owners.contains_key(&opened.1);
-        let (waited, timeout) = self.0.changed.wait_timeout_while(owners, LONG, is_owned).unwrap();
+        let (waited, timeout) = self.0.changed.wait_timeout_while(owners, patience(), is_owned).unwrap();
         assert!(!timeout.timed_out());
         owners = waited;
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -94,7 +94,7 @@ impl World {
 
     fn wait_until(&self, mut is_so: impl FnMut(&BTreeMap<String, String>) -> bool) {
         let (_owners, timeout) =
-            self.changed.wait_timeout_while(lock(&self.owners), LONG, |owners| !is_so(owners)).unwrap();
+            self.changed.wait_timeout_while(lock(&self.owners), patience(), |owners| !is_so(owners)).unwrap();
         assert!(!timeout.timed_out());
     }
 }
@@ -125,7 +125,7 @@ fn what_nobody_has_is_open_though_the_dead_have_many_others() {
     let owned: Vec<OpenRequest> = (1..).zip(&names).map(|(nsid, name)| request(nsid, name)).collect();
     let free = [request(1000, "free"), request(1001, "missing")];
     opener.begin(&[&owned[..], &free[..]].concat());
-    opener.wait(&free, LONG);
+    opener.wait(&free, patience());
     assert!(is_opened(&opener.outcome(&free[0])));
     assert!(matches!(opener.outcome(&free[1]), Outcome::Failed(_)));
     assert!(matches!(opener.outcome(&free[1]), Outcome::Unknown));
@@ -136,7 +136,7 @@ fn what_nobody_has_is_open_though_the_dead_have_many_others() {
         assert!(matches!(opener.outcome(request), Outcome::Pending(of) if of == owner));
     }
     world.free_all();
-    opener.wait(&owned, LONG);
+    opener.wait(&owned, patience());
     assert!(owned.iter().all(|request| is_opened(&opener.outcome(request))));
 }
 
@@ -154,7 +154,7 @@ fn what_is_asked_for_again_is_opened_once() {
     opener.keep(&[]);
     opener.begin(&all);
     world.free_all();
-    opener.wait(&all, LONG);
+    opener.wait(&all, patience());
     assert!(opener.is_done(&all[0]));
     assert!(is_opened(&opener.outcome(&all[0])));
     assert_eq!(world.opened.load(Ordering::SeqCst), 1);
@@ -166,14 +166,14 @@ fn what_was_taken_and_not_used_is_given_back_before_it_is_said_so() {
     let opener = ImageOpener::new(Fake(world.clone()));
     let all = [request(1, "a")];
     opener.begin(&all);
-    opener.wait(&all, LONG);
+    opener.wait(&all, patience());
     assert!(lock(&world.owners).contains_key("a"));
     opener.keep(&[]);
-    assert!(opener.await_given_back(|(_, nsid)| nsid == 1, LONG));
+    assert!(opener.await_given_back(|(_, nsid)| nsid == 1, patience()));
     assert!(!lock(&world.owners).contains_key("a"), "others can take it");
     // Wanted once more, it is opened once more.
     opener.begin(&all);
-    opener.wait(&all, LONG);
+    opener.wait(&all, patience());
     assert!(is_opened(&opener.outcome(&all[0])));
     assert_eq!(world.opened.load(Ordering::SeqCst), 2);
 }
@@ -191,9 +191,9 @@ fn what_is_given_up_is_given_back() {
     assert!(opener.await_given_back(|(_, nsid)| nsid == 1, Duration::ZERO), "that one is wanted");
     assert!(!opener.await_given_back(|(_, nsid)| nsid == 2, Duration::ZERO), "a thread takes it yet");
     world.free_all();
-    assert!(opener.await_given_back(|(_, nsid)| nsid == 2, LONG));
+    assert!(opener.await_given_back(|(_, nsid)| nsid == 2, patience()));
     assert!(!lock(&world.owners).contains_key("b"), "others can take it");
-    opener.wait(&[kept.clone(), gone.clone()], LONG);
+    opener.wait(&[kept.clone(), gone.clone()], patience());
     world.wait_until(|owners| owners.contains_key("a") && !owners.contains_key("b"));
     assert!(matches!(opener.outcome(&gone), Outcome::Unknown));
     assert!(is_opened(&opener.outcome(&kept)));
@@ -206,7 +206,7 @@ fn what_is_opened_early_is_not_taken_and_stays_as_long_as_it_is_held() {
     let all = [request(1, "a").early(false), request(2, "b").early(true)];
     opener.hold(&all);
     opener.hold(&all[1..]);
-    opener.wait(&all, LONG);
+    opener.wait(&all, patience());
     assert!(all.iter().all(|request| opener.is_opened(request)), "though the dead have their locks");
     assert_eq!(world.told.load(Ordering::SeqCst), 0, "who holds them waits for them");
     opener.keep(&[]);
@@ -228,12 +228,12 @@ fn nothing_is_kept_after_the_end() {
     let opener = ImageOpener::new(Fake(world.clone()));
     let all = [request(1, "a"), request(2, "free")];
     opener.begin(&all);
-    opener.wait(&all[1..], LONG);
+    opener.wait(&all[1..], patience());
     world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
     opener.end();
     opener.begin(&[request(3, "late")]);
     world.free_all();
-    opener.wait(&all, LONG);
+    opener.wait(&all, patience());
     world.wait_until(|owners| owners.is_empty() && world.open.load(Ordering::SeqCst) == 0);
     assert_eq!(world.opened.load(Ordering::SeqCst), 2);
     assert!(matches!(opener.outcome(&all[0]), Outcome::Unknown));
