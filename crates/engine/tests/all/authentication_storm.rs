@@ -15,6 +15,7 @@ use engine::target::{HostKeyConfig, NamespaceConfig, Reactors, SubsystemConfig, 
 use nvme::Status;
 use nvme::authentication::{Body, Message, Negotiate, Reply, Transfer};
 use nvme::fabrics::CONTROLLER_ID_ANY;
+use prerequisite::{patience, wait_until};
 
 use crate::raw_host::{Client, Give, Options, configure};
 
@@ -112,7 +113,7 @@ fn an_honest_host_gets_in_during_a_storm_of_impostors() {
     let options = ConnectOptions {
         host: HostIdentity::from_nqn(HONEST),
         secrets,
-        connect_timeout: Duration::from_secs(60),
+        connect_timeout: patience(),
         ..ConnectOptions::new(target.ports()[0], NQN)
     };
     let volume = Volume::connect(PathOptions::once(options.clone(), 1)).unwrap();
@@ -133,9 +134,7 @@ fn an_honest_host_gets_in_during_a_storm_of_impostors() {
             let (target, stop, failed) = (&target, &stop, &failed);
             scope.spawn(move || storm(target, thread * CONNECTIONS_PER_THREAD, (stop, failed)));
         }
-        while failed.load(Ordering::Relaxed) < THREADS {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("each has refused", || failed.load(Ordering::Relaxed) >= THREADS);
         let connect = |_| {
             let began = Instant::now();
             let controller = Controller::connect(options.clone()).unwrap();

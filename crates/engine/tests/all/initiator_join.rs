@@ -3,13 +3,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use crate::paths_lab::{BLOCK, Host, Link, fabric, file, memory, options, read, start, write};
 use engine::backend::BackendConfig;
 use engine::initiator::{Ended, InitiatorError, IoPolicy, PathOptions, PathState, Paths};
 use engine::target::{FabricConfig, NamespaceConfig, Target};
 use nvme::Status;
+use prerequisite::wait_until;
 use uuid::Uuid;
 
 fn namespace(fabric: &mut FabricConfig) -> &mut NamespaceConfig {
@@ -41,9 +41,6 @@ fn shared(path: &Path, first_block: u8) -> FabricConfig {
     fabric
 }
 
-/// The longest that anything may take which has no time of its own.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 #[test]
 fn what_differs_is_told_with_both_values() {
     let one = start(memory(1));
@@ -74,11 +71,7 @@ fn two_targets_that_say_the_same_are_told_apart_by_their_controllers() {
     assert!(text.contains("does not know") || text.contains("both have controller"), "{text}");
     for target in &targets {
         // A target sees a moment later that a connection has ended.
-        let began = Instant::now();
-        while target.connections() > 0 {
-            assert!(began.elapsed() < PATIENCE, "nobody stays where nothing was joined");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("nobody stays where nothing was joined", || target.connections() == 0);
     }
 }
 

@@ -12,13 +12,14 @@ use nvme::Status;
 use nvme::io::IoCommand;
 use nvme::log_page::CommandStagesLog;
 use nvme::tcp::{Event, ReadyToTransfer, flags};
+use prerequisite::{Wait, patience};
 
 use crate::initiator_fake::{Host, queue_options, target};
-use crate::paths_lab::{BLOCK, NQN, PATIENCE, memory, slow_and_fast, start};
+use crate::paths_lab::{BLOCK, NQN, memory, slow_and_fast, start};
 
 const MAX: u32 = 1 << 20;
 /// What a target that follows a script waits. A machine that is busy makes other parts longer, but none as long.
-const DELAY: Duration = Duration::from_millis(300);
+const DELAY: Duration = Duration::from_secs(1);
 const ENGINES: [Engine; 2] = [Engine::IoUring, Engine::Epoll];
 
 /// One queue to namespace 1 of a target, as one thread has it.
@@ -33,9 +34,9 @@ fn drive(paths: &Paths, depth: usize, count: u64, writes: bool) -> (u64, StageLa
     let mut ring = Ring::new(RingOptions { engine: Engine::Automatic, poll_us_max: 0 }).expect("a ring");
     let queues = PathQueues::open(paths, &mut ring, 0, 0, 1, depth);
     let mut driver = Driver::new(ring, queues, RECEIVE_LENGTH);
-    let began = std::time::Instant::now();
+    let wait = Wait::begin("a path");
     while !driver.queues().is_ready() {
-        assert!(began.elapsed() < PATIENCE, "no path");
+        wait.check();
         driver.flush();
         driver.turn(Some(Duration::from_millis(10))).expect("a ring");
     }
@@ -98,7 +99,7 @@ fn stages_add_up_to_the_whole() {
 #[test]
 fn what_waits_at_the_target_is_the_targets_and_what_finds_no_entry_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let (slow, _) = slow_and_fast(&folder.path().join("disk"), 30);
+    let (slow, _) = slow_and_fast(&folder.path().join("disk"), 100);
     let target = start(slow);
     let port = target.ports()[0];
     let (_, stages) = drive(&paths(port, 128), 8, 24, true);
@@ -198,11 +199,11 @@ fn data_that_the_socket_has_no_room_for_is_being_sent() {
 #[test]
 fn a_target_of_our_own_says_what_its_part_was_spent_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (slow, _) = slow_and_fast(&folder.path().join("disk"), 30);
+    let (slow, _) = slow_and_fast(&folder.path().join("disk"), 100);
     let target = start(slow);
     let paths = paths(target.ports()[0], 128);
     let [controller] = &paths.controllers()[..] else { panic!("there is one path") };
-    let read = || controller.command_stages(1, PATIENCE).expect("an answer").expect("it is ours");
+    let read = || controller.command_stages(1, patience()).expect("an answer").expect("it is ours");
     let before = read();
     let (_, stages) = drive(&paths, 8, 24, true);
     let after = read();
@@ -214,6 +215,6 @@ fn a_target_of_our_own_says_what_its_part_was_spent_on() {
     // The storage holds each write back, and the target's part is within what the host saw of it.
     assert!(since(|log| log.stages_ns[engine::target::Stage::Storage as usize].get()) > took_ns / 2);
     assert!(took_ns <= stages.sum_ns(), "{took_ns} {stages:?}");
-    let error = controller.command_stages(2, PATIENCE).expect_err("there is no such namespace");
+    let error = controller.command_stages(2, patience()).expect_err("there is no such namespace");
     assert_eq!(error.status().map(Status::without_flags), Some(Status::INVALID_NAMESPACE));
 }

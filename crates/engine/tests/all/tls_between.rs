@@ -1,5 +1,6 @@
 //! Our own host and target with TLS over loopback, and hosts that have no key, or another one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, HostIdentity, PathOptions, TlsKeys, Volume};
@@ -16,6 +17,7 @@ use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target, Tl
 use engine::transport::Transport;
 use nvme::log_page::LogPageId;
 use nvme::tcp::Digests;
+use prerequisite::wait_until;
 use secure_channel::{ConfiguredPsk, Derivation, FirstBytes, Hash, IdentityVersion, RecordLimit, Suite};
 
 use crate::raw_host::{configure, read_some};
@@ -204,11 +206,7 @@ fn who_is_there_in_clear_goes_when_tls_comes_to_be_required() {
     let mut config = bed.target.config();
     config.ports[0].tls = None;
     bed.target.apply(&config).unwrap();
-    let began = Instant::now();
-    while there() != [true] {
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", there());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("only TLS is there", || there() == [true]);
     secure.log_page(LogPageId::SMART, 0xffff_ffff, 0, 512).unwrap();
     let kinds = bed.target.metrics().tls_handshakes;
     assert!(kinds.iter().all(|(kind, _)| kind.identity == IdentityVersion::One), "{kinds:?}");
@@ -246,16 +244,12 @@ fn a_host_that_replaces_no_keys_loses_its_queue_and_no_data() {
     let bed = Bed::with_limit(limit(60));
     let options = bed.options(HOST, NQN, Some(keys(1)));
     let volume = Volume::connect(PathOptions::new(vec![options], 1)).unwrap();
-    let mut controllers = Vec::new();
-    for _ in 0..3 {
-        wear(&volume, 40);
+    let mut controllers = BTreeSet::new();
+    wait_until("it has to connect anew", || {
+        wear(&volume, 10);
         controllers.extend(bed.target.status().controllers.iter().map(|controller| controller.cntlid));
-        // Until the target looks again.
-        std::thread::sleep(Duration::from_millis(700));
-    }
-    controllers.sort_unstable();
-    controllers.dedup();
-    assert!(controllers.len() >= 2, "it never had to connect anew: {controllers:?}");
+        controllers.len() >= 2
+    });
 }
 
 #[test]

@@ -23,6 +23,7 @@ use nvme::discovery::transport_requirements::{SECURE_CHANNEL_NOT_REQUIRED, SECUR
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, PropertyAccess, property};
 use nvme::io::IoCommand;
 use nvme::{Status, SubmissionEntry};
+use prerequisite::patience;
 use secure_channel::ConfiguredPsk;
 
 use crate::initiator_fake::Host;
@@ -247,8 +248,7 @@ fn pass_on(bed: &mut Bed) {
     config.is_held = true;
     claims::inherit_memories(bed.target.memories().unwrap());
     let next = Target::start(&config).unwrap();
-    let patience = Duration::from_secs(10);
-    let HandOver { state, queues, arrivals } = bed.target.freeze_within(patience, patience).unwrap();
+    let HandOver { state, queues, arrivals } = bed.target.freeze_within(patience(), patience()).unwrap();
     // As it goes to another process.
     let text = serde_json::to_string(&state).unwrap();
     let hand_over = HandOver { state: serde_json::from_str(&text).unwrap(), queues, arrivals };

@@ -14,6 +14,7 @@ use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{Digests, Event, Initialize, Part, PduType, Receiver, Role, Transmitter};
 use nvme::{CompletionEntry, SglDescriptor, Status};
+use prerequisite::patience;
 use secure_channel::{
     Alert, ConfiguredPsk, Derivation, IdentityVersion, Names, OVERHEAD_BYTES, Opened, Opener, Peer,
     RecordError, RecordLimit, Sealer, Suite, TlsPsk,
@@ -27,7 +28,6 @@ const NQN: &str = "nqn.2014-08.org.example:both";
 const PRIVATE: &str = "nqn.2014-08.org.example:private";
 const HOST: &str = "nqn.2014-08.org.example:known";
 const OTHER: &str = "nqn.2014-08.org.example:other";
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A target with a subsystem for both hosts, and one for the first alone.
 fn target() -> (Target, tempfile::TempDir) {
@@ -68,8 +68,8 @@ struct Client {
 }
 
 fn open(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stream = TcpStream::connect_timeout(&address, patience()).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     stream
 }
 

@@ -15,6 +15,7 @@ use engine::initiator::{ConnectOptions, HostIdentity, IoPolicy, PathOptions, Pat
 use engine::ring::Engine;
 use engine::target::{HostKeyConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TlsUse};
 use engine::transport::Transport;
+use prerequisite::wait_until;
 use secure_channel::{ConfiguredPsk, RecordLimit};
 
 use crate::raw_host::{Random, configure};
@@ -139,9 +140,9 @@ impl Drop for End<'_> {
 /// Waits until each volume has done so much more.
 fn await_more(counts: &[AtomicU64], more: u64) {
     let goals: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Acquire) + more).collect();
-    while counts.iter().zip(&goals).any(|(count, goal)| count.load(Ordering::Acquire) < *goal) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("each volume does more", || {
+        counts.iter().zip(&goals).all(|(count, goal)| count.load(Ordering::Acquire) >= *goal)
+    });
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! TCP and MPTCP at both ends: what really carries a connection is what both ends say, whatever one end wanted, and
 //! congestion control is what was asked for.
 
-use prerequisite::missing;
+use prerequisite::{missing, wait_for};
 use std::io;
 use std::net::SocketAddr;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::raw_host::configure;
 use engine::backend::BackendConfig;
@@ -20,19 +18,6 @@ use engine::transport::{ConnectionOptions, ListenOptions, StreamInfo, Transport,
 use rustix::net::sockopt;
 
 const NQN: &str = "nqn.2014-08.org.example:test";
-const BOUND: Duration = Duration::from_secs(10);
-
-/// Tries until there is something.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < BOUND, "waited too long for {what}");
-        sleep(Duration::from_millis(1));
-    }
-}
 
 /// Whether the kernel has MPTCP; where it has not, there is nothing to be tested.
 fn has_mptcp() -> bool {

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::paths_lab::{BLOCK, Host, Link, NQN, PATIENCE, file, memory, options, start};
+use crate::paths_lab::{BLOCK, Host, Link, NQN, file, memory, options, start};
 use engine::initiator::{
     AsyncVolume, Data, InitiatorError, PathOptions, PathState, Paths, Request, Volume, VolumeOptions,
 };
 use engine::ring::Buffer;
 use engine::target::Target;
 use nvme::io::IoCommand;
+use prerequisite::wait_until;
 use uuid::Uuid;
 
 /// Blocks that the tests write to.
@@ -28,14 +29,6 @@ fn block(place: u64, age: u64) -> Vec<u8> {
 
 fn ports(target: &Target) -> Vec<SocketAddr> {
     target.ports()
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Writes blocks in turn, each newer than the one before, until it is told to end; the age of each block's last write.
@@ -66,15 +59,15 @@ fn a_target_that_is_killed_costs_no_write_and_no_error() {
     let volume = Volume::connect(options(&links.each_ref().map(|link| link.address))).unwrap();
     let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let live = |at: usize| volume.status()[at].state == PathState::Live;
-    until("two live paths", || live(0) && live(1));
+    wait_until("two live paths", || live(0) && live(1));
     let ages = thread::scope(|scope| {
         let writer = scope.spawn(|| write_until(&volume, &is_over, &written));
-        until("some writes", || written.load(Ordering::Acquire) > 200);
+        wait_until("some writes", || written.load(Ordering::Acquire) > 200);
         links[0].sever();
         drop(first);
-        until("the loss of a path", || !live(0));
+        wait_until("the loss of a path", || !live(0));
         let then = written.load(Ordering::Acquire);
-        until("writes after it", || written.load(Ordering::Acquire) > then + 200);
+        wait_until("writes after it", || written.load(Ordering::Acquire) > then + 200);
         is_over.store(true, Ordering::Release);
         writer.join().unwrap()
     });
@@ -93,12 +86,12 @@ fn a_path_that_was_lost_comes_back() {
     let links: Vec<Link> = ports(&target).into_iter().map(Link::to).collect();
     let volume = Volume::connect(options(&[links[0].address, links[1].address])).unwrap();
     let live = |at: usize| volume.status()[at].state == PathState::Live;
-    until("two live paths", || live(0) && live(1));
+    wait_until("two live paths", || live(0) && live(1));
     links[0].cut();
     volume.write_at(0, &block(0, 7)).unwrap();
-    until("the loss of a path", || !live(0));
+    wait_until("the loss of a path", || !live(0));
     links[0].restore();
-    until("its coming back", || live(0));
+    wait_until("its coming back", || live(0));
     let mut found = vec![0; BLOCK];
     volume.read_at(0, &mut found).unwrap();
     assert!(found == block(0, 7));
@@ -241,8 +234,8 @@ fn a_volume_that_is_dropped_leaves_nothing_behind() {
     let task = LastTask::new(clone);
     Waker::from(task.clone()).wake();
     drop(task);
-    until("the end of all controllers", || target.status().controllers.is_empty());
-    until("the end of all connections", || target.connections() == 0);
+    wait_until("the end of all controllers", || target.status().controllers.is_empty());
+    wait_until("the end of all connections", || target.connections() == 0);
 }
 
 /// A task that nobody holds but the waker that it waits with.
@@ -311,12 +304,12 @@ fn a_path_that_joins_and_takes_less_at_a_time_makes_commands_smaller() {
     late.cut();
     let mut options = options(&[ports[0], late.address]);
     options.policy = engine::initiator::IoPolicy::RoundRobin;
-    options.paths[1].connect_timeout = Duration::from_millis(300);
+    options.paths[1].connect_timeout = Duration::from_secs(1);
     let volume = Volume::connect(options).unwrap();
     let mut data = vec![0; 1 << 20];
     volume.read_at(0, &mut data).unwrap();
     late.restore();
-    until("the second path", || volume.status()[1].state == PathState::Live);
+    wait_until("the second path", || volume.status()[1].state == PathState::Live);
     let narrow = volume.controllers().iter().map(|controller| controller.transfer_length_max()).min();
     assert_eq!(narrow, Some(16 << 10), "the link has changed what the target says");
     let written: Vec<u8> = (0..256).flat_map(|place| block(place, 1)).collect();

@@ -5,25 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::paths_lab::{BLOCK, Link, NQN, PATIENCE, memory, options, start};
+use crate::paths_lab::{BLOCK, Link, NQN, memory, options, start};
 use engine::initiator::{InitiatorError, LocalVolume, PathState, Volume};
 use engine::ring::Buffer;
+use prerequisite::wait_until;
 
 /// A block that tells its place and its age.
 fn block(place: u64, age: u64) -> Buffer {
     let mut buffer = Buffer::zeroed(BLOCK);
     buffer.copy_from_slice(&[place.to_le_bytes(), age.to_le_bytes()].concat().repeat(BLOCK / 16));
     buffer
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Writes a block again and again, and reads it back.
@@ -57,7 +50,7 @@ fn a_lost_path_costs_a_task_no_write() {
     let target = start(memory(2));
     let links: Vec<Link> = target.ports().into_iter().map(Link::to).collect();
     let volume = Volume::connect(options(&[links[0].address, links[1].address])).unwrap();
-    until("two live paths", || volume.status().iter().all(|path| path.state == PathState::Live));
+    wait_until("two live paths", || volume.status().iter().all(|path| path.state == PathState::Live));
     let (written, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let task = volume.spawn({
         let (written, is_over) = (written.clone(), is_over.clone());
@@ -71,11 +64,11 @@ fn a_lost_path_costs_a_task_no_write() {
             Ok::<_, InitiatorError>(age)
         }
     });
-    until("some writes", || written.load(Ordering::Acquire) > 100);
+    wait_until("some writes", || written.load(Ordering::Acquire) > 100);
     links[0].cut();
-    until("the loss of a path", || volume.status()[0].state != PathState::Live);
+    wait_until("the loss of a path", || volume.status()[0].state != PathState::Live);
     let then = written.load(Ordering::Acquire);
-    until("writes after it", || written.load(Ordering::Acquire) > then + 100);
+    wait_until("writes after it", || written.load(Ordering::Acquire) > then + 100);
     is_over.store(true, Ordering::Release);
     let age = task.wait().unwrap().unwrap();
     let mut found = vec![0; BLOCK];
@@ -196,6 +189,6 @@ fn the_last_handle_ends_the_tasks() {
     assert!(!is_dropped.load(Ordering::Acquire), "who awaits a task keeps the volume");
     assert_eq!(target.status().controllers.len(), 1);
     drop(task);
-    until("the end of the task", || is_dropped.load(Ordering::Acquire));
-    until("the end of all controllers", || target.status().controllers.is_empty());
+    wait_until("the end of the task", || is_dropped.load(Ordering::Acquire));
+    wait_until("the end of all controllers", || target.status().controllers.is_empty());
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::initiator::{
     Completion, Data, Ended, HostIdentity, InitiatorError, Queue, QueueOptions, QueueState, Request,
@@ -17,6 +17,7 @@ use nvme::tcp::{
     DataPdu, Digests, Event, Part, PduType, ReadyToTransfer, Receiver, Role, Transmitter, flags, negotiate,
 };
 use nvme::{CompletionEntry, Status, SubmissionEntry};
+use prerequisite::{Wait, patience};
 
 use crate::raw_host::read_some;
 
@@ -48,7 +49,7 @@ pub(crate) fn raw_target(script: impl FnOnce(&mut Fake) + Send + 'static) -> (So
     let address = listener.local_addr().unwrap();
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();
         script(&mut Fake {
             stream,
@@ -245,8 +246,8 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         subsystem_nqn: "nqn.2014-08.org.example:fake".to_owned(),
         controller_id: 5,
         keep_alive_ms: 0,
-        connect_timeout: Duration::from_secs(5),
-        command_timeout: Duration::from_secs(10),
+        connect_timeout: patience(),
+        command_timeout: patience(),
         in_capsule_length: 8192,
         takes_key_updates: false,
         disable_flow_control: true,
@@ -271,9 +272,9 @@ impl Host {
 
     /// Turns the loop until `done`.
     pub(crate) fn run(&mut self, done: impl Fn(&Queue) -> bool) {
-        let began = Instant::now();
+        let wait = Wait::begin("the queue gets there");
         while !done(&self.queue) {
-            assert!(began.elapsed() < Duration::from_secs(10), "nothing happens: {:?}", self.queue.error());
+            wait.check();
             self.turn();
         }
     }

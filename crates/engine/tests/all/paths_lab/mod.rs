@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::initiator::{
@@ -16,13 +16,14 @@ use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Engine, Event, Ring, RingOptions};
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use nvme::io::IoCommand;
+use prerequisite::{Wait, patience};
 use uuid::Uuid;
 
 pub(crate) const NQN: &str = "nqn.2014-08.org.example:paths";
 pub(crate) const BLOCK: usize = 4096;
 const SIZE: u64 = 16 << 20;
-/// Nothing that is waited for takes as long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a busy machine lets a live path wait, and short enough to wait for the loss of one.
+pub(crate) const KEEP_ALIVE_MS: u32 = 5000;
 
 /// The configuration of a target with `ports` ports and namespace 1 on `backend`.
 pub(crate) fn fabric(ports: u16, backend: BackendConfig) -> FabricConfig {
@@ -179,8 +180,8 @@ fn carry(
 pub(crate) fn options(addresses: &[SocketAddr]) -> PathOptions {
     let path = |address: &SocketAddr| ConnectOptions {
         io_queues: 2,
-        keep_alive_ms: 1000,
-        connect_timeout: Duration::from_secs(3),
+        keep_alive_ms: KEEP_ALIVE_MS,
+        connect_timeout: patience(),
         ..ConnectOptions::new(*address, NQN)
     };
     PathOptions {
@@ -218,9 +219,9 @@ impl Host {
     }
 
     pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let began = Instant::now();
+        let wait = Wait::begin(what);
         while !done(self) {
-            assert!(began.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
+            wait.check();
             self.turn();
         }
     }

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nvme::SubmissionEntry;
 use nvme::command::admin_opcode;
 use nvme::fabrics::{ConnectData, fabrics_type};
 use nvme::tcp::PduType;
 use nvme::tcp::digest::crc32c;
+use prerequisite::patience;
 use zerocopy::FromBytes;
 
 use super::format::{Change, Event, Recording};
@@ -18,7 +19,6 @@ use super::masks::{self, Answered, masks};
 use super::wire::await_read;
 use crate::raw_host::read_some;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Byte of CNTLID in Connect's data, and of the queue identifier in its entry.
 const CONTROLLER_ID_AT: usize = std::mem::offset_of!(ConnectData, controller_id);
 /// Byte of the submission entry in a command capsule.
@@ -238,8 +238,8 @@ fn head(pdu: &[u8]) -> String {
 
 impl Line {
     fn open(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string())?;
-        let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_nodelay(true));
+        let stream = TcpStream::connect_timeout(&address, patience()).map_err(|error| error.to_string())?;
+        let set = stream.set_read_timeout(Some(patience())).and_then(|()| stream.set_nodelay(true));
         set.map_err(|error| error.to_string())?;
         Ok(Self {
             stream,
@@ -274,7 +274,7 @@ impl Line {
             let answered = self.answered(expected);
             let is_at_rest =
                 !masks::tells_ready(&actual, &answered) || masks::tells_ready(expected, &answered);
-            if is_at_rest || began.elapsed() > PATIENCE {
+            if is_at_rest || began.elapsed() > patience() {
                 return Ok(actual);
             }
             self.has_polled = true;
