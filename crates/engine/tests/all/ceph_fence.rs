@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use engine::limits::CEPH_FENCE_S;
 
 use crate::ceph_pair::{Pair, directives};
-use crate::raw_host::eventually;
+use prerequisite::wait_until;
 
 const MONTH: Duration = Duration::from_secs(365 * 24 * 3600 / 12);
 
@@ -50,7 +50,7 @@ fn who_was_shut_out_for_a_year_is_so_after_its_lock_was_broken() {
     let address = &connections.first().expect("it has one").address;
     assert_eq!(months_left(address), None);
     pair.gateways[1].target().shut_out(&connections).unwrap();
-    eventually("the image is the other's", || pair.direct(1, &directives(true, 7)).is_ok());
+    wait_until("the image is the other's", || pair.direct(1, &directives(true, 7)).is_ok());
     let left = months_left(address);
     assert!(left.is_some_and(|months| months > 10), "the library has shortened it: {left:?} months");
 }

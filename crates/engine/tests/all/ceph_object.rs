@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use engine::ceph::{Cluster, ClusterOptions, Object, ObjectChange, Pairs, Pool, Watch};
 
@@ -85,10 +84,10 @@ fn who_watches_hears_of_it() {
     assert!(object.change(&made).unwrap());
     let watch = Watch::start(&object, bell).unwrap();
     object.notify(2_000).unwrap();
-    rung.recv_timeout(Duration::from_secs(5)).unwrap();
+    rung.recv_timeout(prerequisite::patience()).unwrap();
     object.notify(2_000).unwrap();
     object.notify(2_000).unwrap();
-    rung.recv_timeout(Duration::from_secs(5)).unwrap();
+    rung.recv_timeout(prerequisite::patience()).unwrap();
     assert!(!watch.is_lost());
     drop(watch);
     assert!(rung.try_recv().is_err(), "two that were not heard are one");

@@ -11,8 +11,9 @@ use engine::ceph::{Cluster, ClusterOptions, NewImage, Object, Pool};
 use engine::ring::Engine;
 use engine::target::{Directives, NamespaceConfig, TargetError};
 
-use crate::raw_host::{Kind, NQN, Space, TestTarget, eventually};
+use crate::raw_host::{Kind, NQN, Space, TestTarget};
 use crate::reservation_party::Party;
+use prerequisite::wait_until;
 
 pub(crate) const SPACE: Space = Space { nsid: 1, kind: Kind::Null, block: 4096 };
 
@@ -60,7 +61,7 @@ impl Pair {
             })
         });
         for gateway in &gateways {
-            eventually("the image is there", || gateway.target().status().namespaces.len() == 1);
+            wait_until("the image is there", || gateway.target().status().namespaces.len() == 1);
         }
         Self { pool: Arc::new(pool), gateways }
     }

@@ -11,7 +11,8 @@ use nvme::features::FeatureId;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 
 use crate::ceph_pair::{Pair, SPACE, directives};
-use crate::raw_host::{assert_status, eventually};
+use crate::raw_host::assert_status;
+use prerequisite::wait_until;
 
 const KIND: ReservationType = ReservationType::WriteExclusive;
 
@@ -59,7 +60,7 @@ fn what_a_gateway_asks_for_that_is_shut_out_is_neither_kept_nor_answered() {
     let before = pair.object().pairs("state").unwrap();
     let connections = pair.gateways[0].target().cluster_connections().unwrap();
     pair.gateways[1].target().shut_out(&connections).unwrap();
-    eventually("the image is the other's", || pair.direct(1, &directives(true, 7)).is_ok());
+    wait_until("the image is the other's", || pair.direct(1, &directives(true, 7)).is_ok());
     let status = two.acquire_with(1, AcquireAction::Preempt, KIND, (two.key, one.key));
     assert!(!status.is_success(), "{status}");
     assert_eq!(pair.object().pairs("state").unwrap(), before);
@@ -123,5 +124,5 @@ fn a_namespace_that_was_removed_leaves_its_reservations_to_nobody() {
     without.subsystems[0].namespaces.clear();
     let none = Directives { reservations: Some(BTreeMap::new()), ..Directives::default() };
     target.apply_directed(&without, &none, Duration::ZERO).unwrap();
-    eventually("what was kept is gone", || pair.object().pairs("").unwrap().is_none());
+    wait_until("what was kept is gone", || pair.object().pairs("").unwrap().is_none());
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::raw_host::host::give;
 use crate::raw_host::{
     Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, SIZE, SPACES, TestTarget, assert_status,
-    eventually, pattern,
+    pattern,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{
@@ -33,6 +33,7 @@ use nvme::log_page::{
     AnaLog, CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog,
     SupportedLogPages, command_effects,
 };
+use prerequisite::wait_until;
 use zerocopy::FromBytes;
 
 fn namespaces(bytes: &[u8], after: u32) -> Vec<u32> {
@@ -210,7 +211,7 @@ fn controller_lists_follow_who_comes_and_goes() {
         let from = IdentifyRequest { controller_id: two, ..IdentifyRequest::new(Cns::CONTROLLER_LIST) };
         assert_eq!(controllers(&first.admin.identify(0, from).data), [two, three]);
         drop(second);
-        eventually("the second has left the list", || {
+        wait_until("the second has left the list", || {
             controllers(&first.admin.identified(0, Cns::CONTROLLER_LIST)) == [one, three]
         });
     }
@@ -319,7 +320,7 @@ fn health_counts_what_was_done() {
         };
         check(&host.admin.smart(), "while the queues are there");
         drop(queues);
-        eventually("the queues are gone", || target.connections() == 1);
+        wait_until("the queues are gone", || target.connections() == 1);
         check(&host.admin.smart(), "when they are gone");
         let mut other = Host::connect(target.address());
         check(&other.admin.smart(), "seen by another controller");
@@ -425,7 +426,7 @@ fn features_keep_what_is_set_until_a_reset() {
         let granted = NumberOfQueues::decode(reply.result as u32).unwrap();
         assert_eq!(granted.submission.get(), IO_QUEUES_MAX, "as many as there are");
         assert_eq!(admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
-        eventually("the reset is complete", || admin.property(property::STATUS, false).result == 0);
+        wait_until("the reset is complete", || admin.property(property::STATUS, false).result == 0);
         host.enable();
         let reply = host.admin.get_feature(FeatureId::ARBITRATION, Select::Current, 0, 0);
         assert_eq!(reply.result, 0, "a reset brings the defaults back");

@@ -3,9 +3,7 @@
 
 use std::net::TcpStream;
 
-use crate::raw_host::{
-    Client, ENGINES, Give, Host, Options, SPACES, Space, TestTarget, assert_status, eventually,
-};
+use crate::raw_host::{Client, ENGINES, Give, Host, Options, SPACES, Space, TestTarget, assert_status};
 use engine::limits::{
     COPY_LENGTH_MAX, DISCOVERY_CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, HALF_OPEN_PER_REACTOR_MAX,
 };
@@ -14,6 +12,7 @@ use nvme::Status;
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
+use prerequisite::wait_until;
 
 const MEMORY: Space = SPACES[1];
 const NAMED_NQN: &str = "nqn.2014-08.org.example:named";
@@ -46,7 +45,7 @@ fn discovery_controllers_take_no_place_from_hosts() {
                 admin
             })
             .collect();
-        eventually("the oldest have gone for the newest", || {
+        wait_until("the oldest have gone for the newest", || {
             let status = target.target().status();
             status.controllers.len() == DISCOVERY_CONTROLLERS_MAX
         });
@@ -55,7 +54,7 @@ fn discovery_controllers_take_no_place_from_hosts() {
         let metrics = target.target().metrics();
         assert_eq!(metrics.discovery_ended, DISCOVERY_CONTROLLERS_MAX as u64);
         drop(strangers);
-        eventually("and none is left", || target.target().status().controllers.len() == 1);
+        wait_until("and none is left", || target.target().status().controllers.len() == 1);
     }
 }
 
@@ -85,7 +84,7 @@ fn silent_connections_go_for_those_that_come() {
         let silent: Vec<TcpStream> = (0..HALF_OPEN_PER_REACTOR_MAX + 200)
             .map(|_| TcpStream::connect(target.address()).unwrap())
             .collect();
-        eventually("the oldest have gone", || {
+        wait_until("the oldest have gone", || {
             let reactor = &target.target().status().reactors[0];
             (reactor.connections, reactor.half_open)
                 == (HALF_OPEN_PER_REACTOR_MAX + 2, HALF_OPEN_PER_REACTOR_MAX)
@@ -95,7 +94,7 @@ fn silent_connections_go_for_those_that_come() {
         assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "and who works goes on");
         assert!(target.target().metrics().reactors[0].half_open_dropped >= 200);
         drop(silent);
-        eventually("none is left", || target.target().status().reactors[0].half_open == 0);
+        wait_until("none is left", || target.target().status().reactors[0].half_open == 0);
     }
 }
 
@@ -115,9 +114,9 @@ fn one_host_takes_no_more_than_its_quota() {
     assert_eq!((status.refusals["controllers_per_host"], status.refusals["queues_per_host"]), (1, 1));
     // What it gives back it may have again.
     queues.pop();
-    eventually("a queue's place is free", || hosts[1].try_io(1).1.status.is_success());
+    wait_until("a queue's place is free", || hosts[1].try_io(1).1.status.is_success());
     hosts.pop();
-    eventually("a controller's place is free", || try_admin(&target, &greedy).1.is_success());
+    wait_until("a controller's place is free", || try_admin(&target, &greedy).1.is_success());
 }
 
 #[test]
@@ -214,7 +213,7 @@ fn a_burst_of_copies_leaves_others_their_turns() {
         }
         const COPIES: usize = 300;
         send_copies(&mut copies, COPIES as u16, 4 << 20);
-        eventually("the copies have begun", || copies.has_input());
+        wait_until("the copies have begun", || copies.has_input());
         assert_eq!(reads.read(MEMORY, 0, 1).status, Status::SUCCESS);
         let done = copies.answers_so_far();
         assert!(done < COPIES / 2, "a read waits for {done} of {COPIES} copies of 4 MiB");
@@ -244,7 +243,7 @@ fn copies_on_many_queues_leave_others_their_turns() {
         for queue in &mut queues {
             send_copies(queue, COPIES, 1 << 20);
         }
-        eventually("all have begun", || queues.iter().all(Client::has_input));
+        wait_until("all have begun", || queues.iter().all(Client::has_input));
         let done = |queues: &[Client]| queues.iter().map(Client::answers_so_far).sum::<usize>();
         let mut fewest = usize::MAX;
         for _ in 0..20 {

@@ -1,16 +1,15 @@
 //! What a namespace is made of may be wrong, in use, full or cut short: it is said why, and nobody else suffers.
 
-use prerequisite::available;
+use prerequisite::{LoopDevice, available, run, wait_until};
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::bad_disks::run;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Kind, SPACES, Space, TestTarget, assert_status, configure, eventually,
-    pattern, subsystem,
+    Client, ENGINES, Give, Host, Kind, SPACES, Space, TestTarget, assert_status, configure, pattern,
+    subsystem,
 };
 use engine::backend::{BackendConfig, BackendError};
 use engine::ring::Engine;
@@ -182,42 +181,26 @@ fn sizes_that_cannot_be_had_are_refused() {
     assert!(matches!(error, BackendError::Memory { .. }), "{error:?}");
 }
 
-/// A loop device, given back at the end.
-struct LoopDevice(PathBuf);
-
-impl LoopDevice {
-    fn new(file: &Path, sector: &str) -> Result<Self, String> {
-        let arguments = ["--find", "--show", "--sector-size", sector, &file.display().to_string()];
-        run("losetup", &arguments).map(|path| Self(path.into()))
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        if let Err(error) = run("losetup", &["--detach", &self.0.display().to_string()]) {
-            println!("{error}");
-        }
-    }
-}
-
 #[test]
 fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
-    let Some(device) = available("no loop device is available", LoopDevice::new(&path, "4096")) else {
+    let Some(device) =
+        available("no loop device is available", LoopDevice::attach(&path, &["--sector-size", "4096"]))
+    else {
         return;
     };
-    let name = device.0.display();
-    let (error, text) = refusal(&config(block(&device.0), 512));
+    let name = device.path().display();
+    let (error, text) = refusal(&config(block(device.path()), 512));
     assert!(matches!(error, BackendError::BlockSize { device: 4096, block: 512, .. }), "{error:?}");
     assert_eq!(
         text,
         format!("{name} has 4096-byte sectors, larger than block_size=512; use block_size=4096")
     );
     for engine in ENGINES {
-        let target = Target::start(&TargetConfig { engine, ..config(block(&device.0), 4096) }).unwrap();
-        let (error, _) = refusal(&config(block(&device.0), 4096));
+        let target = Target::start(&TargetConfig { engine, ..config(block(device.path()), 4096) }).unwrap();
+        let (error, _) = refusal(&config(block(device.path()), 4096));
         assert!(matches!(error, BackendError::Locked { .. }), "{error:?}");
         let host = Host::connect(target.ports()[0]);
         let (mut queue, space) = (host.io(1), Space { nsid: 2, kind: Kind::File, block: 4096 });
@@ -239,11 +222,13 @@ fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
     let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
     // Its writes go through the page cache, whatever it says of its sectors.
-    let Some(device) = available("no loop device is available", LoopDevice::new(&path, "512")) else {
+    let Some(device) =
+        available("no loop device is available", LoopDevice::attach(&path, &["--sector-size", "512"]))
+    else {
         return;
     };
     for block_size in [512, 4096] {
-        let target = Target::start(&config(block(&device.0), block_size)).unwrap();
+        let target = Target::start(&config(block(device.path()), block_size)).unwrap();
         let mut host = Host::connect(target.ports()[0]);
         for (nsid, boundary) in [(1, 0), (2, 1)] {
             let identify = host.admin.identified_namespace(nsid);
@@ -385,7 +370,7 @@ fn a_file_cut_short_costs_the_reads_behind_its_end() {
             assert!(queue.read(space, 4 * per_64k, 1).data.iter().all(|byte| *byte == 0), "{engine:?}");
         }
         drop((host, queue));
-        eventually("the connections are gone", || target.connections() == 0);
+        wait_until("the connections are gone", || target.connections() == 0);
     }
 }
 

@@ -2,10 +2,11 @@
 //! at a clock: under a limit of one byte per second the second command of a kind waits for hours, or does not wait at all.
 
 use crate::raw_host::admin::abort;
-use crate::raw_host::{Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status, eventually};
+use crate::raw_host::{Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status};
 use engine::target::QosConfig;
 use nvme::Status;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
+use prerequisite::wait_until;
 
 /// Which limits a command has to come under.
 #[derive(Clone, Copy)]
@@ -58,7 +59,7 @@ fn waits(host: &mut Host, queue: &mut Client, id: u16, data_is_asked: bool, limi
         }
         assert_eq!((reply.command_id, reply.status), (flush, Status::SUCCESS));
     }
-    eventually("the command waits", || {
+    wait_until("the command waits", || {
         let abort = abort(1, id);
         host.admin.run(abort, Give::Nothing).result & 1 == 0
     });

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Kind, Options, PATIENCE, SPACES, Space, TestTarget, assert_status, pattern,
+    Client, ENGINES, Give, Host, Kind, Options, SPACES, Space, TestTarget, assert_status, pattern,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, VERIFY_LENGTH_MAX};
@@ -13,6 +13,7 @@ use engine::ring::Engine;
 use engine::target::{QosConfig, WriteProtection};
 use nvme::Status;
 use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges, encode_ranges};
+use prerequisite::wait_until;
 
 /// Large enough for every limit.
 const LARGE: u64 = 64 << 20;
@@ -340,11 +341,8 @@ fn no_increment_is_lost_between_fused_pairs_on_many_queues() {
                         }
                     });
                 }
-                let began = Instant::now();
-                while began.elapsed() < Duration::from_millis(700) || plain.load(Ordering::Relaxed) == 0 {
-                    assert!(began.elapsed() < PATIENCE, "writers beside a pair go on");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                let count = || (plain.load(Ordering::Relaxed), sum.load(Ordering::Relaxed));
+                wait_until("writers beside a pair go on", || count().0 >= 300);
                 stop.store(true, Ordering::Relaxed);
             });
             // A queue of its own: the target may not have noticed yet that the others are gone.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use engine::backend::{BackendConfig, SyncFailure, SyncKind};
 use engine::claims::{self, InheritedMemory};
 use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, TlsKeys, Volume};
+use engine::limits::FREEZE_STALL_MS;
 use engine::ring::Engine;
 use engine::target::{
     HandOver, HandedNamespace, HandedTarget, HostKeyConfig, NamespaceConfig, QosConfig, Reactors,
@@ -26,10 +27,9 @@ use nvme::tcp::{DataPdu, Digests, PduType, flags};
 use nvme::{Status, SubmissionEntry};
 use secure_channel::ConfiguredPsk;
 
-use crate::raw_host::{
-    Client, ENGINES, Give, Host, NQN, Options, Random, assert_status, configure, eventually, pattern,
-};
+use crate::raw_host::{Client, ENGINES, Give, Host, NQN, Options, Random, assert_status, configure, pattern};
 use crate::reservation_party::Party;
+use prerequisite::{patience, wait_until};
 
 const TLS_HOST: &str = "nqn.2014-08.org.example:known";
 pub(crate) const BLOCK: u32 = 512;
@@ -89,8 +89,12 @@ impl Bed {
     /// The next target takes over.
     pub(crate) fn pass_on(&mut self) {
         let next = self.next();
-        let hand_over = self.target().freeze().unwrap();
-        self.give(next, hand_over);
+        self.give(next, self.freeze());
+    }
+
+    /// Brings the target to rest, which waits for hosts and storage as long as any machine lets them take.
+    pub(crate) fn freeze(&self) -> HandOver {
+        self.target().freeze_within(patience(), patience()).unwrap()
     }
 
     fn give(&mut self, next: Target, hand_over: HandOver) {
@@ -148,7 +152,7 @@ impl Drop for End<'_> {
 
 fn await_more(counts: &[AtomicU64], more: u64) {
     let goals: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Acquire) + more).collect();
-    eventually("writes go on", || {
+    wait_until("writes go on", || {
         counts.iter().zip(&goals).all(|(count, goal)| count.load(Ordering::Acquire) >= *goal)
     });
 }
@@ -299,7 +303,7 @@ fn begun(engine: Engine, digests: Digests) {
     torn.send(&begin[..50]);
     let next = bed.next();
     let hand_over = std::thread::scope(|scope| {
-        let freezing = scope.spawn(|| bed.target().freeze().unwrap());
+        let freezing = scope.spawn(|| bed.freeze());
         // Whatever comes first: it is kept for later, or done at once.
         let bytes = write_bytes(&mut asked, 77, 100, &small);
         asked.send(&bytes);
@@ -401,7 +405,7 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
     let party = Host::connect(bed.address());
     let mut queue = party.io(1);
     let next = bed.next();
-    let mut hand_over = bed.target().freeze().unwrap();
+    let mut hand_over = bed.freeze();
     assert_eq!(hand_over.state.namespaces, [], "all is as the storage says");
     let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
     let failed = HandedNamespace {
@@ -417,7 +421,7 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
         assert!(!status().is_success(), "nobody knows what is there");
         assert_eq!(bed.target().failures().len(), 1);
         let next = bed.next();
-        let hand_over = bed.target().freeze().unwrap();
+        let hand_over = bed.freeze();
         assert_eq!(hand_over.state.namespaces, std::slice::from_ref(&failed));
         bed.give(next, hand_over);
     }
@@ -428,7 +432,7 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
 #[test]
 fn commands_that_wait_for_limits_are_no_reason_to_wait() {
     let limit = |namespace: &mut NamespaceConfig| {
-        namespace.qos = QosConfig { iops: Some(5), ..QosConfig::default() };
+        namespace.qos = QosConfig { iops: Some(1), ..QosConfig::default() };
     };
     let mut bed = Bed::new(Engine::Automatic, limit);
     let host = Host::connect(bed.address());
@@ -437,7 +441,10 @@ fn commands_that_wait_for_limits_are_no_reason_to_wait() {
     for block in 0..100 {
         queue.submit(write(block, data.len()), Give::Capsule(&data));
     }
-    bed.pass_on();
+    // The limit itself would let them end in 100 s.
+    let next = bed.next();
+    let hand_over = bed.target().freeze_within(patience(), Duration::from_secs(60)).unwrap();
+    bed.give(next, hand_over);
     while queue.outstanding() > 0 {
         assert_status(queue.wait().status, Status::SUCCESS, "a write");
     }
@@ -459,7 +466,10 @@ fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
     asked.submit(write(0, 32 << 10), Give::Asked(&pattern(32 << 10, 1)));
     let _ = asked.ready_to_transfer();
     let silent = Client::open(bed.address());
-    bed.pass_on();
+    let next = bed.next();
+    let stall = Duration::from_millis(FREEZE_STALL_MS);
+    let hand_over = bed.target().freeze_within(stall, patience()).unwrap();
+    bed.give(next, hand_over);
     amid.wait_until_gone();
     asked.wait_until_gone();
     assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
@@ -472,7 +482,7 @@ fn a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open() {
         let bed = Bed::new(Engine::Automatic, |_| ());
         let host = Host::connect(bed.address());
         let (mut goes, mut stays, next) = (host.io(1), host.io(2), bed.next());
-        assert_eq!(next.take_over(bed.target().freeze().unwrap()).unwrap(), []);
+        assert_eq!(next.take_over(bed.freeze()).unwrap(), []);
         let (serves, rests) = if is_taken { (&next, bed.target()) } else { (bed.target(), &next) };
         serves.go_on();
         goes.stream.shutdown(Shutdown::Write).unwrap();
@@ -486,9 +496,9 @@ fn a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open() {
 fn who_only_connects_is_not_heard_by_a_target_that_does_not_serve_yet() {
     let bed = Bed::new(Engine::Automatic, |_| ());
     let mut client = Client::open(bed.address());
-    eventually("it is accepted", || bed.target().connections() == 1);
+    wait_until("it is accepted", || bed.target().connections() == 1);
     let next = bed.next();
-    let hand_over = bed.target().freeze().unwrap();
+    let hand_over = bed.freeze();
     assert_eq!(hand_over.arrivals.len(), 1);
     assert_eq!(next.take_over(hand_over).unwrap(), []);
     assert_eq!(next.connections(), 0, "what it says first would be lost for the other one");
@@ -502,7 +512,7 @@ fn who_only_connects_is_served_by_the_next() {
     let mut bed = Bed::new(Engine::Automatic, |_| ());
     let mut before = Client::open(bed.address());
     let next = bed.next();
-    let hand_over = bed.target().freeze().unwrap();
+    let hand_over = bed.freeze();
     let mut meanwhile = Client::open(bed.address());
     bed.give(next, hand_over);
     before.initialize(Digests::default());
@@ -511,7 +521,7 @@ fn who_only_connects_is_served_by_the_next() {
 
 #[test]
 fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
-    let bed = Bed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 4000);
+    let bed = Bed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 6000);
     let host = Host::connect(bed.address());
     let (mut slow, mut sending) = (host.io(1), host.io(2));
     let (data, large) = (pattern(4096, 1), pattern(32 << 10, 2));
@@ -563,7 +573,7 @@ fn a_host_that_may_not_connect_any_longer_is_not_taken_over() {
     subsystem.allow_any_host = false;
     subsystem.hosts = vec![ALLOWED.to_owned(), TLS_HOST.to_owned()];
     let next = bed.next();
-    let failed = next.take_over(bed.target().freeze().unwrap()).unwrap();
+    let failed = next.take_over(bed.freeze()).unwrap();
     let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [format!("{} queue 0", both[1]), format!("{} queue 1", both[1])]);
     bed.target.replace(next).unwrap().leave();

@@ -21,7 +21,7 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
         (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "nothing that could"),
     ] {
         let next = bed.next();
-        let mut hand_over = bed.target().freeze().unwrap();
+        let mut hand_over = bed.freeze();
         hand_over.state.namespaces.push(wrong);
         let reason = next.take_over(hand_over).unwrap_err();
         assert!(reason.contains(expected), "{reason}");
@@ -42,7 +42,7 @@ fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
     config.fabric.subsystems[0].namespaces[0].backend = BackendConfig::File { path: gone, size: None };
     let next = Target::start(&config).unwrap();
     assert_eq!(next.absent().len(), 1);
-    let hand_over = bed.target().freeze().unwrap();
+    let hand_over = bed.freeze();
     let error = next.take_over(hand_over).unwrap_err();
     assert!(error.contains(&format!("namespace 1 of {NQN} is not available")), "{error}");
     next.leave();

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use crate::raw_host::admin::abort;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, assert_status, configure, eventually, pattern,
-    subsystem,
+    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, assert_status, configure, pattern, subsystem,
 };
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
@@ -22,6 +21,7 @@ use nvme::io::IoCommand;
 use nvme::log_page::LogPageId;
 use nvme::reservation::{PersistenceChange, RegisterAction};
 use nvme::{Status, SubmissionEntry};
+use prerequisite::wait_until;
 
 const SECOND: &str = "nqn.2014-08.org.example:second";
 const IN_USE: Status = Status::CONNECT_INVALID_PARAMETERS;
@@ -87,7 +87,7 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_connected() {
         drop((a, stranger));
         assert_in_use(address, &options(2, 1), "it has a second controller");
         drop((again, other_part));
-        eventually("it is free again", || connects(address, &options(2, 1)));
+        wait_until("it is free again", || connects(address, &options(2, 1)));
     }
 }
 
@@ -109,7 +109,7 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_registered() {
         let (target, a) = start_and_register(engine, folder.path(), 2);
         let address = target.ports()[0];
         drop(a);
-        eventually("A is gone", || target.status().controllers.is_empty());
+        wait_until("A is gone", || target.status().controllers.is_empty());
         assert_in_use(address, &options(2, 1), "A is registered");
         drop(target);
         let target = start(engine, Some(folder.path()));
@@ -120,7 +120,7 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_registered() {
         let status = a.register_with(2, RegisterAction::Unregister, (7, 0), no_change);
         assert_status(status, Status::SUCCESS, "unregister");
         drop(a);
-        eventually("it is free again", || connects(address, &options(2, 1)));
+        wait_until("it is free again", || connects(address, &options(2, 1)));
     }
 }
 

@@ -4,14 +4,14 @@
 //! The storage really stands still: the file system below it is frozen, and thawed again.
 
 use crate::bad_disks::Freezer;
-use crate::raw_host::{ENGINES, Give, Host, Kind, NQN, Space, TestTarget, config_of, eventually, pattern};
+use crate::raw_host::{ENGINES, Give, Host, Kind, NQN, Space, TestTarget, config_of, pattern};
 use engine::backend::BackendConfig;
 use engine::limits::COMMAND_QUIESCE_MS;
 use engine::ring::Engine;
 use engine::target::{CommandQuiesce, NamespaceConfig, NamespaceStatus, SubsystemStatus};
 use nvme::Status;
 use nvme::io::IoCommand;
-use prerequisite::available;
+use prerequisite::{available, wait_until};
 
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 4096 };
 const SIZE: u64 = 4 << 20;
@@ -59,7 +59,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
         let frozen = freezer.freeze();
         let write = IoCommand::Write { start: 1, blocks: 1, force_unit_access: false };
         let id = queue.submit(write.encode(SPACE.nsid), Give::Capsule(&pattern(4096, 2)));
-        eventually("it is seen", || namespace(&target).late_operations == 1);
+        wait_until("it is seen", || namespace(&target).late_operations == 1);
         assert!(namespace(&target).oldest_operation_ms >= 100, "{engine:?}");
         let counted = || {
             late(&target).map(|count| count).into_iter().zip(before).map(|(a, b)| a - b).collect::<Vec<_>>()
@@ -68,18 +68,18 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
         // Its host goes; the write does not.
         let (other, mut left) = Host::with_queue(target.address());
         left.submit(write.encode(SPACE.nsid), Give::Capsule(&pattern(4096, 3)));
-        eventually("the other is seen too", || namespace(&target).late_operations == 2);
+        wait_until("the other is seen too", || namespace(&target).late_operations == 2);
         drop((left, other));
-        eventually("one host is left", || {
+        wait_until("one host is left", || {
             let controllers = target.target().status().controllers;
             controllers.iter().filter(|controller| !controller.ending).count() == 1
         });
-        std::thread::sleep(std::time::Duration::from_millis(600));
+        wait_until("both are older", || namespace(&target).oldest_operation_ms >= 600);
         assert_eq!((namespace(&target).late_operations, counted()), (2, vec![2, 0]), "each is counted once");
         drop(frozen);
         let reply = queue.wait();
         assert_eq!((reply.command_id, reply.status), (id, Status::SUCCESS));
-        eventually("nothing is left", || {
+        wait_until("nothing is left", || {
             let now = namespace(&target);
             (now.late_operations, now.oldest_operation_ms) == (0, 0)
         });
@@ -104,9 +104,9 @@ fn a_measured_promise_follows_the_storage() {
     let write = IoCommand::Write { start: 1, blocks: 1, force_unit_access: false };
     queue.submit(write.encode(SPACE.nsid), Give::Capsule(&pattern(4096, 2)));
     // It is told while the write is still there: whoever connects now has to wait for it.
-    eventually("the promise follows", || promised(&mut other) > COMMAND_QUIESCE_MS + 500);
+    wait_until("the promise follows", || promised(&mut other) > COMMAND_QUIESCE_MS + 500);
     // Its own host still goes by what it was told.
-    eventually("it is late", || namespace(&target).late_operations == 1);
+    wait_until("it is late", || namespace(&target).late_operations == 1);
     assert_eq!(late(&target), [before[0] + 1, before[1]]);
     drop(frozen);
     assert_eq!(queue.wait().status, Status::SUCCESS);

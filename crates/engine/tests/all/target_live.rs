@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::raw_host::admin::abort;
 use crate::raw_host::{
     Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, SIZE, SPACES, Space, TestTarget,
-    assert_status, config_of, eventually, pattern,
+    assert_status, config_of, pattern,
 };
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
@@ -22,6 +22,7 @@ use nvme::identify::{Cns, NamespaceList};
 use nvme::io::IoCommand;
 use nvme::log_page::{AnaLog, AnaState, ChangedNamespaceList, LogPageId, LogPageRequest};
 use nvme::{Status, SubmissionEntry};
+use prerequisite::wait_until;
 use zerocopy::{FromBytes, IntoBytes};
 
 const OTHER_HOST: &str = "nqn.2014-08.org.example:other-host";
@@ -399,7 +400,7 @@ fn discovery_is_told_of_what_comes_and_goes() {
         assert_eq!(discovered(&mut host).len(), 2);
         by_it.admin.expect_end();
         its_queues.iter_mut().for_each(Client::expect_end);
-        eventually("nobody listens there", || std::net::TcpStream::connect(removed).is_err());
+        wait_until("nobody listens there", || std::net::TcpStream::connect(removed).is_err());
         target.apply(|fabric| fabric.discovery_nqn = Some(OWN.to_owned()));
         assert!(discovered(&mut host).len() == 2, "the well-known name is still good");
         let mut named = discoverer(target.address(), OWN);

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::raw_host::{Client, ENGINES, Give, Host, Kind, Options, SIZE, SPACES, Space, TestTarget};
 use engine::target::Reactors;
 use nvme::Status;
 use nvme::io::IoCommand;
 use nvme::tcp::Digests;
+use prerequisite::wait_until;
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -84,9 +84,9 @@ fn a_page_that_leaves_in_two_parts_is_of_one_write_and_so_is_its_digest() {
     write_amid_answers(Digests { header: true, data: true }, 4096, 1000);
 }
 
-/// Reads and writes the first bytes of a namespace by several queues for a while; the blocks that were read and those of
+/// Reads and writes the first bytes of a namespace by several queues, some hundred times; the blocks that were read and those of
 /// several writes among them.
-fn contend(target: &TestTarget, space: Space, digests: Digests, length: usize, time: Duration) -> (u64, u64) {
+fn contend(target: &TestTarget, space: Space, digests: Digests, length: usize) -> (u64, u64) {
     let (blocks, damaged, ends) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let marks = AtomicU64::new(1);
     let options = Options { digests, ..Options::default() };
@@ -119,10 +119,10 @@ fn contend(target: &TestTarget, space: Space, digests: Digests, length: usize, t
                 if number % 2 == 0 { write(&mut queue) } else { look(&mut queue) }
             });
         }
-        let began = Instant::now();
-        while began.elapsed() < time {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let goal = 400 * length as u64 / u64::from(space.block);
+        wait_until("reads and writes", || {
+            marks.load(Ordering::Relaxed) > 400 && blocks.load(Ordering::Relaxed) >= goal
+        });
         ends.store(true, Ordering::Relaxed);
     });
     (blocks.into_inner(), damaged.into_inner())
@@ -136,7 +136,7 @@ fn blocks_that_several_reactors_write_and_read_are_each_of_one_write() {
     for space in memories() {
         for digests in [Digests::default(), Digests { header: true, data: true }] {
             for length in [4096, 128 << 10, MEBIBYTE] {
-                let (blocks, damaged) = contend(&target, space, digests, length, Duration::from_millis(700));
+                let (blocks, damaged) = contend(&target, space, digests, length);
                 assert!(blocks > 0);
                 assert_eq!(damaged, 0, "of {blocks} blocks of {space:?}, {length} bytes each, {digests:?}");
             }

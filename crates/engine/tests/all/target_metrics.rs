@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::prometheus_text::{Exposition, Labels};
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Kind, NQN, Options, Random, SPACES, Space, TestTarget, assert_status,
-    eventually, pattern, subsystem,
+    pattern, subsystem,
 };
 use engine::target::{Metrics, Target};
 use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::reservation::{PersistenceChange, RegisterAction};
 use nvme::tcp::Digests;
 use nvme::{Status, SubmissionEntry};
+use prerequisite::wait_until;
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/selvedge.json");
 const RULES: &str = include_str!("../../../../packaging/prometheus/selvedge.rules.yaml");
@@ -333,7 +334,7 @@ fn counters_never_fall() {
                 }
                 _ => {
                     // The former queue with this identifier may still be on its way out.
-                    eventually("a queue connects", || {
+                    wait_until("a queue connects", || {
                         queues.contains_key(&queue_id) || {
                             let (client, reply) = host.try_io(queue_id);
                             reply.status.is_success() && queues.insert(queue_id, client).is_none()
@@ -374,18 +375,20 @@ fn a_queue_tells_what_it_took_and_what_is_under_way() {
     for _ in 0..3 {
         queue.submit(write(0, 1).encode(1), Give::Asked(&data));
     }
-    eventually("three commands are under way", || of_queue("selvedge_queue_depth") == [3.0]);
+    wait_until("three commands are under way", || of_queue("selvedge_queue_depth") == [3.0]);
     assert_eq!(of_queue("selvedge_queue_commands_total"), [3.0]);
     drop(queue);
-    eventually("the queue is gone", || of_queue("selvedge_queue_depth").is_empty());
+    wait_until("the queue is gone", || of_queue("selvedge_queue_depth").is_empty());
     let mut queue = host.io(2);
     queue.read(SPACES[0], 0, 1);
-    eventually("the queue goes on counting", || of_queue("selvedge_queue_commands_total") == [4.0]);
+    wait_until("the queue goes on counting", || of_queue("selvedge_queue_commands_total") == [4.0]);
     assert_eq!(of_queue("selvedge_queue_depth"), [0.0]);
 }
 
 #[test]
 fn what_is_there_is_told() {
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let before = now();
     let mut test = TestTarget::start_with(ENGINES[1], |config| {
         config.fabric.subsystems.push(subsystem("nqn.2014-08.org.example:empty", Vec::new()));
     });
@@ -394,9 +397,8 @@ fn what_is_there_is_told() {
     let _queue = host.io(1);
     let text = scrape(&target);
     assert_eq!(text.with("selvedge_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).count(), 1);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     let started = text.sum("selvedge_start_time_seconds", &[]);
-    assert!(started <= now && started > now - 600.0, "{started} is shortly before {now}");
+    assert!((before..=now()).contains(&started), "{started} is from {before} on");
     for space in SPACES {
         let nsid = space.nsid.to_string();
         let labels = [("subsystem", NQN), ("nsid", &*nsid)];

@@ -5,10 +5,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::raw_host::{Host, PATIENCE, TestTarget};
+use crate::raw_host::{Host, TestTarget};
 use engine::ring::{Engine, Vital};
+use prerequisite::wait_for_end;
 use tracing::span;
 
 /// What the child is to do.
@@ -63,16 +64,9 @@ impl Scene {
         Self(program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap())
     }
 
-    /// How it ended, within `PATIENCE`.
+    /// How it ended; with a thread less it does not live on.
     fn end(&mut self) -> ExitStatus {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the process lives on with a thread less");
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for_end(&mut self.0)
     }
 
     fn words(&mut self) -> String {

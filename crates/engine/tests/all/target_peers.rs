@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::raw_host::resets::{instance, listen, log, reset};
-use crate::raw_host::{
-    Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status, eventually, pattern,
-};
+use crate::raw_host::{Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status, pattern};
 use engine::ring::Engine;
 use engine::target::{LostController, PeerReset, PeerResets};
 use nvme::Status;
@@ -15,6 +13,7 @@ use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::features::AsyncEvent;
 use nvme::io::IoCommand;
 use nvme::log_page::CrossResetStatus;
+use prerequisite::wait_until;
 
 const FILE: Space = SPACES[5];
 const TAG: u32 = 0x1234_5678;
@@ -103,7 +102,7 @@ fn nobody_is_asked_too_much_or_for_nothing() {
         victim.admin.expect_end();
         // Who asked may be gone when the answer comes.
         drop(host);
-        eventually("the target notices", || target.target().status().controllers.is_empty());
+        wait_until("the target notices", || target.target().status().controllers.is_empty());
         taken.lock().unwrap().drain(..).for_each(|reset| reset.end(true));
     }
 }
@@ -126,7 +125,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
         let has_passed = Arc::new(AtomicBool::new(false));
         let passed = has_passed.clone();
         target.target().begin_anew(TAG + 1, move || passed.store(true, Ordering::Release));
-        eventually("all reactors pass", || has_passed.load(Ordering::Acquire));
+        wait_until("all reactors pass", || has_passed.load(Ordering::Acquire));
         queue.expect_end();
         host.admin.expect_end();
         let mut host = Host::connect(target.address());
@@ -180,12 +179,12 @@ fn a_controller_is_reset_for_its_own_host_that_asked_elsewhere() {
             let is_taken =
                 target.target().reset_for_peer(&lost, move || rests.store(true, Ordering::Release));
             assert!(is_taken);
-            eventually("it is at rest", || at_rest.load(Ordering::Acquire));
+            wait_until("it is at rest", || at_rest.load(Ordering::Acquire));
         }
         queue.expect_end();
         victim.admin.expect_end();
         assert!(target.target().has_hosts(), "who asked is there");
         drop(asker);
-        eventually("nobody is left", || !target.target().has_hosts());
+        wait_until("nobody is left", || !target.target().has_hosts());
     }
 }

@@ -5,17 +5,16 @@ use std::time::{Duration, Instant};
 
 use crate::raw_host::held_writes::{FILE, begin_write, each_engine, hold_back};
 use crate::raw_host::resets::{instance, reset};
-use crate::raw_host::{
-    Client, Give, Host, Options, PATIENCE, Random, TestTarget, assert_status, eventually, pattern,
-};
+use crate::raw_host::{Client, Give, Host, Options, Random, TestTarget, assert_status, pattern};
 use engine::target::ControllerStatus;
 use nvme::Status;
 use nvme::cross_reset::IMMEDIATE_RESET_SUCCESSFUL;
 use nvme::fabrics::{configuration, controller_status, disconnect, property};
 use nvme::io::IoCommand;
+use prerequisite::wait_until;
 
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
-const DELAY_MS: u32 = 1500;
+const DELAY_MS: u32 = 4000;
 
 const ENABLED: u32 =
     configuration::ENABLE | configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
@@ -28,11 +27,9 @@ fn status(host: &mut Host) -> u32 {
     host.admin.property(property::STATUS, false).result as u32
 }
 
-/// Reads CSTS until `mask` of it is `wanted`; how long that took.
-fn await_status(host: &mut Host, mask: u32, wanted: u32) -> Duration {
-    let began = Instant::now();
-    eventually("the controller's status", || status(host) & mask == wanted);
-    began.elapsed()
+/// Reads CSTS until `mask` of it is `wanted`.
+fn await_status(host: &mut Host, mask: u32, wanted: u32) {
+    wait_until("the controller's status", || status(host) & mask == wanted);
 }
 
 /// What the file has once every write that was begun has ended.
@@ -82,7 +79,7 @@ fn a_controller_that_is_enabled_too_soon_becomes_ready_when_its_reset_is_complet
             configure(&mut host, value);
             assert_status(host.try_io(1).1.status, Status::CONNECT_CONTROLLER_BUSY, "while it is reset");
         }
-        eventually("it is enabled again", || host.try_io(1).1.status.is_success());
+        wait_until("it is enabled again", || host.try_io(1).1.status.is_success());
         assert!(began.elapsed() >= Duration::from_millis(DELAY_MS.into()), "not before the write");
         assert_eq!(status(&mut host), controller_status::READY);
     });
@@ -146,7 +143,7 @@ fn disconnect_is_answered_after_the_queues_last_write() {
         assert_eq!(answers, [(write, Status::SUCCESS), (leave, Status::SUCCESS)]);
         queue.expect_end();
         assert_eq!(other.read(FILE, 3, 1).data, pattern(4096, 1));
-        eventually("its number is free", || host.try_io(1).1.status.is_success());
+        wait_until("its number is free", || host.try_io(1).1.status.is_success());
     });
 }
 
@@ -161,7 +158,7 @@ fn a_controller_whose_host_gives_up_its_reset_is_gone_when_its_last_write_has_en
         begin_write(&mut queue, 3, &pattern(4096, 1));
         configure(&mut host, 0);
         drop((host, queue));
-        eventually("the target knows that its host is gone", || !ending(&target).is_empty());
+        wait_until("the target knows that its host is gone", || !ending(&target).is_empty());
         assert_eq!(ending(&target)[0].cntlid, lost);
         let mut again = Host::connect(target.address());
         assert!(again.controller_id != lost, "its identifier is in use");
@@ -177,7 +174,7 @@ fn a_controller_whose_host_gives_up_its_reset_is_gone_when_its_last_write_has_en
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL));
         assert!(began.elapsed() >= Duration::from_millis(DELAY_MS.into()), "not before the write");
         assert_eq!(again.io(1).read(FILE, 3, 1).data, pattern(4096, 1), "it has landed");
-        eventually("it is gone", || ending(&target).is_empty());
+        wait_until("it is gone", || ending(&target).is_empty());
     });
 }
 
@@ -189,13 +186,15 @@ fn who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote() {
         hold_back(&target, DELAY_MS);
         begin_write(&mut lost, 3, &pattern(4096, 1));
         drop(lost);
-        eventually("the target knows that it is gone", || target.connections() == 3);
+        wait_until("the target knows that it is gone", || target.connections() == 3);
         hold_back(&target, 0);
-        let began = Instant::now();
+        let write = IoCommand::Write { start: 3, blocks: 1, force_unit_access: false };
+        let write = queue.submit(write.encode(FILE.nsid), Give::Capsule(&pattern(4096, 2)));
         assert_eq!(elsewhere.write(FILE, 4, &pattern(4096, 4), true).status, Status::SUCCESS);
         assert_eq!(elsewhere.read(FILE, 3, 1).status, Status::SUCCESS);
-        assert!(began.elapsed() < Duration::from_millis(DELAY_MS.into()), "other blocks wait for nothing");
-        assert_eq!(queue.write(FILE, 3, &pattern(4096, 2), true).status, Status::SUCCESS);
+        assert!(!queue.has_input(), "other blocks wait for nothing");
+        let reply = queue.wait();
+        assert_eq!((reply.command_id, reply.status), (write, Status::SUCCESS));
         assert_eq!(settled(&target, DELAY_MS, 3), pattern(4096, 2), "the old write came first");
     });
 }
@@ -266,10 +265,7 @@ fn done(target: &TestTarget, host: &mut Host, queues: Vec<Client>, stop: Stop) {
             for queue in queues {
                 drop(queue);
                 all -= 1;
-                let began = Instant::now();
-                while target.connections() > all {
-                    assert!(began.elapsed() < PATIENCE);
-                }
+                wait_until("the connection is gone", || target.connections() <= all);
             }
         }
     }

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::raw_host::{
-    Client, ENGINES, Give, NQN, Random, SPACES, Space, TestTarget, assert_status, eventually, pattern,
-    subsystem,
+    Client, ENGINES, Give, NQN, Random, SPACES, Space, TestTarget, assert_status, pattern, subsystem,
 };
 use crate::reservation_party::{Party, REPORT_LENGTH};
 use engine::backend::BackendConfig;
@@ -21,6 +20,7 @@ use nvme::reservation::{
     AcquireAction, PersistenceChange, RegisterAction, Registrant, ReleaseAction, ReservationReport,
     ReservationStatus, ReservationType,
 };
+use prerequisite::wait_until;
 use uuid::Uuid;
 use zerocopy::FromBytes;
 
@@ -175,7 +175,7 @@ fn a_report_says_who_is_registered_and_who_holds() {
         drop(parties);
         let gone =
             |report: &ReservationReport| report.registrants[1].controller_id == Registrant::NO_CONTROLLER;
-        eventually("the controllers go", || gone(&again.report(nsid)));
+        wait_until("the controllers go", || gone(&again.report(nsid)));
         let report = again.report(nsid);
         assert_eq!(report.registrants[0].controller_id, again.host.controller_id);
         assert_eq!(report.registrants[1].key, 0x1002, "who has gone stays registered");
@@ -523,7 +523,7 @@ fn a_removed_namespace_takes_its_reservations_along() {
     target.apply(&less).unwrap();
     assert_eq!(files(), 1, "one is left");
     target.apply(&whole).unwrap();
-    eventually("the namespace is back", || {
+    wait_until("the namespace is back", || {
         let command = IoCommand::ReservationReport { dwords: 16, extended: true };
         let reply = a.queues[0].run(command.encode(2), Give::Room(64));
         let count = || ReservationReport::parse(&reply.data, true).unwrap().registrants.len();

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use crate::raw_host::held_writes::{FILE, MEMORY, begin_write, each_engine, hold_back};
 use crate::raw_host::resets::{instance, listen, log, reset};
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Options, TestTarget, assert_status, config_of, eventually, pattern,
-    subsystem,
+    Client, ENGINES, Give, Host, Options, TestTarget, assert_status, config_of, pattern, subsystem,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{COMMAND_QUIESCE_MS, CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
@@ -23,10 +22,11 @@ use nvme::features::AsyncEvent;
 use nvme::identify::bits::optional_async_events;
 use nvme::io::IoCommand;
 use nvme::log_page::{CrossResetEntry, CrossResetStatus};
+use prerequisite::wait_until;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
-const DELAY_MS: u32 = 2000;
+const DELAY_MS: u32 = 4000;
 
 fn ended(entries: &[CrossResetEntry]) -> usize {
     entries.iter().filter(|entry| entry.status() == Some(CrossResetStatus::Successful)).count()
@@ -183,7 +183,7 @@ fn a_controller_that_is_gone_is_vouched_for_when_its_writes_have_ended() {
         let data = pattern(4096, 1);
         begin_write(&mut queue, 0, &data);
         drop((victim, queue));
-        eventually("the target notices", || target.target().status().controllers.len() == 1);
+        wait_until("the target notices", || target.target().status().controllers.len() == 1);
         let reply = reset(&mut asking.admin, impacted);
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL));
         assert!(reading.read(FILE, 0, 1).data == data, "the last write had ended before the answer came");
@@ -262,14 +262,14 @@ fn resets_have_limits() {
         let reply = reset(&mut asking.admin, last);
         assert_status(reply.status, Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED, "one too many");
         victims[limit].admin.property(nvme::fabrics::property::STATUS, false);
-        eventually("all end", || ended(&log(&mut asking.admin, false)) == limit);
+        wait_until("all end", || ended(&log(&mut asking.admin, false)) == limit);
         assert_eq!(reset(&mut asking.admin, last).status, Status::SUCCESS);
 
         for count in limit + 2..=CROSS_RESET_ENTRIES {
             let mut victim = Host::connect_admin(target.address(), Options::default());
             let reply = reset(&mut asking.admin, instance(&mut victim));
             assert_eq!(reply.status, Status::SUCCESS, "{count}");
-            eventually("it ends", || ended(&log(&mut asking.admin, false)) == count);
+            wait_until("it ends", || ended(&log(&mut asking.admin, false)) == count);
         }
         let mut victim = Host::connect_admin(target.address(), Options::default());
         let impacted = instance(&mut victim);
@@ -278,7 +278,7 @@ fn resets_have_limits() {
         assert_eq!(instance(&mut victim), impacted, "and so it lives");
         assert_eq!(log(&mut asking.admin, true).len(), CROSS_RESET_ENTRIES);
         assert_eq!(reset(&mut asking.admin, impacted).status, Status::SUCCESS);
-        eventually("it ends", || ended(&log(&mut asking.admin, false)) == 1);
+        wait_until("it ends", || ended(&log(&mut asking.admin, false)) == 1);
     });
 }
 
@@ -331,7 +331,7 @@ fn stop_and_continue(engine: Engine) {
         .map_while(Result::ok)
         .find_map(|line| line.split_once("serves ").and_then(|(_, address)| address.parse().ok()))
         .expect("the copy says where it serves");
-    let keep_alive = Duration::from_secs(1);
+    let keep_alive = Duration::from_secs(2);
     let options = Options { keep_alive_ms: keep_alive.as_millis() as u32, ..Options::default() };
     let host = Host::connect_with(address, options);
     let mut queues: Vec<Client> = (1..=4).map(|queue_id| host.io(queue_id)).collect();
@@ -360,7 +360,7 @@ fn stop_and_continue(engine: Engine) {
             queue.submit(write.encode(space.nsid), Give::Capsule(&late));
         }
     }
-    // Two seconds are what the target waits, and no test can wait for less.
+    // Twice the keep alive is what the target waits.
     std::thread::sleep(3 * keep_alive);
     kill_process(pid, Signal::CONT).unwrap();
 

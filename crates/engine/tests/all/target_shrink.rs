@@ -14,7 +14,7 @@ use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges};
 const FILE: Space = SPACES[5];
 const BLOCK: usize = FILE.block as usize;
 /// So long are writes held back.
-const DELAY_MS: u32 = 400;
+const DELAY_MS: u32 = 1500;
 
 fn start(engine: Engine) -> (TestTarget, Host, Client) {
     let target = TestTarget::start_with(engine, |config| {

@@ -2,8 +2,7 @@
 
 use crate::raw_host::admin::abort;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Options, Reply, SPACES, Space, TestTarget, assert_status, eventually,
-    pattern,
+    Client, ENGINES, Give, Host, Options, Reply, SPACES, Space, TestTarget, assert_status, pattern,
 };
 use engine::limits::{ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, QUEUE_ENTRIES_MAX};
 use engine::target::SubsystemConfig;
@@ -19,6 +18,7 @@ use nvme::io::{IoCommand, encode_ranges};
 use nvme::log_page::{LogPageId, LogPageRequest};
 use nvme::tcp::Digests;
 use nvme::{SglDescriptor, Status, SubmissionEntry};
+use prerequisite::wait_until;
 use zerocopy::IntoBytes;
 
 const LOCKED_NQN: &str = "nqn.2014-08.org.example:locked";
@@ -222,7 +222,7 @@ fn io_needs_an_enabled_controller() {
         let enabled = host.admin.property(property::CONFIGURATION, false).result;
         let value = enabled | u64::from(configuration::SHUTDOWN_NORMAL);
         assert_eq!(host.admin.set_property(property::CONFIGURATION, value).status, Status::SUCCESS);
-        eventually("the shutdown is complete", || {
+        wait_until("the shutdown is complete", || {
             let status = host.admin.property(property::STATUS, false).result as u32;
             status & controller_status::SHUTDOWN_MASK == controller_status::SHUTDOWN_COMPLETE
         });
@@ -524,7 +524,7 @@ fn invalid_features_are_told_why() {
         let reply = admin.set_feature(FeatureId::NUMBER_OF_QUEUES, 0x0003_0003, false, Give::Nothing);
         assert_status(reply.status, Status::COMMAND_SEQUENCE_ERROR, "there are queues already");
         drop(queue);
-        crate::raw_host::eventually("the queue is gone", || {
+        wait_until("the queue is gone", || {
             admin
                 .set_feature(FeatureId::NUMBER_OF_QUEUES, 0x0003_0003, false, Give::Nothing)
                 .status

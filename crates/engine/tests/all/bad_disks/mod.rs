@@ -2,25 +2,14 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use prerequisite::{LoopDevice, run};
 use tempfile::TempDir;
-
-/// Runs a program of the system; its output, or why it is not available.
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-    }
-}
 
 /// A file system whose disk has less room than it says.
 pub(crate) struct LyingDisk {
     folder: TempDir,
-    device: Option<String>,
+    device: Option<LoopDevice>,
 }
 
 impl LyingDisk {
@@ -43,8 +32,7 @@ impl LyingDisk {
         run("mount", &["-t", "tmpfs", "-o", "size=12m", "tmpfs", &text(&room)])?;
         let image = room.join("image");
         File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|error| error.to_string())?;
-        let device = run("losetup", &["--find", "--show", "--sector-size", "4096", &text(&image)])?;
-        disk.device = Some(device.clone());
+        let device = text(disk.device.insert(LoopDevice::attach(&image, &["--sector-size", "4096"])?).path());
         let common = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"];
         run("mkfs.ext4", &[&common, options, &[&device]].concat())?;
         run("mount", &["-o", "errors=continue", &device, &text(&disk.path("disk"))])?;
@@ -80,9 +68,7 @@ impl Drop for LyingDisk {
     fn drop(&mut self) {
         let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
         told(run("umount", &["--lazy", &text(&self.path("disk"))]));
-        if let Some(device) = &self.device {
-            told(run("losetup", &["--detach", device]));
-        }
+        drop(self.device.take());
         told(run("umount", &["--lazy", &text(&self.path("room"))]));
     }
 }
@@ -94,7 +80,7 @@ pub(crate) fn text(path: &Path) -> String {
 /// A file system that can stand still.
 pub(crate) struct Freezer {
     folder: TempDir,
-    device: Option<String>,
+    device: Option<LoopDevice>,
 }
 
 impl Freezer {
@@ -104,8 +90,7 @@ impl Freezer {
         let mut freezer = Self { folder, device: None };
         let image = freezer.folder.path().join("image");
         File::create(&image).and_then(|file| file.set_len(32 << 20)).map_err(|error| error.to_string())?;
-        let device = run("losetup", &["--find", "--show", &text(&image)])?;
-        freezer.device = Some(device.clone());
+        let device = text(freezer.device.insert(LoopDevice::attach(&image, &[])?).path());
         run("mkfs.ext4", &["-q", &device])?;
         std::fs::create_dir(freezer.disk()).map_err(|error| error.to_string())?;
         run("mount", &[&device, &text(&freezer.disk())])?;
@@ -139,8 +124,5 @@ impl Drop for Freezer {
         // A test that failed may have left it frozen, and nothing could be unmounted then.
         let _ = run("fsfreeze", &["--unfreeze", &text(&self.disk())]);
         told(run("umount", &["--lazy", &text(&self.disk())]));
-        if let Some(device) = &self.device {
-            told(run("losetup", &["--detach", device]));
-        }
     }
 }

@@ -10,10 +10,9 @@ use nvme::tcp::{
     Role, Terminate, Transmitter, flags, settle,
 };
 use nvme::{SglDescriptor, Status, SubmissionEntry};
+use prerequisite::patience;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U16;
-
-use super::PATIENCE;
 
 /// The data of a command.
 #[derive(Clone, Copy)]
@@ -78,9 +77,9 @@ pub(crate) struct Client {
 impl Client {
     /// A connection with nothing sent yet.
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let stream = TcpStream::connect_timeout(&address, patience()).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        stream.set_write_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
             stream,

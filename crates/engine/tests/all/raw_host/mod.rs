@@ -9,7 +9,6 @@ pub(crate) mod resets;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
@@ -31,9 +30,6 @@ pub(crate) const NQN: &str = "nqn.2014-08.org.example:target";
 pub(crate) const HOST_NQN: &str = "nqn.2014-08.org.example:host";
 /// Bytes of every namespace.
 pub(crate) const SIZE: u64 = 8 << 20;
-/// The longest that anything may take which has no time of its own.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
 /// What is behind a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -198,15 +194,6 @@ fn namespace(space: Space, folder: &TempDir) -> NamespaceConfig {
 /// A subsystem that everybody may use.
 pub(crate) fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
     SubsystemConfig::new(nqn, "SELVEDGE-1", "Selvedge test").with(namespaces)
-}
-
-/// Waits until something holds, and fails when it does not within `PATIENCE`.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Fails unless the status is `expected`, whatever its flags.
