@@ -5,7 +5,7 @@ use crate::gate;
 use crate::suite::{Options, Outcome};
 
 /// Tests that only the clock can decide: their modules have this name, and the gate passes them over.
-const BY_THE_CLOCK: &str = "by_the_clock::";
+pub(crate) const BY_THE_CLOCK: &str = "by_the_clock::";
 
 pub(crate) fn jobs() -> Vec<String> {
     ["tests", "clock"].map(str::to_owned).into()
