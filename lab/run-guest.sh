@@ -125,11 +125,34 @@ add_disks() {
     done
 }
 
-# No KVM on purpose: the emulated processor boots the same on every machine, nested or not.
+# KVM where a guest has booted with it since this machine's start: on some machines /dev/kvm opens and guests crash or hang. Elsewhere
+# the emulated processor, which boots the same on every machine. SELVEDGE_LAB_ACCEL=kvm or tcg decides without a trial.
+accelerator() {
+    local known result=tcg
+    if [[ -n ${SELVEDGE_LAB_ACCEL:-} ]]; then echo "$SELVEDGE_LAB_ACCEL"; return; fi
+    [[ -r /dev/kvm && -w /dev/kvm ]] || { echo tcg; return; }
+    known=$guest/accelerator-$(</proc/sys/kernel/random/boot_id)
+    (
+        # Guests that are started side by side wait for one trial.
+        flock 9
+        [[ ! -s $known ]] || exit 0
+        echo 'run-guest.sh: trying whether KVM boots a guest here, for 30 s at most' >&2
+        SELVEDGE_LAB_ACCEL=kvm "${BASH_SOURCE[0]}" --timeout 30 trial </dev/null >/dev/null 2>&1 && result=kvm
+        echo "$result" >"$known"
+        echo "run-guest.sh: guests run with $result" >&2
+    ) 9>"$guest/accelerator.lock"
+    cat "$known"
+}
+
 qemu_arguments() {
+    local processor
+    case $(accelerator) in
+        kvm) processor=(-accel kvm -cpu host) ;;
+        *) processor=(-accel tcg,thread=multi,tb-size=256 -cpu Westmere) ;;
+    esac
     qemu=(
         -nodefaults -no-user-config -display none -no-reboot -monitor none
-        -machine q35,usb=off -accel tcg,thread=multi,tb-size=256 -cpu Westmere
+        -machine q35,usb=off "${processor[@]}"
         -smp "$processors" -m "$memory_mib"
         -kernel "$guest/vmlinux" -initrd "$scratch/initramfs"
         -append 'console=ttyS0 panic=-1 quiet loglevel=4 tsc=reliable no_timer_check mitigations=off nvme_core.multipath=Y'
