@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::broken_rules::Rule;
 use crate::command::{Finished, Step};
+use crate::mutant::NamedTest;
 use crate::{workers, workspace};
 
 /// Time that building all of them may take, in seconds.
@@ -15,24 +15,24 @@ pub(crate) const BUILD_MAX_S: u64 = 1800;
 const WELL_MAX_S: u64 = 900;
 
 /// A package, and the program of an integration test of it, if it is one.
-type Place = (&'static str, Option<&'static str>);
+type Place<'a> = (&'a str, Option<&'a str>);
 
 /// The programs.
 pub(crate) struct MutantTests {
     tree: PathBuf,
-    /// What cargo said of what it has built, a line of JSON for each.
+    /// Messages of cargo about what it has built, a line of JSON for each.
     built: String,
 }
 
 impl MutantTests {
-    /// Builds the programs of these rules. What they are built of is shared with other tests, as far as it is not broken.
-    pub(crate) fn build(tree: &Path, rules: &[&Rule]) -> Result<Self, String> {
+    /// Builds the programs of these tests. What they are built of is shared with other tests, as far as it is not broken.
+    pub(crate) fn build(tree: &Path, tests: &[&NamedTest]) -> Result<Self, String> {
         let manifest = tree.join("Cargo.toml").display().to_string();
         let mut words = vec!["test", "--no-run", "--message-format", "json-render-diagnostics", "--lib"];
         words.extend(["--manifest-path", &manifest]);
-        let packages: BTreeSet<&str> = rules.iter().map(|rule| rule.package).collect();
+        let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.package).collect();
         words.extend(packages.iter().flat_map(|package| ["-p", package]));
-        let programs: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.program).collect();
+        let programs: BTreeSet<&str> = tests.iter().filter_map(|test| test.program.as_deref()).collect();
         words.extend(programs.iter().flat_map(|program| ["--test", program]));
         let folder = workspace::target_dir().display().to_string();
         let build = workspace::cargo(&words).env("CARGO_TARGET_DIR", &folder).limit_s(BUILD_MAX_S).run();
@@ -42,19 +42,19 @@ impl MutantTests {
         Ok(Self { tree: tree.to_path_buf(), built: build.output })
     }
 
-    /// Runs all tests that rules name once without any mutant, those of one program together.
+    /// Runs all these tests once without any mutant, those of one program together.
     ///
     /// # Errors
-    /// One does not pass, or is not there.
-    pub(crate) fn pass_without_mutants(&self, rules: &[&Rule]) -> Result<(), String> {
-        let mut programs: BTreeMap<Place, BTreeSet<&str>> = BTreeMap::new();
-        for rule in rules {
-            programs.entry((rule.package, rule.program)).or_default().insert(rule.test);
+    /// Tests that do not pass, or are not there.
+    pub(crate) fn pass_without_mutants(&self, tests: &[&NamedTest]) -> Result<(), String> {
+        let mut programs: BTreeMap<Place<'_>, BTreeSet<&str>> = BTreeMap::new();
+        for test in tests {
+            programs.entry(place(test)).or_default().insert(&test.name);
         }
         let programs: Vec<_> = programs.into_iter().collect();
         let well = workers::side_by_side(&programs, workers::per_processor(), |(place, tests)| {
             let tests: Vec<&str> = tests.iter().copied().collect();
-            let finished = self.step(*place, &tests, 0)?.limit_s(WELL_MAX_S).run_quietly();
+            let finished = self.step(*place, &tests, "")?.limit_s(WELL_MAX_S).run_quietly();
             match &not_passed(&finished.output, &tests)[..] {
                 [] if finished.passed => Ok(()),
                 others => {
@@ -66,20 +66,24 @@ impl MutantTests {
         well.into_iter().collect()
     }
 
-    /// Runs the test of a rule with a mutant in force.
-    pub(crate) fn run(&self, rule: &Rule, number: usize, limit_s: u64) -> Result<Finished, String> {
-        let step = self.step((rule.package, rule.program), &[rule.test], number)?;
+    /// Runs a test with a mutant in force.
+    pub(crate) fn run(&self, test: &NamedTest, mutant: &str, limit_s: u64) -> Result<Finished, String> {
+        let step = self.step(place(test), &[&test.name], mutant)?;
         Ok(step.limit_s(limit_s).run_quietly())
     }
 
-    fn step(&self, (package, program): Place, tests: &[&str], number: usize) -> Result<Step, String> {
+    fn step(&self, (package, program): Place<'_>, tests: &[&str], mutant: &str) -> Result<Step, String> {
         let program = executable(&self.built, package, program)
             .ok_or_else(|| format!("cargo has built no tests of {package}"))?;
-        // Where cargo would run it.
+        // Cargo would run it in this folder.
         let folder = self.tree.join("crates").join(package).display().to_string();
         let words = [&["-C", &folder, program, "--exact"], tests].concat();
-        Ok(Step::new("env", &words).env("MUTANT", &number.to_string()))
+        Ok(Step::new("env", &words).env("MUTANT", mutant))
     }
+}
+
+fn place(test: &NamedTest) -> Place<'_> {
+    (&test.package, test.program.as_deref())
 }
 
 /// The tests that have not passed, by what a program of them has printed. One that has another name by now is among them.
@@ -88,7 +92,7 @@ fn not_passed<'a>(output: &str, tests: &[&'a str]) -> Vec<&'a str> {
     tests.iter().copied().filter(|test| !passed(test)).collect()
 }
 
-/// Where the tests of a package are: those within it, or those of one of its integration tests.
+/// Program with the tests of a package: those within it, or those of one of its integration tests.
 fn executable<'a>(built: &'a str, package: &str, program: Option<&str>) -> Option<&'a str> {
     let manifest = format!("/crates/{package}/Cargo.toml\"");
     let kind = if program.is_some() { "\"kind\":[\"test\"]" } else { "\"kind\":[\"lib\"]" };
@@ -100,6 +104,38 @@ fn executable<'a>(built: &'a str, package: &str, program: Option<&str>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::imports::module_of;
+    use crate::{mutant, tidy};
+
+    #[test]
+    fn every_test_that_a_mutant_names_is_there() {
+        let mutants = mutant::all().unwrap_or_else(|problems| panic!("{problems}"));
+        let files = tidy::files().expect("a checkout");
+        let is_there = |test: &NamedTest| {
+            let folder = match &test.program {
+                Some(program) => format!("crates/{}/tests/{program}/", test.package),
+                None => format!("crates/{}/src/", test.package),
+            };
+            let path: Vec<&str> = test.name.split("::").collect();
+            let function = format!("fn {}(", path[path.len() - 1]);
+            // Tests of a module may stand in a file beside it.
+            let is_beside = |module: &[String]| {
+                let folder = &module[..module.len().saturating_sub(1)];
+                path.len() > folder.len() && path.iter().zip(folder).all(|(name, own)| name == own)
+            };
+            files.iter().any(|file| {
+                let module = file.path.strip_prefix(&folder).and_then(module_of);
+                module.is_some_and(|module| is_beside(&module)) && file.text.contains(&function)
+            })
+        };
+        let missing: Vec<String> = mutants
+            .iter()
+            .filter_map(|mutant| mutant.test().map(|test| (mutant, test)))
+            .filter(|(_, test)| !is_there(test))
+            .map(|(mutant, test)| format!("{}: there is no test {}", mutant.path, test.name))
+            .collect();
+        assert!(missing.is_empty(), "{}", missing.join("\n"));
+    }
 
     #[test]
     fn a_test_that_is_not_there_has_not_passed() {

@@ -22,7 +22,7 @@ const BROWSER: [&str; 8] =
     ["Cargo.lock", "Cargo.toml", "README.md", "book", "crates", "docs", "lab", "xtask"];
 const PACKAGES: [&str; 8] =
     ["Cargo.lock", "Cargo.toml", "crates", "dist", "docs", "lab", "packaging", "xtask"];
-const SIMULATION: [&str; 5] = ["Cargo.lock", "Cargo.toml", "crates", "simulate", "xtask"];
+const SIMULATION: [&str; 6] = ["Cargo.lock", "Cargo.toml", "crates", "proof", "simulate", "xtask"];
 const FUZZERS: [&str; 5] = ["Cargo.lock", "Cargo.toml", "crates", "fuzz", "xtask"];
 
 fn alone() -> Vec<String> {
