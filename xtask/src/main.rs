@@ -27,6 +27,7 @@ mod imports;
 mod install;
 mod lab;
 mod licences;
+mod links;
 mod machine;
 mod mutant;
 mod mutant_edits;

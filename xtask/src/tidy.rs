@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use crate::command::Step;
 use crate::english;
 use crate::graph;
+use crate::links;
 use crate::regions::{self, Texts};
 use crate::seam;
 use crate::source::{code_only, functions, line_of, word_positions};
@@ -139,6 +140,7 @@ fn check(files: &[File]) -> Vec<String> {
     judge_unsafe(&unsafe_files, text_of(files, UNSAFE_FILES), &mut problems);
     regions::judge(&texts(files), &mut problems);
     let all: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
+    links::judge(&all, &mut problems);
     english::judge(&all, text_of(files, english::EXCEPTIONS), &mut problems);
     problems
 }
