@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
 use super::block_queue::BlockQueue;
+use super::new_file::NewFile;
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
 };
@@ -66,6 +67,8 @@ pub struct File {
     whole_bytes: u64,
     time_bound: TimeBound,
     zeroing: AtomicU8,
+    /// That it was made for a namespace.
+    new: Option<NewFile>,
 }
 
 /// A descriptor, and whether what is written goes to the page cache first.
@@ -83,15 +86,15 @@ impl File {
         shared: bool,
     ) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
-        let exists = path.exists();
-        if !exists && size.is_some() {
-            create(path).map_err(failed)?;
-        }
+        let is_missing = size.is_some() && !path.exists();
+        let new = is_missing.then(|| NewFile::create(path)).transpose().map_err(failed)?;
         let mut opened = open_regular(path, block_size)?;
         let claim = when_free(|| lock(&opened.file, path, shared))?;
         let claim = claim.filter(|claim| !works_by(claim, &mut opened.file));
         let file = &opened.file;
-        if let (false, Some(size)) = (exists, size) {
+        // An empty file is what a process leaves that is killed while it makes one.
+        let is_empty = file.metadata().map_err(failed)?.len() == 0;
+        if let Some(size) = size.filter(|_| is_empty) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
             file.sync_all().map_err(failed)?;
@@ -107,7 +110,12 @@ impl File {
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
         let file = Self::regular(path, opened, shared)?;
-        Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, ..file })
+        Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
+    }
+
+    /// Lets a file stay that was made for a namespace: it is served.
+    pub(super) fn keep(&self) {
+        self.new.iter().for_each(NewFile::keep);
     }
 
     /// A regular file that is open, with the length it has.
@@ -133,6 +141,7 @@ impl File {
             whole_bytes: whole_bytes.map_or(0, |bytes| bytes.min(metadata.blksize())),
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
+            new: None,
         })
     }
 
@@ -197,6 +206,7 @@ impl File {
             whole_bytes: queue.as_ref().map_or(u64::from(sector), BlockQueue::whole_bytes),
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
+            new: None,
         })
     }
 
@@ -380,19 +390,6 @@ impl File {
             self.zeroing.fetch_max(refused as u8 + 1, Ordering::Relaxed);
         }
     }
-}
-
-/// Makes an image, which is what hosts write: nobody else's to read, and never somewhere else than it is said to be.
-fn create(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-    options.open(path).map(drop).map_err(|error| match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => {
-            let reason = "it is a link that leads nowhere; make the file it leads to, or remove the link";
-            io::Error::new(error.kind(), reason)
-        }
-        _ => error,
-    })
 }
 
 /// Opens a regular file, past the page cache where that is possible.

@@ -19,6 +19,8 @@ mod mapping;
 mod memory;
 #[cfg(not(feature = "simulation"))]
 mod memory_file;
+#[cfg(not(feature = "simulation"))]
+mod new_file;
 mod page_locks;
 mod rbd;
 #[cfg(feature = "simulation")]
@@ -252,6 +254,13 @@ impl Backend {
                 Self::Device(Device::Rbd(rbd))
             }
         })
+    }
+
+    /// Lets a file stay that was made when this was opened: hosts may write to it from now on.
+    pub(crate) fn keep(&self) {
+        if let Self::Device(Device::File(file)) = self {
+            file.keep();
+        }
     }
 
     /// Bytes it holds.

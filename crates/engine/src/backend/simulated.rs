@@ -63,6 +63,9 @@ impl File {
         self.storage.hold()
     }
 
+    /// What a simulated disk has made stays.
+    pub(super) const fn keep(&self) {}
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -197,6 +197,8 @@ impl Fabric {
     ) -> Vec<Listening> {
         let generation = old.generation + u64::from(changes.iter().any(is_in_discovery_log));
         self.tell_of_arrivals(&prepared);
+        // Nothing fails from here on. Before hosts can write: files that were made for what fails are removed.
+        prepared.namespaces.iter().flat_map(Opened::values).for_each(|namespace| namespace.backend.keep());
         let mut subsystems = Vec::with_capacity(prepared.config.subsystems.len());
         let opened = prepared.namespaces.into_iter().zip(prepared.keys);
         for (config, (namespaces, keys)) in prepared.config.subsystems.iter().zip(opened) {
