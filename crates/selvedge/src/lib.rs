@@ -1,6 +1,10 @@
 //! The program as a library: all there is behind `selvedge`, and the edges at which it takes texts from others, for
 //! those who feed it on purpose.
 
+// Before all modules: it takes the place of the standard library's macro in them.
+#[macro_use]
+mod standard_error;
+
 mod announce;
 mod bell;
 mod bench;
@@ -14,6 +18,7 @@ mod disk_users;
 mod doctor;
 pub mod edges;
 mod failure;
+mod file_size_limit;
 mod fio;
 mod flags;
 mod kernel_initiator;
@@ -44,6 +49,10 @@ pub use version::Linkage;
 /// Reads what was typed, does it, and says how it ended.
 pub fn run(linkage: Linkage) -> ExitCode {
     version::start(linkage);
+    // Before the first write to a file, which stdout and stderr may be.
+    if let Err(failure) = file_size_limit::fail_writes() {
+        eprintln!("selvedge: {}", failure.line().unwrap_or_default());
+    }
     commands::complete::answer();
     let flags = match flags::Flags::try_parse() {
         Ok(flags) => flags,

@@ -19,6 +19,7 @@ mod control_socket;
 mod doctor;
 mod documents;
 mod exit_status;
+mod file_size_limit;
 mod gateways;
 mod generated;
 mod host_messages;
