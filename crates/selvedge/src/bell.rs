@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
 /// What one thread sleeps beside.
@@ -23,7 +22,7 @@ pub(crate) struct Bell {
 pub(crate) struct Rope(Arc<UnixStream>);
 
 impl Bell {
-    /// One that SIGINT and SIGTERM ring, too.
+    /// One that the signals ring that ask to stop, too.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -32,7 +31,7 @@ impl Bell {
         heard.set_nonblocking(true)?;
         rope.set_nonblocking(true)?;
         let mut bell = Self { heard, rope: Rope(Arc::new(rope)), signals: Vec::new() };
-        for signal in [SIGINT, SIGTERM] {
+        for signal in crate::stop::asking() {
             bell.signals.push(low_level::pipe::register(signal, bell.rope.0.try_clone()?)?);
         }
         Ok(bell)

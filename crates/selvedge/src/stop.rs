@@ -1,11 +1,11 @@
-//! SIGINT and SIGTERM as a request to stop: the first asks, the second ends the process at once. What stopping
-//! means is for each command to say.
+//! SIGINT, SIGTERM, and the SIGHUP of a terminal that is closed, as a request to stop: the first asks, a second SIGINT or SIGTERM
+//! ends the process at once. What stopping means is for each command to say.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
@@ -22,6 +22,20 @@ pub(crate) fn signal() -> Option<u8> {
 /// How late a sleeper may notice a signal.
 const LATENCY: Duration = Duration::from_millis(50);
 
+/// The signals that ask. A process that was started to outlive its terminal (nohup(1)) has SIGHUP ignored, and keeps it so.
+pub(crate) fn asking() -> Vec<i32> {
+    let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hang_up).collect()
+}
+
+/// Whether a signal is nothing to this process, as Linux tells.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
 /// Whether somebody wants this process to stop.
 #[derive(Debug)]
 pub(crate) struct Stop {
@@ -33,15 +47,25 @@ impl Stop {
     /// Watches the signals from now on.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
+        // Of a closed terminal both the shell and the kernel send a SIGHUP: it never ends anything at once.
+        let is_urgent = Arc::new(AtomicBool::new(false));
         let came = CAME.get_or_init(Arc::default);
         let register = || {
-            for signal in [SIGINT, SIGTERM] {
-                // In this order the first signal finds the flag down and raises it; the second finds it up.
-                signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
-                signal_hook::flag::register_usize(signal, came.clone(), signal as usize)?;
-                signal_hook::flag::register(signal, flag.clone())?;
+            let signals = asking();
+            for signal in &signals {
+                if *signal != SIGHUP {
+                    // In this order the first signal finds the flag down and raises it; the second finds it up.
+                    signal_hook::flag::register_conditional_shutdown(
+                        *signal,
+                        128 + signal,
+                        is_urgent.clone(),
+                    )?;
+                    signal_hook::flag::register(*signal, is_urgent.clone())?;
+                }
+                signal_hook::flag::register_usize(*signal, came.clone(), *signal as usize)?;
+                signal_hook::flag::register(*signal, flag.clone())?;
             }
-            Signals::new([SIGINT, SIGTERM])
+            Signals::new(signals)
         };
         let signals =
             register().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;

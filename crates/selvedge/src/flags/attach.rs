@@ -198,7 +198,7 @@ Examples:
     /// Take over block devices whose process was killed: requests that wait for them go on, without an error
     #[command(
         after_help = "It connects as the command line of that process says, in its working directory, and
-serves in the foreground until Ctrl-C or SIGTERM, as attach does. Where several
+serves in the foreground until Ctrl-C, SIGTERM or SIGHUP, as attach does. Where several
 processes are gone, it starts one for each.
 
 Examples:

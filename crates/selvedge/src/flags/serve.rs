@@ -85,8 +85,8 @@ Identity:
   served: two targets are never one disk to a host, unless ,shared_storage=yes says
   that they serve the same one. Without a machine ID, --state-dir keeps one.
 
-SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
-A second one ends it at once.")]
+SIGINT, SIGTERM and SIGHUP shut it down: commands finish, nothing new begins.
+A second SIGINT or SIGTERM ends it at once.")]
 pub(crate) struct ServeFlags {
     /// How the log is written [default: journal where stderr leads there, else text]
     #[arg(long, value_name = "FORMAT")]

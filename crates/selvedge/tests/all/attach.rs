@@ -83,7 +83,7 @@ fn it_says_where_clients_connect_and_cleans_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
     let socket = folder.path().join("a disk.nbd");
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let (attached, told) = attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
         assert_eq!(told["nbd"], format!("unix:{}", socket.display()));
         assert_eq!(

@@ -27,7 +27,7 @@ fn signal(child: &Child, signal: Signal) {
 #[test]
 fn a_run_that_is_ended_says_by_which_signal() {
     let serving = Serving::start("memory:16m");
-    for (by, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (by, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60"]);
         let mut bench =
             bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
@@ -72,6 +72,38 @@ fn a_look_that_is_cut_short_is_not_a_success() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
     assert_eq!(target.wait().expect("it ends").code(), Some(0), "a signal is how a target ends");
+}
+
+/// A target whose stderr is a terminal that is gone, as far as that can be without one.
+fn target_without_terminal(control: &Path, ignores: bool) -> Child {
+    let script = if ignores { "trap '' HUP; exec \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
+    let mut target = Command::new("sh");
+    target.args(["-c", script, env!("CARGO_BIN_EXE_selvedge"), "serve", "-s", "0", "--log-level", "info"]);
+    target.args(["--namespace", "memory:1m", "--control", &format!("unix:{}", control.display())]);
+    target.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut target = target.spawn().expect("the program runs");
+    drop(target.stderr.take());
+    let lines = BufReader::new(target.stdout.take().expect("a pipe")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("administered at")));
+    target
+}
+
+#[test]
+fn a_closed_terminal_ends_a_target_in_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let control = folder.path().join("control.sock");
+    let mut target = target_without_terminal(&control, false);
+    // The shell sends one, and so does the kernel.
+    (0..2).for_each(|_| signal(&target, Signal::HUP));
+    assert_eq!(target.wait().expect("it ends").code(), Some(0));
+    assert!(!control.exists(), "its socket is left");
+
+    let mut target = target_without_terminal(&control, true);
+    signal(&target, Signal::HUP);
+    let status = run(&["status", "--control", &format!("unix:{}", control.display())]);
+    assert_eq!(status.status.code(), Some(0), "nohup keeps it: {}", stderr(&status));
+    signal(&target, Signal::TERM);
+    assert_eq!(target.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]
