@@ -169,8 +169,16 @@ impl Device {
     /// Whether it can only be read.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::File(_) => false,
+            Self::File(file) => file.is_read_only(),
             Self::Rbd(rbd) => rbd.is_read_only(),
+        }
+    }
+
+    /// What its operator should know of it, in a clause each.
+    pub(super) fn remarks(&self) -> &[String] {
+        match self {
+            Self::File(file) => file.remarks(),
+            Self::Rbd(_) => &[],
         }
     }
 

@@ -1,30 +1,26 @@
 //! Blocks in a regular file or on a block device, past the page cache where the system allows it.
 //! It opens, locks and describes; reads and writes are started on a reactor's ring by the target.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
+use rustix::fs::OFlags;
 
-use super::block_queue::BlockQueue;
+use super::block_queue::{self, BlockQueue};
+use super::file_lock::{Lock, when_free, works_by};
 use super::new_file::NewFile;
+use super::opened_file::OpenedFile;
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
 };
 use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
-
-/// How long, and how often, a file is tried that somebody else has.
-const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
-const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -69,12 +65,9 @@ pub struct File {
     zeroing: AtomicU8,
     /// That it was made for a namespace.
     new: Option<NewFile>,
-}
-
-/// A descriptor, and whether what is written goes to the page cache first.
-struct Opened {
-    file: fs::File,
-    is_cached: bool,
+    is_read_only: bool,
+    /// What its operator should know of it.
+    remarks: Vec<String>,
 }
 
 impl File {
@@ -88,9 +81,10 @@ impl File {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
         let is_missing = size.is_some() && !path.exists();
         let new = is_missing.then(|| NewFile::create(path)).transpose().map_err(failed)?;
-        let mut opened = open_regular(path, block_size)?;
-        let claim = when_free(|| lock(&opened.file, path, shared))?;
-        let claim = claim.filter(|claim| !works_by(claim, &mut opened.file));
+        let mut opened = OpenedFile::open_regular(path, block_size)?;
+        let lock = when_free(|| opened.lock(path, shared))?;
+        let mut remarks: Vec<String> = lock.remark().into_iter().collect();
+        let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
         let file = &opened.file;
         // An empty file is what a process leaves that is killed while it makes one.
         let is_empty = file.metadata().map_err(failed)?.len() == 0;
@@ -109,7 +103,8 @@ impl File {
             return Err(BackendError::TooSmall { path: path.to_owned(), length: present, wanted });
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
-        let file = Self::regular(path, opened, shared)?;
+        remarks.extend(tail_remark(size.unwrap_or(present), block_size));
+        let file = Self::regular(path, opened, shared)?.remarked(remarks);
         Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
     }
 
@@ -119,9 +114,9 @@ impl File {
     }
 
     /// A regular file that is open, with the length it has.
-    fn regular(path: &Path, opened: Opened, shared: bool) -> Result<Self, BackendError> {
+    fn regular(path: &Path, opened: OpenedFile, shared: bool) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
-        let Opened { file, is_cached } = opened;
+        let OpenedFile { file, is_cached, read_only } = opened;
         let metadata = file.metadata().map_err(failed)?;
         let queue = BlockQueue::of(metadata.dev());
         // A block of the file lies in one of the file system's, which it writes in one piece.
@@ -142,6 +137,8 @@ impl File {
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
             new: None,
+            is_read_only: read_only.is_some(),
+            remarks: read_only_remark(read_only).into_iter().collect(),
         })
     }
 
@@ -157,33 +154,37 @@ impl File {
         // O_EXCL on a device refuses one that is mounted or part of another device.
         let is_exclusive = !shared && former.is_none();
         let flags = if is_exclusive { OFlags::DIRECT | OFlags::EXCL } else { OFlags::DIRECT };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(flags.bits() as i32);
-        let file = when_free(|| {
-            options.open(path).map_err(|error| match error.kind() {
+        let mut opened = when_free(|| {
+            OpenedFile::open(path, flags).map_err(|error| match error.kind() {
                 io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned() },
                 _ => failed(error),
             })
         })?;
-        let mut file = file;
-        let claim = match former {
-            Some(former) => Some(Arc::new(Storage::new(former))),
-            None => when_free(|| lock(&file, path, shared))?,
+        let lock = match former {
+            Some(former) => Lock::Former(Arc::new(Storage::new(former))),
+            None => when_free(|| opened.lock(path, shared))?,
         };
-        let claim = claim.filter(|claim| !works_by(claim, &mut file));
-        Ok(Self { claim, ..Self::device(path, file, block_size, shared)? })
+        let remark = lock.remark();
+        let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
+        Ok(Self { claim, ..Self::device(path, opened, block_size, shared)?.remarked(remark) })
     }
 
     /// A block device that is open.
-    fn device(path: &Path, mut file: fs::File, block_size: u32, shared: bool) -> Result<Self, BackendError> {
+    fn device(path: &Path, opened: OpenedFile, block_size: u32, shared: bool) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
-        let queue = BlockQueue::of(file.metadata().map_err(failed)?.rdev());
+        let OpenedFile { mut file, mut read_only, .. } = opened;
+        let number = file.metadata().map_err(failed)?.rdev();
+        let queue = BlockQueue::of(number);
+        // Linux lets some be opened for writing, and fails each write.
+        if read_only.is_none() && block_queue::is_read_only(number) {
+            read_only = Some("the device is set read-only".to_owned());
+        }
         let sector = rustix::fs::ioctl_blksszget(&file).map_err(|error| failed(error.into()))?;
         if sector > block_size {
             return Err(BackendError::BlockSize { path: path.to_owned(), device: sector, block: block_size });
         }
-        let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let length = length - length % u64::from(block_size);
+        let present = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let length = present - present % u64::from(block_size);
         if length == 0 {
             return Err(BackendError::TooSmall {
                 path: path.to_owned(),
@@ -207,6 +208,11 @@ impl File {
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
             new: None,
+            is_read_only: read_only.is_some(),
+            remarks: read_only_remark(read_only)
+                .into_iter()
+                .chain(tail_remark(present, block_size))
+                .collect(),
         })
     }
 
@@ -225,13 +231,13 @@ impl File {
 
     fn reopen_regular(&self, block_size: u32) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: self.path.clone(), source };
-        let opened = open_regular(&self.path, block_size)?;
+        let opened = OpenedFile::open_regular(&self.path, block_size)?;
         let old = rustix::fs::fstat(&*self.storage).map_err(|error| failed(error.into()))?;
         let new = opened.file.metadata().map_err(failed)?;
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
         if !is_same {
             // Somebody has put another file there, which is what is asked for then.
-            let _ = when_free(|| lock(&opened.file, &self.path, self.is_shared))?;
+            let _ = when_free(|| opened.lock(&self.path, self.is_shared))?;
         }
         let file = Self::regular(&self.path, opened, self.is_shared)?;
         let (present, wanted) = (file.length(), self.length());
@@ -260,16 +266,30 @@ impl File {
             return Self::open_device(&self.path, block_size, self.is_shared);
         }
         // O_EXCL would refuse it to ourselves, who have it by the claim.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
-        let file = options.open(&self.path).map_err(failed)?;
-        let file = Self::device(&self.path, file, block_size, self.is_shared)?;
+        let opened = OpenedFile::open(&self.path, OFlags::DIRECT).map_err(failed)?;
+        let file = Self::device(&self.path, opened, block_size, self.is_shared)?;
         Ok(Self { claim: Some(claim), ..file })
     }
 
     /// What keeps others off, for the process that goes on in this one's place.
     pub(crate) fn held(&self) -> io::Result<OwnedFd> {
         self.claim().as_fd().try_clone_to_owned()
+    }
+
+    /// The same, with more to be said of it.
+    fn remarked(mut self, remarks: impl IntoIterator<Item = String>) -> Self {
+        self.remarks.extend(remarks);
+        self
+    }
+
+    /// What its operator should know of it, in a clause each.
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Whether it can only be read.
+    pub(super) const fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// Where it is.
@@ -392,76 +412,19 @@ impl File {
     }
 }
 
-/// Opens a regular file, past the page cache where that is possible.
-fn open_regular(path: &Path, block_size: u32) -> Result<Opened, BackendError> {
-    let failed = |source| BackendError::Open { path: path.to_owned(), source };
-    if path.exists() && !path.is_file() {
-        return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
-    }
-    let open = |flags: OFlags| {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        options.custom_flags(flags.bits() as i32).open(path)
-    };
-    // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
-    let cached = || open(OFlags::empty()).map(|file| Opened { file, is_cached: true }).map_err(failed);
-    match open(OFlags::DIRECT) {
-        Ok(file) if direct_alignment(&file) <= block_size => Ok(Opened { file, is_cached: false }),
-        Ok(_) => cached(),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => cached(),
-        Err(error) => Err(failed(error)),
-    }
+/// Why hosts find it write protected.
+fn read_only_remark(reason: Option<String>) -> Option<String> {
+    reason.map(|reason| format!("it can only be read ({reason}); hosts find it write protected"))
 }
 
-/// Tries again for a moment what fails because somebody else has the file: the system may keep the files of a killed
-/// process until its last requests have ended.
-fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    let begun = Instant::now();
-    loop {
-        match attempt() {
-            Err(BackendError::Locked { .. }) if begun.elapsed() < LOCK_TIME_MAX => thread::sleep(LOCK_AGAIN),
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs. What
-/// keeps them off, where that is the former process' hold.
-fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Option<Arc<Storage>>, BackendError> {
-    let operation =
-        if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    match flock(file.as_fd(), operation) {
-        Ok(()) => Ok(None),
-        Err(rustix::io::Errno::WOULDBLOCK) => match claims::of(file) {
-            Some(former) => Ok(Some(Arc::new(Storage::new(former)))),
-            None => Err(BackendError::Locked { path: path.to_owned() }),
-        },
-        Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
-    }
-}
-
-/// Has a file work by what keeps others off, where that is open in the same way; whether it does. What is at the storage for a
-/// process that was killed keeps the lock until it has ended, if it has come by what is locked, and nobody else begins before.
-fn works_by(claim: &Storage, file: &mut fs::File) -> bool {
-    let flags = |file: BorrowedFd<'_>| {
-        rustix::fs::fcntl_getfl(file).ok().map(|flags| flags & (OFlags::RWMODE | OFlags::DIRECT))
-    };
-    let same = flags(claim.as_fd()).filter(|flags_of_it| Some(*flags_of_it) == flags(file.as_fd()));
-    match same.and_then(|_| claim.as_fd().try_clone_to_owned().ok()) {
-        Some(claim) => {
-            *file = claim.into();
-            true
-        }
-        None => false,
-    }
-}
-
-/// The alignment O_DIRECT wants of offsets in this file, in bytes.
-fn direct_alignment(file: &fs::File) -> u32 {
-    let asked = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
-    match rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, asked) {
-        Ok(facts) if facts.stx_dio_offset_align > 0 => facts.stx_dio_offset_align,
-        // Older kernels do not tell; 512 bytes is what their file systems on common disks want.
-        _ => 512,
-    }
+/// Which bytes hosts do not see.
+fn tail_remark(bytes: u64, block_size: u32) -> Option<String> {
+    let lost = bytes % u64::from(block_size);
+    (lost > 0).then(|| {
+        let smaller = if lost.is_multiple_of(512) { ", or use block_size=512" } else { "" };
+        format!(
+            "its last {lost} bytes are less than a block of {block_size} bytes, and hosts do not see them: make it a whole number of \
+             blocks long{smaller}"
+        )
+    })
 }

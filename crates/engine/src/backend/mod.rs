@@ -13,6 +13,8 @@ mod file;
 #[cfg(not(feature = "simulation"))]
 mod file_identity;
 #[cfg(not(feature = "simulation"))]
+mod file_lock;
+#[cfg(not(feature = "simulation"))]
 mod huge_pages;
 mod identity;
 mod mapping;
@@ -21,6 +23,8 @@ mod memory;
 mod memory_file;
 #[cfg(not(feature = "simulation"))]
 mod new_file;
+#[cfg(not(feature = "simulation"))]
+mod opened_file;
 mod page_locks;
 mod rbd;
 #[cfg(feature = "simulation")]
@@ -63,6 +67,18 @@ pub enum BackendError {
     Locked {
         /// The file or device.
         path: PathBuf,
+    },
+    /// Its file system has no locks.
+    #[error(
+        "{} cannot be locked ({source}), and nothing would keep a second target off it: put it on a file system with locks, or see \
+         to that yourself and serve it with shared_storage=yes",
+        path.display()
+    )]
+    NoLock {
+        /// The file or device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// It has not the size it should have.
     #[error("{} has {length} bytes, less than the {wanted} wanted; grow it with `truncate -s {wanted}`", path.display())]
@@ -417,6 +433,14 @@ impl Backend {
     /// Whether it can only be read.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Device(device) if device.is_read_only())
+    }
+
+    /// What its operator should know of it, in a clause each.
+    pub fn remarks(&self) -> &[String] {
+        match self {
+            Self::Device(device) => device.remarks(),
+            Self::Memory(_) | Self::Null(_) => &[],
+        }
     }
 
     /// Its kind in one word, as in a namespace's specification.

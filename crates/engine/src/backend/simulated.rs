@@ -63,6 +63,14 @@ impl File {
         self.storage.hold()
     }
 
+    pub(super) const fn remarks(&self) -> &[String] {
+        &[]
+    }
+
+    pub(super) const fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// What a simulated disk has made stays.
     pub(super) const fn keep(&self) {}
 

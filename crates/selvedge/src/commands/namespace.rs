@@ -263,6 +263,9 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         Visibility::Only(hosts) => format!("to {}", hosts.join(", ")),
     };
     let protection = match config.write_protection {
+        WriteProtection::None if states.is_write_protected(subsystem, config.nsid) == Some(true) => {
+            "yes, since its storage can only be read"
+        }
         WriteProtection::None => "no",
         WriteProtection::On => "yes",
         WriteProtection::UntilRestart => "until the target starts again",
@@ -294,6 +297,9 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
     let mut text = format!("namespace {}\n", config.nsid);
     for (name, value) in lines {
         text += &format!("  {name:<16} {value}\n");
+    }
+    for remark in states.remarks(subsystem, config.nsid) {
+        text += &format!("  {:<16} {remark}\n", "remark");
     }
     text
 }

@@ -8,8 +8,17 @@ use crate::failure::Failure;
 use crate::spec::size::Size;
 
 /// What its status says of a namespace beside what is configured.
-const FIELDS: [&str; 8] =
-    ["state", "reason", "size_bytes", "uuid", "nguid", "may_tear", "oldest_operation_ms", "late_operations"];
+const FIELDS: [&str; 9] = [
+    "state",
+    "reason",
+    "size_bytes",
+    "uuid",
+    "nguid",
+    "remarks",
+    "may_tear",
+    "oldest_operation_ms",
+    "late_operations",
+];
 
 /// The status of a running target, for those who look for its namespaces.
 pub(super) struct States(Value);
@@ -52,6 +61,18 @@ impl States {
             Some(false) => "blocks stay whole",
             None => "-",
         }
+    }
+
+    /// Whether hosts find a namespace write protected; not known from an older target.
+    pub(super) fn is_write_protected(&self, nqn: &str, nsid: u32) -> Option<bool> {
+        self.find(nqn, nsid)?["write_protected"].as_bool()
+    }
+
+    /// What its operator should know of a namespace's storage.
+    pub(super) fn remarks(&self, nqn: &str, nsid: u32) -> Vec<&str> {
+        let known = self.find(nqn, nsid);
+        known
+            .map_or_else(Vec::new, |known| items(known, "remarks").iter().filter_map(Value::as_str).collect())
     }
 
     /// Adds to each of a subsystem's namespaces how it is.

@@ -100,6 +100,11 @@ pub struct NamespaceStatus {
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether hosts find it write protected: since it was protected, or since its storage can only be read.
+    pub write_protected: bool,
+    /// What its operator should know of its storage, in a clause each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Whether a power failure may leave a block with parts of two writes.
     pub may_tear: bool,
     /// For how long the oldest operation is at its storage, in milliseconds; 0 without one.
@@ -171,6 +176,9 @@ pub(crate) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
                 uuid: open.map(|open| Uuid::from_bytes(open.uuid)).or(config.uuid),
                 nguid: open.map(|open| open.nguid).or(config.nguid).or(config.uuid.map(Nguid::from)),
                 reason,
+                write_protected: open
+                    .map_or(!config.write_protection.is_none(), |open| open.is_write_protected()),
+                remarks: open.map(|open| open.backend.remarks().to_vec()).unwrap_or_default(),
                 may_tear,
                 oldest_operation_ms: oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
                 late_operations: open.map_or(0, |open| open.lateness.under_way()),

@@ -104,6 +104,10 @@ impl Namespace {
         };
         namespace.configure(config);
         namespace.tell_of_torn_blocks(config.block_size);
+        for remark in namespace.backend.remarks() {
+            let place = namespace.backend.place();
+            tracing::warn!("namespace {} of {nqn}: {place}: {remark}", namespace.nsid);
+        }
         namespace
     }
 

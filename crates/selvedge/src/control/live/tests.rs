@@ -359,6 +359,8 @@ fn namespace_status(state: NamespaceState) -> NamespaceStatus {
         uuid: None,
         nguid: None,
         reason: Some("Input/output error".to_owned()),
+        write_protected: false,
+        remarks: Vec::new(),
         may_tear: false,
         oldest_operation_ms: 0,
         late_operations: 0,

@@ -1,0 +1,120 @@
+//! What keeps other targets off a file or device: a lock on its descriptor. It opens nothing.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::BackendError;
+use crate::claims;
+use crate::ring::Storage;
+
+/// How long, and how often, a file is tried that somebody else has.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What there is of a lock.
+#[derive(Debug)]
+pub(super) enum Lock {
+    /// The descriptor has it.
+    Taken,
+    /// The former process has it, by this descriptor.
+    Former(Arc<Storage>),
+    /// The file system has none, and the file is shared anyway: nothing keeps others off.
+    Missing(Errno),
+}
+
+impl Lock {
+    /// What its operator should know of it.
+    pub(super) fn remark(&self) -> Option<String> {
+        let Self::Missing(error) = self else { return None };
+        let error = io::Error::from(*error);
+        Some(format!(
+            "its file system has no locks ({error}), and nothing keeps targets off that do not share it"
+        ))
+    }
+
+    /// What keeps others off, where that is the former process' descriptor.
+    pub(super) fn former(self) -> Option<Arc<Storage>> {
+        match self {
+            Self::Former(claim) => Some(claim),
+            Self::Taken | Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Tries again for a moment what fails because somebody else has the file: the system may keep the files of a killed
+/// process until its last requests have ended.
+pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(BackendError::Locked { .. }) if begun.elapsed() < LOCK_TIME_MAX => thread::sleep(LOCK_AGAIN),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs.
+pub(super) fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Lock, BackendError> {
+    let operation =
+        if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+    match flock(file.as_fd(), operation) {
+        Ok(()) => Ok(Lock::Taken),
+        Err(Errno::WOULDBLOCK) => match claims::of(file) {
+            Some(former) => Ok(Lock::Former(Arc::new(Storage::new(former)))),
+            None => Err(BackendError::Locked { path: path.to_owned() }),
+        },
+        // Whoever shares it sees to it that no other target is in the way.
+        Err(error) if shared => Ok(Lock::Missing(error)),
+        Err(error) => Err(BackendError::NoLock { path: path.to_owned(), source: io::Error::from(error) }),
+    }
+}
+
+/// Has a file work by what keeps others off, where that is open in the same way; whether it does. What is at the storage for a
+/// process that was killed keeps the lock until it has ended, if it has come by what is locked, and nobody else begins before.
+pub(super) fn works_by(claim: &Storage, file: &mut fs::File) -> bool {
+    let flags = |file: BorrowedFd<'_>| {
+        rustix::fs::fcntl_getfl(file).ok().map(|flags| flags & (OFlags::RWMODE | OFlags::DIRECT))
+    };
+    let same = flags(claim.as_fd()).filter(|flags_of_it| Some(*flags_of_it) == flags(file.as_fd()));
+    match same.and_then(|_| claim.as_fd().try_clone_to_owned().ok()) {
+        Some(claim) => {
+            *file = claim.into();
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn without_locks_a_file_is_served_only_where_it_is_shared() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let mut options = fs::OpenOptions::new();
+        let flags = OFlags::PATH.bits() as i32;
+        // What is opened so takes no lock, as on a file system that has none.
+        let without = options.read(true).custom_flags(flags).open(path.path()).unwrap();
+        let refused = lock(&without, path.path(), false).unwrap_err();
+        assert!(refused.to_string().contains("cannot be locked"), "{refused}");
+        assert!(refused.to_string().contains("shared_storage=yes"), "{refused}");
+        let shared = lock(&without, path.path(), true).unwrap();
+        assert!(shared.remark().is_some_and(|remark| remark.contains("no locks")), "{shared:?}");
+        let file = fs::File::open(path.path()).unwrap();
+        let taken = lock(&file, path.path(), false).unwrap();
+        assert!(matches!(taken, Lock::Taken) && taken.remark().is_none());
+        let other = fs::File::open(path.path()).unwrap();
+        assert!(matches!(lock(&other, path.path(), true), Err(BackendError::Locked { .. })));
+    }
+}

@@ -1,0 +1,93 @@
+//! A file or device as it is opened: to be written where that can be, and past the page cache where that can be, and
+//! locked against other targets.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::{OFlags, StatxFlags};
+
+use super::BackendError;
+use super::file_lock::{self, Lock};
+
+/// A descriptor, and what it can be used for.
+pub(super) struct OpenedFile {
+    pub(super) file: fs::File,
+    /// Whether what is written goes to the page cache first.
+    pub(super) is_cached: bool,
+    /// Why it can only be read, if that is so.
+    pub(super) read_only: Option<String>,
+}
+
+impl OpenedFile {
+    /// Opens a file or device with these flags.
+    pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<Self> {
+        let is_cached = !flags.contains(OFlags::DIRECT);
+        let open = |write| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(write).custom_flags(flags.bits() as i32).open(path)
+        };
+        match open(true) {
+            Ok(file) => Ok(Self { file, is_cached, read_only: None }),
+            // A medium, a mount or permissions that let nobody write: what there is can be served all the same.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM)) => {
+                match open(false) {
+                    Ok(file) => Ok(Self { file, is_cached, read_only: Some(error.to_string()) }),
+                    Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps other targets off, or those who do not share. Readers share what none of them writes: a lock for one alone is refused
+    /// by some file systems where nothing can be written.
+    pub(super) fn lock(&self, path: &Path, shared: bool) -> Result<Lock, BackendError> {
+        file_lock::lock(&self.file, path, shared || self.read_only.is_some())
+    }
+
+    /// Opens a regular file, past the page cache where that is possible.
+    pub(super) fn open_regular(path: &Path, block_size: u32) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+        if path.exists() && !path.is_file() {
+            return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
+        }
+        // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
+        let cached = || Self::open(path, OFlags::empty()).map_err(failed);
+        match Self::open(path, OFlags::DIRECT) {
+            Ok(opened) if direct_alignment(&opened.file) <= block_size => Ok(opened),
+            Ok(_) => cached(),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => cached(),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The alignment O_DIRECT wants of offsets in this file, in bytes.
+fn direct_alignment(file: &fs::File) -> u32 {
+    let asked = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
+    match rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, asked) {
+        Ok(facts) if facts.stx_dio_offset_align > 0 => facts.stx_dio_offset_align,
+        // Older kernels do not tell; 512 bytes is what their file systems on common disks want.
+        _ => 512,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_can_write_is_opened_to_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("disk");
+        fs::write(&file, [0; 4096]).unwrap();
+        assert_eq!(OpenedFile::open(&file, OFlags::empty()).unwrap().read_only, None);
+        // The kernel lets not even root write there.
+        let fixed = OpenedFile::open(Path::new("/sys/kernel/uevent_seqnum"), OFlags::empty()).unwrap();
+        assert!(fixed.read_only.is_some_and(|reason| reason.contains("Permission denied")));
+        let missing = OpenedFile::open(&folder.path().join("missing"), OFlags::empty()).err().unwrap();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
