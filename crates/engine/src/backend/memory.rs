@@ -14,6 +14,8 @@ use super::huge_pages;
 use super::mapping::{BLANK, Mapping};
 #[cfg(not(feature = "simulation"))]
 use super::memory_file::MemoryFile;
+#[cfg(not(feature = "simulation"))]
+use super::memory_room::{self, Promise};
 use super::page_locks::{PAGES_PER_WORD, PageLocks};
 use super::written_chunks::CHUNK;
 use crate::ring::Span;
@@ -37,6 +39,10 @@ pub struct Memory {
     /// The file that it is, if another process can have it.
     #[cfg(not(feature = "simulation"))]
     file: Option<MemoryFile>,
+    #[cfg(not(feature = "simulation"))]
+    promise: Promise,
+    /// What its operator should know of it.
+    remarks: Vec<String>,
 }
 
 /// What keeps memory in its place that is sent from there.
@@ -77,7 +83,25 @@ impl Memory {
             length: AtomicUsize::new(length),
             #[cfg(not(feature = "simulation"))]
             file,
+            #[cfg(not(feature = "simulation"))]
+            promise: Promise::of(size),
+            remarks: Vec::new(),
         })
+    }
+
+    /// The same, if the machine has room for all memory of this process once hosts have filled it.
+    ///
+    /// # Errors
+    /// When it could never have, in words.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn within_room(mut self) -> Result<Self, String> {
+        self.remarks.extend(memory_room::check(0)?);
+        Ok(self)
+    }
+
+    /// What its operator should know of it, in a clause each.
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// `size` bytes of a file that another process has made, with what it holds and with room for `room` bytes.
@@ -100,7 +124,8 @@ impl Memory {
         // What the former process has not moved yet, this one does; of all else it only has to map the huge pages.
         mapping.mark_all_fresh();
         huge_pages::wake();
-        Ok(Self { mapping, length: AtomicUsize::new(length), file: Some(file) })
+        let (length, promise) = (AtomicUsize::new(length), Promise::of(size));
+        Ok(Self { mapping, length, file: Some(file), promise, remarks: Vec::new() })
     }
 
     /// Whether another process can have its blocks.
@@ -131,13 +156,17 @@ impl Memory {
     /// Makes it `size` bytes long, a multiple of 8. What it gains is zeroes; what it loses goes back to the system.
     ///
     /// # Errors
-    /// When it would be larger than the address space that was reserved for it.
+    /// When it would be larger than the address space that was reserved for it, or than the machine can ever hold.
     pub fn resize(&self, size: u64) -> io::Result<()> {
         let wanted = usize::try_from(size).ok().filter(|wanted| wanted.is_multiple_of(WORD));
         let Some(wanted) = wanted.filter(|wanted| *wanted > 0 && *wanted <= self.mapping.room()) else {
             let most = self.mapping.room();
             return Err(io::Error::other(format!("it was given room to grow to {most} bytes at most")));
         };
+        #[cfg(not(feature = "simulation"))]
+        if let Some(remark) = self.promise.change(size).map_err(io::Error::other)? {
+            tracing::warn!("memory namespace of {size} bytes: {remark}");
+        }
         let before = self.length.swap(wanted, Ordering::Relaxed) as u64;
         // Commands that were begun before may still reach the range: it stays mapped.
         let mut lost = wanted as u64;

@@ -22,6 +22,8 @@ mod memory;
 #[cfg(not(feature = "simulation"))]
 mod memory_file;
 #[cfg(not(feature = "simulation"))]
+mod memory_room;
+#[cfg(not(feature = "simulation"))]
 mod new_file;
 #[cfg(not(feature = "simulation"))]
 mod opened_file;
@@ -158,6 +160,9 @@ pub enum BackendError {
         /// The kind, in words.
         what: &'static str,
     },
+    /// The memory could never be had.
+    #[error("{0}")]
+    NoRoom(String),
     /// The memory cannot be had.
     #[error("cannot allocate {size} bytes of memory: {source}")]
     Memory {
@@ -230,13 +235,18 @@ impl<'a> Opening<'a> {
 }
 
 /// Blocks in memory: those that the former process of this target had, or blank ones.
-fn memory(size: u64, namespace: Option<uuid::Uuid>) -> io::Result<Memory> {
+fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendError> {
+    let failed = |source| BackendError::Memory { size, source };
     #[cfg(not(feature = "simulation"))]
     if let Some(former) = namespace.and_then(crate::claims::of_namespace) {
-        return Memory::adopt(size, former.room, former.file);
+        return Memory::adopt(size, former.room, former.file).map_err(failed);
     }
     let _ = namespace;
-    Memory::new(size)
+    let memory = Memory::new(size).map_err(failed)?;
+    // Only here: what the former process has filled is there.
+    #[cfg(not(feature = "simulation"))]
+    let memory = memory.within_room().map_err(BackendError::NoRoom)?;
+    Ok(memory)
 }
 
 impl Backend {
@@ -253,10 +263,7 @@ impl Backend {
             return Err(BackendError::NoBlock { size: *size, block: block_size });
         }
         Ok(match config {
-            BackendConfig::Memory { size } => Self::Memory(
-                memory(whole_blocks(*size), opening.namespace)
-                    .map_err(|source| BackendError::Memory { size: *size, source })?,
-            ),
+            BackendConfig::Memory { size } => Self::Memory(memory(whole_blocks(*size), opening.namespace)?),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
                 let file = File::open_regular(path, size.map(whole_blocks), block_size, is_shared)?;
@@ -439,7 +446,8 @@ impl Backend {
     pub fn remarks(&self) -> &[String] {
         match self {
             Self::Device(device) => device.remarks(),
-            Self::Memory(_) | Self::Null(_) => &[],
+            Self::Memory(memory) => memory.remarks(),
+            Self::Null(_) => &[],
         }
     }
 

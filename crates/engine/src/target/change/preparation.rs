@@ -263,8 +263,10 @@ impl Preparation<'_> {
     ) -> Result<(), TargetError> {
         let may_be_absent = match config.backend {
             BackendConfig::Rbd(_) => true,
-            BackendConfig::File { .. } | BackendConfig::Block { .. } => self.may_disks_be_absent,
-            _ => false,
+            BackendConfig::File { .. } | BackendConfig::Block { .. } | BackendConfig::Memory { .. } => {
+                self.may_disks_be_absent
+            }
+            BackendConfig::Null { .. } => false,
         };
         if self.absence == Absence::Refused || !may_be_absent {
             return Err(error);
