@@ -61,6 +61,14 @@ impl BackendConfig {
         }
     }
 
+    /// The file or device that it names.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::File { path, .. } | Self::Block { path } => Some(path),
+            Self::Memory { .. } | Self::Null { .. } | Self::Rbd(_) => None,
+        }
+    }
+
     /// Whether both name the same blocks, perhaps more of them or fewer.
     pub fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {

@@ -15,6 +15,7 @@ use super::block_queue::{self, BlockQueue};
 use super::file_lock::{Lock, when_free, works_by};
 use super::new_file::NewFile;
 use super::opened_file::OpenedFile;
+use super::partition_table;
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
 };
@@ -104,6 +105,7 @@ impl File {
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
         remarks.extend(tail_remark(size.unwrap_or(present), block_size));
+        remarks.extend(table_remark(path, block_size));
         let file = Self::regular(path, opened, shared)?.remarked(remarks);
         Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
     }
@@ -209,10 +211,14 @@ impl File {
             zeroing: AtomicU8::new(0),
             new: None,
             is_read_only: read_only.is_some(),
-            remarks: read_only_remark(read_only)
-                .into_iter()
-                .chain(tail_remark(present, block_size))
-                .collect(),
+            remarks: [
+                read_only_remark(read_only),
+                tail_remark(present, block_size),
+                table_remark(path, block_size),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         })
     }
 
@@ -412,9 +418,26 @@ impl File {
     }
 }
 
+/// Bytes of a device's sectors.
+pub(super) fn sector_bytes(path: &Path) -> io::Result<u32> {
+    if !fs::metadata(path)?.file_type().is_block_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a block device"));
+    }
+    Ok(rustix::fs::ioctl_blksszget(fs::File::open(path)?)?)
+}
+
 /// Why hosts find it write protected.
 fn read_only_remark(reason: Option<String>) -> Option<String> {
     reason.map(|reason| format!("it can only be read ({reason}); hosts find it write protected"))
+}
+
+/// Which partitions hosts do not find.
+fn table_remark(path: &Path, block_size: u32) -> Option<String> {
+    let sector = partition_table::other_sector(path, block_size).ok()??;
+    Some(format!(
+        "it has a partition table for sectors of {sector} bytes, and hosts that see blocks of {block_size} bytes find no partitions: \
+         serve it with block_size={sector}"
+    ))
 }
 
 /// Which bytes hosts do not see.

@@ -28,6 +28,8 @@ mod new_file;
 #[cfg(not(feature = "simulation"))]
 mod opened_file;
 mod page_locks;
+#[cfg(not(feature = "simulation"))]
+mod partition_table;
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -249,6 +251,17 @@ fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendErr
     Ok(memory)
 }
 
+/// Bytes of a block device's sectors, which is what its partitions and file systems are made for.
+///
+/// # Errors
+/// When it is not there, or cannot be asked.
+pub fn sector_bytes(path: &Path) -> io::Result<u32> {
+    #[cfg(not(feature = "simulation"))]
+    return file::sector_bytes(path);
+    #[cfg(feature = "simulation")]
+    return Err(io::Error::other(format!("{}: a simulated machine has no devices", path.display())));
+}
+
 impl Backend {
     /// Opens what `config` names. A size that is not a multiple of a block is cut.
     ///
@@ -256,6 +269,13 @@ impl Backend {
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
     pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
         let Opening { block_size, is_shared, .. } = opening;
+        if block_size == 0 {
+            // What was not there a moment ago was not asked, and what is there now is asked with the next try.
+            let path = config.path().map(Path::to_owned).unwrap_or_default();
+            let source = sector_bytes(&path).err();
+            let source = source.unwrap_or_else(|| io::Error::other("it has only just come"));
+            return Err(BackendError::Open { path, source });
+        }
         let whole_blocks = |size: u64| size - size % u64::from(block_size);
         if let BackendConfig::Memory { size } | BackendConfig::Null { size } = config
             && whole_blocks(*size) == 0

@@ -222,7 +222,7 @@ pub(super) fn table(subsystem: &SubsystemConfig, states: &States, indent: usize)
         table.row(vec![
             config.nsid.to_string(),
             states.size(&subsystem.nqn, config.nsid).unwrap_or_else(|| "-".to_owned()),
-            config.block_size.to_string(),
+            block_size(config).map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
             config.ana_group.to_string(),
             states.state(&subsystem.nqn, config.nsid).0.to_owned(),
             describe(&config.backend),
@@ -283,7 +283,7 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         ("state", state),
         ("backend", describe(&config.backend)),
         ("size", states.size(subsystem, config.nsid).unwrap_or_else(not_there)),
-        ("block size", format!("{} bytes", config.block_size)),
+        ("block size", block_size(config).map_or_else(not_there, |bytes| format!("{bytes} bytes"))),
         ("at power loss", states.at_power_loss(subsystem, config.nsid).to_owned()),
         ("uuid", identity("uuid")),
         ("nguid", identity("nguid")),
@@ -302,6 +302,11 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         text += &format!("  {:<16} {remark}\n", "remark");
     }
     text
+}
+
+/// Bytes of a block; a device that is not there yet has not been asked for them.
+fn block_size(config: &NamespaceConfig) -> Option<u32> {
+    Some(config.block_size).filter(|bytes| *bytes > 0)
 }
 
 fn limits(qos: &QosConfig) -> String {

@@ -407,7 +407,9 @@ struct NamespaceSummary {
     /// Not known while it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<u64>,
-    block_size: u32,
+    /// Bytes of a block; a device that is absent has not been asked for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_size: Option<u32>,
     backend: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<Uuid>,
@@ -439,7 +441,7 @@ impl Summary {
                     NamespaceSummary {
                         nsid: config.nsid,
                         size_bytes: status.and_then(|status| status.size_bytes),
-                        block_size: config.block_size,
+                        block_size: Some(config.block_size).filter(|bytes| *bytes > 0),
                         backend: namespace::describe(&config.backend),
                         uuid: status.and_then(|status| status.uuid),
                         nguid: status.and_then(|status| status.nguid),
@@ -492,7 +494,7 @@ impl fmt::Display for Summary {
                 table.row(vec![
                     namespace.nsid.to_string(),
                     namespace.size_bytes.map_or_else(absent, |bytes| Size(bytes).to_string()),
-                    namespace.block_size.to_string(),
+                    namespace.block_size.map_or_else(absent, |bytes| bytes.to_string()),
                     namespace.backend.clone(),
                     namespace.uuid.map_or_else(absent, |uuid| uuid.to_string()),
                 ]);

@@ -32,7 +32,7 @@ use gateway::{GroupSpec, check_name};
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME][,luks2=FILE]
                            in an image of a Ceph cluster; a snapshot is only read, and with luks2=FILE or luks1=FILE the image is
                            encrypted with the passphrase in that file
-  Each takes ,block_size=512|4096 (default 4096) ,nsid=N ,uuid=UUID ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent
+  Each takes ,block_size=512|4096 (default: a device's sectors, else 4096) ,nsid=N ,uuid=UUID ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent
   (the highest that hosts may set; default off). Files and block devices also take ,shared_storage=yes and ,write_delay_ms=N.
 
 Examples:

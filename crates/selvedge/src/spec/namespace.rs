@@ -23,11 +23,12 @@ pub(crate) fn parse(text: &str) -> Result<NamespaceConfig, String> {
     let (kind, rest) = text.split_once(':').ok_or_else(|| unknown_kind(text))?;
     let (main, options) = rest.split_once(',').map_or((rest, None), |(main, options)| (main, Some(options)));
     let backend = backend(kind, main)?;
-    let mut namespace = NamespaceConfig::new(0, backend, BLOCK_SIZE_DEFAULT);
+    let mut namespace = NamespaceConfig::new(0, backend, 0);
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let (key, value) = option.split_once('=').ok_or_else(|| unknown_option(kind, option))?;
         set(&mut namespace, kind, key, value)?.then_some(()).ok_or_else(|| unknown_option(kind, option))?;
     }
+    namespace.default_block_size();
     from_root(&mut namespace);
     check(&namespace).map_err(|(_, what)| what)?;
     Ok(namespace)
@@ -163,7 +164,8 @@ pub(crate) fn check(namespace: &NamespaceConfig) -> Result<(), Wrong> {
             return ceph::check_image(image).map_err(|(name, what)| (format!("backend.rbd.{name}"), what));
         }
     };
-    let checked = size.map_or(Ok(()), |size| check_size(size, namespace.block_size).map(drop));
+    let block_size = if namespace.block_size == 0 { BLOCK_SIZE_DEFAULT } else { namespace.block_size };
+    let checked = size.map_or(Ok(()), |size| check_size(size, block_size).map(drop));
     checked.map_err(|what| (field.to_owned(), what))
 }
 
@@ -233,6 +235,8 @@ mod tests {
         let level = |text: &str| parse(text).unwrap().host_write_protection;
         assert_eq!(level("memory:1m"), WriteProtection::None);
         assert_eq!(level("memory:1m,host_write_protection=until-restart"), WriteProtection::UntilRestart);
+        assert_eq!(parse("block:/dev/sdx").unwrap().block_size, 0, "the target asks the device");
+        assert_eq!(parse("block:/dev/sdx,block_size=512").unwrap().block_size, 512);
         let uuid = "11111111-2222-3333-4444-555555555555";
         let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
         assert_eq!(block.uuid.unwrap().to_string(), uuid);

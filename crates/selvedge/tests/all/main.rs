@@ -45,6 +45,7 @@ mod schema_tests;
 mod service;
 mod serving;
 mod slow_commands;
+mod storage;
 mod sweep;
 mod terminal_width;
 mod tls_keys;

@@ -13,10 +13,12 @@ use uuid::Uuid;
 use super::order::Order;
 use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_requests, pairs};
 use super::standby;
+use crate::backend;
 use crate::ring::{self, thread};
 use crate::target::TargetError;
 use crate::target::config::{
-    Change, Directives, FabricConfig, KnownHost, RESERVATIONS, SubsystemConfig, TlsUse,
+    BLOCK_SIZE_DEFAULT, Change, Directives, FabricConfig, KnownHost, NamespaceConfig, RESERVATIONS,
+    SubsystemConfig, TlsUse,
 };
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
@@ -27,6 +29,19 @@ use crate::target::reactor::{Listener, Listening, PortChange};
 use crate::target::reservation::{Abandoned, Access};
 use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
+
+/// Gives a namespace the size of its blocks where none was said. That of a device which is not there is still to be found out.
+fn settle_block_size(namespace: &mut NamespaceConfig) {
+    namespace.default_block_size();
+    if let (0, Some(path)) = (namespace.block_size, namespace.backend.path()) {
+        namespace.block_size = match backend::sector_bytes(path) {
+            Ok(..=512) => 512,
+            // Where they are larger than any block, opening it says so.
+            Ok(_) => BLOCK_SIZE_DEFAULT,
+            Err(_) => 0,
+        };
+    }
+}
 
 /// How long the caller waits for a removed namespace's last command, so that its file is free when the caller has its answer.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -129,6 +144,8 @@ impl Fabric {
             if subsystem.serial.is_empty() {
                 subsystem.serial = self.identities().serial(subsystem);
             }
+            // In each way in which a namespace is made it comes by here.
+            subsystem.namespaces.iter_mut().for_each(settle_block_size);
         }
         wanted
     }

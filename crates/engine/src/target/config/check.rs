@@ -163,7 +163,8 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
     if namespace.nsid == 0 || namespace.nsid > NAMESPACES_MAX {
         return Err(format!("identifiers go from 1 to {NAMESPACES_MAX}"));
     }
-    if !matches!(namespace.block_size, 512 | 4096) {
+    // 0 is still to be found out.
+    if !matches!(namespace.block_size, 0 | 512 | 4096) {
         return Err(format!("block_size={} is neither 512 nor 4096", namespace.block_size));
     }
     if namespace.ana_group == 0 || namespace.ana_group > ANA_GROUPS_MAX {

@@ -168,8 +168,8 @@ pub struct NamespaceConfig {
     pub nsid: u32,
     /// Where its blocks live.
     pub backend: BackendConfig,
-    /// Bytes of a block: 512 or 4096.
-    #[serde(default = "written::block_size_default", deserialize_with = "written::block_size")]
+    /// Bytes of a block: 512 or 4096. Without them, those of a block device's sectors, and 4096 for all else.
+    #[serde(default, deserialize_with = "written::block_size", skip_serializing_if = "is_zero")]
     #[schemars(with = "Size")]
     pub block_size: u32,
     /// Its UUID; without one, that of what is behind it: it stays while the blocks do.
@@ -418,6 +418,7 @@ impl SubsystemConfig {
     /// Gives namespaces without an identifier the lowest that are free, in their order.
     pub fn number(&mut self) {
         let mut taken: Vec<u32> = self.namespaces.iter().map(|namespace| namespace.nsid).collect();
+        self.namespaces.iter_mut().for_each(NamespaceConfig::default_block_size);
         for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.nsid == 0) {
             namespace.nsid = free_nsid(&taken);
             taken.push(namespace.nsid);
@@ -476,6 +477,13 @@ impl NamespaceConfig {
             write_delay_ms: 0,
             shared_storage: false,
             former_standby: Forgotten,
+        }
+    }
+
+    /// Gives it the size of its blocks where none was said, and no device has to be asked.
+    pub const fn default_block_size(&mut self) {
+        if self.block_size == 0 && !matches!(self.backend, BackendConfig::Block { .. }) {
+            self.block_size = written::BLOCK_SIZE_DEFAULT;
         }
     }
 }

@@ -105,10 +105,6 @@ pub fn check_subsystem_nqn(nqn: &Nqn) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) const fn block_size_default() -> u32 {
-    BLOCK_SIZE_DEFAULT
-}
-
 pub(super) fn model_default() -> String {
     MODEL_DEFAULT.to_owned()
 }
@@ -144,9 +140,10 @@ pub(super) fn port_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16,
     }
 }
 
+/// The bytes of a block; 0, which nobody writes, where they are still to be found out.
 pub(super) fn block_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     match Option::<Size>::deserialize(deserializer)? {
-        None => Ok(BLOCK_SIZE_DEFAULT),
+        None => Ok(0),
         Some(Size(bytes)) => check_block_size(bytes).map_err(de::Error::custom),
     }
 }

@@ -113,7 +113,7 @@ impl FabricConfig {
         self.recognized(served)
     }
 
-    /// The same, where serial numbers and UUIDs that it leaves open stay those that were `served` for the same.
+    /// The same, where serial numbers, UUIDs and sizes of blocks that it leaves open stay those that were `served` for the same.
     #[must_use]
     pub fn recognized(mut self, served: &Self) -> Self {
         for subsystem in &mut self.subsystems {
@@ -121,8 +121,14 @@ impl FabricConfig {
             if subsystem.serial.is_empty() {
                 subsystem.serial.clone_from(&known.serial);
             }
-            for namespace in subsystem.namespaces.iter_mut().filter(|namespace| namespace.uuid.is_none()) {
-                namespace.uuid = same_blocks(known, namespace).and_then(|known| known.uuid);
+            for namespace in &mut subsystem.namespaces {
+                let known = same_blocks(known, namespace);
+                if namespace.uuid.is_none() {
+                    namespace.uuid = known.and_then(|known| known.uuid);
+                }
+                if namespace.block_size == 0 {
+                    namespace.block_size = known.map_or(0, |known| known.block_size);
+                }
             }
         }
         self

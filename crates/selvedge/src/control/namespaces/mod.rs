@@ -245,7 +245,9 @@ impl NamespaceBody {
                 "an image is encrypted by `rbd encryption format`; make it, do that, and leave this out",
             ),
             BackendConfig::Rbd(RbdConfig { snapshot: None, .. }) => {
-                let checked = namespace::check_size(create.size.0, self.config.block_size);
+                let mut config = self.config.clone();
+                config.default_block_size();
+                let checked = namespace::check_size(create.size.0, config.block_size);
                 checked.map(drop).map_err(|what| Refusal::unprocessable(what).about("create_image.size"))
             }
             BackendConfig::Rbd(_) => wrong("a snapshot cannot be made like that; clone it"),
@@ -264,6 +266,7 @@ impl NamespaceBody {
     pub(super) fn into_config(self, nsid: u32) -> Result<NamespaceConfig, Refusal> {
         self.check_create()?;
         let mut config = NamespaceConfig { nsid, ..self.config };
+        config.default_block_size();
         check_namespace(&mut config, "")?;
         Ok(config)
     }
