@@ -74,6 +74,7 @@ pub mod offenders;
 pub mod ring;
 pub mod secret_file;
 pub mod secure_stream;
+pub mod seldom;
 mod sync;
 pub mod target;
 pub mod time_bound;

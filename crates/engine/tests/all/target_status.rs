@@ -317,6 +317,14 @@ fn a_refused_admin_connect_says_where_the_fault_is() {
         let reply = try_connect(&target, &connect(0), &data);
         assert_status(reply.status, Status::CONNECT_INVALID_HOST, "a host that is not on the list");
         assert_eq!(target.target().status().refusals["not_allowed"], before + 1);
+        let before = target.target().status().refusals["unknown_subsystem"];
+        let data = ConnectData::new([7; 16], CONTROLLER_ID_ANY, "nqn.2026-01.org.example:typo", OTHER_HOST);
+        refused(
+            &try_connect(&target, &connect(0), &data),
+            InvalidParameter::SUBSYSTEM_NQN,
+            "no such subsystem",
+        );
+        assert_eq!(target.target().status().refusals["unknown_subsystem"], before + 1);
         let data = ConnectData::new([7; 16], CONTROLLER_ID_ANY, LOCKED_NQN, OTHER_HOST);
         assert_eq!(try_connect(&target, &connect(0), &data).status, Status::SUCCESS, "one that is");
         for queue_size in [0, ADMIN_QUEUE_ENTRIES_MAX, u16::MAX] {

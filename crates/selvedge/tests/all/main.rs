@@ -36,6 +36,7 @@ mod other_process;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/raw_host/mod.rs"]
 mod raw_host;
+mod refused_host;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/reservation_party/mod.rs"]
 mod reservation_party;

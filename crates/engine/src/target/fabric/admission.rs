@@ -13,6 +13,8 @@ use crate::limits::{
     DISCOVERY_CONTROLLERS_MAX, NAMED_HOSTS_RESERVE, NAMED_QUEUES_SHARE, QUEUES_PER_HOST_MAX,
     QUEUES_PER_NETWORK_MAX,
 };
+use crate::ring;
+use crate::seldom::Seldom;
 use crate::target::controller::{Guest, Network};
 
 /// How much of a target one host may take, and one network.
@@ -213,32 +215,57 @@ fn update<K: Eq + Hash + Clone>(parties: &mut HashMap<K, Taken>, party: &K, chan
     }
 }
 
-/// Counts something; the number if it is one to be logged. A flood is logged at powers of two.
-fn count_to_log(counter: &AtomicU64) -> Option<u64> {
-    let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
-    (count < 16 || count.is_power_of_two()).then_some(count)
+/// Why else a Connect is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The host is not on the subsystem's list.
+    NotAllowed,
+    /// There is no such subsystem on the port.
+    UnknownSubsystem,
+    /// Another host has its identifier.
+    HostIdInUse,
+    /// It contradicts itself, or what there is.
+    Invalid,
+}
+
+impl Fault {
+    const ALL: [Self; 4] = [Self::NotAllowed, Self::UnknownSubsystem, Self::HostIdInUse, Self::Invalid];
+
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "not_allowed",
+            Self::UnknownSubsystem => "unknown_subsystem",
+            Self::HostIdInUse => "host_id_in_use",
+            Self::Invalid => "invalid",
+        }
+    }
 }
 
 /// How often who was refused or sent away, and why.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    by_rule: [AtomicU64; Rule::ALL.len()],
-    /// Of hosts that are not on the subsystem's list.
-    not_allowed: AtomicU64,
+    by_rule: [Seldom; Rule::ALL.len()],
+    by_fault: [Seldom; Fault::ALL.len()],
     /// Of hosts that did not authenticate, or not rightly.
-    unproved: AtomicU64,
+    unproved: Seldom,
     /// Of hosts that came without TLS where it is required.
-    in_clear: AtomicU64,
+    in_clear: Seldom,
     /// Of TLS handshakes that failed, or were not wanted.
-    handshakes: AtomicU64,
+    handshakes: Seldom,
     discovery_ended: AtomicU64,
     silent_ended: AtomicU64,
 }
 
 impl Refusals {
-    /// Counts a refusal; whether it is one to be logged. A flood of them is logged at powers of two.
+    /// Counts a refusal; whether it is one to be logged.
     pub(crate) fn count(&self, rule: Rule) -> Option<u64> {
-        count_to_log(&self.by_rule[rule as usize])
+        self.by_rule[rule as usize].count_to_log(ring::now())
+    }
+
+    /// The same for what is wrong with a Connect, or with its host.
+    pub(crate) fn count_fault(&self, fault: Fault) -> Option<u64> {
+        self.by_fault[fault as usize].count_to_log(ring::now())
     }
 
     /// Counts a discovery controller that had to make room for another.
@@ -246,24 +273,19 @@ impl Refusals {
         self.discovery_ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a host that is not on the list of the subsystem that it asked for.
-    pub(crate) fn count_not_allowed(&self) {
-        self.not_allowed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Counts a host that did not authenticate rightly; whether it is one to be logged.
     pub(crate) fn count_unproved(&self) -> Option<u64> {
-        count_to_log(&self.unproved)
+        self.unproved.count_to_log(ring::now())
     }
 
     /// Counts a host that came without TLS where it is required; whether it is one to be logged.
     pub(crate) fn count_in_clear(&self) -> Option<u64> {
-        count_to_log(&self.in_clear)
+        self.in_clear.count_to_log(ring::now())
     }
 
     /// Counts a TLS handshake that failed or was not wanted; whether it is one to be logged.
     pub(crate) fn count_handshake(&self) -> Option<u64> {
-        count_to_log(&self.handshakes)
+        self.handshakes.count_to_log(ring::now())
     }
 
     /// Counts a controller whose keep alive timer ran out.
@@ -274,13 +296,13 @@ impl Refusals {
     /// Refusals by what was in the way.
     pub(crate) fn read(&self) -> Vec<(&'static str, u64)> {
         let by_rule = Rule::ALL.map(|rule| (rule.name(), &self.by_rule[rule as usize]));
-        let all = by_rule.into_iter().chain([
-            ("not_allowed", &self.not_allowed),
+        let by_fault = Fault::ALL.map(|fault| (fault.name(), &self.by_fault[fault as usize]));
+        let all = by_rule.into_iter().chain(by_fault).chain([
             ("authentication", &self.unproved),
             ("without_tls", &self.in_clear),
             ("tls_handshake", &self.handshakes),
         ]);
-        all.map(|(name, count)| (name, count.load(Ordering::Relaxed))).collect()
+        all.map(|(name, tally)| (name, tally.read())).collect()
     }
 
     pub(crate) fn silent_ended(&self) -> u64 {

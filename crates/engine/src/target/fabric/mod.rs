@@ -8,6 +8,7 @@ mod generated_keys;
 mod psks;
 mod reservable;
 
+pub(crate) use admission::Fault;
 pub use admission::Quotas;
 pub(crate) use controllers::NoController;
 pub(crate) use fabric::{Fabric, PromisedId};

@@ -21,7 +21,7 @@ use crate::secure_stream::Protection;
 use crate::target::admin::AdminCommands;
 use crate::target::config::TlsUse;
 use crate::target::controller::{Controller, Guest, Network, OpenQueue};
-use crate::target::fabric::{Fabric, NoController};
+use crate::target::fabric::{Fabric, Fault, NoController};
 use crate::target::io::{Commands, QueueIdentity};
 use crate::target::messaging::{Address, RefusedHost};
 use crate::target::served::{GeneratedKey, Host, Subsystem};
@@ -116,10 +116,16 @@ struct Refusal {
     status: Status,
     parameter: Option<InvalidParameter>,
     rule: Option<NoController>,
+    fault: Fault,
     why: Option<&'static str>,
 }
 
 impl Refusal {
+    /// The same, which is counted as this.
+    fn counted(self, fault: Fault) -> Self {
+        Self { fault, ..self }
+    }
+
     /// The same, with why in words.
     fn because(self, why: &'static str) -> Self {
         Self { why: Some(why), ..self }
@@ -143,13 +149,13 @@ impl Refusal {
 impl From<InvalidParameter> for Refusal {
     fn from(parameter: InvalidParameter) -> Self {
         let status = Status::CONNECT_INVALID_PARAMETERS.do_not_retry();
-        Self { status, parameter: Some(parameter), rule: None, why: None }
+        Self { parameter: Some(parameter), ..Self::from(status) }
     }
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status, parameter: None, rule: None, why: None }
+        Self { status, parameter: None, rule: None, fault: Fault::Invalid, why: None }
     }
 }
 
@@ -176,13 +182,22 @@ fn tell_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
         let (host, subsystem) = (host.clone(), subsystem.clone());
         RefusedHost { host, subsystem, address, reason: refusal.reason(id) }
     });
-    let (status, field, why) = (refusal.status, refusal.parameter.map(InvalidParameter::name), refusal.why);
+    let (status, field) = (refusal.status, refusal.parameter.map(InvalidParameter::name));
     match &refusal.rule {
-        None => tracing::info!(%address, host, subsystem, %status, field, why, "Refused a Connect"),
+        None => {
+            if let Some(times) = caller.fabric.refusals.count_fault(refusal.fault) {
+                let (rule, why) =
+                    (refusal.fault.name(), refusal.why.unwrap_or("it contradicts what is here"));
+                tracing::warn!(%address, host, subsystem, %status, field, rule, times, "Refused a Connect: {why}");
+            }
+        }
         Some(NoController::HostIdTaken(holder)) => {
-            tracing::warn!(
-                %address, host, subsystem, %status, "Refused a Connect: HOSTID {id} is in use by {holder}"
-            );
+            if let Some(times) = caller.fabric.refusals.count_fault(Fault::HostIdInUse) {
+                let rule = Fault::HostIdInUse.name();
+                tracing::warn!(
+                    %address, host, subsystem, %status, rule, times, "Refused a Connect: HOSTID {id} is in use by {holder}"
+                );
+            }
         }
         Some(NoController::NoPlace(rule)) => {
             if let Some(times) = caller.fabric.refusals.count(*rule) {
@@ -421,13 +436,16 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
             caller.fabric.directory().port(caller.port).is_some_and(|port| subsystem.is_on(port))
         })
         .ok_or(InvalidParameter::SUBSYSTEM_NQN)
-        .map_err(|parameter| Refusal::from(parameter).because("there is no such subsystem on this port"))?;
+        .map_err(|parameter| {
+            let refusal = Refusal::from(parameter).counted(Fault::UnknownSubsystem);
+            refusal.because("there is no such subsystem on this port")
+        })?;
     if !subsystem.allows(host) {
-        caller.fabric.refusals.count_not_allowed();
-        return Err(invalid_host(match subsystem.is_locked(host) {
+        let refusal = invalid_host(match subsystem.is_locked(host) {
             true => "the host's key cannot be opened with this target's encryption key",
             false => "the host is not on the subsystem's list",
-        }));
+        });
+        return Err(refusal.counted(Fault::NotAllowed));
     }
     check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })

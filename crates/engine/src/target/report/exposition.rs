@@ -333,7 +333,8 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Connect commands refused, by the rule in their way: a quota, or not_allowed for a host that is on no list.",
+            "Connect commands refused, by the rule in their way: a quota, not_allowed for a host that is on no list, \
+             unknown_subsystem, host_id_in_use, or invalid.",
         );
         for (rule, count) in &self.refusals {
             text.sample(name, &[("rule", rule)], count);

@@ -36,6 +36,21 @@ fn words(rule: &str) -> (&'static str, &'static str, &'static str) {
             "Put the host on the list, or correct its NQN.",
             "selvedge host allow NQN HOST_NQN",
         ),
+        "unknown_subsystem" => (
+            "a host asks for a subsystem that is not on its port",
+            "Correct the name that the host connects to.",
+            "selvedge subsystem list",
+        ),
+        "host_id_in_use" => (
+            "two hosts have one host identifier",
+            "Give each host its own, which a machine that was copied lacks.",
+            "selvedge connection list",
+        ),
+        "invalid" => (
+            "a Connect command contradicts itself, or the host's other connections",
+            "See the status in the log line.",
+            "selvedge connection list",
+        ),
         _ => (
             "a host or network has as many controllers or queues as it may have",
             "End what is no longer used, or raise the quota.",

@@ -66,6 +66,20 @@ impl Serving {
         BufReader::new(stderr).lines().map_while(Result::ok).any(|line| line.contains(text))
     }
 
+    /// The lines of its log up to one that has this text, which has to come.
+    pub(crate) fn lines_until(&mut self, text: &str) -> Vec<String> {
+        let stderr = self.child.stderr.take().expect("stderr is a pipe, and is read once");
+        let mut lines = Vec::new();
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let is_last = line.contains(text);
+            lines.push(line);
+            if is_last {
+                return lines;
+            }
+        }
+        panic!("no line has `{text}`: {lines:?}");
+    }
+
     /// Ends it before the test is over, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
