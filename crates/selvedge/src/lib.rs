@@ -58,11 +58,13 @@ pub fn run(linkage: Linkage) -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return instead(&error),
     };
-    let (format, level) = match &flags.command {
-        flags::Command::Serve(serve) => (serve.log_format, serve.log_level.as_deref()),
-        _ => (None, None),
+    let log = match &flags.command {
+        flags::Command::Serve(serve) => Some(&serve.log),
+        flags::Command::Attach(attach) => attach.log(),
+        _ => None,
     };
-    if let Err(reason) = log::start(format, level) {
+    let level = log.and_then(|log| log.log_level.as_deref());
+    if let Err(reason) = log::start(log.and_then(|log| log.log_format), level) {
         eprintln!("selvedge: {reason}");
         return ExitCode::from(2);
     }

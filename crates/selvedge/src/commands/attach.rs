@@ -8,6 +8,7 @@ mod many;
 mod nbd;
 mod nbd_tls;
 mod nvme_names;
+mod path_notice;
 mod process;
 mod record;
 mod recover;
@@ -38,6 +39,7 @@ pub(super) use self::detach::Detached;
 pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, Place};
 use self::nvme_names::NvmeNames;
+use self::path_notice::PathNotice;
 use self::record::{CommandLine, DiskWay, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
 use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, Registration, Successor};
 pub(super) use self::upgrade::UpgradedProcesses;
@@ -76,7 +78,7 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
         }
         Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
         Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
-        Some(AttachAction::Serve { config, disk, check, output }) => {
+        Some(AttachAction::Serve { config, disk, check, output, .. }) => {
             let format = output.output_format;
             many::run(&many::Asked { config, disks: disk, is_check: *check, format })
         }
@@ -84,7 +86,7 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
             detach::run(disks, *force, output.output_format)
         }
         Some(AttachAction::Upgrade(flags)) => upgrade::run(flags),
-        Some(AttachAction::Recover { ublk_device, output }) => {
+        Some(AttachAction::Recover { ublk_device, output, .. }) => {
             recover::run(*ublk_device, output.output_format)
         }
     }
@@ -376,10 +378,14 @@ fn watch(
     let bell = Bell::hang().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
     registration.hang(bell.rope());
     let mut notice = WaitNotice::new();
+    let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();
     // What came before the bell was hung is seen here, and what comes later rings.
     while !stop.is_asked() {
         bell.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
+        for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
+            notice.look(paths);
+        }
         if let Some(reason) = has_failed() {
             return Err(Failure::failed(reason));
         }

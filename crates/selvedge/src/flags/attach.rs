@@ -10,6 +10,7 @@ use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
 use super::connection::ConnectionFlags;
+use super::log::LoggingFlags;
 use super::nbd_tls::NbdTlsFlags;
 use super::{EngineFlag, OutputFlags};
 
@@ -135,7 +136,21 @@ pub(crate) struct AttachFlags {
     pub(crate) poll_us: Option<u64>,
 
     #[command(flatten)]
+    pub(crate) log: LoggingFlags,
+
+    #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+impl AttachFlags {
+    /// How the log of this process is written.
+    pub(crate) const fn log(&self) -> Option<&LoggingFlags> {
+        match &self.action {
+            None => Some(&self.log),
+            Some(AttachAction::Serve { log, .. } | AttachAction::Recover { log, .. }) => Some(log),
+            Some(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -170,6 +185,8 @@ Examples:
         /// Read the file and those that it names, and connect to nothing
         #[arg(long)]
         check: bool,
+        #[command(flatten)]
+        log: LoggingFlags,
         #[command(flatten)]
         output: OutputFlags,
     },
@@ -209,6 +226,8 @@ Examples:
         /// Number of the block device /dev/ublkbN, whose process may have had more, or all
         #[arg(long, value_name = "N|all", default_value = "all", value_parser = ublk_device)]
         ublk_device: UblkDevice,
+        #[command(flatten)]
+        log: LoggingFlags,
         #[command(flatten)]
         output: OutputFlags,
     },

@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;
+pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod nbd_tls;
 pub(crate) mod nsid_list;

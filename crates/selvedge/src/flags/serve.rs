@@ -11,10 +11,10 @@ use secure_channel::RecordLimit;
 
 use super::confinement::ConfinementFlags;
 use super::connection::Transport;
+use super::log::LoggingFlags;
 use super::subsystem::QuiesceFlag;
 use super::tls_use::{TlsUse, record_limit};
 use super::{EngineFlag, OutputFlags};
-use crate::log::LogFormat;
 use crate::spec::audit_place::AuditPlace;
 use crate::spec::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::spec::endpoint::Endpoint;
@@ -88,14 +88,8 @@ Identity:
 SIGINT, SIGTERM and SIGHUP shut it down: commands finish, nothing new begins.
 A second SIGINT or SIGTERM ends it at once.")]
 pub(crate) struct ServeFlags {
-    /// How the log is written [default: journal where stderr leads there, else text]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-
-    /// error, warn, info, debug or trace, or levels of modules as in info,engine=debug; `selvedge log` changes it
-    /// [default: $SELVEDGE_LOG, or warn]
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log_level: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LoggingFlags,
 
     /// Keep commands that take so long or longer, with what their time was spent on; `selvedge slow-commands` shows them
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

@@ -5,6 +5,7 @@ mod absent_disk;
 mod administration;
 mod attach;
 mod attach_killed;
+mod attach_paths;
 mod attach_upgrade;
 mod attached;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]

@@ -1,0 +1,96 @@
+//! What `attach` logs of its paths at the default level: one that never came, one that is lost, I/O that waits, and its end.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::attach::{attached, end, program, target};
+use crate::serving::{Ended, NQN};
+
+/// It looks once a second; this is when it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn log(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("attach.log")).expect("a log")
+}
+
+fn await_line(folder: &Path, words: &str) {
+    let begun = Instant::now();
+    while !log(folder).lines().any(|line| line.contains(words)) {
+        assert!(begun.elapsed() < PATIENCE, "no line with `{words}`:\n{}", log(folder));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.expect("a port").port().to_string()
+}
+
+/// `attach` over these ports, with its log in a file.
+fn attach(folder: &Path, addresses: &str, more: &[&str]) -> Command {
+    let words = ["attach", "-a", addresses, "-n", NQN, "--nbd", "unix:disk.nbd", "--reconnect-delay", "1"];
+    let mut command = program(folder, &[&words, more].concat());
+    command.stderr(File::create(folder.join("attach.log")).expect("a file"));
+    command
+}
+
+#[test]
+fn a_path_that_never_came_is_told_and_told_again_when_it_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let missing = free_port();
+    let addresses = format!("127.0.0.1:{port},127.0.0.1:{missing}");
+    let (attached, _) = attached(&mut attach(folder.path(), &addresses, &[]));
+    await_line(folder.path(), &format!("path 127.0.0.1:{missing}: cannot be connected"));
+    assert!(log(folder.path()).contains("Connection refused"), "{}", log(folder.path()));
+    assert!(!log(folder.path()).contains("I/O waits"), "the other path is there");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
+fn io_that_waits_is_told_and_told_again_when_it_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (disk, port) = (folder.path().join("disk.img"), free_port());
+    let namespace = format!("file:{},size=1m", disk.display());
+    let serve = || {
+        let words = ["serve", "-s", &port, "-n", NQN, "--control", "none", "--reactors", "1", "--namespace"];
+        let mut command = program(folder.path(), &words);
+        let mut target = Ended(command.arg(&namespace).stdout(Stdio::piped()).spawn().expect("it runs"));
+        let mut line = String::new();
+        let stdout = target.0.stdout.take().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it serves");
+        target
+    };
+    let target = serve();
+    let (attached, _) = attached(&mut attach(folder.path(), &format!("127.0.0.1:{port}"), &[]));
+    drop(target);
+    await_line(folder.path(), &format!("path 127.0.0.1:{port}: lost"));
+    await_line(folder.path(), "no path is usable: I/O waits");
+    let _target = serve();
+    await_line(folder.path(), &format!("path 127.0.0.1:{port}: connected"));
+    await_line(folder.path(), "I/O goes on after");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
+fn its_log_has_the_options_of_serve() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let addresses = format!("127.0.0.1:{port},127.0.0.1:{}", free_port());
+    let quiet = ["--log-level", "error"];
+    let (attached_quietly, _) = attached(&mut attach(folder.path(), &addresses, &quiet));
+    assert_eq!(end(attached_quietly, Signal::TERM), Some(0));
+    let as_json = ["--log-format", "json", "--log-level", "debug"];
+    let (attached, _) = attached(&mut attach(folder.path(), &addresses, &as_json));
+    await_line(folder.path(), "trying again");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+    let text = log(folder.path());
+    let line = text.lines().find(|line| line.contains("trying again")).expect("it is there");
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(line["level"], "WARN", "{line}");
+}
