@@ -117,16 +117,28 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
         HostAction::Allow { subsystem: nqn, host: Some(host), control, .. } => {
             let body = json!({ "nqn": host.as_str() });
             let path = format!("{}/hosts", subsystem(nqn));
-            let json: Value = client(control)?.change(Method::POST, &path, &body)?;
-            done(control, format!("host {host} may use {nqn}"), &json)
+            let client = client(control)?;
+            let json: Value = client.change(Method::POST, &path, &body)?;
+            let told = if is_open(&client.get(&path)?) {
+                format!("host {host} is on the list of {nqn}, which does not count yet: {}", every_host(nqn))
+            } else {
+                format!("host {host} may use {nqn}")
+            };
+            done(control, told, &json)
         }
         HostAction::Deny { subsystem: nqn, host: Some(host), control, .. } => {
-            client(control)?.delete(&format!("{}/hosts/{}", subsystem(nqn), encode(host)))?;
-            done(
-                control,
-                format!("host {host} is off the list of {nqn}"),
-                &json!({ "removed": host.as_str() }),
-            )
+            let client = client(control)?;
+            let path = format!("{}/hosts", subsystem(nqn));
+            client.delete(&format!("{path}/{}", encode(host)))?;
+            let told = if is_open(&client.get(&path)?) {
+                format!(
+                    "host {host} is off the list of {nqn}, and may use it all the same: {}",
+                    every_host(nqn)
+                )
+            } else {
+                format!("host {host} is off the list of {nqn}")
+            };
+            done(control, told, &json!({ "removed": host.as_str() }))
         }
         HostAction::Allow { subsystem: nqn, host: None, control, .. } => {
             let body = json!({ "allow_any_host": true });
@@ -162,13 +174,23 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
     }
 }
 
+/// Whether every host may use a subsystem, be it on its list or not.
+fn is_open(hosts: &Value) -> bool {
+    hosts.get("allow_any_host") == Some(&Value::Bool(true))
+}
+
+/// What makes a list count.
+fn every_host(nqn: &Nqn) -> String {
+    format!("every host may use it, until `selvedge host deny {nqn} --any`")
+}
+
 /// The hosts of a subsystem, each with what it shows who it is by.
 fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
     let client = client(control)?;
     let json: Value = client.get(&format!("{}/hosts", subsystem(nqn)))?;
     let status: Value = client.get("/v1/status")?;
     let mut text = String::new();
-    if json.get("allow_any_host") == Some(&Value::Bool(true)) {
+    if is_open(&json) {
         text += "any host\n";
     }
     let has = |host: &Value, kind: &str| {

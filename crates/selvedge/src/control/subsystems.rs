@@ -176,7 +176,14 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let before = subsystem.hosts.len();
         subsystem.hosts.retain(|known| known != host);
         if subsystem.hosts.len() == before {
-            return Err(Refusal::not_found(format!("host {host} is not on the list")));
+            let refusal = Refusal::not_found(format!("host {host} is not on the list"));
+            return Err(if subsystem.allow_any_host {
+                refusal.hint(
+                    "every host may use the subsystem: `host deny NQN --any` lets in those on its list alone",
+                )
+            } else {
+                refusal
+            });
         }
         if with_key {
             subsystem.host_keys.retain(|known| known.host != host);

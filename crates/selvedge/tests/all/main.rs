@@ -33,6 +33,7 @@ mod json_output;
 mod log;
 mod match_hw_queues;
 mod mptcp;
+mod open_subsystem;
 mod other_process;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/raw_host/mod.rs"]
