@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal as _};
 use std::os::linux::fs::MetadataExt as _;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -30,6 +31,8 @@ pub(crate) enum LogFormat {
 /// The level, as it is and as it can be changed.
 struct Level {
     text: std::sync::Mutex<String>,
+    /// Whether it is another one than the program was started with.
+    is_changed: AtomicBool,
     handle: reload::Handle<EnvFilter, Registry>,
 }
 
@@ -62,13 +65,19 @@ pub(crate) fn start(format: Option<LogFormat>, level: Option<&str>) -> Result<()
     };
     // Only a second start could fail, and there is none.
     let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
-    let _ = LEVEL.set(Level { text: std::sync::Mutex::new(text), handle });
+    let _ =
+        LEVEL.set(Level { text: std::sync::Mutex::new(text), is_changed: AtomicBool::new(false), handle });
     Ok(())
 }
 
 /// The level in force.
 pub(crate) fn level() -> String {
     LEVEL.get().map_or_else(String::new, |level| lock(level).clone())
+}
+
+/// The level in force, if it was changed since the program was started: a process that goes on in place of this one has it, too.
+pub(crate) fn changed_level() -> Option<String> {
+    LEVEL.get().filter(|level| level.is_changed.load(Ordering::Relaxed)).map(|level| lock(level).clone())
 }
 
 /// Changes it, for the whole process.
@@ -78,6 +87,7 @@ pub(crate) fn set_level(text: &str) -> Result<(), String> {
     let mut current = lock(level);
     level.handle.reload(filter).map_err(|error| error.to_string())?;
     text.clone_into(&mut current);
+    level.is_changed.store(true, Ordering::Relaxed);
     Ok(())
 }
 

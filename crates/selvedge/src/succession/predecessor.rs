@@ -189,7 +189,11 @@ impl Estate {
             Ok(lender) => lender,
             Err(reason) => return refuse(vec![reason]),
         };
-        let belongings = Belongings { ceph: lender.offered().clone(), settings: self.settings.clone() };
+        let belongings = Belongings {
+            ceph: lender.offered().clone(),
+            settings: self.settings.clone(),
+            log_level: crate::log::changed_level(),
+        };
         let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {
             return refuse(vec![reason]);

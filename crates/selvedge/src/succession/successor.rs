@@ -103,6 +103,11 @@ impl Successor {
         if belongings.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
             return Err(NotOffered::Refused("it offers settings that are not MPTCP's".to_owned()));
         }
+        if let Some(level) = &belongings.log_level
+            && let Err(reason) = crate::log::set_level(level)
+        {
+            tracing::warn!("the log's level is not the former process's: {reason}");
+        }
         if let Some(missing) = missing_memory(&offer) {
             return Err(NotOffered::Refused(format!("it offers no blocks of {missing}")));
         }

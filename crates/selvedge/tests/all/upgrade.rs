@@ -197,6 +197,18 @@ fn hosts_keep_their_controllers_over_ten_upgrades() {
 }
 
 #[test]
+fn a_log_level_that_was_changed_stays_over_upgrades() {
+    let mut bed = Bed::start("memory:1m");
+    bed.pass_on();
+    assert_eq!(bed.tell(&["log"])["level"], "info", "that of the command line");
+    bed.tell(&["log", "warn,engine=debug"]);
+    for _ in 0..2 {
+        bed.pass_on();
+        assert_eq!(bed.tell(&["log"])["level"], "warn,engine=debug");
+    }
+}
+
+#[test]
 fn blocks_in_memory_stay_over_ten_upgrades() {
     under_load("memory:64m");
 }
