@@ -101,11 +101,7 @@ pub(crate) fn make_default_folder() -> Option<PathBuf> {
 pub(crate) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
-        let is_ours = path.extension().is_some_and(|extension| extension == "sock")
-            && path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .is_some_and(|stem| stem.parse::<u16>().is_ok());
+        let is_ours = path.file_name().and_then(|name| name.to_str()).is_some_and(is_named_for_port);
         let Ok(before) = fs::symlink_metadata(&path) else { continue };
         if !is_ours || !before.file_type().is_socket() {
             continue;
@@ -118,9 +114,16 @@ pub(crate) fn sweep(folder: &Path) {
                 .is_ok_and(|now| (now.dev(), now.ino()) == (before.dev(), before.ino()))
         };
         if refused && is_same() && fs::remove_file(&path).is_ok() {
-            tracing::info!(socket = %path.display(), "removed the control socket of a target that has ended");
+            tracing::info!(socket = %path.display(), "removed the socket of a target that has ended");
         }
     }
+}
+
+/// Whether a socket is one that targets make where nobody chose a place: for administrators, or for the process that goes on in
+/// place of this one.
+fn is_named_for_port(name: &str) -> bool {
+    let name = name.strip_suffix(".upgrade").unwrap_or(name);
+    name.strip_suffix(".sock").is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 /// The sockets in a folder behind which a process listens.
@@ -320,16 +323,18 @@ mod tests {
     fn sockets_of_dead_targets_are_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in ["4420.sock", "4421.sock", "other.sock", "70000.sock"] {
+        for name in
+            ["4420.sock", "4420.sock.upgrade", "4421.sock", "4424.sock.upgrade", "other.sock", "70000.sock"]
+        {
             drop(UnixListener::bind(path(name)).unwrap());
         }
         fs::write(path("4422.sock"), "a file").unwrap();
-        let living = UnixListener::bind(path("4423.sock")).unwrap();
+        let living = ["4423.sock", "4423.sock.upgrade"].map(|name| UnixListener::bind(path(name)).unwrap());
         sweep(folder.path());
         let mut left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["4422.sock", "4423.sock", "70000.sock", "other.sock"]);
+        assert_eq!(left, ["4422.sock", "4423.sock", "4423.sock.upgrade", "70000.sock", "other.sock"]);
         drop(living);
     }
 
