@@ -22,6 +22,8 @@ use crate::failure::Failure;
 
 /// How late a worker may notice that it shall stop.
 const STOP_LATENCY: Duration = Duration::from_millis(100);
+/// How many buffers a worker makes before it looks after its queues.
+const BUFFERS_AT_ONCE: usize = 256;
 /// How often a worker tells how far it is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -201,7 +203,20 @@ impl Worker {
                 return Err(failure);
             }
         }
+        worker.make_buffers(plan.depth)?;
         Ok(worker)
+    }
+
+    /// Makes the buffers of all commands that can be outstanding, before anything is counted: those of deep queues take seconds.
+    fn make_buffers(&mut self, depth: usize) -> Result<(), Failure> {
+        for made in 1..=depth.min(self.driver.free_slots()) {
+            let buffer = self.new_buffer();
+            self.buffers.push(buffer);
+            if made.is_multiple_of(BUFFERS_AT_ONCE) {
+                self.turn(Duration::ZERO)?;
+            }
+        }
+        Ok(())
     }
 
     /// Does everything until all jobs are done.
@@ -312,13 +327,16 @@ impl Worker {
         self.driver.submit(command.encode(self.nsid), data, (job, io));
     }
 
-    /// A buffer that somebody has used, or a new one full of noise, so that nothing in between can compress it.
+    /// A buffer that somebody has used, or a new one.
     fn take_buffer(&mut self) -> Buffer {
-        self.buffers.pop().unwrap_or_else(|| {
-            let mut buffer = Buffer::zeroed(self.block_bytes as usize);
-            self.random.fill(&mut buffer);
-            buffer
-        })
+        self.buffers.pop().unwrap_or_else(|| self.new_buffer())
+    }
+
+    /// A buffer full of noise, so that nothing in between can compress it.
+    fn new_buffer(&mut self) -> Buffer {
+        let mut buffer = Buffer::zeroed(self.block_bytes as usize);
+        self.random.fill(&mut buffer);
+        buffer
     }
 
     /// Begins and ends counting when it is time, tells how far it is, and gives up when it is told to.

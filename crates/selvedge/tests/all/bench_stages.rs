@@ -49,3 +49,14 @@ fn a_bench_says_where_the_time_went() {
     let text = String::from_utf8(run(&[]).stdout).expect("text");
     assert!(text.contains("target and network") && text.contains("at the target itself: storage"), "{text}");
 }
+
+/// The job of a kernel patch: its commands take longer to make than it runs.
+#[test]
+fn a_short_run_with_deep_queues_counts_what_is_done_and_not_its_own_making() {
+    let target = Serving::start("memory:64m");
+    let work = ["--rw", "randread", "--bs", "4k", "--iodepth", "10000", "--numjobs", "15", "--runtime", "1"];
+    let output = target.bench(&[&work[..], &["-o", "json"]].concat()).output().expect("the program runs");
+    let report = json(&output);
+    let ios = report["read"]["ios"].as_u64().expect("a number");
+    assert!(ios > 1000, "{ios} are what is left when the queues are filled while the clock runs");
+}
