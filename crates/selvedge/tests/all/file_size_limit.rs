@@ -54,7 +54,7 @@ impl Target {
 fn a_write_beyond_it_fails_for_its_host_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let image = folder.path().join("a.img");
-    let file = std::fs::File::create(&image).expect("a file");
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&image).expect("a file");
     file.set_len(4 * LIMIT_BYTES).expect("it is sparse");
     for engine in ["epoll", "auto"] {
         let namespaces = [&format!("file:{}", image.display()), "memory:4m"];

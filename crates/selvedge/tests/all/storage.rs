@@ -117,7 +117,7 @@ fn a_device_that_is_set_read_only_is_write_protected() {
     // A program that uses it as a disk learns so, too.
     let mut attach = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     attach.args(["attach", "-a", "127.0.0.1", "-s", &target.port, "-n", NQN, "--nbd", "unix:disk.nbd"]);
-    attach.args(["-o", "json"]).env("RUNTIME_DIRECTORY", folder.path()).current_dir(folder.path());
+    attach.env("RUNTIME_DIRECTORY", folder.path()).current_dir(folder.path());
     let (_attached, told) = crate::attach::attached(&mut attach);
     assert_eq!(told["disks"][0]["read_only"], true, "{told}");
 }
