@@ -3,7 +3,6 @@
 //! shrink. It keeps out how literals and comments are found in Rust: that is `source`.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use crate::source::prose;
 use crate::tidy;
@@ -322,29 +321,17 @@ pub(crate) fn judge(files: &[(&str, &str)], list: &str, problems: &mut Vec<Strin
     }
 }
 
-/// Writes the list of exceptions anew, unless it would grow in all.
-pub(crate) fn lower() -> ExitCode {
-    let lowered = tidy::files().and_then(|files| {
-        let now = counted(&files.iter().map(|file| (&*file.path, &*file.text)).collect::<Vec<_>>());
-        let path = workspace::root().join(EXCEPTIONS);
-        let list = std::fs::read_to_string(&path).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
-        let before = Counts::parse(&list)?.total();
-        if now.total() > before {
-            return Err(format!("{} words that STYLE.md forbids, and {before} are the limit", now.total()));
-        }
-        std::fs::write(&path, now.written()).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
-        Ok(format!("{EXCEPTIONS}: {before} before, {} now", now.total()))
-    });
-    match lowered {
-        Ok(text) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(reason) => {
-            eprintln!("xtask: {reason}; `cargo xtask tidy` shows them");
-            ExitCode::FAILURE
-        }
+/// Writes the list of exceptions again, unless it would grow in all.
+pub(crate) fn lower(files: &[(&str, &str)]) -> Result<String, String> {
+    let now = counted(files);
+    let path = workspace::root().join(EXCEPTIONS);
+    let list = std::fs::read_to_string(&path).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
+    let before = Counts::parse(&list)?.total();
+    if now.total() > before {
+        return Err(format!("{} words that STYLE.md forbids, and {before} are the limit", now.total()));
     }
+    std::fs::write(&path, now.written()).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
+    Ok(format!("{EXCEPTIONS}: {before} before, {} now", now.total()))
 }
 
 fn counted(files: &[(&str, &str)]) -> Counts {

@@ -17,6 +17,7 @@ mod commands;
 mod conversation;
 mod dist;
 mod english;
+mod first_words;
 mod fuzz;
 mod fuzz_build;
 mod gate;
@@ -66,7 +67,7 @@ const USAGE: u8 = 2;
 const HELP: &str = "\
 cargo xtask check                       formatting, lints, tidiness, documentation, licences
 cargo xtask tidy                        only the house rules of STYLE.md
-cargo xtask tidy --lower                write xtask/english-exceptions.txt anew; it may only shrink
+cargo xtask tidy --lower                write xtask/english-exceptions.txt and first-words.txt again; they may only shrink
 cargo xtask tidy --graph [FOLDER]       figures of each crate, of this checkout or the one in FOLDER: files, imports, circles
                                         of imports, imports against the stated order, most methods, public fields
 cargo xtask test [PART]... [--list]     the gate, which every change has to pass; without root or packages
@@ -103,7 +104,7 @@ fn main() -> ExitCode {
     match chore.as_str() {
         "check" if rest.is_empty() => check::run(),
         "tidy" if rest.is_empty() => tidy::run(),
-        "tidy" if rest == ["--lower"] => english::lower(),
+        "tidy" if rest == ["--lower"] => tidy::lower(),
         "tidy" if rest == ["--graph"] => tidy::graph(&workspace::root()),
         "tidy" if rest.len() == 2 && rest[0] == "--graph" => tidy::graph(Path::new(&rest[1])),
         "check" | "tidy" => usage_error(&format!("{chore} does not take these arguments")),

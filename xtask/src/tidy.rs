@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use crate::command::Step;
 use crate::english;
+use crate::first_words;
 use crate::graph;
 use crate::links;
 use crate::regions::{self, Texts};
@@ -50,6 +51,24 @@ pub(crate) fn passes() -> bool {
         println!("  FAILED: {} problems", problems.len());
     }
     problems.is_empty()
+}
+
+/// Writes the lists of what may only shrink again.
+pub(crate) fn lower() -> ExitCode {
+    let lowered = files().and_then(|files| {
+        let files: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
+        Ok([english::lower(&files)?, first_words::lower(&files)?])
+    });
+    match lowered {
+        Ok(lines) => {
+            lines.iter().for_each(|line| println!("{line}"));
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("xtask: {reason}; `cargo xtask tidy` shows them");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Prints figures of the project's shape, or of that of another checkout of it.
@@ -141,6 +160,7 @@ fn check(files: &[File]) -> Vec<String> {
     regions::judge(&texts(files), &mut problems);
     let all: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
     links::judge(&all, &mut problems);
+    first_words::judge(&all, text_of(files, first_words::BUDGETS), &mut problems);
     english::judge(&all, text_of(files, english::EXCEPTIONS), &mut problems);
     problems
 }
