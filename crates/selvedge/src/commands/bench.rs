@@ -51,7 +51,11 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     };
     // Before anything is written, by the trials of `-i auto` too.
     if workload.writes() && record.is_none() {
-        setting.ask_to_write("this workload", &[Range { offset: workload.offset, length: workload.size }])?;
+        setting.ask_to_write(
+            "this workload",
+            flags.first_nsid(),
+            &[Range { offset: workload.offset, length: workload.size }],
+        )?;
     }
     // Undone when the run is over, and its connections with it.
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
@@ -83,7 +87,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     }
     let report = || BenchReport {
         auto_queues: auto,
-        ..setting.report(&fitted, queues, &outcome, placements.as_ref())
+        ..setting.report(flags.first_nsid(), &fitted, queues, &outcome, placements.as_ref())
     };
     match flags.output_format {
         BenchFormat::Normal => report::print(report())?,
@@ -161,7 +165,7 @@ fn read_record(
     workload: &mut Workload,
 ) -> Result<Record, Failure> {
     let record = Record::read(path)?;
-    if record.header.nqn != setting.nqn().as_str() || record.header.nsid != flags.nsid {
+    if record.header.nqn != setting.nqn().as_str() || record.header.nsid != flags.first_nsid() {
         return Err(Failure::usage(format!(
             "{} is about namespace {} of {}",
             path.display(),
@@ -188,7 +192,7 @@ fn begin_record(
         block_bytes: fitted.workload.block_bytes,
         unit_bytes: fitted.unit_bytes,
         slots: fitted.slots,
-        ..Header::new(setting.nqn().as_str(), flags.nsid, writer)
+        ..Header::new(setting.nqn().as_str(), flags.first_nsid(), writer)
     };
     Recorder::create(path, header).map(Arc::new)
 }

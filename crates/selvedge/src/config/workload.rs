@@ -83,6 +83,11 @@ pub(crate) struct Geometry {
 impl Workload {
     /// Checks the flags.
     pub(crate) fn new(flags: &BenchFlags) -> Result<(Self, VerifyState), Failure> {
+        if flags.nsid.len() > 1 {
+            return Err(Failure::usage(
+                "--nsid: a workload uses one namespace; only a job file uses several",
+            ));
+        }
         // A time that is typed is meant to be used.
         let time_based = WorkloadFlags { time_based: true, ..flags.workload.clone() };
         Self::check(&time_based).map_err(Failure::usage)

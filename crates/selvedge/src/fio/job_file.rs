@@ -4,19 +4,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::job_options::{Effect, JobOptions};
+use super::engine::{ENGINE_DEFAULT, Engine};
+use super::job_options::{Effect, JobOptions, flag};
+use super::storage::Storage;
 
 /// Jobs of one file: more than anybody writes by hand.
 const JOBS_MAX: usize = 1024;
-/// Engines of fio that have one command at a time, whatever the depth; psync is the one it takes if none is named.
-const ENGINES_IN_STEP: [&str; 6] = ["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap"];
 
 /// A file, understood.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobFile {
     pub(crate) jobs: Vec<Job>,
-    /// Options that would change the result and cannot be had; the jobs are as if they were not there.
+    /// Options that would change the result and cannot be had; the jobs are as if they were not there. Sections that
+    /// write no data in fio, or use several files at once, are not among the jobs.
     pub(crate) unsupported: Vec<Complaint>,
+    /// The different files of the jobs, in the order in which they appear; one where none is named.
+    pub(crate) files: Vec<JobStorage>,
     /// What is done in another way than in fio and does not change the result, a sentence each.
     pub(crate) notes: Vec<String>,
 }
@@ -29,6 +32,16 @@ pub(crate) struct Job {
     /// Where each option stands, by fio's first name for it.
     pub(crate) said: BTreeMap<&'static str, Said>,
     /// The line of its section.
+    pub(crate) line: usize,
+    /// Its file, counted in those of the job file.
+    pub(crate) file: usize,
+}
+
+/// A file that jobs use, or the folder that has theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobStorage {
+    pub(crate) name: String,
+    /// The line that names it first.
     pub(crate) line: usize,
 }
 
@@ -54,6 +67,13 @@ impl fmt::Display for Complaint {
     }
 }
 
+impl Job {
+    /// The line of an option, or of the section that goes without it.
+    fn line_of(&self, name: &str) -> usize {
+        self.said.get(name).map_or(self.line, |said| said.line)
+    }
+}
+
 impl fmt::Display for Job {
     /// As a section of a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,8 +93,10 @@ struct Section {
     job: Job,
     /// Of a job: a [global] has no name.
     is_job: bool,
-    engine: Option<String>,
-    has_file: bool,
+    engine: Option<Said>,
+    storage: Storage,
+    /// An option by which fio does none of the job's reads and writes.
+    without_io: Option<Said>,
 }
 
 impl JobFile {
@@ -89,7 +111,7 @@ impl JobFile {
         }
         reader.end_section();
         let mut file = reader.file;
-        if file.jobs.is_empty() {
+        if file.jobs.is_empty() && file.unsupported.is_empty() {
             let what = "there is no job: begin one with its name in brackets, as in [randread]".to_owned();
             return Err(Complaint { line: text.lines().count().max(1), what });
         }
@@ -141,6 +163,8 @@ struct Reader {
     /// Each option that means nothing, and where it stands first.
     meaningless: BTreeMap<String, usize>,
     without_file: bool,
+    /// A section that is left out was to begin after those before it: so does the next one.
+    stonewall_of_left_out: bool,
 }
 
 impl Reader {
@@ -183,30 +207,78 @@ impl Reader {
 
     /// Puts the section that has been read where it belongs: jobs that come have all that [global] says before them.
     fn end_section(&mut self) {
-        let Some(mut section) = self.section.take() else { return };
+        let Some(section) = self.section.take() else { return };
         if !section.is_job {
             self.global = section;
             return;
         }
-        let options = &mut section.job.options;
-        let line_of = |name| section.job.said.get(name).map_or(section.job.line, |said| said.line);
-        if options.is_mixed() && options.rate_iops.is_some() {
-            options.rate_iops = None;
+        let runs = self.check(&section);
+        let has_file = section.storage.filename.is_some();
+        let mut job = section.job;
+        job.options.stonewall |= std::mem::take(&mut self.stonewall_of_left_out);
+        if !runs {
+            self.stonewall_of_left_out = job.options.stonewall;
+            return;
+        }
+        let line = section.storage.line().unwrap_or(job.line);
+        let name = section.storage.files().swap_remove(0);
+        let known = self.file.files.iter().position(|file| file.name == name);
+        job.file = known.unwrap_or(self.file.files.len());
+        if known.is_none() {
+            self.file.files.push(JobStorage { name, line });
+        }
+        if job.options.is_mixed() && job.options.rate_iops.take().is_some() {
             let what = "rate_iops of a mix: fio keeps reads and writes to it apart, so that half are reads whatever \
                         rwmixread says";
-            self.file.unsupported.push(Complaint { line: line_of("rate_iops"), what: what.into() });
+            self.complain(job.line_of("rate_iops"), what);
         }
-        let depth = options.iodepth.unwrap_or(1);
-        let engine = section.engine.as_deref().unwrap_or("psync");
-        if depth > 1 && ENGINES_IN_STEP.contains(&engine) {
-            let line = line_of("iodepth");
+        let depth = job.options.iodepth.unwrap_or(1);
+        let engine = section.engine.as_ref().map_or(ENGINE_DEFAULT, |said| &said.text);
+        if depth > 1 && Engine::of(engine) == Engine::DiskInStep {
+            let line = job.line_of("iodepth");
             self.file.notes.push(format!(
                 "line {line}: [{}] has {depth} commands outstanding; in fio ioengine={engine} has one",
-                section.job.name
+                job.name
             ));
         }
-        self.without_file |= !section.has_file;
-        self.file.jobs.push(section.job);
+        self.without_file |= !has_file;
+        self.file.jobs.push(job);
+    }
+
+    /// Names what keeps a section from being run, and says whether anything of it may run.
+    fn check(&mut self, section: &Section) -> bool {
+        let mut runs = true;
+        if let Some(Said { line, text }) = &section.engine {
+            let engine = Engine::of(text);
+            if let Some(why) = engine.refusal() {
+                self.complain(*line, format!("ioengine={text}: {why}"));
+            }
+            runs &= engine.moves_data();
+        }
+        if let Some(Said { line, text }) = &section.without_io {
+            self.complain(*line, format!("{text}: fio does none of the section's reads and writes"));
+            runs = false;
+        }
+        let files = section.storage.files().len();
+        if files > 1 {
+            let line = section.storage.line().unwrap_or(section.job.line);
+            self.complain(
+                line,
+                format!(
+                    "a section uses one namespace, and this one has {files} files: write a section for each"
+                ),
+            );
+            runs = false;
+        }
+        runs
+    }
+
+    fn complain(&mut self, line: usize, what: impl Into<String>) {
+        let complaint = Complaint { line, what: what.into() };
+        // What stands in [global] is there once for all sections after it.
+        if !self.file.unsupported.contains(&complaint) {
+            self.file.unsupported.push(complaint);
+        }
     }
 
     fn option(&mut self, number: usize, name: &str, value: &str) -> Result<(), String> {
@@ -215,6 +287,7 @@ impl Reader {
                 "`{name}` stands before the first section: begin with [global] or a job's name"
             ));
         };
+        let said = |value: &str| (!value.is_empty()).then(|| Said { line: number, text: value.to_owned() });
         match name {
             "" => return Err("an option has a name before the =".into()),
             "name" if value.is_empty() => return Err("name needs a value".into()),
@@ -225,8 +298,14 @@ impl Reader {
                 }
                 return Ok(());
             }
-            "ioengine" => section.engine = Some(value.to_owned()),
-            "filename" => section.has_file = true,
+            "ioengine" => section.engine = said(value),
+            "filename" => section.storage.filename = said(value),
+            "directory" => section.storage.directory = said(value),
+            "create_only" | "verify_only" => {
+                let is_asked = flag(value).map_err(|error| format!("{name}: {error}"))?;
+                section.without_io = is_asked.then(|| Said { line: number, text: format!("{name}=1") });
+                return Ok(());
+            }
             _ => {}
         }
         match section.job.options.take(name, value)? {

@@ -95,6 +95,64 @@ fn what_is_not_done_is_named_with_its_line() {
 }
 
 #[test]
+fn each_file_of_the_jobs_is_known_by_its_place_in_their_order() {
+    let files = |text: &str| {
+        let file = JobFile::read(text).unwrap();
+        let names: Vec<(String, usize)> = file.files.iter().map(|f| (f.name.clone(), f.line)).collect();
+        (names, file.jobs.iter().map(|job| job.file).collect::<Vec<_>>())
+    };
+    let named =
+        |names: &[(&str, usize)]| names.iter().map(|(name, line)| ((*name).to_owned(), *line)).collect();
+    let two = "[a]\nfilename=/dev/nvme0n1\n[b]\nfilename=/dev/nvme1n1\n[c]\nfilename=/dev/nvme0n1\n";
+    assert_eq!(files(two), (named(&[("/dev/nvme0n1", 2), ("/dev/nvme1n1", 4)]), vec![0, 1, 0]));
+    let folders =
+        "[global]\ndirectory=/a\n[a]\nfilename=x\n[b]\nfilename=x\ndirectory=/b/\n[c]\nfilename=x\n";
+    assert_eq!(files(folders), (named(&[("/a/x", 4), ("/b/x", 6)]), vec![0, 1, 0]));
+    // Files of the jobs' own, in one folder.
+    assert_eq!(files("[a]\n[b]\n"), (named(&[("", 1)]), vec![0, 0]));
+    assert_eq!(files("[global]\ndirectory=/a\n[a]\n[b]\n").1, [0, 0]);
+    assert_eq!(files("[a]\nfilename=x\n[b]\nrw=read\n").1, [0, 1]);
+}
+
+#[test]
+fn what_moves_no_data_in_fio_or_uses_several_files_is_no_job() {
+    for (option, part) in [
+        ("ioengine=ftruncate", "ioengine=ftruncate: it reads and writes no data"),
+        ("ioengine=null", "transfers nothing"),
+        ("ioengine=falloc", "allocates and frees"),
+        ("ioengine=libiao", "no such engine"),
+        ("create_only=1", "create_only=1: fio does none"),
+        ("verify_only", "verify_only=1: fio does none"),
+        ("filename=/dev/a:/dev/b", "2 files: write a section for each"),
+        ("directory=/a:/b", "2 files"),
+    ] {
+        for text in [
+            format!("[grow]\nrw=write\n{option}\n[look]\nrw=read\n"),
+            format!("[look]\nrw=read\n[global]\n{option}\n[grow]\nrw=write\n[more]\nrw=write\n"),
+        ] {
+            let file = JobFile::read(&text).unwrap();
+            let [complaint] = &file.unsupported[..] else { panic!("{option}: {:?}", file.unsupported) };
+            assert!(complaint.what.contains(part), "{option}: {complaint}");
+            assert_eq!(
+                file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(),
+                ["look"],
+                "{option}"
+            );
+        }
+    }
+    let other = JobFile::read("[a]\nioengine=rbd\n").unwrap();
+    assert_eq!(
+        (other.jobs.len(), other.unsupported.len()),
+        (1, 1),
+        "a storage of its own can be passed over"
+    );
+    let back = JobFile::read("[global]\nioengine=null\ncreate_only=1\n[a]\nioengine=libaio\ncreate_only=0\n");
+    assert_eq!(back.unwrap().unsupported, [], "a section has the last word");
+    let waits = "[a]\nrw=read\n[b]\nstonewall\nioengine=null\n[c]\nrw=read\n";
+    assert_eq!(JobFile::read(waits).unwrap().groups().len(), 2, "the stonewall stays");
+}
+
+#[test]
 fn what_no_program_can_read_is_refused_with_its_line() {
     for (text, line, part) in [
         ("", 1, "no job"),

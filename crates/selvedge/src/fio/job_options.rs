@@ -182,7 +182,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Yes or no; an option without a value says yes.
-fn flag(text: &str) -> Result<bool, String> {
+pub(super) fn flag(text: &str) -> Result<bool, String> {
     match text {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),

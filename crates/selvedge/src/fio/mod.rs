@@ -1,10 +1,12 @@
 //! What fio writes and reads: its job files become jobs, its JSON becomes figures. It runs nothing; what is printed in
 //! fio's form is `report::fio`'s.
 
+mod engine;
 pub(crate) mod job_file;
 pub(crate) mod job_manual;
 pub(crate) mod job_options;
 pub(crate) mod json;
+mod storage;
 
 /// What fio 3.33 prints, with the line of warning that it puts before.
 #[cfg(test)]

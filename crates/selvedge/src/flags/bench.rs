@@ -119,7 +119,8 @@ Job files:
   over those in the file. Options that would change the result and cannot be
   had are named with their line, and nothing runs unless --ignore-unsupported
   is given; those that mean nothing here (direct, ioengine, filename, ...) are
-  named in a note.
+  named in a note. Where sections have different files, --nsid names as many
+  namespaces, in the order in which the files appear.
 
 Examples:
   T='-a 127.0.0.1'
@@ -146,9 +147,10 @@ pub(crate) struct BenchFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Namespace to use
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
-    pub(crate) nsid: u32,
+    /// Namespace to use; of a job file with several files, a list with one namespace for each in their order
+    #[arg(long, value_name = "N[,N]", default_value = "1", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
+    pub(crate) nsid: Vec<u32>,
 
     /// Write to the namespace although it has data; without this a person is asked, and a program refused
     #[arg(long, help_heading = "This program's own options")]
@@ -203,6 +205,11 @@ pub(crate) struct BenchFlags {
 }
 
 impl BenchFlags {
+    /// The namespace of a workload, or of the first file of a job file.
+    pub(crate) fn first_nsid(&self) -> u32 {
+        self.nsid.first().copied().unwrap_or(1)
+    }
+
     /// The flags of a line that another command has made up, `bench` first.
     ///
     /// # Errors

@@ -133,6 +133,52 @@ fn what_cannot_be_had_is_named_and_nothing_runs() {
 }
 
 #[test]
+fn each_file_of_a_job_file_is_a_namespace() {
+    let serving = Serving::start_with("memory:16m", &["--namespace", "memory:16m"]);
+    let ground = Ground { serving, folder: tempfile::tempdir().expect("a folder") };
+    let text = "[global]\nioengine=libaio\nrw=write\nsize=1m\n[first]\nfilename=/dev/nvme0n1\nbs=4k\n\
+                [second]\nfilename=/dev/nvme1n1\nbs=16k\nverify=crc32c\n";
+    for nsid in [&[][..], &["--ignore-unsupported"], &["--nsid", "1,2,1"]] {
+        let output = ground.run(text, &[&["-o", "json", "--destroy-data"], nsid].concat());
+        assert_eq!(output.status.code(), Some(2), "{nsid:?}");
+        assert!(stderr(&output).contains("2 files (/dev/nvme0n1, /dev/nvme1n1)"), "{}", stderr(&output));
+    }
+    let report = json(&ground.run(text, &["-o", "json", "--nsid", "1,2"]));
+    let on = |at: usize| report["jobs"][at]["options"]["nsid"].as_u64();
+    assert_eq!((on(0), on(1)), (Some(1), Some(2)));
+    // Each was written alone: what the second one stamped is at the second namespace.
+    let look = "[look]\nrw=read\nsize=1m\nbs=16k\nverify=crc32c\n";
+    assert_eq!(
+        json(&ground.run(look, &["-o", "json", "--nsid", "2"]))["jobs"][0]["verify"]["reads_checked"],
+        64
+    );
+    assert_ne!(ground.run(look, &["-o", "json", "--nsid", "1"]).status.code(), Some(0));
+    // Both on one namespace only by name; and then what one verifies is safe from the other.
+    let spoilt = ground.run(text, &["-o", "json", "--destroy-data", "--nsid", "2,2"]);
+    assert!(stderr(&spoilt).contains("put stonewall between them"), "{}", stderr(&spoilt));
+    let workload = ground.bench(&["--rw", "read", "--nsid", "1,2"]);
+    assert!(stderr(&workload).contains("only a job file uses several"), "{}", stderr(&workload));
+}
+
+#[test]
+fn an_engine_that_writes_no_data_writes_none() {
+    let ground = Ground::new("memory:16m");
+    let text = "[grow]\nioengine=ftruncate\nfilename=x\nrw=write\nsize=8m\nbs=64k\n";
+    for more in [&[][..], &["--ignore-unsupported"]] {
+        let output = ground.run(text, &[&["--destroy-data"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(stderr(&output).contains("job.fio:2: ioengine=ftruncate: it reads and writes no data"));
+    }
+    let both = format!("{text}[look]\nioengine=libaio\nrw=read\nsize=8m\nbs=64k\n");
+    let report = json(&ground.run(&both, &["--ignore-unsupported", "-o", "json"]));
+    let jobs = report["jobs"].as_array().expect("jobs");
+    assert_eq!((jobs.len(), &jobs[0]["name"]), (1, &"look".into()));
+    // Nothing is there that would have to be destroyed.
+    let write = ground.run("[w]\nrw=write\nsize=8m\nbs=64k\n", &["-o", "json"]);
+    assert_eq!(write.status.code(), Some(0), "{}", stderr(&write));
+}
+
+#[test]
 fn a_workload_of_flags_is_printed_in_fios_form() {
     let ground = Ground::new("memory:16m");
     let more = ["--rw", "randrw", "--size", "4m", "--iodepth", "8", "--fsync", "32", "-o", "fio-json"];

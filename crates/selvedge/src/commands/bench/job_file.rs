@@ -1,6 +1,8 @@
 //! `selvedge bench JOB_FILE`: fio's jobs, run in groups as their stonewalls have it. What a job means is `fio`'s and
 //! `config::workload`'s; one run is `bench`'s.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
@@ -42,6 +44,7 @@ const STOP_LATENCY: Duration = Duration::from_millis(50);
 struct Planned<'a> {
     job: &'a Job,
     group: usize,
+    nsid: u32,
     workload: Workload,
     queues: Queues,
 }
@@ -86,15 +89,17 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
         ));
     }
     let notes = notes(&file, &flags.workload, flags.ignore_unsupported, &shown)?;
+    if file.jobs.is_empty() {
+        return Err(Failure::usage(format!("{shown}: no job is left that reads or writes data")));
+    }
+    let nsids = namespaces(&file, &flags.nsid).map_err(|what| Failure::usage(format!("{shown}{what}")))?;
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
-    let planned = plan(&file, &setting, &flags.workload, &shown)?;
+    let planned = plan(&file, &nsids, &setting, (&flags.workload, &shown))?;
     // Undone when the runs are over, and their connections with them.
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     check(&planned, &setting)?;
-    let writing = planned.iter().map(|planned| &planned.workload).filter(|workload| workload.writes());
-    let ranges = writing.map(|workload| Range { offset: workload.offset, length: workload.size });
-    setting.ask_to_write("this job file", &ranges.collect::<Vec<_>>())?;
+    ask_to_write(&planned, &setting)?;
     let mut finished = Vec::new();
     let mut broken = None;
     for group in planned.chunk_by(|one, other| one.group == other.group) {
@@ -126,6 +131,40 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
         BenchFormat::FioJson => setting.print_as_fio(finished.iter().map(Finished::measured))?,
     }
     conclude(finished, broken, planned.len())
+}
+
+/// The namespace of each file that the jobs name.
+///
+/// # Errors
+/// Files and namespaces are not equally many, after the job file's name.
+fn namespaces(file: &JobFile, nsids: &[u32]) -> Result<Vec<u32>, String> {
+    let files = &file.files;
+    if files.len() == nsids.len() {
+        return Ok(nsids.to_vec());
+    }
+    let line = files.get(1).or(files.first()).map_or(1, |file| file.line);
+    let name = |name: &str| if name.is_empty() { "one without a name".to_owned() } else { name.to_owned() };
+    let names: Vec<String> = files.iter().map(|file| name(&file.name)).collect();
+    let (counted, named) = (units::plural(files.len() as u64, "file"), names.join(", "));
+    Err(match nsids.len() {
+        1 => format!(
+            ":{line}: the jobs use {counted} ({named}), each of which is a namespace: name as many in this order, as in \
+             --nsid 1,2, or the same one several times"
+        ),
+        count => format!(":{line}: --nsid names {count} namespaces, and the jobs use {counted} ({named})"),
+    })
+}
+
+/// Asks whether data may be overwritten, for each namespace in turn.
+fn ask_to_write(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
+    let nsids: BTreeSet<u32> = planned.iter().map(|planned| planned.nsid).collect();
+    for nsid in nsids {
+        let writing = planned.iter().filter(|planned| planned.nsid == nsid && planned.workload.writes());
+        let ranges =
+            writing.map(|Planned { workload, .. }| Range { offset: workload.offset, length: workload.size });
+        setting.ask_to_write("this job file", nsid, &ranges.collect::<Vec<_>>())?;
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -198,9 +237,9 @@ fn overrides(typed: &WorkloadFlags, job: &Job) -> Vec<String> {
 /// Makes workloads of the jobs.
 fn plan<'a>(
     file: &'a JobFile,
+    nsids: &[u32],
     setting: &Setting<'_>,
-    typed: &WorkloadFlags,
-    path: &impl Display,
+    (typed, path): (&WorkloadFlags, &impl Display),
 ) -> Result<Vec<Planned<'a>>, Failure> {
     let mut planned = Vec::new();
     for (group, jobs) in file.groups().into_iter().enumerate() {
@@ -215,7 +254,8 @@ fn plan<'a>(
             let wrong = |what| Failure::usage(format!("{path}:{}: [{}] {what}", job.line, job.name));
             let another_seed = Uuid::new_v4().as_u64_pair().1;
             let workload = Workload::of_job(typed, job, another_seed).map_err(wrong)?;
-            planned.push(Planned { job, group, queues: setting.queues(&workload, None), workload });
+            let queues = setting.queues(&workload, None);
+            planned.push(Planned { job, group, nsid: nsids[job.file], queues, workload });
         }
     }
     Ok(planned)
@@ -224,15 +264,21 @@ fn plan<'a>(
 /// Refuses what cannot work before anything is written: whoever waits an hour for the first job shall not hear then
 /// that there is no room for the second one.
 fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
-    let Some(first) = planned.first() else { return Ok(()) };
-    let paths = setting.connect(first.queues, None)?;
     let mut fitted = Vec::new();
+    let mut connected: BTreeMap<u32, Arc<Paths>> = BTreeMap::new();
     for planned in planned {
-        fitted.push((planned, planned.fit(&paths)?));
+        let paths = match connected.entry(planned.nsid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(setting.connect_to(planned.nsid, planned.queues, None)?),
+        };
+        fitted.push((planned, planned.fit(paths)?));
     }
     for group in fitted.chunk_by(|one, other| one.0.group == other.0.group) {
         for (at, (planned, one)) in group.iter().enumerate() {
-            if let Some((other, _)) = group[at + 1..].iter().find(|(_, other)| would_spoil(one, other)) {
+            if let Some((other, _)) = group[at + 1..]
+                .iter()
+                .find(|(other, fitted)| other.nsid == planned.nsid && would_spoil(one, fitted))
+            {
                 return Err(Failure::usage(format!(
                     "[{}] and [{}] would run at the same time on the same blocks, and one of them verifies what the \
                      other overwrites: put stonewall between them, or give them ranges of their own",
@@ -268,7 +314,13 @@ impl Planned<'_> {
 
 impl Finished<'_> {
     fn report(&self, setting: &Setting<'_>) -> BenchReport {
-        setting.report(&self.fitted, self.planned.queues, &self.outcome, self.placements.as_ref())
+        setting.report(
+            self.planned.nsid,
+            &self.fitted,
+            self.planned.queues,
+            &self.outcome,
+            self.placements.as_ref(),
+        )
     }
 
     fn measured(&self) -> Measured<'_> {
@@ -302,7 +354,7 @@ fn run_group<'a>(
     let connect = |planned: &'a Planned<'a>| {
         let placements = setting.place(planned.queues).filter(|_| is_alone);
         warn(placements.as_ref());
-        let paths = setting.connect(planned.queues, placements.as_ref())?;
+        let paths = setting.connect_to(planned.nsid, planned.queues, placements.as_ref())?;
         Ok((planned, planned.fit(&paths)?, paths, placements))
     };
     let ready: Vec<_> = match group.iter().map(connect).collect::<Result<_, Failure>>() {
@@ -310,7 +362,7 @@ fn run_group<'a>(
         Err(failure) => return (Vec::new(), Some(failure)),
     };
     let ring = setting.ring;
-    let (nsid, top) = (flags.nsid, flags.top.then(|| setting.nqn().to_string()));
+    let top = flags.top.then(|| setting.nqn().to_string());
     let watch = ProcessWatch::start();
     let outcomes: Vec<_> = thread::scope(|scope| {
         let start = |(planned, fitted, paths, placements): Ready<'a>| {
@@ -319,7 +371,7 @@ fn run_group<'a>(
                 wait(planned.job.options.startdelay, &stop);
                 let run = Run {
                     paths: &paths,
-                    nsid,
+                    nsid: planned.nsid,
                     fitted: &fitted,
                     ring,
                     writer: Uuid::new_v4().as_u64_pair().0,

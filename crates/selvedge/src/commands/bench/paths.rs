@@ -26,11 +26,11 @@ pub(in crate::commands) struct PathsAsked<'a> {
 
 impl<'a> PathsAsked<'a> {
     /// Those of a benchmark.
-    pub(in crate::commands) fn of(flags: &'a BenchFlags) -> Self {
+    pub(in crate::commands) fn of(flags: &'a BenchFlags, nsid: u32) -> Self {
         let is_kept = flags.connection.traddr.len() > 1
             || flags.paths.reconnect_delay.is_some()
             || flags.paths.ctrl_loss_tmo.is_some();
-        Self { flags: &flags.paths, nsid: flags.nsid, is_kept, quiesce: !flags.no_quiesce }
+        Self { flags: &flags.paths, nsid, is_kept, quiesce: !flags.no_quiesce }
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let flags = BenchFlags::of(&format!("-n nqn.a --rw randread {arguments}"));
         let connection = Connection::new(&flags.connection)?;
         options(
-            &PathsAsked::of(&flags),
+            &PathsAsked::of(&flags, 1),
             (&connection, &Nqn::new("nqn.a").unwrap()),
             Queues { count: 2, entries: 64 },
             Engine::Automatic,

@@ -85,9 +85,19 @@ impl<'a> Setting<'a> {
         queues: Queues,
         placements: Option<&Placements>,
     ) -> Result<Arc<Paths>, Failure> {
+        self.connect_to(self.flags.first_nsid(), queues, placements)
+    }
+
+    /// Connects all paths to one of several namespaces.
+    pub(super) fn connect_to(
+        &self,
+        nsid: u32,
+        queues: Queues,
+        placements: Option<&Placements>,
+    ) -> Result<Arc<Paths>, Failure> {
         let place = (&self.connection, &self.nqn);
         let options =
-            paths::options(&PathsAsked::of(self.flags), place, queues, self.ring.engine, placements)?;
+            paths::options(&PathsAsked::of(self.flags, nsid), place, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
     }
 
@@ -100,7 +110,7 @@ impl<'a> Setting<'a> {
     ) -> Run<'r> {
         Run {
             paths,
-            nsid: self.flags.nsid,
+            nsid: self.flags.first_nsid(),
             fitted,
             ring: self.ring,
             writer: Uuid::new_v4().as_u64_pair().0,
@@ -116,24 +126,25 @@ impl<'a> Setting<'a> {
     ///
     /// # Errors
     /// It may not.
-    pub(super) fn ask_to_write(&self, who: &str, ranges: &[Range]) -> Result<(), Failure> {
+    pub(super) fn ask_to_write(&self, who: &str, nsid: u32, ranges: &[Range]) -> Result<(), Failure> {
         if self.flags.destroy_data || ranges.is_empty() {
             return Ok(());
         }
-        let namespace = self.connection.volume(&self.nqn, self.flags.nsid)?;
+        let namespace = self.connection.volume(&self.nqn, nsid)?;
         consent::ask(who, (&self.nqn, &namespace), ranges)
     }
 
     /// The report of a run.
     pub(in crate::commands) fn report(
         &self,
+        nsid: u32,
         fitted: &Fitted,
         queues: Queues,
         outcome: &Outcome,
         placements: Option<&Placements>,
     ) -> BenchReport {
         let nqn = self.nqn.to_string();
-        let mut options = Options::new(fitted, self.connection.addresses(), nqn, self.flags.nsid);
+        let mut options = Options::new(fitted, self.connection.addresses(), nqn, nsid);
         options.iopolicy = (outcome.paths.len() > 1).then(|| self.flags.paths.iopolicy.name());
         options.hdr_digest = self.connection.digests.header;
         options.data_digest = self.connection.digests.data;
@@ -147,8 +158,9 @@ impl<'a> Setting<'a> {
         &self,
         jobs: impl IntoIterator<Item = Measured<'b>>,
     ) -> Result<(), Failure> {
-        let (nqn, nsid, addresses) = (&self.nqn, self.flags.nsid, self.connection.addresses());
-        let place = format!("{nqn} namespace {nsid} at {addresses}");
+        let nsids: Vec<String> = self.flags.nsid.iter().map(ToString::to_string).collect();
+        let (nqn, addresses) = (&self.nqn, self.connection.addresses());
+        let place = format!("{nqn} namespace {} at {addresses}", nsids.join(", "));
         report::print_json(&FioReport::new(&place, jobs, SystemTime::now()))
     }
 }

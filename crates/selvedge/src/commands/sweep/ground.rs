@@ -44,8 +44,13 @@ impl Ground {
         let connection = Connection::new(&bench.connection)?;
         let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
         let queues = Queues { count: 1, entries: 32 };
-        let options =
-            paths::options(&PathsAsked::of(&bench), (&connection, &nqn), queues, bench.engine.into(), None)?;
+        let options = paths::options(
+            &PathsAsked::of(&bench, bench.first_nsid()),
+            (&connection, &nqn),
+            queues,
+            bench.engine.into(),
+            None,
+        )?;
         let found = Paths::connect(options).map_err(Failure::failed)?;
         let (controllers, namespace) = (found.controllers(), found.namespace());
         for point in &points {
