@@ -46,7 +46,7 @@ fn a_path_that_never_came_is_told_and_told_again_when_it_comes() {
     let missing = free_port();
     let addresses = format!("127.0.0.1:{port},127.0.0.1:{missing}");
     let (attached, _) = attached(&mut attach(folder.path(), &addresses, &[]));
-    await_line(folder.path(), &format!("path 127.0.0.1:{missing}: cannot be connected"));
+    await_line(folder.path(), &format!("path 127.0.0.1:{missing}: not connected"));
     assert!(log(folder.path()).contains("Connection refused"), "{}", log(folder.path()));
     assert!(!log(folder.path()).contains("I/O waits"), "the other path is there");
     assert_eq!(end(attached, Signal::TERM), Some(0));

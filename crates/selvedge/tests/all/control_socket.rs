@@ -124,21 +124,26 @@ fn what_killed_targets_leave_is_swept_up() {
         command.env("RUNTIME_DIRECTORY", folder.path());
         Serving::start(command, folder.path())
     };
-    let sockets = || {
+    let left = |ending: &str| {
         let entries = std::fs::read_dir(folder.path()).expect("a folder");
         let paths = entries.map(|entry| entry.expect("an entry").path());
-        let is_socket = |path: &std::path::PathBuf| path.to_string_lossy().contains(".sock");
-        paths.filter(is_socket).count()
+        paths.filter(|path| path.to_string_lossy().ends_with(ending)).count()
+    };
+    let await_both = |ending: &str| {
+        let began = Instant::now();
+        while left(ending) != 2 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{} sockets {ending}", left(ending));
+            std::thread::sleep(Duration::from_millis(5));
+        }
     };
     let living = start();
     drop(start());
     drop(start());
     // The last one is of a target that was killed as well.
-    let began = Instant::now();
-    while sockets() != 4 {
-        assert!(began.elapsed() < Duration::from_secs(10), "{} sockets", sockets());
-    }
+    await_both(".sock");
     let last = start();
-    assert_eq!(sockets(), 4, "two that live, each with one for its successor");
+    assert_eq!(left(".sock"), 2, "two that live");
+    // Each of them waits for its successor a moment later.
+    await_both(".sock.upgrade");
     drop((living, last));
 }

@@ -114,7 +114,7 @@ impl Known {
             }
             PathState::Connecting if !self.is_told && (path.error.is_some() || now - self.since >= SLOW) => {
                 self.is_told = true;
-                Some(format!("path {address}: cannot be connected: {why}; trying again"))
+                Some(format!("path {address}: not connected: {why}; trying again"))
             }
             PathState::Dead | PathState::Reconnecting | PathState::Connecting => None,
         }
@@ -161,7 +161,7 @@ mod tests {
             &[live(), path(2, PathState::Live, 1)],
         ]);
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].contains("127.0.0.1:2: cannot be connected: Connection refused"), "{lines:?}");
+        assert!(lines[0].contains("127.0.0.1:2: not connected: Connection refused"), "{lines:?}");
         assert!(lines[1].contains("127.0.0.1:2: connected, after 3 seconds"), "{lines:?}");
         // Nobody refuses, and nobody answers.
         let silent = || PathStatus { error: None, ..never() };
