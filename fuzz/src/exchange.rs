@@ -68,13 +68,13 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..MESSAGES_MAX {
         if let Some(message) = sent.take() {
             let proof = proof(&message);
-            let (passed, _) = on_the_way(input, message)?;
+            let (passed, _) = on_the_way(input, &message)?;
             seen.is_changed |= proof.is_some() && proof != self::proof(&passed);
             hear(&controller.take(&passed), &mut seen);
         }
         let (message, progress) = controller.give(&mut fill);
         hear(&progress, &mut seen);
-        let (passed, is_whole) = on_the_way(input, message)?;
+        let (passed, is_whole) = on_the_way(input, &message)?;
         match host.take(&passed, &mut fill) {
             HostStep::Exchange(message) => sent = Some(message),
             HostStep::Done(_, last) => {
@@ -118,8 +118,8 @@ fn hear(progress: &Progress, seen: &mut Seen) {
 }
 
 /// What arrives of a message, and whether it means what was sent.
-fn on_the_way(input: &mut Unstructured<'_>, message: Vec<u8>) -> Result<(Vec<u8>, bool)> {
-    let mut passed = message.clone();
+fn on_the_way(input: &mut Unstructured<'_>, message: &[u8]) -> Result<(Vec<u8>, bool)> {
+    let mut passed = message.to_owned();
     match input.int_in_range(0..=15)? {
         0 => {
             let at = input.choose_index(passed.len())?;
@@ -136,7 +136,7 @@ fn on_the_way(input: &mut Unstructured<'_>, message: Vec<u8>) -> Result<(Vec<u8>
         }
         _ => {}
     }
-    let is_same = Message::decode(&passed) == Message::decode(&message);
+    let is_same = Message::decode(&passed) == Message::decode(message);
     Ok((passed, is_same))
 }
 

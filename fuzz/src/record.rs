@@ -111,7 +111,7 @@ fn receive(
 
 /// The data of the next record, taken out of what waits; `None` when there is none.
 fn open(opener: &mut Opener, waiting: &mut Vec<u8>) -> std::result::Result<Option<Vec<u8>>, RecordError> {
-    let before = waiting.clone();
+    let mut before = waiting.clone();
     let (record_bytes, data) = match opener.open(waiting) {
         Ok(Opened::Incomplete { missing_bytes }) => {
             assert!(missing_bytes > 0 && waiting.len() + missing_bytes <= RECORD_BYTES_MAX);
@@ -128,7 +128,7 @@ fn open(opener: &mut Opener, waiting: &mut Vec<u8>) -> std::result::Result<Optio
         Ok(Opened::Closed) => return Ok(None),
         Err(error) => {
             assert!(!error.to_string().contains('\n'));
-            assert_eq!(opener.open(&mut before.clone()), Err(error.clone()), "an error was forgotten");
+            assert_eq!(opener.open(&mut before), Err(error.clone()), "an error was forgotten");
             return Err(error);
         }
     };
