@@ -3,18 +3,16 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use prerequisite::wait_until;
 use private_folder::PrivateFolder;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// The folder of the process that is to be killed.
 const FOLDER: &str = "SELVEDGE_TEST_PRIVATE_FOLDER";
 const ROUNDS: u64 = 30;
-/// And until one has come in the middle, which on a busy machine may take longer.
-const ROUNDS_MAX: u64 = 1_000;
-/// Until the next file is begun.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a file: more than a write takes at once, so that a kill may come in between.
 const LENGTH: usize = 3 << 20;
 
@@ -40,16 +38,26 @@ fn assert_whole(folder: &PrivateFolder, when: &str) {
     assert!(found == content(number), "{when}: {} bytes, which begin as {number}", found.len());
 }
 
+/// Stops a process; it goes on where something does not hold then.
+fn stands_still(child: &Child, holds: impl FnOnce() -> bool) -> bool {
+    let pid = Pid::from_child(child);
+    kill_process(pid, Signal::STOP).unwrap();
+    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped());
+    let holds = holds();
+    if !holds {
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    holds
+}
+
 #[test]
 fn a_process_that_is_killed_leaves_one_content_whole() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = PrivateFolder::make(scratch.path()).unwrap();
     let mut left_behind = 0;
     let place = scratch.path().join("file.new");
-    for round in 0..ROUNDS_MAX {
-        if round >= ROUNDS && left_behind > 0 {
-            break;
-        }
+    for round in 0..ROUNDS {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", "the_child", "--nocapture"]).env(FOLDER, scratch.path());
         let mut child = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -59,17 +67,16 @@ fn a_process_that_is_killed_leaves_one_content_whole() {
         while Instant::now() < end {
             assert_whole(&folder, "while it is replaced");
         }
-        // Half of them are meant for the middle.
-        let patience = Instant::now() + PATIENCE;
-        while round % 2 == 1 && !place.exists() && Instant::now() < patience {
-            std::hint::spin_loop();
+        // Half of them come in the middle.
+        if round % 2 == 1 {
+            wait_until("it stands still in the middle", || stands_still(&child, || place.exists()));
         }
         child.kill().unwrap();
         child.wait().unwrap();
         assert_whole(&folder, "after the kill");
-        left_behind += u32::from(place.exists());
+        left_behind += u64::from(place.exists());
     }
-    assert!(left_behind > 0, "no kill came in the middle: the test shows nothing");
+    assert!(left_behind >= ROUNDS / 2, "{left_behind} kills came in the middle");
     folder.replace("file", b"the end").unwrap();
     let names: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -8,14 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use prerequisite::{patience, wait_until};
 use secure_channel::{
     Alert, ConfiguredPsk, Derivation, FirstBytes, HEADER_BYTES, IdentityVersion, Names, OVERHEAD_BYTES,
     Opened, Opener, Peer, RecordLimit, Sealer, Suite, TlsPsk,
 };
 use tls_handshake::{Established, Handshake, HandshakeError, Progress};
-
-/// How long anything may take, on a busy machine.
-const WAIT: Duration = Duration::from_secs(20);
 
 fn key(seed: u8, suite: Suite) -> TlsPsk {
     let names = Names::new("nqn.2014-08.org.example:host", "nqn.2014-08.org.example:subsystem").unwrap();
@@ -77,7 +75,7 @@ struct Channel {
 
 impl Channel {
     fn new(stream: TcpStream, mut handshake: Handshake) -> Result<Self, HandshakeError> {
-        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         let mut stream = stream;
         let (mut input, mut output) = (Vec::new(), Vec::new());
         for _ in 0..1000 {
@@ -163,7 +161,7 @@ fn serve(
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let host = Running::start(&mut command(listener.local_addr().unwrap().port()));
     let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(WAIT)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     // As a listener does it: it looks at the hello before it takes it.
     let mut first = vec![0; 8192];
     let hello = loop {
@@ -369,12 +367,7 @@ fn gnutls_as_a_controller() {
     let mut command = Command::new("gnutls-serv");
     command.args(["--echo", "--priority", PRIORITY, "-p", &port.to_string(), "--pskpasswd"]).arg(file);
     let mut server = Server { running: Running::start(&mut command), port };
-    for _ in 0..200 {
-        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     let channel = server.connect(&[key]);
     let channel = channel.unwrap_or_else(|error| panic!("{error}\n{}", server.running.end()));
     channel.exchange(Peer::Controller, "there and back\n", "there and back\n");

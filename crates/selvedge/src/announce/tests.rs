@@ -1,9 +1,8 @@
 //! What is announced, and that a browser finds it. Packets stay in a network namespace that ends with the test.
 
-use prerequisite::missing;
-use std::process::{Child, Command, Stdio};
+use prerequisite::{missing, patience, wait_for_end};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use engine::target::PortConfig;
 use mdns_sd::{ResolvedService, ServiceEvent};
@@ -11,7 +10,6 @@ use mdns_sd::{ResolvedService, ServiceEvent};
 use super::*;
 
 /// Longest time for anything here; all of it takes a few seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Says that a test runs in the namespace that it made.
 const INSIDE: &str = "SELVEDGE_TEST_IN_NAMESPACE";
 
@@ -94,28 +92,16 @@ fn a_browser_finds_the_service_follows_it_and_sees_it_go() {
         return missing("no network namespace can be made here (it takes root and unshare)");
     }
     let name = "announce::tests::a_browser_finds_the_service_follows_it_and_sees_it_go";
-    let child = enter()
+    let mut child = enter()
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(INSIDE, "1")
         .spawn()
         .unwrap();
-    assert!(ends_well(child), "the test inside the namespace failed; what it says stands above");
-}
-
-fn ends_well(mut child: Child) -> bool {
-    let end = Instant::now() + 2 * PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        if Instant::now() > end {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert!(
+        wait_for_end(&mut child).success(),
+        "the test inside the namespace failed; what it says stands above"
+    );
 }
 
 fn browse() {
@@ -141,14 +127,14 @@ fn browse() {
 
     drop(announcer);
     removed(&events, moved.get_fullname());
-    let ended = browser.shutdown().unwrap().recv_timeout(PATIENCE);
+    let ended = browser.shutdown().unwrap().recv_timeout(patience());
     assert!(ended.is_ok());
 }
 
 /// Waits until the browser knows the service on this port.
 fn resolved(events: &mdns_sd::Receiver<ServiceEvent>, port: u16) -> ResolvedService {
     loop {
-        match events.recv_timeout(PATIENCE).expect("the service is found") {
+        match events.recv_timeout(patience()).expect("the service is found") {
             ServiceEvent::ServiceResolved(service) if service.get_port() == port => return *service,
             _ => {}
         }
@@ -158,7 +144,7 @@ fn resolved(events: &mdns_sd::Receiver<ServiceEvent>, port: u16) -> ResolvedServ
 /// Waits until the browser knows that the service has gone.
 fn removed(events: &mdns_sd::Receiver<ServiceEvent>, fullname: &str) {
     loop {
-        match events.recv_timeout(PATIENCE).expect("the service says goodbye") {
+        match events.recv_timeout(patience()).expect("the service says goodbye") {
             ServiceEvent::ServiceRemoved(_, gone) if gone == fullname => return,
             _ => {}
         }

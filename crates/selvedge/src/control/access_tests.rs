@@ -10,6 +10,7 @@ use clap::Parser as _;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use hyper::Method;
+use prerequisite::{patience, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
@@ -120,14 +121,10 @@ impl House {
     pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
         let Some(address) = self.controls[0].endpoint().socket_address() else { panic!("no address") };
         // Who was refused waits, as it is told.
-        for _ in 0..200 {
+        wait_for("an answer", || {
             let response = ask(address, method, path, token, body);
-            if response.status != 429 {
-                return response;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("it has to wait forever");
+            (response.status != 429).then_some(response)
+        })
     }
 
     fn client(&self, flags: &ControlTlsFlags, token: Option<&Path>) -> Result<Client, Failure> {
@@ -137,7 +134,7 @@ impl House {
 
 fn ask(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let header = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Content-Length: {}\r\n", body.len());
     let request = format!("{head}\r\n{body}");
@@ -502,7 +499,7 @@ fn whoever_makes_no_call_leaves_its_place_to_others() {
     let doors = Doors::new(&flags).unwrap_or_else(|failure| panic!("{failure:?}"));
     let door = doors.start_calls(&Arc::new(administration)).unwrap().expect("a door");
     let mut silent = TcpStream::connect(door.endpoint().socket_address().unwrap()).unwrap();
-    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    silent.set_read_timeout(Some(patience())).unwrap();
     silent.read_to_end(&mut Vec::new()).unwrap();
 }
 

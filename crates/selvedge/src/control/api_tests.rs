@@ -4,11 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use authentication::Secret;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
+use prerequisite::{patience, wait_until};
 use secure_channel::ConfiguredPsk;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ impl Bed {
     /// Sends bytes as they are, and reads what comes.
     fn raw(&self, request: &[u8]) -> Response {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         // Who is refused early may find the other side gone.
         let _ = stream.write_all(request);
         let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -433,7 +433,7 @@ fn requests_that_are_too_large_or_do_not_come_whole_change_nothing() {
         "POST /v1/subsystems HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"nqn\": \"nqn.half\"}";
     for request in [half, "DELETE /v1/subsyst", "\r\n", "GET / HTTP/9.9\r\n\r\n"] {
         let mut stream = UnixStream::connect(bed.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = String::new();
@@ -576,16 +576,14 @@ fn too_many_connections_are_closed_and_those_that_are_there_go_on() {
         (0..super::limits::CONNECTIONS_MAX).map(|_| UnixStream::connect(bed.socket()).unwrap()).collect();
     // The last of them may not have been taken yet; one more is closed in the end, whenever it is taken.
     let mut more = UnixStream::connect(bed.socket()).unwrap();
-    more.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    more.set_read_timeout(Some(patience())).unwrap();
     assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
     drop(idle);
-    let free = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
+    wait_until("places of connections that ended are given to others", || {
         let mut stream = UnixStream::connect(bed.socket()).unwrap();
         let _ = stream.write_all(b"GET /v1/config HTTP/1.1\r\nHost: x\r\n\r\n");
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
         answer.starts_with("HTTP/1.1 200")
     });
-    assert!(free, "the places of connections that ended are not given to others");
 }

@@ -221,11 +221,10 @@ impl Drop for Tasks {
 
 #[cfg(test)]
 mod tests {
+    use prerequisite::patience;
     use std::sync::mpsc::channel;
 
     use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_task_tells_how_far_it_is_and_how_it_ended() {
@@ -244,14 +243,14 @@ mod tests {
         let refused = tasks.start("flatten", "rbd/a", |_| Ok(())).unwrap_err();
         assert!(refused.status == 409 && refused.error.contains("task 1"), "{refused}");
         go_on.send(()).unwrap();
-        assert!(matches!(tasks.wait(id, LONG), Outcome::Done));
+        assert!(matches!(tasks.wait(id, patience()), Outcome::Done));
         assert_eq!(tasks.get(id).map(|task| (task.state, task.done)), Some((TaskState::Done, 4)));
         let failing = tasks.start("flatten", "rbd/a", |_| Err(Refusal::conflict("no clone"))).unwrap();
-        let Outcome::Failed(refusal) = tasks.wait(failing.id, LONG) else { panic!("it fails") };
+        let Outcome::Failed(refusal) = tasks.wait(failing.id, patience()) else { panic!("it fails") };
         assert_eq!(refusal.status, 409);
         assert_eq!(tasks.list()[1].error.as_deref(), Some("no clone"));
         let panicking = tasks.start("flatten", "rbd/a", |_| panic!("on purpose")).unwrap();
-        assert!(matches!(tasks.wait(panicking.id, LONG), Outcome::Failed(_)));
+        assert!(matches!(tasks.wait(panicking.id, patience()), Outcome::Failed(_)));
     }
 
     #[test]
@@ -259,7 +258,7 @@ mod tests {
         let tasks = Tasks::default();
         for number in 0..TASKS_KEPT_MAX + 3 {
             let task = tasks.start("flatten", &format!("rbd/{number}"), |_| Ok(())).unwrap();
-            assert!(matches!(tasks.wait(task.id, LONG), Outcome::Done));
+            assert!(matches!(tasks.wait(task.id, patience()), Outcome::Done));
         }
         assert_eq!((tasks.list().len(), tasks.get(1)), (TASKS_KEPT_MAX, None));
         let (begun, begins) = channel();

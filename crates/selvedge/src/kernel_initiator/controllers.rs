@@ -233,7 +233,7 @@ mod tests {
         let disk =
             Disk { nsid: 1, name: "nvme0n1".to_owned(), size_bytes: 1 << 20, device: "/dev/nvme0n1".into() };
         assert_eq!(machine.disks("nvme10"), [disk]);
-        assert_eq!(machine.wait_for_disks("nvme10", Duration::from_secs(5)).len(), 1);
+        assert_eq!(machine.wait_for_disks("nvme10", prerequisite::patience()).len(), 1);
         assert!(machine.has("nvme2") && machine.get("nvme2").is_none());
         assert!(!machine.has("../nvme/nvme0") && machine.disks("nvme3").is_empty());
     }

@@ -4,15 +4,12 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::serving::json;
 
 const NQN: &str = "nqn.2026-01.org.example:absent";
-/// It is tried again every few seconds; this is when it hangs.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A target that reads a file, as a service does.
 struct Serving {
@@ -109,11 +106,7 @@ fn a_missing_disk_is_absent_and_comes_by_itself() {
     std::fs::create_dir(folder.path().join("pool")).expect("a folder");
     let disk = std::fs::File::create(folder.path().join("pool/missing.img")).expect("a file");
     disk.set_len(2 << 20).expect("it has a size");
-    let deadline = Instant::now() + LIMIT;
-    while serving.namespaces_of_a_host() != [1, 2] {
-        assert!(Instant::now() < deadline, "it did not come: {}", serving.namespace(2));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    prerequisite::wait_until("the disk comes", || serving.namespaces_of_a_host() == [1, 2]);
     assert_eq!(serving.namespace(2)["state"], "ready");
 }
 

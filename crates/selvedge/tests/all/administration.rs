@@ -1,7 +1,7 @@
 //! A target that is changed while it serves, by the program's own commands, and killed while it is changed: what it
 //! serves after a restart is what it served before a change or after it.
 
-use prerequisite::missing;
+use prerequisite::{LoopDevice, available, missing};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -267,22 +267,17 @@ fn a_device_that_has_grown_is_followed() {
         file.set_len(bytes).expect("it has a size");
     };
     size(4 << 20);
-    let losetup = |arguments: &[&str]| Command::new("losetup").args(arguments).output();
-    let made = losetup(&["--show", "--find", image.to_str().expect("UTF-8")]);
-    let device = match made {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        _ => return missing("a loop device cannot be made here".to_owned()),
-    };
+    let Some(loop_device) = available("a loop device", LoopDevice::attach(&image, &[])) else { return };
+    let device = loop_device.path().to_str().expect("UTF-8");
     let serving =
         Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", &format!("block:{device}")]);
     let (status, text) = serving.tell(&["namespace", "resize", NQN, "1", "8m"]);
     assert!(status == Some(1) && text.contains("resize the device first"), "{text}");
     size(8 << 20);
-    losetup(&["--set-capacity", &device]).expect("losetup runs");
+    prerequisite::run("losetup", &["--set-capacity", device]).expect("losetup runs");
     let resized = serving.run(&["namespace", "resize", NQN, "1", "8m"]);
     let shown = listed(&serving)["size_bytes"].clone();
     drop(serving);
-    losetup(&["--detach", &device]).expect("losetup runs");
     assert_eq!(shown, json!(8 << 20), "{resized}");
 }
 

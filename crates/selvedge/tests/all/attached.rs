@@ -133,15 +133,12 @@ fn the_disks_of_a_file_are_one_process_s() {
     let mut served = Running(command.spawn().expect("the program runs"));
     let pid = u64::from(served.0.id());
     let all = ["a.nbd", "b.vhost", "c.vhost"].map(|name| (world.place(name), "attached".to_owned(), pid));
-    for round in 0.. {
+    prerequisite::wait_until("all are attached", || {
         let mut listed = world.list();
         listed.sort();
-        if listed == all {
-            break;
-        }
-        assert!(round < 1000 && served.0.try_wait().expect("it can be asked").is_none(), "{listed:?}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        assert!(served.0.try_wait().expect("it can be asked").is_none(), "{listed:?}");
+        listed == all
+    });
     let half = world.run(&["detach", "b.vhost", "c.vhost"]);
     assert!(stderr(&half).contains("a.nbd too: name all"), "{}", stderr(&half));
     assert!(world.run(&["detach", "a.nbd", "b.vhost", "c.vhost"]).status.success());

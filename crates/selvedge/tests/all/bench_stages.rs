@@ -7,7 +7,7 @@ use crate::serving::{Serving, json, stderr};
 /// A target whose storage holds each write back, longer than anything else takes.
 fn slow_target(folder: &tempfile::TempDir) -> Serving {
     let disk = folder.path().join("disk");
-    Serving::start(&format!("file:{},size=4m,write_delay_ms=25", disk.display()))
+    Serving::start(&format!("file:{},size=4m,write_delay_ms=100", disk.display()))
 }
 
 const WORK: [&str; 9] =

@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -148,12 +148,9 @@ fn survives_kill(folder: &Path, round: u32, namespace: &str, delay: Duration) ->
     let arguments = [&workload[..], &["--fsync", "16", "--verify-state", state, "--destroy-data"]].concat();
     let mut bench = selvedge(&serving.bench(&arguments));
     let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
-    let deadline = Instant::now() + Duration::from_secs(30);
     // A few dozen lines are a few dozen completed flushes.
-    while std::fs::read(state).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count()) < 50 {
-        assert!(Instant::now() < deadline, "the bench makes no progress");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let lines = || std::fs::read(state).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count());
+    prerequisite::wait_until("the bench makes progress", || lines() >= 50);
     std::thread::sleep(delay);
     serving.signal(Signal::KILL);
     let status = bench.wait().expect("it ends");

@@ -6,14 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::serving::{json, stderr};
 use prerequisite::missing;
 
 const NQN: &str = "nqn.2026-01.org.example:confined";
-/// What is waited for comes sooner.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// A user and a group without rights, on every system.
 const NOBODY: u32 = 65534;
 /// What root keeps: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK.
@@ -161,13 +158,10 @@ fn where_packets_go_is_seen_all_the_same() {
     host.args(["bench", "-a", "127.0.0.1", "-s", &serving.port, "-n", NQN, "--rw=randread", "--runtime=60"]);
     host.args(["--rate_iops=100", "-i", "2"]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut host = host.spawn().expect("the program runs");
-    let until = Instant::now() + PATIENCE;
     // What is seen is kept for a while: the host has to be there before.
     let queues =
         || asked(&serving, "/v1/connections")["controllers"][0]["queues"].as_array().map_or(0, Vec::len);
-    while queues() < 3 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    prerequisite::wait_until("the host has its queues", || queues() >= 3);
     let seen = asked(&serving, "/v1/topology");
     let _ = host.kill();
     let _ = host.wait();

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// A user that has no folder for sockets: nobody.
 const NOBODY: u32 = 65_534;
@@ -130,11 +129,7 @@ fn what_killed_targets_leave_is_swept_up() {
         paths.filter(|path| path.to_string_lossy().ends_with(ending)).count()
     };
     let await_both = |ending: &str| {
-        let began = Instant::now();
-        while left(ending) != 2 {
-            assert!(began.elapsed() < Duration::from_secs(60), "{} sockets {ending}", left(ending));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        prerequisite::wait_until(ending, || left(ending) == 2);
     };
     let living = start();
     drop(start());

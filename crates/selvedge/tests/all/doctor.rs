@@ -19,9 +19,9 @@ mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
 there() { nsenter --net=/proc/$other/ns/net "$@"; }
 here() { readlink /proc/self/ns/net; }
-unshare --net sleep 120 &
+unshare --net sleep 600 &
 other=$!
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     if [ "$(readlink /proc/$other/ns/net)" != "$(here)" ]; then break; fi
     sleep 0.02
 done
@@ -38,7 +38,7 @@ there ip link set t0 up
 eval "$BEFORE"
 there selvedge serve -a 10.0.0.2 --allow-any-host -n "$NQN" --control unix:control.sock --reactors 1 $TARGET \
     >served 2>log &
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     if grep -q '^administered' served; then break; fi
     sleep 0.05
 done
@@ -251,9 +251,9 @@ fn large_packets_that_vanish_are_named() {
     let found = World {
         before: "
             ip link del h0
-            unshare --net sleep 120 &
+            unshare --net sleep 600 &
             between=$!
-            for _ in $(seq 200); do
+            for _ in $(seq 1200); do
                 if [ \"$(readlink /proc/$between/ns/net)\" != \"$(here)\" ]; then break; fi
                 sleep 0.02
             done

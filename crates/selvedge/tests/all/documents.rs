@@ -63,6 +63,16 @@ const STATUSES: [(&str, i32); 2] = [("discover -a 127.0.0.1 -s 1", 1), ("config 
 /// The world of one command: the documents' addresses, and a target behind them.
 const WORLD: &str = r#"
 set -e
+# Runs a command that does not end by itself until it or its errors have said this, and then ends it.
+runs_until() {
+    timeout --signal=TERM --kill-after=10 120 sh -c "$TYPED" >said 2>refused &
+    for _ in $(seq 1200); do
+        if grep -Eq "$1" said refused; then break; fi
+        sleep 0.05
+    done
+    kill $! && wait $! || true
+    grep -Eq "$1" said refused || { cat refused >&2; return 1; }
+}
 ip link set lo up
 for address in 192.168.0.10 192.168.0.11 192.168.0.231 192.168.0.232 10.0.0.1 10.0.0.2 10.0.1.1 10.0.1.2 10.0.2.1 10.0.2.2 10.0.3.1 10.0.4.1; do
     ip address add "$address/32" dev lo
@@ -113,7 +123,7 @@ if [ -z "$SERVES" ]; then
     esac
     selvedge serve -c served.toml --reactors 1 $more >served.out 2>served.err &
     served=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 1200); do
         if grep -q '^administered' served.out; then break; fi
         sleep 0.05
     done
@@ -126,7 +136,7 @@ if [ -z "$SERVES" ]; then
         ;;
     *'selvedge attach upgrade'*)
         selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd >attached &
-        for _ in $(seq 100); do
+        for _ in $(seq 1200); do
             if grep -q '^nbd' attached; then break; fi
             sleep 0.05
         done
@@ -138,7 +148,7 @@ if [ -z "$SERVES" ]; then
         ;;
     *'selvedge attach detach disk.nbd'*)
         selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd >attached &
-        for _ in $(seq 100); do
+        for _ in $(seq 1200); do
             if grep -q '^nbd' attached; then break; fi
             sleep 0.05
         done
@@ -147,22 +157,19 @@ if [ -z "$SERVES" ]; then
     *'selvedge attach list'* | *'selvedge attach detach all'* | *'selvedge attach serve'*--check*) sh -c "$TYPED" || status=1 ;;
     *'selvedge attach'*--ublk*)
         # The kernel may have no driver for block devices, and says so then.
-        timeout --signal=TERM --kill-after=10 5 sh -c "$TYPED" >attached 2>refused || test $? = 124 -o ! -e /dev/ublk-control
-        grep -q '^/dev/ublkb' attached || grep -q 'modprobe ublk_drv' refused || status=1
+        runs_until '^/dev/ublkb|modprobe ublk_drv' || status=1
         ;;
     *'selvedge attach'*)
-        timeout --signal=TERM --kill-after=10 2 sh -c "$TYPED" >attached || test $? = 124
-        grep -Eq '^(nbd|vhost-user)' attached || status=1
+        runs_until '^(nbd|vhost-user)' || status=1
         ;;
-    *) timeout 40 sh -c "$TYPED" || status=$? ;;
+    *) timeout 120 sh -c "$TYPED" || status=$? ;;
     esac
     kill $served
     wait $served || true
     exit $status
 fi
 rm control.sock c.sock
-timeout --signal=TERM --kill-after=10 2 sh -c "$TYPED" >out || test $? = 124
-grep -q '^listening on' out
+runs_until '^listening on'
 "#;
 
 /// Addresses that the target listens on, as port numbers 1, 2 and so on.

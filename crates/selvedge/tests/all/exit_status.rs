@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -43,16 +42,12 @@ fn a_run_that_is_ended_says_by_which_signal() {
 
 /// Waits until a process catches SIGINT: before that, the signal ends it.
 fn await_handler(child: &Child) {
-    let deadline = Instant::now() + Duration::from_secs(30);
     let catches = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there");
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux says so");
         u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 << (2 - 1) != 0
     };
-    while !catches() {
-        assert!(Instant::now() < deadline, "it does not watch for signals");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    prerequisite::wait_until("it watches for signals", catches);
 }
 
 #[test]

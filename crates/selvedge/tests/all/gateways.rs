@@ -4,13 +4,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use prerequisite::{wait_for, wait_until};
 use serde_json::{Value, json};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:gateways";
-/// A wait that never ends would hide what is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Gateway {
     child: Child,
@@ -42,41 +41,30 @@ impl Gateway {
 
     /// Waits until this gateway serves these load-balancing groups.
     fn wait_for_groups(&self, wanted: &[u64]) {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait_until(&format!("{wanted:?} are served"), || {
             let output = self.ask(&["gateways"]);
             let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let groups = status["load_balancing_groups"].as_array().cloned().unwrap_or_default();
             let served = groups.iter().filter(|group| group["is_served_here"] == json!(true));
-            let served: Vec<u64> = served.filter_map(|group| group["id"].as_u64()).collect();
-            if served == wanted {
-                return;
-            }
-            assert!(Instant::now() < end, "{wanted:?} are not served: {status}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            served.filter_map(|group| group["id"].as_u64()).eq(wanted.iter().copied())
+        });
     }
 
     /// The namespaces with their ANA groups and the groups' states, once there are that many.
     fn wait_for_namespaces(&self, count: usize) -> Vec<(u64, u64, String)> {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait_for(&format!("{count} namespaces"), || {
             let subsystem = self.run(&["subsystem", "show", NQN]);
             let namespaces = subsystem["namespaces"].as_array().cloned().unwrap_or_default();
-            if namespaces.len() == count {
-                let groups = subsystem["ana_groups"].as_array().cloned().unwrap_or_default();
-                let state =
-                    |id: u64| groups.iter().find(|group| group["id"] == json!(id)).unwrap()["state"].clone();
-                let row = |namespace: &Value| {
-                    let group = namespace["ana_group"].as_u64().unwrap();
-                    let state = state(group).as_str().unwrap().to_owned();
-                    (namespace["nsid"].as_u64().unwrap(), group, state)
-                };
-                return namespaces.iter().map(row).collect();
-            }
-            assert!(Instant::now() < end, "{count} namespaces do not come: {subsystem}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            let groups = subsystem["ana_groups"].as_array().cloned().unwrap_or_default();
+            let state =
+                |id: u64| groups.iter().find(|group| group["id"] == json!(id)).unwrap()["state"].clone();
+            let row = |namespace: &Value| {
+                let group = namespace["ana_group"].as_u64().unwrap();
+                let state = state(group).as_str().unwrap().to_owned();
+                (namespace["nsid"].as_u64().unwrap(), group, state)
+            };
+            (namespaces.len() == count).then(|| namespaces.iter().map(row).collect())
+        })
     }
 
     fn end(mut self, signal: &str) -> Option<i32> {
@@ -195,26 +183,22 @@ fn read_their_files_when_one_is_told(is_tls: bool) {
         look.stdin(Stdio::null()).output().expect("the program runs").status.success()
     };
     // The file has another name when it is asked with, since the served one changes.
-    let wait_for = |expected: &dyn Fn(&str) -> bool| {
-        let end = Instant::now() + PATIENCE;
-        while !ports.iter().all(|port| expected(port)) {
-            assert!(Instant::now() < end, "a gateway has not read its file");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+    let both = |expected: &dyn Fn(&str) -> bool| {
+        wait_until("both gateways read their file", || ports.iter().all(|port| expected(port)));
     };
     make_secret(&served, is_tls);
     set(&a, &[]);
-    wait_for(&|port| accepts(port, &served));
+    both(&|port| accepts(port, &served));
     std::fs::rename(&served, &former).unwrap();
     make_secret(&served, is_tls);
     set(&b, &["--overlap", "10m"]);
-    wait_for(&|port| accepts(port, &served));
+    both(&|port| accepts(port, &served));
     assert!(ports.iter().all(|port| accepts(port, &former)), "the overlap counts for all");
     // Without an overlap the second is refused at once, by both.
     std::fs::rename(&served, &former).unwrap();
     make_secret(&served, is_tls);
     set(&b, &[]);
-    wait_for(&|port| accepts(port, &served) && !accepts(port, &former));
+    both(&|port| accepts(port, &served) && !accepts(port, &former));
 }
 
 #[test]
@@ -239,18 +223,12 @@ fn a_host_with_a_tls_key_goes_on_with_the_other_gateway() {
         command
     };
     // Both require TLS by now, which no gateway was told.
-    let end = Instant::now() + PATIENCE;
     for address in &addresses {
         let mut look = command(&["identify", "-a", address]);
-        loop {
+        wait_until("no host is let in without its key", || {
             let output = look.output().expect("it runs");
-            let refused = String::from_utf8_lossy(&output.stderr).contains("it may require TLS");
-            if refused {
-                break;
-            }
-            assert!(Instant::now() < end, "{address} lets a host in without its key: {output:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            String::from_utf8_lossy(&output.stderr).contains("it may require TLS")
+        });
     }
     let both = addresses.join(",");
     let mut bench = command(&["bench", "-a", &both, "--rw", "randrw", "--runtime", "15", "-i", "2"]);

@@ -107,7 +107,7 @@ fn a_target_that_dies_under_a_run_is_all_that_is_told() {
 #[test]
 fn a_host_that_was_silent_learns_that_it_was_given_up() {
     let mut serving = Serving::start_with("memory:16m", &[]);
-    let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60", "--rate_iops", "50", "-k", "1"]);
+    let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60", "--rate_iops", "50", "-k", "3"]);
     let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     let mut first = [0; 1];
     bench.stderr.as_mut().expect("a pipe").read_exact(&mut first).expect("it says how far it is");
@@ -118,6 +118,6 @@ fn a_host_that_was_silent_learns_that_it_was_given_up() {
     let output = bench.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).unwrap_or_default();
-    assert!(last.contains("the target gave this host up") && last.contains("(time-out 1 s)"), "{last}");
+    assert!(last.contains("the target gave this host up") && last.contains("(time-out 3 s)"), "{last}");
     assert!(!stderr(&output).contains("WARN"), "{}", stderr(&output));
 }

@@ -4,7 +4,6 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::raw_host::{Give, Kind, Space, assert_status};
 use crate::reservation_party::Party;
@@ -448,10 +447,7 @@ fn what_hosts_change_and_who_does_not_prove_itself_is_recorded() {
     // Who failed is recorded by a thread that looks now and then.
     let has = |event: &str| records().iter().any(|record| record["event"] == event);
     let is_there = || has("failed_login") && has("refused_connect");
-    assert!((0..600).any(|_| is_there() || {
-        std::thread::sleep(Duration::from_millis(20));
-        false
-    }));
+    prerequisite::wait_until("both are recorded", is_there);
     let after = records();
     let find = |event: &str, who: &str, words: &str| {
         let is_it = |record: &&serde_json::Value| {

@@ -154,7 +154,7 @@ fn the_only_subsystem_needs_no_name() {
     let place = ["-a", &serving.address()];
     let identity = json(&run(&[&["identify"][..], &place, &["-o", "json"]].concat()));
     assert_eq!(identity["controller"]["nqn"], serving.nqn.as_str());
-    let read = ["--rw", "randread", "--runtime", "100ms", "-o", "json"];
+    let read = ["--rw", "randread", "--runtime", "1", "-o", "json"];
     let report = json(&run(&[&["bench"][..], &place, &read].concat()));
     assert_eq!(report["options"]["nqn"], serving.nqn.as_str());
     let other = machines.serve(1, &["--allow-host", "nqn.2026-01.org.example:nobody"]);

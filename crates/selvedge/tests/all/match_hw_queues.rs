@@ -3,12 +3,10 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::serving::{NQN, Serving, json, stderr};
+use prerequisite::{wait_for, wait_for_end};
 use serde_json::Value;
-
-const BOUND: Duration = Duration::from_secs(30);
 
 /// Runs a bench against a target.
 fn run(serving: &Serving, more: &str) -> Output {
@@ -27,7 +25,7 @@ fn cpus() -> u64 {
 #[test]
 fn queues_are_matched_and_workers_placed() {
     let serving = Serving::start("memory:16m");
-    let report = json(&run(&serving, "--rw randread --numjobs 2 --runtime 300ms --match-hw-queues -o json"));
+    let report = json(&run(&serving, "--rw randread --numjobs 2 --runtime 1 --match-hw-queues -o json"));
     let matched = &report["match_hw_queues"][0];
     assert_eq!(matched["interface"], "lo");
     let limit = matched["limit"].as_u64().expect("a number");
@@ -43,11 +41,11 @@ fn queues_are_matched_and_workers_placed() {
         let local = connection["stream"]["subflows"][0]["local"].as_str().expect("an address");
         assert_eq!(local, format!("127.0.0.1:{}", queue["port"]));
     }
-    let one = json(&run(&serving, "--rw randread -i 1 --runtime 200ms --match-hw-queues=on -o json"));
+    let one = json(&run(&serving, "--rw randread -i 1 --runtime 1 --match-hw-queues=on -o json"));
     assert_eq!(one["match_hw_queues"][0]["queues"].as_array().map(Vec::len), Some(1));
-    let off = json(&run(&serving, "--rw randread --runtime 200ms --match-hw-queues=off -o json"));
+    let off = json(&run(&serving, "--rw randread --runtime 1 --match-hw-queues=off -o json"));
     assert!(off["match_hw_queues"].is_null() && off["auto_queues"].is_null());
-    let text = run(&serving, "--rw randread --runtime 200ms --match-hw-queues");
+    let text = run(&serving, "--rw randread --runtime 1 --match-hw-queues");
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("over lo: up to") && text.contains("receive queue"), "{text}");
 }
@@ -55,10 +53,8 @@ fn queues_are_matched_and_workers_placed() {
 #[test]
 fn a_number_of_queues_is_found_by_trying() {
     let serving = Serving::start("memory:16m");
-    let output = run(
-        &serving,
-        "--rw randrw --iodepth 4 --numjobs 2 -i auto --auto-trial 300ms --runtime 300ms -o json",
-    );
+    let output =
+        run(&serving, "--rw randrw --iodepth 4 --numjobs 2 -i auto --auto-trial 1 --runtime 1 -o json");
     let report = json(&output);
     let auto = &report["auto_queues"];
     let trials = auto["trials"].as_array().expect("trials");
@@ -93,15 +89,10 @@ fn queues_are_told_to_other_programs_until_the_end() {
     command.env("XDG_RUNTIME_DIR", session.path()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the program runs");
     let path = queue_file(child.id(), session.path());
-    let began = Instant::now();
-    let told = loop {
-        if let Ok(text) = std::fs::read_to_string(&path) {
-            break text;
-        }
-        let ended = child.try_wait().expect("it can be asked");
-        assert!(began.elapsed() < BOUND && ended.is_none(), "no {}: {ended:?}", path.display());
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let told = wait_for("a file of queues", || {
+        assert_eq!(child.try_wait().expect("it can be asked"), None, "no {}", path.display());
+        std::fs::read_to_string(&path).ok()
+    });
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(told["pid"], child.id());
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
@@ -122,9 +113,6 @@ fn queues_are_told_to_other_programs_until_the_end() {
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
-    while child.try_wait().expect("it can be asked").is_none() {
-        assert!(began.elapsed() < BOUND, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_end(&mut child);
     assert!(!path.exists(), "{} is still there", path.display());
 }

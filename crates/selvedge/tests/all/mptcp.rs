@@ -24,7 +24,7 @@ serve() {
     case "$*" in *--control*) doors= ;; esac
     "$SELVEDGE" serve $doors --reactors 1 --allow-any-host --namespace null:1m "$@" >"$FOLDER/told" &
     pid=$!
-    for _ in $(seq 500); do
+    for _ in $(seq 3000); do
         grep -q '^  *1  *4096' "$FOLDER/told" && break
         sleep 0.02
     done
@@ -39,7 +39,7 @@ fn in_namespace(script: &str) -> Option<Output> {
     let run = |script: &str| {
         let folder = tempfile::tempdir().expect("a folder");
         Command::new("timeout")
-            .args(["60", "unshare", "--map-root-user", "--net", "sh", "-c", script])
+            .args(["300", "unshare", "--map-root-user", "--net", "sh", "-c", script])
             .env("SELVEDGE", env!("CARGO_BIN_EXE_selvedge"))
             .env("FOLDER", folder.path())
             .stdin(Stdio::null())
@@ -118,7 +118,7 @@ fn the_last_process_of_upgrades_undoes_what_the_first_has_set() {
             echo ---; settings
         done
         kill $next
-        for _ in $(seq 500); do kill -0 $next 2>/dev/null || break; sleep 0.02; done
+        for _ in $(seq 3000); do kill -0 $next 2>/dev/null || break; sleep 0.02; done
         echo ---; settings"#;
     let Some(output) = in_namespace(script) else { return };
     let text = stdout(&output);

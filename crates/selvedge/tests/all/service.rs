@@ -12,8 +12,6 @@ use crate::serving::stderr;
 const NQN: &str = "nqn.2026-01.org.example:service";
 /// Nothing is heard within this time of a target of which something is heard every tenth of a second.
 const SILENCE: Duration = Duration::from_secs(3);
-/// This is when a test hangs.
-const LIMIT: Duration = Duration::from_secs(60);
 
 struct Ended(Child);
 
@@ -48,7 +46,8 @@ impl Manager {
 
     fn hears_of(&self, words: &str) -> String {
         loop {
-            let heard = self.hears(LIMIT).unwrap_or_else(|| panic!("nothing is heard of {words}"));
+            let heard =
+                self.hears(prerequisite::patience()).unwrap_or_else(|| panic!("nothing is heard of {words}"));
             if heard.contains(words) {
                 return heard;
             }

@@ -7,13 +7,14 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::serving::{NQN, Serving, stderr};
+use prerequisite::{Wait, wait_until};
 use serde_json::Value;
 
-/// Until something that takes a second or two must have happened.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What a sweep says of a run that was too short for this machine, and what is waited for then.
+const NONE_ENDED: &str = "no command ended in the time of a run";
+const EACH_RUN: &str = "a command ends in each run";
 
 /// A target and a folder for results, gone when the test is over however it ends.
 struct Ground {
@@ -83,9 +84,9 @@ impl Ground {
     /// What it prints, when it has measured all points: on a busy machine none of a run's commands may end in its tenth of a second.
     fn measured(&self, mut first: Command) -> Output {
         let mut output = first.output().expect("the program runs");
-        let began = Instant::now();
-        while stderr(&output).contains("no command ended in the time of a run") && began.elapsed() < PATIENCE
-        {
+        let wait = Wait::begin(EACH_RUN);
+        while stderr(&output).contains(NONE_ENDED) {
+            wait.check();
             output = self.resuming().output().expect("the program runs");
         }
         output
@@ -147,27 +148,20 @@ fn every_point_is_measured_and_told() {
 #[test]
 fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
     let ground = Ground::new("memory:16m");
-    let arguments = "--rw randread --iodepth 1,2,4,8 --repeat 3";
+    let arguments = "--rw randread --iodepth 1,2,4,8 --repeat 6";
     let mut sweep = ground.command(arguments).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while visits(&ground.results()).len() < 4 {
-        assert!(
-            began.elapsed() < PATIENCE && sweep.try_wait().unwrap().is_none(),
-            "it measures, and is not done yet"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it measures", || visits(&ground.results()).len() >= 4);
     // SIGKILL.
     sweep.kill().unwrap();
     sweep.wait().unwrap();
     let before = visits(&ground.results());
-    assert!(before.len() < 12, "there was something left to do");
+    assert!(before.len() < 24, "there was something left to do");
     let output = ground.resume();
     assert!(output.status.success(), "{}", stderr(&output));
     let after = visits(&ground.results());
     assert_eq!(after[..before.len()], before, "what was measured is not measured again");
-    let wanted: BTreeSet<(u64, u64)> = (0..4).flat_map(|point| (0..3).map(move |run| (point, run))).collect();
-    assert_eq!((after.len(), after.into_iter().collect::<BTreeSet<_>>()), (12, wanted));
+    let wanted: BTreeSet<(u64, u64)> = (0..4).flat_map(|point| (0..6).map(move |run| (point, run))).collect();
+    assert_eq!((after.len(), after.into_iter().collect::<BTreeSet<_>>()), (24, wanted));
     assert_eq!(report(&ground.results())["points"].as_array().unwrap().len(), 4);
     // Nothing is left, and that is not a failure.
     assert!(ground.resume().status.success());
@@ -178,8 +172,9 @@ fn a_target_is_told_what_the_report_says() {
     let ground = Ground::administered();
     let mut command = ground.published(ground.command("--rw randread --iodepth 1,4 --numjobs 2 --repeat 2"));
     let mut output = command.output().expect("the program runs");
-    let began = Instant::now();
-    while stderr(&output).contains("no command ended in the time of a run") && began.elapsed() < PATIENCE {
+    let wait = Wait::begin(EACH_RUN);
+    while stderr(&output).contains(NONE_ENDED) {
+        wait.check();
         output = ground.published(ground.resuming()).output().expect("the program runs");
     }
     assert!(output.status.success() && !stderr(&output).contains("cannot publish"), "{}", stderr(&output));
@@ -201,11 +196,7 @@ fn a_target_that_cannot_be_told_does_not_end_the_sweep() {
     let ground = Ground::administered();
     let mut command = ground.published(ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3"));
     let sweep = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while visits(&ground.results()).is_empty() {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it measures", || !visits(&ground.results()).is_empty());
     // Hosts are served as before, and nobody finds the way to the administration.
     fs::remove_file(ground.socket()).unwrap();
     let output = sweep.wait_with_output().unwrap();
@@ -218,18 +209,14 @@ fn a_target_that_cannot_be_told_does_not_end_the_sweep() {
 #[test]
 fn a_target_that_goes_away_leaves_what_was_measured() {
     let mut ground = Ground::new("memory:16m");
-    let mut sweep = ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3");
+    let mut sweep = ground.command("--rw randread --iodepth 1,2,4,8 --repeat 6");
     let sweep = sweep.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let began = Instant::now();
-    while visits(&ground.results()).len() < 3 {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it measures", || visits(&ground.results()).len() >= 3);
     ground.target.kill();
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output);
-    assert!(told.contains("--resume") && told.contains("of 12 measurements are kept"), "{told}");
+    assert!(told.contains("--resume") && told.contains("of 24 measurements are kept"), "{told}");
     let report = report(&ground.results());
     let measured = report["points"].as_array().unwrap().iter().filter(|point| point["runs"] != 0).count();
     assert!((1..=4).contains(&measured));

@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use prerequisite::{wait_for, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -16,9 +18,6 @@ use tempfile::TempDir;
 use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
 use crate::serving::{NQN, json, stderr};
-
-/// Nothing that is waited for takes as long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A target that is followed by others, whose last one is gone when the test is over.
 struct Bed {
@@ -38,7 +37,7 @@ impl Bed {
         let (first, port) = serve(folder.path(), &port, namespace);
         let process = first.id();
         let bed = Self { folder, port, first, process };
-        bed.until("it waits for its successor", || bed.is_administered());
+        wait_until("it waits for its successor", || bed.is_administered());
         bed
     }
 
@@ -47,15 +46,7 @@ impl Bed {
         let _ = self.first.wait();
         (self.first, _) = serve(self.folder.path(), &self.port, namespace);
         self.process = self.first.id();
-        self.until("it waits for its successor", || self.is_administered());
-    }
-
-    fn until(&self, what: &str, holds: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-            sleep(Duration::from_millis(10));
-        }
+        wait_until("it waits for its successor", || self.is_administered());
     }
 
     fn upgrade(&self, more: &[&str]) -> Child {
@@ -66,11 +57,16 @@ impl Bed {
 
     /// Goes on with another process.
     fn pass_on(&mut self) {
-        let told = json(&self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends"));
+        // Where the disk is too slow to come to rest in time, nothing is handed over, and an administrator tries again.
+        let told = wait_for("an upgrade", || {
+            let output = self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends");
+            let is_slow = stderr(&output).contains("the former process serves on: the storage works");
+            (!is_slow).then(|| json(&output))
+        });
         assert_eq!(told["former_process"], self.process);
         self.process = told["process"].as_u64().expect("a number") as u32;
         // It listens for administrators when the former process does not any longer.
-        self.until("it waits for its successor", || self.is_administered());
+        wait_until("it waits for its successor", || self.is_administered());
     }
 
     fn is_administered(&self) -> bool {
@@ -114,6 +110,9 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.log());
+        }
         kill(self.process);
         let _ = self.first.kill();
         let _ = self.first.wait();
@@ -178,17 +177,23 @@ fn verified(output: &Output) -> Value {
     told
 }
 
-/// Upgrades under verified load.
+/// Upgrades under verified load, of which a machine that is slow needs more.
 fn under_load(namespace: &str) {
-    let mut bed = Bed::start(namespace);
-    let bench = bed.bench(8, &[]);
-    bed.until("it connects", || !bed.controllers().is_empty());
-    let before = bed.controllers();
-    for _ in 0..10 {
-        bed.pass_on();
-    }
-    assert_eq!(bed.controllers(), before);
-    verified(&bench.wait_with_output().expect("it ends"));
+    let outlasts = |seconds: u32| {
+        let mut bed = Bed::start(namespace);
+        let mut bench = bed.bench(seconds, &[]);
+        wait_until("it connects", || !bed.controllers().is_empty());
+        let before = bed.controllers();
+        for _ in 0..10 {
+            bed.pass_on();
+        }
+        let after = bed.controllers();
+        let is_running = bench.try_wait().expect("a child").is_none();
+        assert!(!is_running || after == before, "{after:?}, and {before:?} before");
+        verified(&bench.wait_with_output().expect("it ends"));
+        is_running
+    };
+    assert!([8, 40, 200].into_iter().any(outlasts), "no load outlasts ten upgrades");
 }
 
 #[test]
@@ -232,10 +237,12 @@ fn what_a_host_has_written_to_memory_is_there_after_upgrades() {
 #[test]
 fn a_next_process_that_is_stopped_holds_nobody_up() {
     let bed = Bed::start("memory:16m");
-    let upgrade = bed.upgrade(&[]);
-    bed.until("there is another process", || child_of(upgrade.id()).is_some());
-    let next = child_of(upgrade.id()).expect("it was there");
-    signal(next, Signal::STOP);
+    // It stops itself, before it could have said a word.
+    let stops = bed.folder.path().join("stops");
+    std::fs::write(&stops, "#!/bin/sh\nkill -STOP $$\n").expect("a file");
+    std::fs::set_permissions(&stops, std::fs::Permissions::from_mode(0o700)).expect("its mode");
+    let upgrade = bed.upgrade(&["--program", stops.to_str().expect("a path of UTF-8")]);
+    let next = wait_for("there is another process", || child_of(upgrade.id()));
     let bench = bed.bench(3, &[]);
     assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["nsid"], 1, "it is administered");
     verified(&bench.wait_with_output().expect("it ends"));
@@ -268,7 +275,7 @@ fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
     let said = bed.folder.path().join("said");
     let upgrade = upgrade.stdout(File::create(&said).expect("a file")).stderr(log);
     let mut upgrade = upgrade.spawn().expect("the program runs");
-    bed.until("there is another process", || child_of(upgrade.id()).is_some() || !lives(upgrade.id()));
+    wait_until("there is another process", || child_of(upgrade.id()).is_some() || !lives(upgrade.id()));
     let Some(next) = child_of(upgrade.id()) else {
         // On a busy machine it may be over before anybody has looked.
         let is_over = upgrade.wait().is_ok_and(|status| status.success());
@@ -282,27 +289,15 @@ fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
     let _ = upgrade.wait();
     let both = [bed.process, next];
     let alive = || both.into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
-    let begun = Instant::now();
-    loop {
-        let left = alive();
+    let who = if kills_next { "the next" } else { "the former" };
+    wait_for(&format!("one serves, of {both:?}, where {who} was killed after {after:?}"), || {
         if kills_next && bed.has_left_to(next) {
-            bed.until("the former process ends", || alive().is_empty());
-            return None;
+            wait_until("the former process ends", || alive().is_empty());
+            return Some(None);
         }
-        if let [one] = left[..]
-            && bed.is_administered()
-        {
-            return Some(one);
-        }
-        let who = if kills_next { "the next" } else { "the former" };
-        let log = || bed.log();
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{who} was killed after {after:?}: {left:?} of {both:?} live; {}",
-            log()
-        );
-        sleep(Duration::from_millis(10));
-    }
+        let [one] = alive()[..] else { return None };
+        bed.is_administered().then_some(Some(one))
+    })
 }
 
 #[test]
@@ -312,11 +307,10 @@ fn whichever_is_killed_one_of_both_serves_on() {
     let mut random = Random::seeded("upgrades that are killed");
     let bench = bed.bench(20, &["-c", "1"]);
     // Only who has been connected connects again.
-    bed.until("it connects", || bed.controllers().len() == 1);
-    sleep(Duration::from_millis(500));
-    let begun = Instant::now();
+    wait_until("it connects", || bed.controllers().len() == 1);
     let (mut rounds, mut late) = (0, 0);
-    while begun.elapsed() < Duration::from_secs(15) {
+    while rounds < 10 {
+        assert!(late < 200, "each upgrade is over before");
         let after = Duration::from_micros(random.below(30_000));
         match kill_amid(&bed, random.below(2) == 0, after) {
             Some(process) => (bed.process, rounds) = (process, rounds + 1),
@@ -327,6 +321,5 @@ fn whichever_is_killed_one_of_both_serves_on() {
         }
     }
     println!("{rounds} rounds; {late} times the upgrade was over before");
-    assert!(rounds > 3, "{rounds}");
     verified(&bench.wait_with_output().expect("it ends"));
 }

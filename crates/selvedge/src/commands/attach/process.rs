@@ -70,9 +70,9 @@ mod tests {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let process = Process { pid: child.id(), start_time: start_time(child.id()).unwrap() };
         let earlier = Process { start_time: process.start_time - 1, ..process };
-        assert!(earlier.end(Duration::from_secs(60)).unwrap());
+        assert!(earlier.end(prerequisite::patience()).unwrap());
         assert!(child.try_wait().unwrap().is_none(), "another process was ended");
-        assert!(process.end(Duration::from_secs(60)).unwrap());
+        assert!(process.end(prerequisite::patience()).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(process.end(Duration::ZERO).unwrap() && !is_there(process.pid));
     }

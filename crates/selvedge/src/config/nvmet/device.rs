@@ -74,7 +74,6 @@ fn guess(path: &str, error: &io::Error) -> Device {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use rustix::fs::{CWD, FileType, Mode};
 
@@ -123,7 +122,7 @@ mod tests {
                 // Who asked may no longer wait.
                 let _ = sender.send(look(&path));
             });
-            let found = receiver.recv_timeout(Duration::from_secs(30)).expect("it does not wait");
+            let found = receiver.recv_timeout(prerequisite::patience()).expect("it does not wait");
             assert!(found.unwrap_err().contains("neither"));
         }
     }

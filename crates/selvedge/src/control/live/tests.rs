@@ -13,6 +13,7 @@ use engine::target::{
     SubsystemConfig, SubsystemMetrics,
 };
 use hyper::body::Bytes;
+use prerequisite::{patience, wait_until};
 use serde_json::Value;
 
 use super::super::access::Access;
@@ -34,9 +35,6 @@ use crate::diagnosis;
 use crate::spec::endpoint::Endpoint;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:live";
-/// What is waited for comes sooner, or never.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A target with a door for those who have tokens.
 struct Bed {
     _folder: tempfile::TempDir,
@@ -76,7 +74,7 @@ impl Bed {
     /// Begins to ask, and reads the head of the answer.
     fn begin(&self, path: &str, role: &str) -> (TcpStream, String) {
         let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         let token = token(role);
         let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
@@ -105,14 +103,6 @@ fn read_until(stream: &mut TcpStream, end: &str) -> String {
         text.push(byte[0]);
     }
     String::from_utf8(text).unwrap()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The data of all events of this name.
@@ -224,7 +214,7 @@ fn a_page_of_another_site_may_not_ask_even_with_a_token() {
     let bed = Bed::new();
     for (site, status) in [("cross-site", "403"), ("same-origin", "200")] {
         let mut stream = TcpStream::connect(bed.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         let token = token("read");
         let head = format!(
             "GET /v1/status HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: {site}\r\nAuthorization: Bearer {token}\r\n\r\n"

@@ -10,9 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
+use prerequisite::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,8 +20,6 @@ use crate::serving::{NQN, json, stderr};
 const WHY: &str = "SELVEDGE_BEFORE names the program of the release before";
 const CHANGED: &str = "nqn.2026-01.io.selvedge:changed";
 const HOST: &str = "nqn.2026-01.io.selvedge:host";
-/// Nothing that is waited for takes as long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One of both programs.
 #[derive(Clone, Debug)]
@@ -90,7 +87,7 @@ impl Serving {
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let serving = Self { port: port.to_owned(), child };
-        until("it is administered", || {
+        wait_until("it is administered", || {
             ["control.sock", "control.sock.upgrade"]
                 .iter()
                 .all(|name| UnixStream::connect(folder.join(name)).is_ok())
@@ -110,14 +107,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        sleep(Duration::from_millis(10));
     }
 }
 
@@ -285,7 +274,7 @@ fn each_is_upgraded_to_the_other_under_load() {
         let load = bench(&serving.port, &["--runtime", "6", "-i", "2", "--iodepth", "8"]);
         let host = former.command(folder, &load).spawn().expect("the program runs");
         let controllers = || controllers(folder);
-        until("it connects", || controllers().len() == 1);
+        wait_until("it connects", || controllers().len() == 1);
         let first = controllers();
         // The command is the new program's, as where a package was installed over another one.
         let told = next.run(folder, &["upgrade", "--control", "unix:control.sock", "-o", "json"]);
