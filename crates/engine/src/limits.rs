@@ -66,8 +66,8 @@ pub const CONTROLLERS_PER_NETWORK_MAX: usize = 512;
 /// Those that are kept for hosts on a subsystem's list: a known host that has lost its paths has to get in again, however
 /// many strangers have come meanwhile.
 pub const NAMED_HOSTS_RESERVE: usize = 128;
-/// How long what comes in floods may go on without a line in the log, in seconds: a flood fills no disk, and who looks for a host
-/// that cannot connect finds it.
+/// Seconds for which events that come in floods may go on without a line in the log: a flood fills no disk, and a host that cannot
+/// connect is found there.
 pub const LOGGED_EVERY_S: u64 = 300;
 /// I/O queues of one host, unless the operator says otherwise: as many as a reactor has connections, for 32 paths of 128 queues.
 pub const QUEUES_PER_HOST_MAX: usize = 4096;

@@ -1,5 +1,5 @@
-//! Something that may come in floods, and is logged seldom then: the first times, at powers of two, and once in a while for as long
-//! as it goes on. It writes no log.
+//! Counts of events that may come in floods, and are logged seldom then: the first times, at powers of two, and once in a while for
+//! as long as they go on. Logging is the caller's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::ring::Moment;
 /// Times that are logged, each of them.
 const FIRST: u64 = 16;
 
-/// How often something came, and when it was logged.
+/// Count of an event, and the moment at which it was logged last.
 #[derive(Debug, Default)]
 pub struct Seldom {
     count: AtomicU64,
@@ -21,7 +21,7 @@ impl Seldom {
     pub fn count_to_log(&self, now: Moment) -> Option<u64> {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let silence = now.since(Moment(self.logged_ns.load(Ordering::Relaxed)));
-        // What goes on for days may be another party's by then.
+        // An event that goes on for days may be another party's by then.
         let is_due = count < FIRST || count.is_power_of_two() || silence.as_secs() >= LOGGED_EVERY_S;
         is_due.then(|| {
             self.logged_ns.store(now.0, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl Seldom {
         })
     }
 
-    /// How often it came.
+    /// Number of events so far.
     pub fn read(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Bell {
 pub(crate) struct Rope(Arc<UnixStream>);
 
 impl Bell {
-    /// One that the signals ring that ask to stop, too.
+    /// Hangs a bell that the signals ring that ask to stop, too.
     ///
     /// # Errors
     /// When the operating system refuses.

@@ -31,7 +31,7 @@ pub(crate) enum LogFormat {
 /// The level, as it is and as it can be changed.
 struct Level {
     text: std::sync::Mutex<String>,
-    /// Whether it is another one than the program was started with.
+    /// Set once it is another one than the program was started with.
     is_changed: AtomicBool,
     handle: reload::Handle<EnvFilter, Registry>,
 }

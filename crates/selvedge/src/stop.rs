@@ -28,7 +28,7 @@ pub(crate) fn asking() -> Vec<i32> {
     [SIGINT, SIGTERM].into_iter().chain(hang_up).collect()
 }
 
-/// Whether a signal is nothing to this process, as Linux tells.
+/// Looks up whether this process ignores a signal, as Linux tells.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

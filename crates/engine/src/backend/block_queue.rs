@@ -12,7 +12,7 @@ use crate::time_bound::TimeBound;
 /// How many devices are followed downwards, so that a loop in what /sys says ends.
 const DEPTH_MAX: usize = 8;
 
-/// Whether the block device with this number cannot be written, as far as the kernel tells (`blockdev --setro`, `losetup -r`, a
+/// Read-only state of the block device with this number, as the kernel tells (`blockdev --setro`, `losetup -r`, a
 /// switch on a card).
 pub(super) fn is_read_only(device: u64) -> bool {
     number(&Path::new("/sys").join(format!("dev/block/{}:{}/ro", major(device), minor(device)))) == Some(1)

@@ -174,7 +174,7 @@ impl Device {
         }
     }
 
-    /// What its operator should know of it, in a clause each.
+    /// Remarks for the operator, a clause each.
     pub(super) fn remarks(&self) -> &[String] {
         match self {
             Self::File(file) => file.remarks(),

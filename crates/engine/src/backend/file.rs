@@ -64,10 +64,10 @@ pub struct File {
     whole_bytes: u64,
     time_bound: TimeBound,
     zeroing: AtomicU8,
-    /// That it was made for a namespace.
+    /// Claim on a file that was made for this namespace.
     new: Option<NewFile>,
     is_read_only: bool,
-    /// What its operator should know of it.
+    /// Remarks for the operator.
     remarks: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl File {
         let mut remarks: Vec<String> = lock.remark().into_iter().collect();
         let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
         let file = &opened.file;
-        // An empty file is what a process leaves that is killed while it makes one.
+        // A process that is killed while it makes a file leaves an empty one.
         let is_empty = file.metadata().map_err(failed)?.len() == 0;
         if let Some(size) = size.filter(|_| is_empty) {
             file.set_len(size).map_err(failed)?;
@@ -282,18 +282,18 @@ impl File {
         self.claim().as_fd().try_clone_to_owned()
     }
 
-    /// The same, with more to be said of it.
+    /// Adds remarks.
     fn remarked(mut self, remarks: impl IntoIterator<Item = String>) -> Self {
         self.remarks.extend(remarks);
         self
     }
 
-    /// What its operator should know of it, in a clause each.
+    /// Remarks for the operator, a clause each.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Whether it can only be read.
+    /// Read-only state of the file or device.
     pub(super) const fn is_read_only(&self) -> bool {
         self.is_read_only
     }
@@ -418,35 +418,37 @@ impl File {
     }
 }
 
-/// Bytes of a device's sectors.
+/// Bytes of a device's sectors, or of those larger ones that its partition table was made for.
 pub(super) fn sector_bytes(path: &Path) -> io::Result<u32> {
     if !fs::metadata(path)?.file_type().is_block_device() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a block device"));
     }
-    Ok(rustix::fs::ioctl_blksszget(fs::File::open(path)?)?)
+    let sector = rustix::fs::ioctl_blksszget(fs::File::open(path)?)?;
+    // Hosts have partitioned it in larger blocks, in which it was served before.
+    Ok(partition_table::other_sector(path, sector)?.map_or(sector, |found| found.max(sector)))
 }
 
-/// Why hosts find it write protected.
+/// Remark on storage that cannot be written.
 fn read_only_remark(reason: Option<String>) -> Option<String> {
-    reason.map(|reason| format!("it can only be read ({reason}); hosts find it write protected"))
+    reason.map(|reason| format!("read-only storage ({reason}): hosts find the namespace write protected"))
 }
 
-/// Which partitions hosts do not find.
+/// Remark on partitions that hosts do not find.
 fn table_remark(path: &Path, block_size: u32) -> Option<String> {
     let sector = partition_table::other_sector(path, block_size).ok()??;
     Some(format!(
-        "it has a partition table for sectors of {sector} bytes, and hosts that see blocks of {block_size} bytes find no partitions: \
-         serve it with block_size={sector}"
+        "partition table for sectors of {sector} bytes: hosts that see blocks of {block_size} bytes find no partitions; serve it \
+         with block_size={sector}"
     ))
 }
 
-/// Which bytes hosts do not see.
+/// Remark on bytes that hosts do not see.
 fn tail_remark(bytes: u64, block_size: u32) -> Option<String> {
     let lost = bytes % u64::from(block_size);
     (lost > 0).then(|| {
         let smaller = if lost.is_multiple_of(512) { ", or use block_size=512" } else { "" };
         format!(
-            "its last {lost} bytes are less than a block of {block_size} bytes, and hosts do not see them: make it a whole number of \
+            "last {lost} bytes are less than a block of {block_size} bytes, and hosts do not see them: make the file a whole number of \
              blocks long{smaller}"
         )
     })

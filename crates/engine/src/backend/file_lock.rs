@@ -1,4 +1,4 @@
-//! What keeps other targets off a file or device: a lock on its descriptor. It opens nothing.
+//! Locks that keep other targets off a file or device. Opening it is the caller's.
 
 use std::fs;
 use std::io;
@@ -15,11 +15,11 @@ use super::BackendError;
 use crate::claims;
 use crate::ring::Storage;
 
-/// How long, and how often, a file is tried that somebody else has.
+/// Time for which, and interval at which, a file is tried that another process has.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What there is of a lock.
+/// Outcome of taking a lock.
 #[derive(Debug)]
 pub(super) enum Lock {
     /// The descriptor has it.
@@ -31,16 +31,16 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    /// What its operator should know of it.
+    /// Remarks for the operator.
     pub(super) fn remark(&self) -> Option<String> {
         let Self::Missing(error) = self else { return None };
         let error = io::Error::from(*error);
         Some(format!(
-            "its file system has no locks ({error}), and nothing keeps targets off that do not share it"
+            "file system without locks ({error}): nothing keeps off targets that do not share the file"
         ))
     }
 
-    /// What keeps others off, where that is the former process' descriptor.
+    /// Descriptor of the former process that keeps others off, where that has the lock.
     pub(super) fn former(self) -> Option<Arc<Storage>> {
         match self {
             Self::Former(claim) => Some(claim),
@@ -71,7 +71,7 @@ pub(super) fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Lock, B
             Some(former) => Ok(Lock::Former(Arc::new(Storage::new(former)))),
             None => Err(BackendError::Locked { path: path.to_owned() }),
         },
-        // Whoever shares it sees to it that no other target is in the way.
+        // An operator who shares it keeps other targets off by other means.
         Err(error) if shared => Ok(Lock::Missing(error)),
         Err(error) => Err(BackendError::NoLock { path: path.to_owned(), source: io::Error::from(error) }),
     }
@@ -104,13 +104,13 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap();
         let mut options = fs::OpenOptions::new();
         let flags = OFlags::PATH.bits() as i32;
-        // What is opened so takes no lock, as on a file system that has none.
+        // A descriptor opened so takes no lock, as on a file system that has none.
         let without = options.read(true).custom_flags(flags).open(path.path()).unwrap();
         let refused = lock(&without, path.path(), false).unwrap_err();
         assert!(refused.to_string().contains("cannot be locked"), "{refused}");
         assert!(refused.to_string().contains("shared_storage=yes"), "{refused}");
         let shared = lock(&without, path.path(), true).unwrap();
-        assert!(shared.remark().is_some_and(|remark| remark.contains("no locks")), "{shared:?}");
+        assert!(shared.remark().is_some_and(|remark| remark.contains("without locks")), "{shared:?}");
         let file = fs::File::open(path.path()).unwrap();
         let taken = lock(&file, path.path(), false).unwrap();
         assert!(matches!(taken, Lock::Taken) && taken.remark().is_none());

@@ -41,7 +41,7 @@ pub struct Memory {
     file: Option<MemoryFile>,
     #[cfg(not(feature = "simulation"))]
     promise: Promise,
-    /// What its operator should know of it.
+    /// Remarks for the operator.
     remarks: Vec<String>,
 }
 
@@ -89,17 +89,17 @@ impl Memory {
         })
     }
 
-    /// The same, if the machine has room for all memory of this process once hosts have filled it.
+    /// Checks that the machine has room for all memory of this process once hosts have filled it.
     ///
     /// # Errors
-    /// When it could never have, in words.
+    /// Bytes that it could never have, in words.
     #[cfg(not(feature = "simulation"))]
     pub(super) fn within_room(mut self) -> Result<Self, String> {
         self.remarks.extend(memory_room::check(0)?);
         Ok(self)
     }
 
-    /// What its operator should know of it, in a clause each.
+    /// Remarks for the operator, a clause each.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }

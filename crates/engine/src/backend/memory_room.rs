@@ -1,5 +1,5 @@
-//! How much memory this process may have, as far as the machine and its control groups say: what a memory namespace promises to
-//! hosts has to be there when they fill it, or the kernel ends the process with all that it serves. It reserves nothing.
+//! Memory that this process may have, as the machine and its control groups tell: where a host fills a memory namespace and there
+//! is less, the kernel ends the process with all that it serves. Nothing is reserved here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use crate::units::Size;
 /// Bytes that all memory of this process promises together.
 static PROMISED: AtomicU64 = AtomicU64::new(0);
 
-/// What one memory promises, until it is dropped.
+/// Bytes that one memory promises, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Promise(AtomicU64);
 
 impl Promise {
-    /// One of this many bytes.
+    /// Promises this number of bytes.
     pub(super) fn of(bytes: u64) -> Self {
         PROMISED.fetch_add(bytes, Ordering::Relaxed);
         Self(AtomicU64::new(bytes))
     }
 
-    /// Makes it another one, and says what is to be said of that.
+    /// Changes the promise to this number of bytes; a remark where they do not fit now.
     ///
     /// # Errors
-    /// When it could never be kept; it stays what it was.
+    /// Bytes that could never be had, in words; the promise stays what it was.
     pub(super) fn change(&self, bytes: u64) -> Result<Option<String>, String> {
         let before = self.0.load(Ordering::Relaxed);
         if bytes <= before {
@@ -49,7 +49,7 @@ impl Drop for Promise {
     }
 }
 
-/// What somebody lets this process have.
+/// Memory that the machine or a control group lets this process have.
 #[derive(Debug, PartialEq, Eq)]
 struct Room {
     whose: String,
@@ -59,15 +59,15 @@ struct Room {
     available: u64,
 }
 
-/// What is to be said of all that is promised, and `more`.
+/// Checks all that is promised, and `more`; a remark where it does not fit now.
 ///
 /// # Errors
-/// When it can never be kept, in words.
+/// Bytes that can never be had, in words.
 pub(super) fn check(more: u64) -> Result<Option<String>, String> {
     check_on(PROMISED.load(Ordering::Relaxed).saturating_add(more), Path::new("/"))
 }
 
-/// Whether all that is `promised` can be kept on the machine below this root.
+/// Checks all that is `promised` against the machine below this root.
 fn check_on(promised: u64, root: &Path) -> Result<Option<String>, String> {
     let rooms = rooms(root);
     if let Some(room) = rooms.iter().filter(|room| promised > room.total).min_by_key(|room| room.total) {
@@ -96,7 +96,7 @@ fn filled(root: &Path) -> u64 {
     ["RssAnon", "RssShmem"].into_iter().filter_map(|name| kibibytes(&text, name)).sum()
 }
 
-/// All that limit this process, as far as they are known.
+/// All limits of this process that are known.
 fn rooms(root: &Path) -> Vec<Room> {
     let Some(machine) = machine(root) else { return Vec::new() };
     let swap = swap_of(root).unwrap_or(0);
@@ -131,7 +131,7 @@ struct Names {
     limit: &'static str,
     usage: &'static str,
     swap: &'static str,
-    /// Whether the limit of swap is one of memory and swap together.
+    /// Set where the limit of swap is one of memory and swap together.
     is_swap_together: bool,
 }
 
@@ -144,7 +144,7 @@ const VERSION_1: Names = Names {
 const VERSION_2: Names =
     Names { limit: "memory.max", usage: "memory.current", swap: "memory.swap.max", is_swap_together: false };
 
-/// The control groups that this process is in, from its own up to the root, where they have limits.
+/// Control groups that this process is in, from its own up to the root, where they have limits.
 fn groups(root: &Path, swap: u64) -> Vec<Room> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut rooms = Vec::new();

@@ -72,7 +72,7 @@ pub enum BackendError {
         /// The file or device.
         path: PathBuf,
     },
-    /// Its file system has no locks.
+    /// File system without locks.
     #[error(
         "{} cannot be locked ({source}), and nothing would keep a second target off it: put it on a file system with locks, or see \
          to that yourself and serve it with shared_storage=yes",
@@ -245,13 +245,13 @@ fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendErr
     }
     let _ = namespace;
     let memory = Memory::new(size).map_err(failed)?;
-    // Only here: what the former process has filled is there.
+    // Memory that the former process has filled is there already, and not checked.
     #[cfg(not(feature = "simulation"))]
     let memory = memory.within_room().map_err(BackendError::NoRoom)?;
     Ok(memory)
 }
 
-/// Bytes of a block device's sectors, which is what its partitions and file systems are made for.
+/// Bytes of a block device's sectors, or of those larger ones that its partition table was made for.
 ///
 /// # Errors
 /// When it is not there, or cannot be asked.
@@ -270,7 +270,7 @@ impl Backend {
     pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
         let Opening { block_size, is_shared, .. } = opening;
         if block_size == 0 {
-            // What was not there a moment ago was not asked, and what is there now is asked with the next try.
+            // A device that has come since it was looked for is asked for its sectors at the next try.
             let path = config.path().map(Path::to_owned).unwrap_or_default();
             let source = sector_bytes(&path).err();
             let source = source.unwrap_or_else(|| io::Error::other("it has only just come"));
@@ -462,7 +462,7 @@ impl Backend {
         matches!(self, Self::Device(device) if device.is_read_only())
     }
 
-    /// What its operator should know of it, in a clause each.
+    /// Remarks for the operator, a clause each.
     pub fn remarks(&self) -> &[String] {
         match self {
             Self::Device(device) => device.remarks(),

@@ -1,5 +1,4 @@
-//! A file that was made for a namespace which is not served yet: if it never is, the file goes. What hosts may have written stays
-//! in any case.
+//! Files that are made for namespaces which are not served yet: where a namespace never is, its file goes, unless it was written.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -45,7 +44,7 @@ impl Drop for NewFile {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        // One with blocks was written, and one in its place is not ours.
+        // A file with blocks was written, and a file in its place is not ours.
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.device_and_inode && found.blocks() == 0);
         if is_ours && let Err(error) = fs::remove_file(&self.path) {

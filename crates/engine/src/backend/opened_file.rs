@@ -14,9 +14,9 @@ use super::file_lock::{self, Lock};
 /// A descriptor, and what it can be used for.
 pub(super) struct OpenedFile {
     pub(super) file: fs::File,
-    /// Whether what is written goes to the page cache first.
+    /// Set where writes go to the page cache first.
     pub(super) is_cached: bool,
-    /// Why it can only be read, if that is so.
+    /// Reason for which it can only be read, if that is so.
     pub(super) read_only: Option<String>,
 }
 
@@ -41,8 +41,8 @@ impl OpenedFile {
         }
     }
 
-    /// Keeps other targets off, or those who do not share. Readers share what none of them writes: a lock for one alone is refused
-    /// by some file systems where nothing can be written.
+    /// Keeps other targets off, or those that do not share. Readers share: some file systems refuse an exclusive lock where nothing
+    /// can be written.
     pub(super) fn lock(&self, path: &Path, shared: bool) -> Result<Lock, BackendError> {
         file_lock::lock(&self.file, path, shared || self.read_only.is_some())
     }

@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What a GUID partition table's header begins with, in the second sector of its disk.
+/// First bytes of a GUID partition table's header, in the second sector of its disk.
 const GPT: &[u8; 8] = b"EFI PART";
 /// Sectors that tables are made for.
 const SECTORS: [u32; 2] = [512, 4096];
-/// What a table of the older kind ends with, and where its four entries begin.
+/// Last bytes of a table of the older kind, and the place of its four entries.
 const MBR: [u8; 2] = [0x55, 0xaa];
 const MBR_AT: usize = 510;
 const ENTRIES_AT: usize = 446;
@@ -54,7 +54,7 @@ fn sector_of_entries(first: &[u8], length: u64) -> Option<u32> {
     for at in (0..4).map(|entry| ENTRIES_AT + entry * ENTRY_BYTES) {
         let (status, kind) = (first.get(at)?, first.get(at + 4)?);
         if status & 0x7f != 0 || *kind == PROTECTIVE {
-            // What ends like one may be the first sector of a file system.
+            // The first sector of a file system may end like a table.
             return None;
         }
         if *kind != 0 {

@@ -71,7 +71,7 @@ impl File {
         false
     }
 
-    /// What a simulated disk has made stays.
+    /// Keeps a file that was made; a simulated disk never removes one.
     pub(super) const fn keep(&self) {}
 
     pub(super) fn path(&self) -> &Path {

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 
 /// How late a worker may notice that it shall stop.
 const STOP_LATENCY: Duration = Duration::from_millis(100);
-/// How many buffers a worker makes before it looks after its queues.
+/// Buffers that a worker makes before it looks after its queues.
 const BUFFERS_AT_ONCE: usize = 256;
 /// How often a worker tells how far it is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

@@ -174,12 +174,12 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
     }
 }
 
-/// Whether every host may use a subsystem, be it on its list or not.
+/// Access of every host to a subsystem, be it on the list or not.
 fn is_open(hosts: &Value) -> bool {
     hosts.get("allow_any_host") == Some(&Value::Bool(true))
 }
 
-/// What makes a list count.
+/// Command that makes a list count.
 fn every_host(nqn: &Nqn) -> String {
     format!("every host may use it, until `selvedge host deny {nqn} --any`")
 }

@@ -63,12 +63,12 @@ impl States {
         }
     }
 
-    /// Whether hosts find a namespace write protected; not known from an older target.
+    /// Write protection of a namespace as hosts find it; not known from an older target.
     pub(super) fn is_write_protected(&self, nqn: &str, nsid: u32) -> Option<bool> {
         self.find(nqn, nsid)?["write_protected"].as_bool()
     }
 
-    /// What its operator should know of a namespace's storage.
+    /// Remarks on a namespace's storage for the operator.
     pub(super) fn remarks(&self, nqn: &str, nsid: u32) -> Vec<&str> {
         let known = self.find(nqn, nsid);
         known

@@ -26,6 +26,9 @@ fn a_former_target_file_says_what_it_said() {
     // A state that is read has been through a restart.
     assert_eq!(fabric.subsystems[0].namespaces[0].write_protection, WriteProtection::UntilRestart);
     fabric.subsystems[0].namespaces[0].write_protection = WriteProtection::None;
+    // A target that starts asks the device, and has written down what it was served with before.
+    let device = fabric.subsystems[0].namespaces.iter_mut().find(|namespace| namespace.nsid == 2).unwrap();
+    assert_eq!(std::mem::replace(&mut device.block_size, 4096), 0);
     assert_eq!(fabric, state());
     assert_eq!((config.poll_us_max, config.ceph.bdevs_per_cluster), (Some(20), Some(8)));
 }

@@ -119,8 +119,8 @@ pub(crate) fn sweep(folder: &Path) {
     }
 }
 
-/// Whether a socket is one that targets make where nobody chose a place: for administrators, or for the process that goes on in
-/// place of this one.
+/// Checks the name of a socket: targets make such ones where no place was chosen, for administrators and for the process that goes
+/// on in place of this one.
 fn is_named_for_port(name: &str) -> bool {
     let name = name.strip_suffix(".upgrade").unwrap_or(name);
     name.strip_suffix(".sock").is_some_and(|port| port.parse::<u16>().is_ok())

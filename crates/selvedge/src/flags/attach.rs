@@ -143,7 +143,7 @@ pub(crate) struct AttachFlags {
 }
 
 impl AttachFlags {
-    /// How the log of this process is written.
+    /// Log options of this process.
     pub(crate) const fn log(&self) -> Option<&LoggingFlags> {
         match &self.action {
             None => Some(&self.log),

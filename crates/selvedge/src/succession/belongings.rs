@@ -14,7 +14,7 @@ pub(super) struct Belongings {
     /// What was set of the machine, and is to be taken back in the end.
     #[serde(default)]
     pub(super) settings: Option<HandedSettings>,
-    /// How much is logged, if that was changed while it ran.
+    /// Log level, if that was changed while the process ran.
     #[serde(default)]
     pub(super) log_level: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What `attach` logs of its paths at the default level: one that never came, one that is lost, I/O that waits, and its end.
+//! Log lines of `attach` about its paths at the default level: a path that never came, a path that is lost, and I/O that waits.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::attach::{attached, end, program, target};
 use crate::serving::{Ended, NQN};
 
-/// It looks once a second; this is when it hangs.
+/// Limit of a test that hangs: paths are looked at once a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn log(folder: &Path) -> String {

@@ -1,5 +1,5 @@
-//! What storage says of itself counts, in whatever way a namespace is made: that it can only be read, how large its sectors are, that
-//! it has a partition table for other ones, and that it ends within a block.
+//! Properties of storage that count in whatever way a namespace is made: a read-only state, the size of sectors, a partition table
+//! for other ones, and an end within a block.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -138,6 +138,13 @@ fn a_devices_sectors_are_its_blocks_in_whatever_way_it_is_served() {
     assert_eq!(blocks(&target, 1), (json!(4096), 1), "what is said counts");
     drop(target);
 
+    let image = File::options().write(true).open(&disk).expect("it is there");
+    image.write_all_at(b"EFI PART", 4096).and_then(|()| image.sync_all()).expect("it can be written");
+    let target = Target::of(folder.path(), &spec);
+    assert_eq!(blocks(&target, 1), (json!(4096), 1), "a table of a host that saw larger blocks");
+    drop(target);
+    image.write_all_at(&[0; 8], 4096).and_then(|()| image.sync_all()).expect("it can be written");
+
     let target = Target::of(folder.path(), "memory:1m");
     assert_eq!(blocks(&target, 1), (json!(4096), 1), "memory");
     json(&target.run(&["namespace", "add", NQN, &spec, "-o", "json"]));
@@ -197,11 +204,9 @@ fn a_table_for_other_sectors_and_an_end_within_a_block_are_told() {
     image.write_all_at(b"EFI PART", 512).expect("it can be written");
     let spec = format!("file:{}", disk.display());
     let target = Target::of(folder.path(), &spec);
-    for words in [
-        "partition table for sectors of 512 bytes",
-        "its last 512 bytes are less than a block",
-        "block_size=512",
-    ] {
+    for words in
+        ["partition table for sectors of 512 bytes", "last 512 bytes are less than a block", "block_size=512"]
+    {
         assert!(target.log().contains(words), "{words}: {}", target.log());
     }
     let remarks = target.namespaces()[0]["remarks"].clone();
@@ -236,7 +241,7 @@ fn a_start_that_fails_leaves_nothing_in_the_way_of_the_next() {
     let missing = format!("file:{}", folder.path().join("missing.img").display());
     start(&[&spec("1m"), &missing]);
     assert!(!path.exists(), "a file is left of a start that failed for another reason");
-    // What a process leaves that was killed while it made one.
+    // A process that was killed while it made a file leaves an empty one.
     File::create(&path).expect("a file");
     let target = Target::of(folder.path(), &spec("2m"));
     assert_eq!(target.namespaces()[0]["size_bytes"], 2 << 20);

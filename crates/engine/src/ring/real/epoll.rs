@@ -339,7 +339,8 @@ mod tests {
         let mut ring = Epoll::new(&waker).unwrap();
         let open = || Storage::new(tempfile::tempfile().unwrap());
         let (hangs, other) = (open(), open());
-        hangs.set_write_delay_ms(3000);
+        // Longer than a busy machine takes for the others.
+        hangs.set_write_delay_ms(10_000);
         let write = || StorageOp::Write { buffer: Buffer::zeroed(512), offset: 0, durable: false };
         for token in 0..6 {
             ring.store(&hangs, write(), token);

@@ -215,23 +215,23 @@ fn update<K: Eq + Hash + Clone>(parties: &mut HashMap<K, Taken>, party: &K, chan
     }
 }
 
-/// Why else a Connect is refused.
+/// Reasons besides quotas for which a Connect is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The host is not on the subsystem's list.
+    /// Host that is not on the subsystem's list.
     NotAllowed,
-    /// There is no such subsystem on the port.
+    /// Subsystem that is not on the port.
     UnknownSubsystem,
-    /// Another host has its identifier.
+    /// Identifier that another host has.
     HostIdInUse,
-    /// It contradicts itself, or what there is.
+    /// Contradiction in the command, or to what there is.
     Invalid,
 }
 
 impl Fault {
     const ALL: [Self; 4] = [Self::NotAllowed, Self::UnknownSubsystem, Self::HostIdInUse, Self::Invalid];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::NotAllowed => "not_allowed",
@@ -263,7 +263,7 @@ impl Refusals {
         self.by_rule[rule as usize].count_to_log(ring::now())
     }
 
-    /// The same for what is wrong with a Connect, or with its host.
+    /// Counts a fault of a Connect or of its host; the number if it is one to be logged.
     pub(crate) fn count_fault(&self, fault: Fault) -> Option<u64> {
         self.by_fault[fault as usize].count_to_log(ring::now())
     }

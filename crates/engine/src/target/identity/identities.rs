@@ -195,6 +195,9 @@ mod tests {
 
     fn file(folder: &tempfile::TempDir, name: &str) -> NamespaceConfig {
         let path = folder.path().join(name);
+        // One that is made with the namespace would go with it, and the next would be another.
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        file.and_then(|file| file.set_len(1 << 20)).expect("a file");
         NamespaceConfig::new(1, BackendConfig::File { path, size: Some(1 << 20) }, 4096)
     }
 

@@ -121,7 +121,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// The same, which is counted as this.
+    /// Counts the refusal under this fault.
     fn counted(self, fault: Fault) -> Self {
         Self { fault, ..self }
     }

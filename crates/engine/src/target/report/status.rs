@@ -100,9 +100,9 @@ pub struct NamespaceStatus {
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether hosts find it write protected: since it was protected, or since its storage can only be read.
+    /// Write protection as hosts find it: set by an operator or a host, or since the storage can only be read.
     pub write_protected: bool,
-    /// What its operator should know of its storage, in a clause each.
+    /// Remarks on its storage for the operator, a clause each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Whether a power failure may leave a block with parts of two writes.

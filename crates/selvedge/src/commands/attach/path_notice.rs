@@ -1,5 +1,5 @@
-//! What the log says of the paths of an attached disk: one that cannot be connected, is lost or is back, and I/O that waits because
-//! none is usable. It looks at their states from time to time, and changes nothing.
+//! Log lines about the paths of an attached disk: a path that cannot be connected, is lost or is back, and I/O that waits because
+//! no path is usable. States are looked at from time to time, and nothing is changed.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const SLOW: Duration = Duration::from_secs(3);
 /// The ANA states in which a path takes commands. One that is not known yet is tried.
 const USABLE: [&str; 3] = ["optimized", "non-optimized", "unknown"];
 
-/// How the paths of one disk were when they were last looked at.
+/// States of the paths of one disk when they were last looked at.
 #[derive(Debug, Default)]
 pub(super) struct PathNotice {
     paths: Vec<Known>,
@@ -24,14 +24,14 @@ pub(super) struct PathNotice {
     changes: Seldom,
 }
 
-/// How a path was.
+/// State of a path.
 #[derive(Debug)]
 struct Known {
     address: SocketAddr,
     state: PathState,
     reconnects: u64,
     since: Instant,
-    /// Whether the log has that it is not live.
+    /// Set once the log has that it is not live.
     is_told: bool,
 }
 
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// What is said of these states, a second after each other.
+    /// Lines about these states, a second after each other.
     fn said(steps: &[&[PathStatus]]) -> Vec<String> {
         let (mut notice, begin) = (PathNotice::default(), Instant::now());
         let looks = steps.iter().zip(0..);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("127.0.0.1:2: not connected: Connection refused"), "{lines:?}");
         assert!(lines[1].contains("127.0.0.1:2: connected, after 3 seconds"), "{lines:?}");
-        // Nobody refuses, and nobody answers.
+        // No refusal comes, and no answer.
         let silent = || PathStatus { error: None, ..never() };
         let steps: Vec<Vec<PathStatus>> = (0..6).map(|_| vec![live(), silent()]).collect();
         let steps: Vec<&[PathStatus]> = steps.iter().map(Vec::as_slice).collect();
