@@ -64,7 +64,9 @@ pub fn import_ceph_nvmeof(
 /// # Errors
 /// The number of a line, and what is wrong with it.
 pub fn read_fio_job_file(text: &str) -> Result<String, String> {
-    fio::job_file::JobFile::read(text).map(|file| file.to_string()).map_err(|complaint| complaint.to_string())
+    fio::job_file::JobFile::read(text, &|_| None)
+        .map(|file| file.to_string())
+        .map_err(|complaint| complaint.to_string())
 }
 
 /// Reads what `fio --output-format=json` printed: the figures that comparisons need.

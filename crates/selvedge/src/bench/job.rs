@@ -102,7 +102,8 @@ pub(crate) struct Job {
     workload: Workload,
     unit: usize,
     writer: u64,
-    /// The job's own part of the range, in slots.
+    /// Where its range begins, in bytes, and its own part of the range, in slots.
+    start: u64,
     first: u64,
     slots: u64,
     reads: Order,
@@ -136,7 +137,10 @@ impl Job {
     /// Job `number` of `fitted`. With verifying, it keeps to a region of its own.
     pub(crate) fn new(fitted: &Fitted, number: u32, writer: u64, recorder: Option<Arc<Recorder>>) -> Self {
         let workload = fitted.workload.clone();
-        let (first, slots) = if workload.verify { region(fitted, number) } else { (0, fitted.slots) };
+        let (start, slots) = fitted.part(number);
+        // Jobs that have ranges of their own need no regions of one.
+        let shares = workload.verify && fitted.increment == 0;
+        let (first, slots) = if shares { region(fitted, number) } else { (0, slots) };
         let ledger = (workload.verify && workload.writes()).then(|| Ledger::new(slots, writer));
         let mut seeds = Random::new(workload.seed.wrapping_add(u64::from(number) << 32));
         let reads = Order::new(slots, workload.random, seeds.next());
@@ -147,6 +151,7 @@ impl Job {
         Self {
             unit: fitted.unit_bytes as usize,
             writer,
+            start,
             first,
             slots,
             reads,
@@ -300,7 +305,7 @@ impl Job {
     }
 
     fn position(&self, slot: u64) -> u64 {
-        self.workload.offset + (self.first + slot) * u64::from(self.workload.block_bytes)
+        self.start + (self.first + slot) * u64::from(self.workload.block_bytes)
     }
 
     fn is_flush_due(&self) -> bool {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::bench::state::{Header, Record};
 use crate::config::workload::Geometry;
+use crate::spec::extent::Extent;
 
 const UNIT: u32 = 512;
 const BLOCK: u32 = 2048;
@@ -17,8 +18,9 @@ fn fitted(read_percent: u8, jobs: u32, slots: u64, runtime: Option<Duration>) ->
         block_bytes: BLOCK,
         depth: 8,
         jobs,
-        offset: 4096,
-        size: Some(slots * u64::from(BLOCK)),
+        offset: Extent::Bytes(4096),
+        size: Some(Extent::Bytes(slots * u64::from(BLOCK))),
+        offset_increment: Extent::ZERO,
         runtime,
         once: runtime.is_none(),
         ramp: Duration::ZERO,

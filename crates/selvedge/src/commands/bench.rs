@@ -16,17 +16,18 @@ use engine::initiator::{Controller, NamespaceInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::consent::Range;
 use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
-use crate::config::workload::{Fitted, Geometry, VerifyState, Workload};
+use crate::config::workload::{Fitted, Geometry, VerifyState, Workload, typed_workload};
 use crate::failure::Failure;
+use crate::fio::typed::TypedOptions;
 use crate::flags::bench::{BenchFlags, BenchFormat};
 use crate::report;
 use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
+use crate::spec::extent::Extent;
 use crate::spec::size::Size;
 use crate::stop::Stop;
 use crate::top::initiator::progress;
@@ -36,8 +37,12 @@ use setting::Setting;
 /// Runs it and prints what it found.
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     check_terminal(flags)?;
+    let typed = typed_options(flags)?;
+    if let Some(path) = &flags.output {
+        report::print_to(path)?;
+    }
     if let Some(path) = &flags.job_file {
-        return job_file::run(flags, path);
+        return job_file::run(flags, &typed_workload(flags, &typed), path);
     }
     let began = Instant::now();
     let (mut workload, state) = Workload::new(flags)?;
@@ -51,11 +56,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     };
     // Before anything is written, by the trials of `-i auto` too.
     if workload.writes() && record.is_none() {
-        setting.ask_to_write(
-            "this workload",
-            flags.first_nsid(),
-            &[Range { offset: workload.offset, length: workload.size }],
-        )?;
+        setting.ask_to_write("this workload", flags.first_nsid(), &[workload.range()])?;
     }
     // Undone when the run is over, and its connections with it.
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
@@ -76,6 +77,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         record: record.as_ref(),
         ..setting.run(&paths, &fitted, placements.as_ref())
     };
+    job_file::wait(typed.options.startdelay, &stop.flag());
     let watch = ProcessWatch::start();
     let name = flags.top.then(|| setting.nqn().to_string());
     let outcome = progress::follow(&run, name.as_deref())?;
@@ -93,13 +95,31 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         BenchFormat::Normal => report::print(report())?,
         BenchFormat::Json => report::print_json(&report())?,
         BenchFormat::FioJson => {
-            let (name, elapsed) = (fitted.workload.kind(), began.elapsed());
-            let (fitted, outcome) = (&fitted, &outcome);
-            let measured = Measured { name, description: None, group: 0, fitted, outcome, process, elapsed };
+            let (fitted, outcome, elapsed) = (&fitted, &outcome, began.elapsed());
+            let name = typed.name.as_deref().unwrap_or(fitted.workload.kind());
+            let description = typed.options.description.as_deref();
+            let measured = Measured { name, description, group: 0, fitted, outcome, process, elapsed };
             setting.print_as_fio([measured])?;
         }
     }
     finish(outcome, recorder.as_deref())
+}
+
+/// fio's options that were typed: says which are passed over, and refuses what would change the result unless it may.
+fn typed_options(flags: &BenchFlags) -> Result<TypedOptions, Failure> {
+    let typed = TypedOptions::read(&flags.fio).map_err(Failure::usage)?;
+    if !typed.meaningless.is_empty() {
+        eprintln!("selvedge: these mean nothing over NVMe/TCP: {}", typed.meaningless.join(", "));
+    }
+    typed.unsupported.iter().for_each(|what| eprintln!("selvedge: --{what}"));
+    match typed.unsupported.len() as u64 {
+        0 => Ok(typed),
+        _ if flags.ignore_unsupported => Ok(typed),
+        count => Err(Failure::usage(format!(
+            "nothing is run: {} cannot be had; --ignore-unsupported runs without",
+            units::plural(count, "option")
+        ))),
+    }
 }
 
 fn check_terminal(flags: &BenchFlags) -> Result<(), Failure> {
@@ -175,8 +195,8 @@ fn read_record(
     }
     let header = &record.header;
     workload.block_bytes = header.block_bytes;
-    workload.offset = header.offset;
-    workload.size = Some(header.slots * u64::from(header.block_bytes));
+    workload.offset = Extent::Bytes(header.offset);
+    workload.size = Some(Extent::Bytes(header.slots * u64::from(header.block_bytes)));
     Ok(record)
 }
 
@@ -188,7 +208,7 @@ fn begin_record(
     writer: u64,
 ) -> Result<Arc<Recorder>, Failure> {
     let header = Header {
-        offset: fitted.workload.offset,
+        offset: fitted.offset,
         block_bytes: fitted.workload.block_bytes,
         unit_bytes: fitted.unit_bytes,
         slots: fitted.slots,

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use engine::initiator::Volume;
 use nvme::discovery::Nqn;
 
+use crate::config::workload::Range;
 use crate::failure::Failure;
 use crate::spec::size::Size;
 
@@ -13,14 +14,6 @@ const PLACES: u64 = 64;
 /// Bytes of the first place, where tables of partitions and superblocks are, and of each other one.
 const FIRST_BYTES: u64 = 1 << 20;
 const PLACE_BYTES: u64 = 64 << 10;
-
-/// What is to be written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) offset: u64,
-    /// Bytes from there on; all there are without it.
-    pub(super) length: Option<u64>,
-}
 
 /// Returns when `who`, a command in a few words, may write there.
 ///
@@ -32,9 +25,8 @@ pub(super) fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]
         return Ok(());
     }
     for range in ranges {
-        let left = namespace.size_bytes().saturating_sub(range.offset);
-        let length = range.length.unwrap_or(u64::MAX).min(left);
-        let Some(found) = first_data(namespace, range.offset, length)? else { continue };
+        let (offset, length) = range.bytes(namespace.size_bytes());
+        let Some(found) = first_data(namespace, offset, length)? else { continue };
         return ask_about(&format!(
             "{who} writes all over {} of namespace {} of {nqn}, and there is data in it (at offset {found})",
             Size(length),
@@ -59,6 +51,8 @@ fn ask_about(what: &str) -> Result<(), Failure> {
 fn first_data(namespace: &Volume, offset: u64, length: u64) -> Result<Option<u64>, Failure> {
     let block = u64::from(namespace.block_size());
     let end = offset.saturating_add(length);
+    // A share of the namespace may begin within a block.
+    let offset = offset / block * block;
     let mut data = vec![0; FIRST_BYTES as usize];
     for place in 0..PLACES {
         let at =

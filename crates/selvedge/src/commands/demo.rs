@@ -31,6 +31,7 @@ use crate::flags::connection::ConnectionFlags;
 use crate::flags::look::DemoFlags;
 use crate::machine::Machine;
 use crate::report::bench::{BenchReport, CpuReport, Options};
+use crate::spec::extent::Extent;
 use crate::stop::Stop;
 use crate::top::initiator::progress;
 
@@ -174,8 +175,13 @@ impl<'a> Demo<'a> {
     fn prove(&self) -> Result<(), Failure> {
         let memory = Workload { verify: true, depth: 32, ..workload(0, 3) };
         self.chapter("random writes to memory", MEMORY_NSID, memory, false)?;
-        let file =
-            Workload { verify: true, depth: 16, flush_every: 64, size: Some(FILE_BYTES), ..workload(0, 3) };
+        let file = Workload {
+            verify: true,
+            depth: 16,
+            flush_every: 64,
+            size: Some(Extent::Bytes(FILE_BYTES)),
+            ..workload(0, 3)
+        };
         self.chapter("random writes to the file, each queue flushes after 64", FILE_NSID, file, false)?;
         let digests = Workload { verify: true, depth: 32, ..workload(50, 1) };
         self.chapter("random reads and writes in memory, header and data digests", MEMORY_NSID, digests, true)
@@ -292,7 +298,8 @@ fn workload(read_percent: u8, seconds: u64) -> Workload {
         block_bytes: BLOCK,
         depth: 1,
         jobs: u32::from(QUEUES),
-        offset: 0,
+        offset: Extent::ZERO,
+        offset_increment: Extent::ZERO,
         size: None,
         runtime: Some(Duration::from_secs(seconds)),
         once: false,

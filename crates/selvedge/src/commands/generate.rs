@@ -179,6 +179,6 @@ mod tests {
     #[test]
     fn examples_of_the_pages_about_files_are_right() {
         assert!(target_file::read_text(TARGET_EXAMPLE, Path::new("target.toml")).is_ok());
-        assert!(job_file::JobFile::read(JOB_EXAMPLE).is_ok());
+        assert!(job_file::JobFile::read(JOB_EXAMPLE, &|_| None).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::consent::{self, Range};
+use super::consent;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::sweep::{OwnFlags, SweepFlags};
@@ -60,8 +60,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         }
         None => {
             if plan.writes() && !own.destroy_data {
-                let (offset, length) = plan.range();
-                consent::ask("this sweep", (ground.nqn(), &ground.open()?), &[Range { offset, length }])?;
+                consent::ask("this sweep", (ground.nqn(), &ground.open()?), &[plan.range()])?;
             }
             let header =
                 Header::new(plan.clone(), ground.facts(), ground.identity(), utc::text(SystemTime::now()));

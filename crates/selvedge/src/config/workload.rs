@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
+use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::fio::job_file::Job;
+use crate::fio::job_options::JobOptions;
+use crate::fio::typed::TypedOptions;
 use crate::flags::bench::{BenchFlags, Kind, VerifyMethod, WorkloadFlags};
+use crate::spec::extent::Extent;
 use crate::spec::size::Size;
 
 /// Entries of a queue where they suffice, as with Linux.
@@ -30,9 +34,11 @@ pub(crate) struct Workload {
     /// Commands each job keeps outstanding.
     pub(crate) depth: u32,
     pub(crate) jobs: u32,
-    pub(crate) offset: u64,
+    pub(crate) offset: Extent,
     /// Bytes to use from `offset` on; all of them when absent.
-    pub(crate) size: Option<u64>,
+    pub(crate) size: Option<Extent>,
+    /// How much further each job begins than the one before.
+    pub(crate) offset_increment: Extent,
     /// Longest time to run, after the ramp.
     pub(crate) runtime: Option<Duration>,
     /// Each job is done when it has been over its range once, even if there is time left.
@@ -69,8 +75,35 @@ pub(crate) struct Fitted {
     pub(crate) workload: Workload,
     /// Bytes of the namespace's own block.
     pub(crate) unit_bytes: u32,
-    /// Blocks of the workload's size in the whole range.
+    /// Where the first job begins, in bytes.
+    pub(crate) offset: u64,
+    /// How many bytes further each job begins than the one before.
+    pub(crate) increment: u64,
+    /// Blocks of the workload's size in the first job's range, which is the others', too, if there is no increment.
     pub(crate) slots: u64,
+    /// Where the namespace ends.
+    end: u64,
+}
+
+/// What a workload works on, before the namespace's size is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) offset: Extent,
+    /// From there on; all there is without it.
+    pub(crate) length: Option<Extent>,
+    /// How many jobs begin further behind, and by how much each.
+    pub(crate) further: (u32, Extent),
+}
+
+impl Range {
+    /// Its first byte and its length in a namespace of `total` bytes.
+    pub(crate) fn bytes(self, total: u64) -> (u64, u64) {
+        let offset = self.offset.bytes(total);
+        let (jobs, increment) = self.further;
+        let further = increment.bytes(total).saturating_mul(u64::from(jobs));
+        let length = self.length.map_or(u64::MAX, |length| length.bytes(total)).saturating_add(further);
+        (offset, length.min(total.saturating_sub(offset)))
+    }
 }
 
 /// The part of a namespace that a workload needs to know.
@@ -89,7 +122,8 @@ impl Workload {
             ));
         }
         // A time that is typed is meant to be used.
-        let time_based = WorkloadFlags { time_based: true, ..flags.workload.clone() };
+        let typed = TypedOptions::read(&flags.fio).map_err(Failure::usage)?;
+        let time_based = WorkloadFlags { time_based: true, ..typed_workload(flags, &typed) };
         Self::check(&time_based).map_err(Failure::usage)
     }
 
@@ -99,28 +133,11 @@ impl Workload {
     /// # Errors
     /// What is wrong with it, without its name.
     pub(crate) fn of_job(flags: &WorkloadFlags, job: &Job, another_seed: u64) -> Result<Self, String> {
-        let options = &job.options;
-        let kind = flags.kind.or(options.kind);
-        let reads_only = matches!(kind, None | Some(Kind::Read | Kind::Randread));
-        let merged = WorkloadFlags {
-            kind,
-            bs: flags.bs.or(options.bs),
-            iodepth: flags.iodepth.or(options.iodepth),
-            numjobs: flags.numjobs.or(options.numjobs),
-            size: flags.size.or(options.size),
-            offset: flags.offset.or(options.offset),
-            runtime: flags.runtime.or(options.runtime),
-            time_based: flags.time_based || options.time_based,
-            ramp_time: flags.ramp_time.or(options.ramp_time),
-            rwmixread: flags.rwmixread.or(options.rwmixread),
-            rate_iops: flags.rate_iops.or(options.rate_iops),
-            // fio passes over it where nothing is written, so that it can stand in [global].
-            fsync: flags.fsync.or(options.fsync).filter(|_| !reads_only),
-            randseed: flags.randseed.or(options.randseed).or(options.another_order.then_some(another_seed)),
-            verify: flags.verify.or(options.verify.then_some(VerifyMethod::Crc32c)),
-            verify_state: None,
-            verify_only: false,
-        };
+        let mut merged = over(flags, &job.options, another_seed);
+        // fio passes over it where nothing is written, so that it can stand in [global].
+        if matches!(merged.kind, None | Some(Kind::Read | Kind::Randread)) {
+            merged.fsync = None;
+        }
         Self::check(&merged).map(|(workload, _)| workload)
     }
 
@@ -155,11 +172,15 @@ impl Workload {
             }
             bytes => bytes as u32,
         };
-        if flags.size == Some(Size(0)) {
+        if flags.size.is_some_and(Extent::is_zero) {
             return Err("--size must be more than 0".into());
         }
         if flags.runtime.is_some_and(|runtime| runtime.is_zero()) {
             return Err("--runtime must be more than 0".into());
+        }
+        if state != VerifyState::None && flags.offset_increment.is_some_and(|increment| !increment.is_zero())
+        {
+            return Err("--verify-state records one range, and --offset_increment makes several".into());
         }
         let workload = Self {
             random,
@@ -167,8 +188,9 @@ impl Workload {
             block_bytes,
             depth: flags.iodepth.unwrap_or(1),
             jobs: flags.numjobs.unwrap_or(1),
-            offset: flags.offset.map_or(0, |offset| offset.0),
-            size: flags.size.map(|size| size.0),
+            offset: flags.offset.unwrap_or(Extent::ZERO),
+            size: flags.size,
+            offset_increment: flags.offset_increment.unwrap_or(Extent::ZERO),
             runtime: flags.runtime,
             once: flags.runtime.is_none() || !flags.time_based,
             ramp: flags.ramp_time.unwrap_or_default(),
@@ -178,6 +200,12 @@ impl Workload {
             verify: flags.verify.is_some() || state != VerifyState::None,
         };
         Ok((workload, state))
+    }
+
+    /// What it works on.
+    pub(crate) fn range(&self) -> Range {
+        let further = (self.jobs.saturating_sub(1), self.offset_increment);
+        Range { offset: self.offset, length: self.size, further }
     }
 
     /// Whether it writes at all.
@@ -217,35 +245,112 @@ impl Workload {
                 "--bs {block} is not a multiple of the namespace's {unit}-byte blocks"
             )));
         }
-        if !self.offset.is_multiple_of(unit) {
-            let offset = self.offset;
-            return Err(Failure::usage(format!(
-                "--offset {offset} is not a multiple of the {unit}-byte blocks"
-            )));
+        let end = geometry.bytes;
+        let offset = self.offset.bytes_in_blocks(end, block);
+        let increment = self.offset_increment.bytes_in_blocks(end, block);
+        for (option, bytes) in [("--offset", offset), ("--offset_increment", increment)] {
+            if !bytes.is_multiple_of(unit) {
+                return Err(Failure::usage(format!(
+                    "{option} {bytes} is not a multiple of the {unit}-byte blocks"
+                )));
+            }
         }
-        let left = geometry.bytes.saturating_sub(self.offset);
-        let size = self.size.unwrap_or(left);
-        if size > left {
-            return Err(Failure::usage(format!(
-                "the namespace has {} from --offset on, and --size asks for {}",
-                Size(left),
-                Size(size)
-            )));
-        }
+        let last = increment.saturating_mul(u64::from(self.jobs.saturating_sub(1))).saturating_add(offset);
+        let (left, left_to_last) = (end.saturating_sub(offset), end.saturating_sub(last));
+        let size = match self.size {
+            None => left,
+            // As in fio, a share is cut off at the end.
+            Some(Extent::Percent(_)) => self.size.map_or(left, |size| size.bytes(end)).min(left),
+            Some(Extent::Bytes(size)) if size > left_to_last => {
+                let from = if increment > 0 { "where the last job begins" } else { "--offset" };
+                return Err(Failure::usage(format!(
+                    "the namespace has {} from {from} on, and --size asks for {}",
+                    Size(left_to_last),
+                    Size(size)
+                )));
+            }
+            Some(Extent::Bytes(size)) => size,
+        };
         let slots = size / block;
-        if slots == 0 {
+        if slots.min(left_to_last / block) == 0 {
             return Err(Failure::usage(format!("there is no room for even one block of {block} bytes")));
         }
-        if self.verify && self.writes() && slots > VERIFIED_SLOTS_MAX {
+        let fitted =
+            Fitted { workload: self, unit_bytes: geometry.unit_bytes, offset, increment, slots, end };
+        fitted.check_verify().map_err(Failure::usage)?;
+        Ok(fitted)
+    }
+}
+
+impl Fitted {
+    /// Where a job begins, in bytes, and how many slots its range has.
+    pub(crate) fn part(&self, job: u32) -> (u64, u64) {
+        let start = self.offset + self.increment * u64::from(job);
+        let left = self.end.saturating_sub(start) / u64::from(self.workload.block_bytes);
+        (start, self.slots.min(left))
+    }
+
+    /// The ranges of its jobs, first and last byte: one where all have the same.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let jobs = if self.increment > 0 { self.workload.jobs } else { 1 };
+        (0..jobs).map(|job| {
+            let (start, slots) = self.part(job);
+            (start, start + slots * u64::from(self.workload.block_bytes))
+        })
+    }
+
+    fn check_verify(&self) -> Result<(), String> {
+        let Workload { verify, jobs, block_bytes, .. } = self.workload;
+        if !verify {
+            return Ok(());
+        }
+        let (jobs, block) = (u64::from(jobs), u64::from(block_bytes));
+        let is_apart = self.increment > 0;
+        let kept = if is_apart { self.slots.saturating_mul(jobs) } else { self.slots };
+        if self.workload.writes() && kept > VERIFIED_SLOTS_MAX {
             let most = Size(VERIFIED_SLOTS_MAX * block);
-            return Err(Failure::usage(format!("--verify keeps track of {most} at most here: add --size")));
+            return Err(format!("--verify keeps track of {most} at most here: add --size"));
         }
-        if self.verify && slots < u64::from(self.jobs) {
-            return Err(Failure::usage(
-                "with --verify each job needs a block of its own: use fewer --numjobs",
-            ));
+        if self.workload.writes() && is_apart && jobs > 1 && self.slots * block > self.increment {
+            return Err(
+                "with --verify each job needs blocks of its own: --offset_increment has to be at least \
+                        --size"
+                    .to_owned(),
+            );
         }
-        Ok(Fitted { workload: self, unit_bytes: geometry.unit_bytes, slots })
+        if !is_apart && self.slots < jobs {
+            return Err("with --verify each job needs a block of its own: use fewer --numjobs".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The workload that was typed, by options of this program or of fio's.
+pub(crate) fn typed_workload(flags: &BenchFlags, typed: &TypedOptions) -> WorkloadFlags {
+    over(&flags.workload, &typed.options, Uuid::new_v4().as_u64_pair().1)
+}
+
+/// Flags, with what they leave open as a job of fio's has it; `another_seed` is for a job that shall have another order in
+/// each run.
+fn over(flags: &WorkloadFlags, options: &JobOptions, another_seed: u64) -> WorkloadFlags {
+    WorkloadFlags {
+        kind: flags.kind.or(options.kind),
+        bs: flags.bs.or(options.bs),
+        iodepth: flags.iodepth.or(options.iodepth),
+        numjobs: flags.numjobs.or(options.numjobs),
+        size: flags.size.or(options.size),
+        offset: flags.offset.or(options.offset),
+        offset_increment: flags.offset_increment.or(options.offset_increment),
+        runtime: flags.runtime.or(options.runtime),
+        time_based: flags.time_based || options.time_based,
+        ramp_time: flags.ramp_time.or(options.ramp_time),
+        rwmixread: flags.rwmixread.or(options.rwmixread),
+        rate_iops: flags.rate_iops.or(options.rate_iops),
+        fsync: flags.fsync.or(options.fsync),
+        randseed: flags.randseed.or(options.randseed).or(options.another_order.then_some(another_seed)),
+        verify: flags.verify.or(options.verify.then_some(VerifyMethod::Crc32c)),
+        verify_state: flags.verify_state.clone(),
+        verify_only: flags.verify_only,
     }
 }
 
@@ -264,6 +369,10 @@ pub(crate) fn outstanding_per_queue(jobs: u32, depth: u32, queues: u16) -> u32 {
 mod tests {
     use super::*;
     use crate::fio::job_file::JobFile;
+
+    fn read(text: &str) -> Result<JobFile, crate::fio::job_file::Complaint> {
+        JobFile::read(text, &|_| None)
+    }
 
     fn workload(arguments: &str) -> Result<(Workload, VerifyState), Failure> {
         Workload::new(&BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a {arguments}")))
@@ -302,7 +411,7 @@ mod tests {
     fn a_typed_time_is_used_up_and_a_files_only_if_it_says_so() {
         assert!(workload("--rw read").unwrap().0.once);
         assert!(!workload("--rw read --runtime 5").unwrap().0.once);
-        let file = JobFile::read("[a]\nsize=1m\nruntime=60\n[b]\nruntime=60\ntime_based\n").unwrap();
+        let file = read("[a]\nsize=1m\nruntime=60\n[b]\nruntime=60\ntime_based\n").unwrap();
         let once = |typed: &str| -> Vec<(bool, Option<Duration>)> {
             let flags = BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a job.fio {typed}")).workload;
             let workloads = file.jobs.iter().map(|job| Workload::of_job(&flags, job, 0).unwrap());
@@ -318,7 +427,7 @@ mod tests {
     fn what_is_typed_wins_over_a_file() {
         let text =
             "[a]\nrw=randwrite\nbs=8k\niodepth=4\nfsync=2\nrandrepeat=0\nverify=crc32c\n[b]\nfsync=2\n";
-        let file = JobFile::read(text).unwrap();
+        let file = read(text).unwrap();
         let of = |at: usize, typed: &str| {
             let flags = BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a job.fio {typed}")).workload;
             Workload::of_job(&flags, &file.jobs[at], 77)
@@ -374,5 +483,45 @@ mod tests {
         assert!(fit("--rw read --offset 1m").is_err());
         assert!(fit("--rw read --offset 1k").is_err());
         assert!(fit("--rw read --verify --numjobs 257").is_err());
+    }
+
+    /// As fio 3.33 has them on a file of 100 MiB.
+    #[test]
+    fn shares_and_increments_are_fios() {
+        let geometry = Geometry { unit_bytes: 4096, bytes: 100 << 20 };
+        let fit = |arguments: &str| workload(arguments).unwrap().0.fit(geometry);
+        let parts = |arguments: &str| -> Vec<u64> {
+            let fitted = fit(&format!("--rw read {arguments}")).unwrap();
+            (0..fitted.workload.jobs).map(|job| fitted.part(job).1).collect()
+        };
+        assert_eq!(parts("--size=50%"), [12_800]);
+        assert_eq!(parts("--size=50% --offset=25%"), [12_800]);
+        assert_eq!(parts("--size=100% --offset=25%"), [19_200]);
+        assert_eq!(parts("--offset=33% --bs=64k"), [1072]);
+        assert_eq!(parts("--numjobs=2 --size=8m --offset_increment=8m"), [2048, 2048]);
+        assert_eq!(parts("--numjobs=2 --offset_increment=10%"), [25_600, 23_040]);
+        assert_eq!(parts("--numjobs=2 --offset_increment=8m"), [25_600, 23_552]);
+        assert_eq!(parts("--numjobs=3 --offset=10% --offset_increment=10% --size=10%"), [2560; 3]);
+        let fitted = fit("--rw read --numjobs 2 --offset 4m --size 1m --offset_increment 2m").unwrap();
+        assert_eq!((fitted.part(0).0, fitted.part(1).0), (4 << 20, 6 << 20));
+        assert_eq!(fitted.ranges().collect::<Vec<_>>(), [(4 << 20, 5 << 20), (6 << 20, 7 << 20)]);
+        assert_eq!(fitted.workload.range().bytes(100 << 20), (4 << 20, 3 << 20));
+        assert_eq!(
+            workload("--rw write --offset 50%").unwrap().0.range().bytes(100 << 20),
+            (50 << 20, 50 << 20)
+        );
+        for (wrong, part) in [
+            ("--numjobs=4 --offset_increment=30m --size=20m", "10 MiB from where the last job begins"),
+            ("--numjobs=4 --offset_increment=40m", "no room"),
+            ("--numjobs=9 --offset_increment=16777215t", "no room"),
+            ("--numjobs=2 --offset_increment=5000", "--offset_increment 5000 is not a multiple"),
+            ("--offset=100%", "no room"),
+        ] {
+            let refused = fit(&format!("--rw read {wrong}")).unwrap_err();
+            assert!(matches!(&refused, Failure::Usage(what) if what.contains(part)), "{wrong}: {refused:?}");
+        }
+        assert!(fit("--rw write --verify --numjobs 2 --offset_increment 1m --size 2m").is_err());
+        assert!(fit("--rw write --verify --numjobs 2 --offset_increment 2m --size 2m").is_ok());
+        assert!(workload("--rw write --verify-state s --offset_increment 1m").is_err());
     }
 }

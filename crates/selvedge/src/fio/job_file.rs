@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::engine::{ENGINE_DEFAULT, Engine};
-use super::job_options::{Effect, JobOptions, flag};
+use super::job_options::{Effect, JobOptions};
 use super::storage::Storage;
+use super::variables::{Lookup, replace};
+use crate::spec::fio_numbers::flag;
 
 /// Jobs of one file: more than anybody writes by hand.
 const JOBS_MAX: usize = 1024;
@@ -100,25 +102,29 @@ struct Section {
 }
 
 impl JobFile {
-    /// Reads the text of a file.
+    /// Reads the text of a file, with the values of variables in the places of their names.
     ///
     /// # Errors
     /// A line that fio would not understand either, or whose value is beyond what this program can do.
-    pub(crate) fn read(text: &str) -> Result<Self, Complaint> {
+    pub(crate) fn read(text: &str, variables: Lookup<'_>) -> Result<Self, Complaint> {
         let mut reader = Reader::default();
         for (at, line) in text.lines().enumerate() {
-            reader.line(at + 1, line).map_err(|what| Complaint { line: at + 1, what })?;
+            reader.line(at + 1, line, variables).map_err(|what| Complaint { line: at + 1, what })?;
         }
         reader.end_section();
         let mut file = reader.file;
-        if file.jobs.is_empty() && file.unsupported.is_empty() {
+        if file.jobs.is_empty() && !reader.left_out {
             let what = "there is no job: begin one with its name in brackets, as in [randread]".to_owned();
             return Err(Complaint { line: text.lines().count().max(1), what });
         }
-        let lines = |(name, line): (&String, &usize)| format!("{name} (line {line})");
-        if !reader.meaningless.is_empty() {
-            let names: Vec<_> = reader.meaningless.iter().map(lines).collect();
-            file.notes.push(format!("these mean nothing over NVMe/TCP: {}", names.join(", ")));
+        for (what, names) in [
+            ("these mean nothing over NVMe/TCP", &reader.meaningless),
+            ("these place fio's own processes, and are passed over", &reader.placement),
+        ] {
+            let names: Vec<_> = names.iter().map(|(name, line)| format!("{name} (line {line})")).collect();
+            if !names.is_empty() {
+                file.notes.push(format!("{what}: {}", names.join(", ")));
+            }
         }
         if reader.without_file
             && file.jobs.iter().map(|job| job.options.numjobs.unwrap_or(1)).sum::<u32>() > 1
@@ -162,13 +168,17 @@ struct Reader {
     section: Option<Section>,
     /// Each option that means nothing, and where it stands first.
     meaningless: BTreeMap<String, usize>,
+    /// The same of those that place fio's processes.
+    placement: BTreeMap<String, usize>,
     without_file: bool,
-    /// A section that is left out was to begin after those before it: so does the next one.
+    /// A section has been left out.
+    left_out: bool,
+    /// One that is left out was to begin after those before it: so does the next one.
     stonewall_of_left_out: bool,
 }
 
 impl Reader {
-    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+    fn line(&mut self, number: usize, line: &str, variables: Lookup<'_>) -> Result<(), String> {
         let line = line.trim();
         if line.starts_with('[') {
             return self.begin_section(number, line);
@@ -180,7 +190,8 @@ impl Reader {
         if line.starts_with("include ") {
             return Err("other files are not included: put their lines here".into());
         }
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        let line = replace(line, variables)?;
+        let (name, value) = line.split_once('=').unwrap_or((&line, ""));
         self.option(number, name.trim(), value.trim())
     }
 
@@ -217,6 +228,7 @@ impl Reader {
         let mut job = section.job;
         job.options.stonewall |= std::mem::take(&mut self.stonewall_of_left_out);
         if !runs {
+            self.left_out = true;
             self.stonewall_of_left_out = job.options.stonewall;
             return;
         }
@@ -298,7 +310,12 @@ impl Reader {
                 }
                 return Ok(());
             }
-            "ioengine" => section.engine = said(value),
+            "ioengine" => {
+                // A later section may have another one: the last that a job has is looked at.
+                section.engine = said(value);
+                self.meaningless.entry(name.to_owned()).or_insert(number);
+                return Ok(());
+            }
             "filename" => section.storage.filename = said(value),
             "directory" => section.storage.directory = said(value),
             "create_only" | "verify_only" => {
@@ -315,6 +332,9 @@ impl Reader {
             }
             Effect::Meaningless => {
                 self.meaningless.entry(name.to_owned()).or_insert(number);
+            }
+            Effect::Placement => {
+                self.placement.entry(name.to_owned()).or_insert(number);
             }
             Effect::Unsupported(what) => self.file.unsupported.push(Complaint { line: number, what }),
         }

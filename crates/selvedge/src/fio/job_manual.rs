@@ -1,16 +1,27 @@
 //! What a job file may have, for its manual page. docs/fio.md says more, and what becomes of fio's other options.
 
 /// Options that are done, with what they mean.
-pub(crate) const OPTIONS: [(&[&str], &str); 18] = [
+pub(crate) const OPTIONS: [(&[&str], &str); 20] = [
     (
         &["rw", "readwrite"],
         "What the job does: read, write, randread, randwrite, readwrite, rw or randrw; read without it.",
     ),
     (&["bs", "blocksize"], "Bytes of a command. k, m and g are powers of 1,024, as in all sizes here."),
+    (
+        &["bsrange", "blocksize_range", "bssplit"],
+        "The same, where all of it comes to one size, as in bsrange=4k-4k.",
+    ),
     (&["iodepth"], "Commands that each job keeps outstanding."),
     (&["numjobs"], "How many jobs the section is, each with connections of its own."),
-    (&["size"], "The range that a job works on; the whole namespace without it."),
-    (&["offset"], "Where that range begins."),
+    (
+        &["size"],
+        "The range that a job works on, also as a share of the namespace (50%); the whole namespace without it.",
+    ),
+    (&["offset"], "Where that range begins, also as a share of the namespace."),
+    (
+        &["offset_increment"],
+        "How much further the range of each of numjobs begins than that of the one before.",
+    ),
     (
         &["runtime", "timeout"],
         "How long at most: a number of seconds, or a time with a unit such as 500ms or 2m.",
@@ -42,6 +53,7 @@ mod tests {
             let value = match *name {
                 "rw" | "readwrite" => "randread",
                 "verify" => "crc32c",
+                "bsrange" | "blocksize_range" => "4k-4k",
                 _ => "1",
             };
             let effect = JobOptions::default().take(name, value);

@@ -6,7 +6,13 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 
+use super::engine::Engine;
+
+use super::storage;
 use crate::flags::bench::Kind;
+use crate::flags::fio_names::{FIXED, MEANINGLESS, PLACEMENT};
+use crate::spec::extent::Extent;
+use crate::spec::fio_numbers::{extent, flag, number, only_size, same_for_all, time, within};
 use crate::spec::size::Size;
 
 /// What a job asks for; what it leaves open is absent.
@@ -22,8 +28,10 @@ pub(crate) struct JobOptions {
     pub(crate) bs: Option<Size>,
     pub(crate) iodepth: Option<u32>,
     pub(crate) numjobs: Option<u32>,
-    pub(crate) size: Option<Size>,
-    pub(crate) offset: Option<Size>,
+    pub(crate) size: Option<Extent>,
+    pub(crate) offset: Option<Extent>,
+    /// How much further each job of the section begins than the one before.
+    pub(crate) offset_increment: Option<Extent>,
     pub(crate) runtime: Option<Duration>,
     /// It starts over at the end of the range until its time is over.
     pub(crate) time_based: bool,
@@ -44,150 +52,29 @@ pub(crate) enum Effect {
     Taken(&'static str),
     /// It is about files, the kernel or what is printed, and has no meaning here.
     Meaningless,
+    /// It says where, as whom and how urgently fio's own processes run.
+    Placement,
     /// It would change the result, and cannot be had, for this reason.
     Unsupported(String),
 }
 
-/// Options that say nothing about what a namespace is asked: which file, how the kernel is told, what is kept in
-/// memory, which figures are printed or written beside.
-const MEANINGLESS: &[&str] = &[
-    "allow_file_create",
-    "bwavgtime",
-    "buffered",
-    "clat_percentiles",
-    "clocksource",
-    "create_fsync",
-    "create_on_open",
-    "create_serialize",
-    "direct",
-    "directory",
-    "disable_bw_measurement",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "disk_util",
-    "error_dump",
-    "exitall_on_error",
-    "fadvise_hint",
-    "fallocate",
-    "filename",
-    "filename_format",
-    "file_service_type",
-    "fixedbufs",
-    "group_reporting",
-    "gtod_cpu",
-    "gtod_reduce",
-    "hipri",
-    "invalidate",
-    "ioengine",
-    "iomem",
-    "iomem_align",
-    "iopsavgtime",
-    "ioscheduler",
-    "lat_percentiles",
-    "lockfile",
-    "log_avg_msec",
-    "log_compression",
-    "log_hist_msec",
-    "log_max_value",
-    "log_offset",
-    "log_store_compressed",
-    "log_unix_epoch",
-    "mem",
-    "mem_align",
-    "new_group",
-    "nonvectored",
-    "norandommap",
-    "openfiles",
-    "overwrite",
-    "per_job_logs",
-    "percentile_list",
-    "random_generator",
-    "refill_buffers",
-    "registerfiles",
-    "scramble_buffers",
-    "significant_figures",
-    "slat_percentiles",
-    "softrandommap",
-    "sqthread_poll",
-    "thread",
-    "unit_base",
-    "unlink",
-    "unlink_each_loop",
-    "userspace_reap",
-    "verify_dump",
-    "verify_fatal",
-    "write_bw_log",
-    "write_hist_log",
-    "write_iops_log",
-    "write_lat_log",
-];
-
-/// Options that can be had with some values only: those, and why not the others.
-const FIXED: &[(&str, &[&str], &str)] = &[
-    ("do_verify", &["1", ""], "what was written is always read back"),
-    ("end_fsync", &["0"], "fsync=N flushes after every N writes and at the end"),
-    ("fsync_on_close", &["0"], "fsync=N flushes after every N writes and at the end"),
-    ("kb_base", &["1024"], "k is 1,024 here"),
-    ("loops", &["1"], "give it a runtime and time_based"),
-    ("nrfiles", &["1"], "there is one namespace"),
-    ("offset_increment", &["0", "0%"], "give each job a section with an offset"),
-    ("random_distribution", &["random"], "every block comes as often as every other"),
-    ("rwmixcycle", &["0"], "reads and writes are drawn one by one"),
-    ("sync", &["0", "none"], "use fsync=1 to flush after every write"),
-    ("thinktime", &["0"], "use rate_iops to go slower"),
-    ("unified_rw_reporting", &["0", "none"], "reads and writes are told apart"),
-    ("verify_backlog", &["0"], "what was written is read back at the end"),
-    ("zero_buffers", &["0"], "what is written is noise"),
-    ("zonemode", &["none"], "there are no zones"),
-];
-
-/// Sizes and counts as fio has them, `k` for 1,024; with an `i` it means 1,000, which nobody expects.
-fn number(text: &str) -> Result<u64, String> {
-    let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit()).to_ascii_lowercase();
-    if unit.contains('i') {
-        return Err(format!(
-            "fio counts `{text}` in 1,000s: write k, m or g for 1,024s, or the number itself"
-        ));
-    }
-    text.parse().map(|Size(number)| number)
-}
-
-/// A number from `least` to `most`.
-fn within(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let number = number(text).map_err(|error| error.replace("is not a size", "is not a number"))?;
-    if (least..=most).contains(&number) {
-        Ok(number)
-    } else {
-        Err(format!("{number} is not from {least} to {most}"))
-    }
-}
-
-/// A time: seconds, or with a unit.
-fn time(text: &str) -> Result<Duration, String> {
-    let hint = || format!("`{text}` is not a time: write 10, 10s, 500ms or 2m");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit_us: u64 = match unit.trim() {
-        "us" | "usec" => 1,
-        "ms" | "msec" => 1000,
-        "" | "s" | "sec" => 1_000_000,
-        "m" | "min" => 60_000_000,
-        "h" => 3_600_000_000,
-        "d" => 86_400_000_000,
-        _ => return Err(hint()),
-    };
-    let number: u64 = number.parse().map_err(|_| hint())?;
-    number.checked_mul(unit_us).map(Duration::from_micros).ok_or_else(hint)
-}
-
-/// Yes or no; an option without a value says yes.
-pub(super) fn flag(text: &str) -> Result<bool, String> {
-    match text {
-        "" | "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => Err(format!("`{text}` is neither 1 nor 0")),
-    }
+/// What keeps a job from being run at all, by one of its options: fio moves none of its data, or uses several files.
+pub(crate) fn forbids(name: &str, value: &str) -> Result<Option<String>, String> {
+    Ok(match name {
+        "ioengine" => {
+            let engine = Engine::of(value);
+            engine.refusal().filter(|_| !engine.moves_data())
+        }
+        "create_only" | "verify_only" => {
+            let is_asked = flag(value).map_err(|error| format!("{name}: {error}"))?;
+            is_asked.then(|| "fio does none of the job's reads and writes".to_owned())
+        }
+        "filename" | "directory" => match storage::split(value).len() {
+            0 | 1 => None,
+            files => Some(format!("a job uses one namespace, and this one has {files} files")),
+        },
+        _ => None,
+    })
 }
 
 impl JobOptions {
@@ -200,6 +87,11 @@ impl JobOptions {
             name,
             "stonewall" | "wait_for_previous" | "time_based" | "randrepeat" | "allrandrepeat" | "do_verify"
         );
+        if name == "ioengine"
+            && let Some(why) = Engine::of(value).refusal()
+        {
+            return Ok(Effect::Unsupported(format!("ioengine={value}: {why}")));
+        }
         if MEANINGLESS.contains(&name) {
             return Ok(Effect::Meaningless);
         }
@@ -209,8 +101,8 @@ impl JobOptions {
                 false => Effect::Unsupported(format!("{name}={value} cannot be had: {why}")),
             });
         }
-        if value.contains('$') && name != "description" {
-            return Ok(Effect::Unsupported(format!("variables are not replaced in {name}={value}")));
+        if PLACEMENT.contains(&name) {
+            return Ok(Effect::Placement);
         }
         let taken = self.take_known(name, value)?;
         if needs_value && value.is_empty() && matches!(taken, Effect::Taken(_)) {
@@ -221,30 +113,37 @@ impl JobOptions {
 
     fn take_known(&mut self, name: &str, value: &str) -> Result<Effect, String> {
         let wrong = |error: String| format!("{name}: {error}");
-        let one_of_many = value.contains([',', '-', ':']);
+        let unsupported = |why: &str| Ok(Effect::Unsupported(format!("{name}={value}: {why}")));
         let taken = match name {
             "rw" | "readwrite" => return self.take_kind(value),
-            "bs" | "blocksize" if one_of_many => {
-                return Ok(Effect::Unsupported(format!("{name}={value}: all commands have one size")));
-            }
-            "size" | "offset" if value.ends_with('%') => {
-                return Ok(Effect::Unsupported(format!("{name}={value}: give it in bytes")));
-            }
-            "rate_iops" | "startdelay" if one_of_many => {
-                return Ok(Effect::Unsupported(format!("{name}={value}: one number is understood")));
-            }
-            "bs" | "blocksize" => {
-                self.bs = Some(Size(number(value).map_err(wrong)?));
-                "bs"
-            }
+            "bs" | "blocksize" => match same_for_all(value) {
+                Some(size) => {
+                    self.bs = Some(Size(number(size).map_err(wrong)?));
+                    "bs"
+                }
+                None => return unsupported("all commands have one size"),
+            },
+            "bsrange" | "blocksize_range" | "bssplit" => match only_size(name, value) {
+                Some(size) => {
+                    self.bs = Some(Size(number(size).map_err(wrong)?));
+                    "bs"
+                }
+                None => return unsupported("all commands have one size"),
+            },
             "size" => {
-                self.size = Some(Size(number(value).map_err(wrong)?)).filter(|size| size.0 > 0);
+                self.size = Some(extent(value).map_err(wrong)?).filter(|size| !size.is_zero());
                 "size"
             }
             "offset" => {
-                self.offset = Some(Size(number(value).map_err(wrong)?));
+                self.offset = Some(extent(value).map_err(wrong)?);
                 "offset"
             }
+            "offset_increment" => {
+                self.offset_increment = Some(extent(value).map_err(wrong)?).filter(|size| !size.is_zero());
+                "offset_increment"
+            }
+            "startdelay" if value.contains([',', '-', ':']) => return unsupported("one time is understood"),
+            "rate_iops" if same_for_all(value).is_none() => return unsupported("one number is understood"),
             "iodepth" => {
                 self.iodepth = Some(within(value, 1, 65_536).map_err(wrong)? as u32);
                 "iodepth"
@@ -254,8 +153,8 @@ impl JobOptions {
                 "numjobs"
             }
             "rate_iops" => {
-                self.rate_iops =
-                    Some(within(value, 0, 1_000_000_000).map_err(wrong)?).filter(|rate| *rate > 0);
+                let rate = within(same_for_all(value).unwrap_or(value), 0, 1_000_000_000).map_err(wrong)?;
+                self.rate_iops = Some(rate).filter(|rate| *rate > 0);
                 "rate_iops"
             }
             "fsync" | "fdatasync" => {
@@ -350,7 +249,7 @@ impl JobOptions {
     fn lines(&self) -> Vec<String> {
         let kind = self.kind.and_then(|kind| kind.to_possible_value());
         let time = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
-        let bytes = |size: Option<Size>| size.map(|size| size.0.to_string());
+        let part = |extent: Option<Extent>| extent.map(|extent| extent.to_string());
         let yes = |yes: bool| yes.then(|| "1".to_owned());
         let values = [
             ("description", self.description.clone()),
@@ -358,11 +257,12 @@ impl JobOptions {
             ("startdelay", time(self.startdelay)),
             ("rw", kind.map(|kind| kind.get_name().to_owned())),
             ("rwmixread", self.rwmixread.map(|percent| percent.to_string())),
-            ("bs", bytes(self.bs)),
+            ("bs", self.bs.map(|size| size.0.to_string())),
             ("iodepth", self.iodepth.map(|depth| depth.to_string())),
             ("numjobs", self.numjobs.map(|jobs| jobs.to_string())),
-            ("size", bytes(self.size)),
-            ("offset", bytes(self.offset)),
+            ("size", part(self.size)),
+            ("offset", part(self.offset)),
+            ("offset_increment", part(self.offset_increment)),
             ("runtime", time(self.runtime)),
             ("time_based", yes(self.time_based)),
             ("ramp_time", time(self.ramp_time)),
@@ -396,7 +296,17 @@ mod tests {
     #[test]
     fn values_mean_what_they_mean_in_fio() {
         assert_eq!(taken("bs", "4k").bs, Some(Size(4096)));
-        assert_eq!(taken("size", "1G").size, Some(Size(1 << 30)));
+        assert_eq!(taken("bs", "1Mi").bs, Some(Size(1 << 20)));
+        assert_eq!(taken("bs", "4k,4k").bs, Some(Size(4096)));
+        assert_eq!(taken("bsrange", "4k-4k").bs, Some(Size(4096)));
+        assert_eq!(taken("bssplit", "4k/100").bs, Some(Size(4096)));
+        assert_eq!(taken("size", "1G").size, Some(Extent::Bytes(1 << 30)));
+        assert_eq!(taken("size", "50%").size, Some(Extent::Percent(50)));
+        assert_eq!(taken("size", "0%").size, None);
+        assert_eq!(taken("offset", "25%").offset, Some(Extent::Percent(25)));
+        assert_eq!(taken("offset_increment", "8m").offset_increment, Some(Extent::Bytes(8 << 20)));
+        assert_eq!(taken("offset_increment", "0").offset_increment, None);
+        assert_eq!(taken("rate_iops", "100,100").rate_iops, Some(100));
         assert_eq!(taken("size", "0").size, None);
         assert_eq!(taken("runtime", "2m").runtime, Some(Duration::from_secs(120)));
         assert_eq!(taken("timeout", "90").runtime, Some(Duration::from_secs(90)));
@@ -417,13 +327,11 @@ mod tests {
             ("bs", "4k,64k"),
             ("bssplit", "4k/50:64k/50"),
             ("bsrange", "4k-64k"),
-            ("size", "50%"),
             ("rate_iops", "100,200"),
             ("rate", "10m"),
             ("thinktime", "5"),
             ("verify", "md5"),
             ("random_distribution", "zipf:1.2"),
-            ("size", "${SIZE}"),
             ("kb_base", "1000"),
             ("no_such_option", "1"),
         ] {
@@ -450,6 +358,9 @@ mod tests {
             ("rw", "reed"),
             ("description", ""),
             ("time_based", "maybe"),
+            ("size", "101%"),
+            ("size", "$SIZE"),
+            ("offset_increment", "many"),
         ] {
             assert!(JobOptions::default().take(name, value).is_err(), "{name}={value}");
         }
@@ -460,9 +371,14 @@ mod tests {
     #[test]
     fn the_lists_are_in_order_and_apart() {
         assert!(FIXED.is_sorted_by_key(|(name, _, _)| *name));
-        assert!(FIXED.iter().all(|(name, _, _)| !MEANINGLESS.contains(name)));
+        assert!(FIXED.iter().all(|(name, _, _)| !MEANINGLESS.contains(name) && !PLACEMENT.contains(name)));
+        for name in PLACEMENT {
+            assert_eq!(JobOptions::default().take(name, "1"), Ok(Effect::Placement));
+            assert!(!MEANINGLESS.contains(name), "{name}");
+        }
         for name in MEANINGLESS {
-            assert_eq!(JobOptions::default().take(name, "1"), Ok(Effect::Meaningless));
+            let value = if *name == "ioengine" { "libaio" } else { "1" };
+            assert_eq!(JobOptions::default().take(name, value), Ok(Effect::Meaningless));
             assert_eq!(MEANINGLESS.iter().filter(|other| *other == name).count(), 1, "{name}");
         }
     }

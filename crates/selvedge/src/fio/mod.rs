@@ -7,6 +7,8 @@ pub(crate) mod job_manual;
 pub(crate) mod job_options;
 pub(crate) mod json;
 mod storage;
+pub(crate) mod typed;
+pub(crate) mod variables;
 
 /// What fio 3.33 prints, with the line of warning that it puts before.
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Storage {
 }
 
 /// The names in a list: `:` is between them, and `\:` in one.
-fn split(text: &str) -> Vec<String> {
+pub(super) fn split(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {

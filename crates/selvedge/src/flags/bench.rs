@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Command, FromArgMatches as _, ValueEnum};
+use clap::{ArgAction, Args, Command, FromArgMatches as _, ValueEnum};
 use engine::initiator::IoPolicy;
 use engine::limits::IO_QUEUES_MAX;
 use nvme::discovery::Nqn;
 
 use super::EngineFlag;
 use super::connection::ConnectionFlags;
+use super::fio_options::FioOptions;
+use crate::spec::extent::Extent;
+use crate::spec::fio_numbers;
 use crate::spec::size::{Size, parse_time};
 
 /// What is read and written, and in which order.
@@ -67,6 +70,12 @@ impl FromStr for IoQueues {
     }
 }
 
+/// Bytes of a command as fio has them: the one size of a list, too.
+fn block_size(text: &str) -> Result<Size, String> {
+    let size = fio_numbers::same_for_all(text);
+    size.ok_or_else(|| format!("`{text}`: all commands have one size"))?.parse()
+}
+
 /// Something that is done or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
@@ -119,7 +128,7 @@ Job files:
   over those in the file. Options that would change the result and cannot be
   had are named with their line, and nothing runs unless --ignore-unsupported
   is given; those that mean nothing here (direct, ioengine, filename, ...) are
-  named in a note. Where sections have different files, --nsid names as many
+  named in a note, also where they are typed here. Where sections have different files, --nsid names as many
   namespaces, in the order in which the files appear.
 
 Examples:
@@ -139,8 +148,8 @@ pub(crate) struct BenchFlags {
     #[arg(value_name = "JOB_FILE")]
     pub(crate) job_file: Option<PathBuf>,
 
-    /// Run a job file without the options that cannot be had
-    #[arg(long, requires = "job_file", help_heading = "This program's own options")]
+    /// Run without the options of fio's that cannot be had
+    #[arg(long, help_heading = "This program's own options")]
     pub(crate) ignore_unsupported: bool,
 
     /// NQN of the subsystem [default: the only one that the target shows]
@@ -186,6 +195,9 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) workload: WorkloadFlags,
 
+    #[command(flatten)]
+    pub(crate) fio: FioOptions,
+
     /// What carries this side's I/O
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
     pub(crate) engine: EngineFlag,
@@ -198,6 +210,10 @@ pub(crate) struct BenchFlags {
     /// Show a full-screen view while it runs: paths, connections, workers
     #[arg(long, help_heading = "This program's own options")]
     pub(crate) top: bool,
+
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
 
     /// How to print the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
@@ -274,7 +290,7 @@ pub(crate) struct WorkloadFlags {
     pub(crate) kind: Option<Kind>,
 
     /// Size of each command's data [default: 4k]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
     pub(crate) bs: Option<Size>,
 
     /// Commands each job keeps outstanding [default: 1]
@@ -285,20 +301,26 @@ pub(crate) struct WorkloadFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) numjobs: Option<u32>,
 
-    /// Bytes of the namespace to use [default: all from --offset on]
+    /// Bytes of the namespace to use, or a share of it such as 50% [default: all from --offset on]
     #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Option<Size>,
+    pub(crate) size: Option<Extent>,
 
-    /// Where in the namespace to begin [default: 0]
+    /// Where in the namespace to begin, also as a share of it [default: 0]
     #[arg(long, value_name = "SIZE")]
-    pub(crate) offset: Option<Size>,
+    pub(crate) offset: Option<Extent>,
+
+    /// How much further each job begins than the one before [default: 0]
+    #[arg(long = "offset_increment", alias = "offset-increment", value_name = "SIZE")]
+    pub(crate) offset_increment: Option<Extent>,
 
     /// Run for this long, starting over at the end of the range [default: until each job has done --size once]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) runtime: Option<Duration>,
 
     /// Use all of --runtime; without it, a job of a job file ends after --size, as in fio
-    #[arg(long = "time_based", alias = "time-based")]
+    #[arg(long = "time_based", alias = "time-based", value_name = "0|1", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "0", default_missing_value = "1", hide_default_value = true, value_parser = fio_numbers::flag)]
+    #[arg(action = ArgAction::Set)]
     pub(crate) time_based: bool,
 
     /// Run for this long before measuring begins [default: 0]
@@ -332,7 +354,7 @@ pub(crate) struct WorkloadFlags {
 
     /// Write nothing; check a namespace against the record in --verify-state
     #[arg(long, requires = "verify_state")]
-    #[arg(conflicts_with_all = ["kind", "size", "offset", "runtime", "rate_iops", "fsync", "verify"])]
+    #[arg(conflicts_with_all = ["kind", "size", "offset", "offset_increment", "runtime", "rate_iops", "fsync", "verify"])]
     pub(crate) verify_only: bool,
 }
 

@@ -10,6 +10,8 @@ pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod doctor;
+pub(crate) mod fio_names;
+pub(crate) mod fio_options;
 pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;

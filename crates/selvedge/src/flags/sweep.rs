@@ -37,10 +37,11 @@ pub(crate) const AXES: [&str; 15] = [
 ];
 
 /// Options of `bench` that are of no use in a sweep, or are its own.
-const LEFT_OUT: [&str; 9] = [
+const LEFT_OUT: [&str; 10] = [
     "job_file",
     // It has its own.
     "destroy_data",
+    "output",
     "ignore_unsupported",
     "auto_trial",
     "verify",
@@ -187,7 +188,8 @@ impl FromArgMatches for SweepFlags {
 /// `bench`'s options as `sweep` takes them.
 fn bench_arguments() -> impl Iterator<Item = Arg> {
     let bench = BenchFlags::augment_args(Command::new("bench"));
-    let wanted = |arg: &&Arg| !LEFT_OUT.contains(&arg.get_id().as_str());
+    // fio's options that `bench` passes over are hidden there.
+    let wanted = |arg: &&Arg| !LEFT_OUT.contains(&arg.get_id().as_str()) && !arg.is_hide_set();
     let arguments: Vec<Arg> = bench.get_arguments().filter(wanted).cloned().collect();
     arguments.into_iter().map(|arg| {
         // What must be there is there by a preset, or is asked for when a point is made.

@@ -70,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) iodepth: u32,
     pub(crate) numjobs: u32,
     pub(crate) offset: u64,
+    /// How much further each job begins than the one before.
+    pub(crate) offset_increment: u64,
     pub(crate) size: u64,
     pub(crate) runtime_s: Option<f64>,
     pub(crate) ramp_time_s: f64,
@@ -95,7 +97,8 @@ impl Options {
             bs: workload.block_bytes,
             iodepth: workload.depth,
             numjobs: workload.jobs,
-            offset: workload.offset,
+            offset: fitted.offset,
+            offset_increment: fitted.increment,
             size: fitted.slots * u64::from(workload.block_bytes),
             runtime_s: workload.runtime.map(|runtime| runtime.as_secs_f64()),
             ramp_time_s: workload.ramp.as_secs_f64(),

@@ -21,7 +21,10 @@ pub(crate) mod terminal;
 pub(crate) mod utc;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -33,8 +36,26 @@ pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     print_exactly(locale::shown(&text.to_string()))
 }
 
+/// Where results go instead of stdout.
+static OUTPUT: OnceLock<File> = OnceLock::new();
+
+/// Has what is printed from now on go to a file, which is made anew.
+///
+/// # Errors
+/// It cannot be made.
+pub(crate) fn print_to(path: &Path) -> Result<(), Failure> {
+    let file = File::create(path)
+        .map_err(|error| Failure::usage(format!("--output {}: {error}", path.display())))?;
+    // A command says it once.
+    let _ = OUTPUT.set(file);
+    Ok(())
+}
+
 /// Prints text for programs on stdout, at once.
 pub(crate) fn print_exactly(text: impl fmt::Display) -> Result<(), Failure> {
+    if let Some(mut file) = OUTPUT.get() {
+        return write!(file, "{text}").map_err(|error| cannot_print(&error));
+    }
     let mut stdout = io::stdout().lock();
     write!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| cannot_print(&error))
 }

@@ -6,6 +6,8 @@ pub(crate) use engine::units as size;
 pub(crate) mod audit_place;
 pub(crate) mod ceph;
 pub(crate) mod endpoint;
+pub(crate) mod extent;
+pub(crate) mod fio_numbers;
 pub(crate) mod namespace;
 pub(crate) mod quotas;
 pub(crate) mod reactors;

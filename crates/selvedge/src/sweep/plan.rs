@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::axis::Axis;
 use super::point::{FULL, Load, Point};
 use crate::bench::order::Random;
+use crate::config::workload::Range;
 use crate::flags::bench::BenchFlags;
 use crate::flags::sweep::{AXES, Given, OwnFlags, Preset, SweepFlags, bench_flags};
-use crate::spec::size::Size;
+use crate::spec::extent::Extent;
 
 /// The most points, so that a list too many is noticed before weeks have passed.
 const POINTS_MAX: usize = 4096;
@@ -84,10 +85,13 @@ impl Plan {
         self
     }
 
-    /// The bytes that it uses: where they begin, and how many they are unless they are all that follow.
-    pub(crate) fn range(&self) -> (u64, Option<u64>) {
-        let size = |option: &str| self.fixed(option)?.first()?.parse::<Size>().ok().map(|size| size.0);
-        (size("offset").unwrap_or(0), size("size"))
+    /// The bytes that it uses.
+    pub(crate) fn range(&self) -> Range {
+        let extent = |option: &str| self.fixed(option)?.first()?.parse::<Extent>().ok();
+        let increment = extent("offset_increment").unwrap_or(Extent::ZERO);
+        // Points differ in how many jobs they have.
+        let length = extent("size").filter(|_| increment.is_zero());
+        Range { offset: extent("offset").unwrap_or(Extent::ZERO), length, further: (0, increment) }
     }
 
     fn of(own: &OwnFlags, fixed: Vec<Given>) -> Self {

@@ -179,6 +179,63 @@ fn an_engine_that_writes_no_data_writes_none() {
 }
 
 #[test]
+fn everyday_options_are_what_they_are_in_fio() {
+    let ground = Ground::new("memory:64m");
+    let ios = |text: &str| {
+        let report = json(&ground.run(text, &["-o", "json", "--destroy-data"]));
+        let job = &report["jobs"][0];
+        ["read", "write"].iter().filter_map(|side| job[*side]["ios"].as_u64()).sum::<u64>()
+    };
+    assert_eq!(ios("[a]\nrw=read\nbs=64k\nsize=50%\n"), 512);
+    assert_eq!(ios("[a]\nrw=read\nbs=1Mi\nsize=16m\n"), 16);
+    assert_eq!(ios("[a]\nrw=randrw\nbs=4k,4k\nsize=1m\n"), 256);
+    assert_eq!(ios("[a]\nrw=randread\nbsrange=4k-4k\nsize=1m\nnice=5\n"), 256);
+    let four = "[a]\nrw=write\nbs=64k\nnumjobs=4\nsize=8m\noffset_increment=8m\nverify=crc32c\n";
+    assert_eq!(ios(four), 512);
+    // Each of the four wrote its own part, and verifies it alone.
+    let look = json(&ground.run("[l]\nrw=read\nbs=64k\nsize=32m\nverify=crc32c\n", &["-o", "json"]));
+    assert_eq!(look["jobs"][0]["verify"]["reads_checked"], 512);
+    let path = ground.folder.path().join("job.fio");
+    std::fs::write(&path, "[a]\nrw=read\nsize=${JOB_SIZE}\n").expect("the folder takes a file");
+    let mut bench = ground.serving.bench(&[path.to_str().expect("a path of UTF-8"), "-o", "json"]);
+    let report = json(&bench.env("JOB_SIZE", "1m").output().expect("the program runs"));
+    assert_eq!(report["jobs"][0]["read"]["ios"], 256);
+    let unset = bench.env_remove("JOB_SIZE").output().expect("the program runs");
+    assert!(
+        stderr(&unset).contains("job.fio:3: the environment has no variable `JOB_SIZE`"),
+        "{}",
+        stderr(&unset)
+    );
+}
+
+#[test]
+fn a_command_line_of_fio_runs_as_it_is() {
+    let ground = Ground::new("memory:16m");
+    let result = ground.folder.path().join("result.json");
+    let output = format!("--output={}", result.display());
+    let line = "--name=x --group_reporting --direct=1 --ioengine=libaio --filename=/dev/nvme0n1 --time_based=1 \
+                --size=100% --thread --rw=randread --bs=4k,4k --runtime=1 --output-format=fio-json";
+    let words: Vec<&str> = line.split_whitespace().chain([output.as_str()]).collect();
+    let done = ground.bench(&words);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert!(done.stdout.is_empty(), "it is in the file");
+    let text = std::fs::read_to_string(&result).expect("it was made");
+    let report: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!(report["jobs"][0]["jobname"], "x");
+    assert!(stderr(&done).contains("these mean nothing over NVMe/TCP: "), "{}", stderr(&done));
+    for (option, part) in [
+        ("--ioengine=null", "--ioengine: it reads and writes no data"),
+        ("--loops=3", "--loops=3 cannot be had"),
+        ("--filename=/dev/a:/dev/b", "2 files"),
+        ("--no_such_option=3", "unexpected argument"),
+    ] {
+        let refused = ground.bench(&["--rw", "write", "--size", "4k", option]);
+        assert_eq!(refused.status.code(), Some(2), "{option}");
+        assert!(stderr(&refused).contains(part), "{option}: {}", stderr(&refused));
+    }
+}
+
+#[test]
 fn a_workload_of_flags_is_printed_in_fios_form() {
     let ground = Ground::new("memory:16m");
     let more = ["--rw", "randrw", "--size", "4m", "--iodepth", "8", "--fsync", "32", "-o", "fio-json"];

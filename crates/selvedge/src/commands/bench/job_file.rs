@@ -22,10 +22,10 @@ use super::{finish, fit, paths, warn};
 use crate::bench::matching::Placements;
 use crate::bench::process::{ProcessUse, ProcessWatch};
 use crate::bench::run::{Outcome, Run};
-use crate::commands::consent::Range;
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;
 use crate::fio::job_file::{Job, JobFile};
+use crate::fio::variables;
 use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
 use crate::report;
 use crate::report::bench::BenchReport;
@@ -78,24 +78,24 @@ struct JobReport<'a> {
 }
 
 /// Runs the jobs of a file and prints what they found.
-pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
+pub(super) fn run(flags: &BenchFlags, typed: &WorkloadFlags, path: &Path) -> Result<(), Failure> {
     let began = Instant::now();
     let shown = path.display();
-    let file =
-        JobFile::read(&read(path)?).map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
+    let file = JobFile::read(&read(path)?, &variables::of_this_process)
+        .map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
     if flags.nr_io_queues == Some(IoQueues::Auto) || flags.auto_trial.is_some() {
         return Err(Failure::usage(
             "-i auto finds a number for one workload, and a job file has several; write -i N, or run them one by one",
         ));
     }
-    let notes = notes(&file, &flags.workload, flags.ignore_unsupported, &shown)?;
+    let notes = notes(&file, typed, flags.ignore_unsupported, &shown)?;
     if file.jobs.is_empty() {
         return Err(Failure::usage(format!("{shown}: no job is left that reads or writes data")));
     }
     let nsids = namespaces(&file, &flags.nsid).map_err(|what| Failure::usage(format!("{shown}{what}")))?;
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
-    let planned = plan(&file, &nsids, &setting, (&flags.workload, &shown))?;
+    let planned = plan(&file, &nsids, &setting, (typed, &shown))?;
     // Undone when the runs are over, and their connections with them.
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     check(&planned, &setting)?;
@@ -160,8 +160,7 @@ fn ask_to_write(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Fa
     let nsids: BTreeSet<u32> = planned.iter().map(|planned| planned.nsid).collect();
     for nsid in nsids {
         let writing = planned.iter().filter(|planned| planned.nsid == nsid && planned.workload.writes());
-        let ranges =
-            writing.map(|Planned { workload, .. }| Range { offset: workload.offset, length: workload.size });
+        let ranges = writing.map(|planned| planned.workload.range());
         setting.ask_to_write("this job file", nsid, &ranges.collect::<Vec<_>>())?;
     }
     Ok(())
@@ -218,6 +217,7 @@ fn overrides(typed: &WorkloadFlags, job: &Job) -> Vec<String> {
         ("numjobs", typed.numjobs.is_some()),
         ("size", typed.size.is_some()),
         ("offset", typed.offset.is_some()),
+        ("offset_increment", typed.offset_increment.is_some()),
         ("runtime", typed.runtime.is_some()),
         ("ramp_time", typed.ramp_time.is_some()),
         ("rwmixread", typed.rwmixread.is_some()),
@@ -292,9 +292,8 @@ fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> 
 
 /// Whether one of two workloads verifies blocks that the other one writes.
 fn would_spoil(one: &Fitted, other: &Fitted) -> bool {
-    let end =
-        |fitted: &Fitted| fitted.workload.offset + fitted.slots * u64::from(fitted.workload.block_bytes);
-    let apart = end(one) <= other.workload.offset || end(other) <= one.workload.offset;
+    let meets = |(start, end): (u64, u64)| other.ranges().any(|(from, to)| start < to && from < end);
+    let apart = !one.ranges().any(meets);
     let (one, other) = (&one.workload, &other.workload);
     !apart && (one.verify && other.writes() || other.verify && one.writes())
 }
@@ -403,7 +402,7 @@ fn run_group<'a>(
 }
 
 /// Lets a job's delay pass, if nobody wants it to stop.
-fn wait(delay: Option<Duration>, stop: &AtomicBool) {
+pub(super) fn wait(delay: Option<Duration>, stop: &AtomicBool) {
     let Some(delay) = delay else { return };
     let began = Instant::now();
     while !stop.load(Ordering::Relaxed) {
