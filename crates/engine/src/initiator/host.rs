@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 const NQN_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
@@ -20,7 +21,7 @@ impl HostIdentity {
     /// The identity in `/etc/nvme/hostnqn` and `/etc/nvme/hostid`, as nvme-cli keeps it. What is missing
     /// there is derived from `/etc/machine-id`, so that it stays the same, or else made at random.
     pub fn of_this_machine() -> Self {
-        let nqn = read_line("/etc/nvme/hostnqn").filter(|nqn| nqn.starts_with("nqn."));
+        let nqn = read_line("/etc/nvme/hostnqn").filter(|nqn| Nqn::new(nqn).is_ok());
         let id = read_line("/etc/nvme/hostid").and_then(|id| Uuid::parse_str(&id).ok());
         match (nqn, id) {
             (Some(nqn), Some(id)) => Self { nqn, id: id.into_bytes() },

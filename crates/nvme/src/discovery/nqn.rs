@@ -31,18 +31,19 @@ pub enum NqnError {
     /// The name is not UTF-8.
     #[error("the NQN is not UTF-8")]
     NotUtf8,
-    /// The name does not start as every NQN does.
-    #[error("the NQN does not start with \"nqn.\"")]
-    Prefix,
     /// The name has a control character.
     #[error("the NQN has a control character")]
     Control,
+    /// The name has a comma or white space, and is to be that of a host or subsystem here.
+    #[error("the NQN has a comma or a space, where hosts and lists of names end it: name each by itself")]
+    Separator,
 }
 
-/// A valid NVMe Qualified Name: UTF-8, at most 223 bytes, from `nqn.` on, no control character (Base 4.7).
+/// The name of a host or subsystem: UTF-8, at most 223 bytes, no control character (Base 4.7).
 ///
-/// The date and the domain after the prefix are not checked, for names like `nqn.test` are in use. Two names
-/// are the same if their bytes are: the specification wants no normalization and no folding of case.
+/// The specification has names begin with `nqn.`, a date and a domain. Linux' host and target take any text, and names like
+/// `mysub` are in use, so that this is not required. Two names are the same if their bytes are: the specification wants no
+/// normalization and no folding of case.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nqn(Box<str>);
 
@@ -55,11 +56,21 @@ impl Nqn {
         if name.len() > NQN_BYTES_MAX {
             return Err(NqnError::TooLong);
         }
-        if !name.starts_with("nqn.") {
-            return Err(NqnError::Prefix);
-        }
         check_text(name)?;
         Ok(Self(name.into()))
+    }
+
+    /// Checks a name that a target is to serve or to let in. One with a comma or a space can be sent, but not asked for:
+    /// Linux' options end at a comma, and lists of names and TLS identities are separated by either.
+    pub fn configured(name: &str) -> Result<Self, NqnError> {
+        let nqn = Self::new(name)?;
+        let separates = |letter: char| letter == ',' || letter.is_whitespace();
+        if nqn.contains(separates) { Err(NqnError::Separator) } else { Ok(nqn) }
+    }
+
+    /// Whether it begins as the specification has it.
+    pub fn is_qualified(&self) -> bool {
+        self.starts_with("nqn.")
     }
 
     /// The name of any Discovery subsystem.

@@ -210,7 +210,7 @@ proptest! {
     fn any_bytes_are_a_name_or_an_error(bytes in vec(any::<u8>(), 0..300), text in any::<String>()) {
         let prefixed = [b"nqn.", &bytes[..]].concat();
         for nqn in [Nqn::decode(&bytes), Nqn::decode(&prefixed), Nqn::new(&text)].into_iter().flatten() {
-            prop_assert!(nqn.starts_with("nqn.") && nqn.len() <= 223);
+            prop_assert!(!nqn.is_empty() && nqn.len() <= 223);
             prop_assert!(!nqn.chars().any(char::is_control));
         }
     }
@@ -439,7 +439,14 @@ fn hostile_lists_are_refused() {
 #[test]
 fn names_are_checked() {
     assert_eq!(Nqn::new(""), Err(NqnError::Empty));
-    assert_eq!(Nqn::new("iqn.2014-08.org.example"), Err(NqnError::Prefix));
+    // As Linux takes them.
+    for name in ["mysub", "testnqn", "iqn.2014-08.org.example", "my sub"] {
+        assert!(Nqn::new(name).is_ok_and(|nqn| !nqn.is_qualified() && nqn.as_str() == name), "{name}");
+    }
+    assert!(Nqn::configured("mysub").is_ok() && Nqn::configured("nqn.a").is_ok_and(|nqn| nqn.is_qualified()));
+    for name in ["nqn.a,nqn.b", "nqn.a nqn.b", " mysub", "mysub\u{a0}"] {
+        assert_eq!(Nqn::configured(name), Err(NqnError::Separator), "{name:?}");
+    }
     assert_eq!(Nqn::new("nqn.\u{1b}[2J"), Err(NqnError::Control));
     assert_eq!(Nqn::new(&format!("nqn.{}", "x".repeat(220))), Err(NqnError::TooLong));
     assert_eq!(Nqn::new(&format!("nqn.{}", "x".repeat(219))).map(|nqn| nqn.len()), Ok(223));

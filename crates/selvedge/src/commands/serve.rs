@@ -136,6 +136,12 @@ fn begin(
     let mut engine =
         config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
     engine.sealing_key = sealing_key(flags)?;
+    for subsystem in engine.fabric.subsystems.iter().filter(|subsystem| !subsystem.nqn.starts_with("nqn.")) {
+        tracing::warn!(
+            "subsystem {}: the name does not begin with nqn.; Linux takes it, and other hosts may not",
+            subsystem.nqn
+        );
+    }
     // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
     match &successor {

@@ -319,7 +319,7 @@ id = "gateway"
             ("\n[[port]]\nservice = 4420\n".to_owned(), 2, "address"),
             (format!("{port}service = 70000\n{subsystem}"), 3, "65535"),
             (format!("{port}{subsystem}serial = \"\"\n"), 5, "20 printable"),
-            (format!("{port}[[subsystem]]\nnqn = \"iqn.a\"\n"), 4, "nqn."),
+            (format!("{port}[[subsystem]]\nnqn = \"nqn.a,nqn.b\"\n"), 4, "comma or a space"),
             (format!("{port}{subsystem}{subsystem}"), 6, "twice"),
             (format!("{port}{subsystem}allow_any_host = false\n"), 3, "nobody may use"),
             (format!("{port}{subsystem}{namespace}memory = \"1x\"\n"), 6, "not a size"),

@@ -283,7 +283,7 @@ fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
             ("POST", &namespaces, &with("\"ana_group\": 0"), 422, "ANA"),
             ("POST", &namespaces, &with("\"qos\": {\"iops\": 0}"), 422, "limit of 0"),
             ("POST", &namespaces, &with("\"qos\": {\"iops\": \"fast\"}"), 422, "iops"),
-            ("POST", &namespaces, &with("\"visible\": {\"only\": [\"host\"]}"), 422, "host"),
+            ("POST", &namespaces, &with("\"visible\": {\"only\": [\"a,b\"]}"), 422, "comma"),
             ("POST", &namespaces, &with("\"write_protection\": \"maybe\""), 422, "maybe"),
             ("POST", "/v1/subsystems/nqn.nowhere/namespaces", &with("\"nsid\": 2"), 404, "nqn.nowhere"),
         ],
@@ -307,7 +307,7 @@ fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
             ("DELETE", &format!("{namespaces}/x"), "", 400, "not a valid nsid"),
             ("DELETE", &format!("{namespaces}/99999999999"), "", 400, "not a valid nsid"),
             ("DELETE", &one, "{}", 400, "no body"),
-            ("POST", "/v1/subsystems", "{\"nqn\": \"iqn.a\"}", 422, "nqn."),
+            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.a,nqn.b\"}", 422, "nqn."),
             ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.a\\u0000b\"}", 422, "control character"),
             ("POST", "/v1/subsystems", &long, 422, "223"),
             (
@@ -375,7 +375,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     refuses(
         &bed,
         &[
-            ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"host\"}", 422, "nqn"),
+            ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a nqn.b\"}", 422, "nqn"),
             ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
             ("PUT", &format!("{subsystem}/ana-groups/0"), "{\"state\": \"optimized\"}", 404, "1 to"),
             ("PUT", &format!("{subsystem}/ana-groups/1"), "{\"state\": \"best\"}", 422, "best"),

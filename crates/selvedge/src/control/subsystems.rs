@@ -24,7 +24,7 @@ pub(crate) struct Name(pub(crate) String);
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        match Nqn::new(&name) {
+        match Nqn::configured(&name) {
             Ok(_) => Ok(Self(name)),
             Err(error) => Err(de::Error::custom(error)),
         }

@@ -166,8 +166,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, conflicts_with = "allow_hosts")]
     pub(crate) allow_any_host: bool,
 
-    /// Let this host connect; may be given several times
-    #[arg(long = "allow-host", value_name = "NQN")]
+    /// Let this host connect; may be given several times, or as a list with commas
+    #[arg(long = "allow-host", value_name = "NQN", value_delimiter = ',')]
     pub(crate) allow_hosts: Vec<Nqn>,
 
     /// Number of reactors, or the CPUs to keep one each on, such as 0,2 or 0-3 [default: one per CPU]

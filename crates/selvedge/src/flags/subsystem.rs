@@ -35,8 +35,8 @@ pub(crate) enum SubsystemAction {
         /// Let every host connect
         #[arg(long, conflicts_with = "allow_hosts")]
         allow_any_host: bool,
-        /// Let this host connect; may be given several times
-        #[arg(long = "allow-host", value_name = "NQN")]
+        /// Let this host connect; may be given several times, or as a list with commas
+        #[arg(long = "allow-host", value_name = "NQN", value_delimiter = ',')]
         allow_hosts: Vec<Nqn>,
         #[command(flatten)]
         settings: Box<SubsystemSettings>,
@@ -361,10 +361,10 @@ pub(crate) struct NamespaceSettings {
     #[arg(long, value_name = "N", visible_alias = "load-balancing-group")]
     pub(crate) ana_group: Option<u32>,
     /// Only these hosts see it
-    #[arg(long, value_name = "NQN", num_args = 1.., conflicts_with_all = ["hidden_from", "visible_to_all"])]
+    #[arg(long, value_name = "NQN", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["hidden_from", "visible_to_all"])]
     pub(crate) visible_to: Vec<Nqn>,
     /// All hosts but these see it
-    #[arg(long, value_name = "NQN", num_args = 1.., conflicts_with = "visible_to_all")]
+    #[arg(long, value_name = "NQN", num_args = 1.., value_delimiter = ',', conflicts_with = "visible_to_all")]
     pub(crate) hidden_from: Vec<Nqn>,
     /// All hosts see it
     #[arg(long)]

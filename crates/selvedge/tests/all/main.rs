@@ -33,6 +33,7 @@ mod json_output;
 mod log;
 mod match_hw_queues;
 mod mptcp;
+mod names;
 mod open_subsystem;
 mod other_process;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]

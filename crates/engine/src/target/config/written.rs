@@ -37,7 +37,7 @@ impl<'de, T: Check> Deserialize<'de> for Checked<T> {
 
 impl Check for Nqn {
     fn check(text: &str) -> Result<Self, String> {
-        Self::new(text).map_err(|error| format!("`{text}`: {error}"))
+        Self::configured(text).map_err(|error| format!("`{text}`: {error}"))
     }
 }
 

@@ -425,9 +425,9 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
     // Whoever is on a list of hosts has a valid name. Where any host may connect, there are some without one.
     let host = decode_text(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
     let unusual = match Nqn::new(host) {
-        Ok(_) => None,
+        Ok(name) if name.is_qualified() => None,
         Err(NqnError::Empty) => Some(Peculiarity::EmptyHostNqn),
-        Err(_) => Some(Peculiarity::OddHostNqn),
+        Ok(_) | Err(_) => Some(Peculiarity::OddHostNqn),
     };
     let subsystem = Nqn::decode(&data.subsystem_nqn)
         .ok()

@@ -64,7 +64,7 @@ impl Reader<'_> {
         if name == "*" {
             return Some(name);
         }
-        if let Err(error) = Nqn::new(&name) {
+        if let Err(error) = Nqn::configured(&name) {
             self.lose(entry, format!("{error}, so that it is left out"));
             return None;
         }

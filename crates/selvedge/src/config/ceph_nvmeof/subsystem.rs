@@ -28,7 +28,7 @@ impl Reader<'_> {
             self.lose(entry, "key and value name different subsystems, so that it is left out");
             return None;
         }
-        match Nqn::new(&name) {
+        match Nqn::configured(&name) {
             Ok(nqn) if !nqn.is_discovery() => {}
             Ok(_) => {
                 self.lose(entry, "the discovery subsystem is there by itself");

@@ -12,6 +12,8 @@ use super::{Object, Reader, device, join, says_something, text};
 
 /// The model that the kernel names where none was set.
 const KERNEL_MODEL: &str = "Linux";
+/// What is to be known of a name such as `mysub`.
+const UNQUALIFIED: &str = "the name does not begin with nqn.: Linux takes it, and other hosts may not";
 /// The one ANA group that the kernel has without being told.
 const KERNEL_GROUP: u32 = 1;
 
@@ -20,7 +22,7 @@ impl Reader {
     pub(super) fn subsystem(&mut self, path: &str, subsystem: &Object) -> Option<SubsystemConfig> {
         self.only(subsystem, path, &["allowed_hosts", "attr", "namespaces", "nqn", "passthru"]);
         let name = text(subsystem, "nqn").unwrap_or_default();
-        let nqn = match Nqn::new(&name) {
+        let nqn = match Nqn::configured(&name) {
             Ok(nqn) if !nqn.is_discovery() => nqn,
             Ok(_) => {
                 self.lose(&join(path, "nqn"), "the discovery subsystem is there by itself");
@@ -31,6 +33,9 @@ impl Reader {
                 return None;
             }
         };
+        if !nqn.is_qualified() {
+            self.warn(&join(path, "nqn"), format!("`{nqn}`: {UNQUALIFIED}"));
+        }
         if self.is_passed_through(path, subsystem) {
             return None;
         }
@@ -116,7 +121,7 @@ impl Reader {
             self.lose(&join(&join(path, "attr"), "allow_any_host"), what);
         }
         for (path, host) in hosts {
-            if let Err(error) = Nqn::new(&host) {
+            if let Err(error) = Nqn::configured(&host) {
                 self.lose(&path, format!("`{host}`: {error}"));
                 continue;
             }

@@ -79,6 +79,26 @@ const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016
 const UUID: &str = "d592cdf3-5d1c-44e0-8412-3fcf7d99df27";
 
 #[test]
+fn names_as_linux_has_them_are_taken_over_with_a_warning() {
+    let imported = read(&WHOLE.replace("nqn.test:b", "testnqn")).unwrap();
+    assert_eq!(imported.losses, []);
+    assert!(imported.fabric.subsystem("testnqn").is_some());
+    let warnings: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        warnings
+            .iter()
+            .any(|it| it.contains("subsystems[1].nqn: `testnqn`: the name does not begin with nqn.")),
+        "{warnings:?}"
+    );
+    let host = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd";
+    let imported = read(&WHOLE.replace(host, "client-7")).unwrap();
+    assert_eq!(
+        (imported.losses, imported.fabric.subsystems[0].hosts.clone()),
+        (vec![], vec!["client-7".to_owned()])
+    );
+}
+
+#[test]
 fn a_saved_configuration_becomes_ours() {
     let Imported { fabric, losses, warnings } = read(WHOLE).unwrap();
     assert_eq!(losses, []);
@@ -273,7 +293,7 @@ fn what_cannot_be_kept_is_named_with_its_line() {
         ),
         ("\"cntlid_min\": \"1\"", "\"cntlid_min\": \"100\"", 30, "subsystems[0].attr.cntlid_min"),
         ("\"vendor_id\": \"0x0\"", "\"vendor_id\": \"0x1af4\"", 41, "subsystems[1].attr.vendor_id"),
-        ("\"nqn\": \"nqn.test:b\"", "\"nqn\": \"testnqn\"", 41, "subsystems[1].nqn"),
+        ("\"nqn\": \"nqn.test:b\"", "\"nqn\": \"test nqn\"", 41, "subsystems[1].nqn"),
         ("\"nsid\": 3", "\"nsid\": 5000", 36, "subsystems[0].namespaces[0].nsid"),
         ("\"ana_grpid\": 2", "\"buffered_io\": 1", 33, "subsystems[0].namespaces[0].buffered_io"),
         ("\"state\": \"non-optimized\"", "\"state\": \"sideways\"", 10, "ports[0].ana_groups[1].ana.state"),

@@ -36,6 +36,11 @@ impl Serving {
         Self::serve(&control, &["-s", "0", "-n", NQN, "--namespace", namespace], Stdio::inherit())
     }
 
+    /// One with this control address, of these arguments alone.
+    pub(crate) fn controlled(control: &str, arguments: &[&str]) -> Self {
+        Self::serve(control, arguments, Stdio::piped())
+    }
+
     fn spawn(namespace: &str, more: &[&str], stderr: Stdio) -> Self {
         Self::serve("none", &[&["-s", "0", "-n", NQN, "--namespace", namespace], more].concat(), stderr)
     }

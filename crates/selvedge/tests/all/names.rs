@@ -1,0 +1,69 @@
+//! Names and addresses as people have them: each is read in the same way at every entrance, and what nobody could ever use is
+//! refused.
+
+use std::path::PathBuf;
+
+use crate::serving::{Serving, json, selvedge, stderr};
+
+/// A target with a control socket.
+struct Bed {
+    serving: Serving,
+    folder: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let control = format!("unix:{}", folder.path().join("c.sock").display());
+        let line = [&["-s", "0", "--namespace", "memory:16m"], more].concat();
+        Self { serving: Serving::controlled(&control, &line), folder }
+    }
+
+    fn control(&self) -> String {
+        let socket: PathBuf = self.folder.path().join("c.sock");
+        format!("--control=unix:{}", socket.display())
+    }
+
+    fn bench(&self, nqn: &str, host: &str) -> std::process::Output {
+        let port = &self.serving.port;
+        let line = ["bench", "-a", "127.0.0.1", "-s", port, "-n", nqn, "-q", host];
+        selvedge(&[&line[..], &["--rw", "read", "--size", "4k", "-o", "json"]].concat())
+    }
+}
+
+#[test]
+fn a_list_of_hosts_is_several_hosts() {
+    let (one, two) = ("nqn.2026-01.org.example:h1", "nqn.2026-01.org.example:h2");
+    let bed = Bed::new(&["-n", "nqn.a", "--allow-host", &format!("{one},{two}")]);
+    for host in [one, two] {
+        json(&bed.bench("nqn.a", host));
+    }
+    assert_eq!(bed.bench("nqn.a", "nqn.2026-01.org.example:h3").status.code(), Some(1));
+    // Where one name is asked for, a list is none.
+    let control = bed.control();
+    for line in [
+        &["host", "allow", "nqn.a", "nqn.b,nqn.c"][..],
+        &["subsystem", "add", "nqn.d,nqn.e"],
+        &["subsystem", "add", "nqn d"],
+    ] {
+        let refused = selvedge(&[line, &[&control]].concat());
+        assert_ne!(refused.status.code(), Some(0), "{line:?}");
+        assert!(stderr(&refused).contains("comma or a space"), "{line:?}: {}", stderr(&refused));
+    }
+    let added = selvedge(&["subsystem", "add", "nqn.f", "--allow-host", &format!("{one},{two}"), &control]);
+    assert_eq!(added.status.code(), Some(0), "{}", stderr(&added));
+    let known = json(&selvedge(&["host", "list", "nqn.f", "-o", "json", &control]));
+    assert_eq!(known["hosts"], serde_json::json!([one, two]));
+}
+
+#[test]
+fn names_as_linux_has_them_are_served_and_used() {
+    let mut bed = Bed::new(&["-n", "mysub", "--allow-any-host"]);
+    json(&bed.bench("mysub", "client-7"));
+    let address = format!("127.0.0.1:{}", bed.serving.port);
+    let found = json(&selvedge(&["list", "-a", &address, "-o", "json"]));
+    assert_eq!(found["namespaces"][0]["nqn"], "mysub");
+    let dry = selvedge(&["connect", "-a", &address, "-n", "mysub", "--dry-run"]);
+    assert!(String::from_utf8_lossy(&dry.stdout).contains("nqn=mysub"), "{}", stderr(&dry));
+    assert!(bed.serving.logs("subsystem mysub: the name does not begin with nqn."));
+}
