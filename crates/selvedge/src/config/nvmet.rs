@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use engine::target::{FabricConfig, GroupState, ReferralConfig};
+use nvme::discovery::Nqn;
 use serde_json::{Map, Value};
 
 use self::lines::Lines;
@@ -55,7 +56,8 @@ pub(crate) fn read(text: &str) -> Result<Imported, String> {
     }
     let mut reader = Reader::new(lines);
     let mut fabric = FabricConfig::default();
-    reader.only(&root, "", &["hosts", "ports", "subsystems"]);
+    reader.only(&root, "", &["discovery", "hosts", "ports", "subsystems"]);
+    fabric.discovery_nqn = reader.discovery(&root);
     for (path, host) in reader.list(&root, "", "hosts") {
         reader.host(&path, &host);
     }
@@ -228,6 +230,21 @@ impl Reader {
             Some(_) => {
                 self.lose(&join(path, name), "it is not an object");
                 Object::new()
+            }
+        }
+    }
+
+    /// The name of the discovery subsystem, where it is not the one that every target has. nvmetcli saves it in any case.
+    fn discovery(&mut self, root: &Object) -> Option<String> {
+        let discovery = self.object(root, "", "discovery");
+        self.only(&discovery, "discovery", &["nqn"]);
+        let name = text(&discovery, "nqn").filter(|name| !name.trim().is_empty())?;
+        match Nqn::configured(&name) {
+            Ok(nqn) if nqn.is_discovery() => None,
+            Ok(_) => Some(name),
+            Err(error) => {
+                self.lose("discovery.nqn", format!("`{name}`: {error}"));
+                None
             }
         }
     }

@@ -99,6 +99,35 @@ fn names_as_linux_has_them_are_taken_over_with_a_warning() {
 }
 
 #[test]
+fn the_name_of_the_discovery_subsystem_is_kept_where_it_is_another() {
+    let with = |discovery: &str| read(&changed("{\n", &format!("{{ \"discovery\": {discovery},\n"))).unwrap();
+    let of = |discovery: &str| {
+        let imported = with(discovery);
+        assert_eq!(imported.losses, [], "{discovery}");
+        imported.fabric.discovery_nqn
+    };
+    assert_eq!(of(r#"{"nqn": "nqn.2014-08.org.nvmexpress.discovery"}"#), None);
+    assert_eq!(
+        of(r#"{"nqn": "nqn.2026-01.org.example:find"}"#).as_deref(),
+        Some("nqn.2026-01.org.example:find")
+    );
+    for nothing in ["{}", "null", r#"{"nqn": ""}"#, r#"{"nqn": null}"#] {
+        assert_eq!(of(nothing), None, "{nothing}");
+    }
+    for (discovery, path) in [
+        (r#"{"nqn": "a\u0007b"}"#, "discovery.nqn"),
+        (r#"{"nqn": "nqn.a", "attr": {"allow_any_host": "0"}}"#, "discovery.attr"),
+        ("7", "discovery"),
+    ] {
+        let losses = with(discovery).losses;
+        assert!(losses.len() == 1 && losses[0].path == path, "{discovery}: {losses:?}");
+    }
+    // A name that a subsystem has, too, is refused as in target.toml.
+    let taken = changed("{\n", "{ \"discovery\": {\"nqn\": \"nqn.test:a\"},\n");
+    assert!(read(&taken).is_err());
+}
+
+#[test]
 fn a_saved_configuration_becomes_ours() {
     let Imported { fabric, losses, warnings } = read(WHOLE).unwrap();
     assert_eq!(losses, []);
