@@ -1,6 +1,7 @@
 //! What nvme-cli keeps in a config.json: who this host is, and which secrets it has for which subsystem. The rest of such a
 //! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use engine::initiator::{HostIdentity, HostSecrets, TlsKeys};
 use engine::secret_file;
 use nvme::discovery::{DISCOVERY_NQN, Nqn};
 use secure_channel::{ConfiguredPsk, PskIdentity};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use zeroize::Zeroizing;
 
 use super::tls::TlsChoice;
@@ -31,11 +32,71 @@ impl<'de> Deserialize<'de> for Hidden {
     }
 }
 
+/// A text that may be written as a number: libnvme reads either.
+#[derive(Clone)]
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl de::Visitor<'_> for TextVisitor {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a number")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+        }
+        from.deserialize_any(TextVisitor)
+    }
+}
+
+/// Yes or no, which libnvme also reads as a number.
+#[derive(Clone, Copy, Default)]
+struct Yes(bool);
+
+impl<'de> Deserialize<'de> for Yes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct YesVisitor;
+        impl de::Visitor<'_> for YesVisitor {
+            type Value = Yes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false or a number")
+            }
+
+            fn visit_bool<E: de::Error>(self, yes: bool) -> Result<Yes, E> {
+                Ok(Yes(yes))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Yes, E> {
+                Ok(Yes(number != 0))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Yes, E> {
+                Ok(Yes(number != 0))
+            }
+        }
+        from.deserialize_any(YesVisitor)
+    }
+}
+
 /// A host of a config.json.
 #[derive(Clone, Deserialize)]
 struct Host {
-    hostnqn: Option<String>,
-    hostid: Option<String>,
+    hostnqn: Option<Text>,
+    hostid: Option<Text>,
     dhchap_key: Option<Hidden>,
     #[serde(default)]
     subsystems: Vec<Subsystem>,
@@ -43,7 +104,7 @@ struct Host {
 
 #[derive(Clone, Deserialize)]
 struct Subsystem {
-    nqn: Option<String>,
+    nqn: Option<Text>,
     dhchap_key: Option<Hidden>,
     #[serde(default)]
     ports: Vec<Port>,
@@ -51,16 +112,15 @@ struct Subsystem {
 
 #[derive(Clone, Deserialize)]
 struct Port {
-    transport: Option<String>,
-    traddr: Option<String>,
-    trsvcid: Option<String>,
+    transport: Option<Text>,
+    traddr: Option<Text>,
+    trsvcid: Option<Text>,
     dhchap_key: Option<Hidden>,
     dhchap_ctrl_key: Option<Hidden>,
-    tls: Option<bool>,
+    tls: Option<Yes>,
     tls_key: Option<Hidden>,
-    tls_key_identity: Option<String>,
-    #[serde(default)]
-    concat: bool,
+    tls_key_identity: Option<Text>,
+    concat: Option<Yes>,
 }
 
 /// The object that libnvme's schema has round the list that libnvme writes.
@@ -107,8 +167,8 @@ struct KnownTls {
     identity: Option<PskIdentity>,
 }
 
-impl std::fmt::Debug for KnownHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for KnownHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KnownHost").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
@@ -173,10 +233,10 @@ fn choose(mut known: Vec<KnownHost>, meant: &Meant<'_>) -> Result<KnownHost, Str
 impl KnownHost {
     /// The host, if it has a name: libnvme passes over one that has none.
     fn of(host: &Host, place: &str, meant: &Meant<'_>) -> Result<Option<Self>, String> {
-        let Some(nqn) = &host.hostnqn else { return Ok(None) };
+        let Some(Text(nqn)) = &host.hostnqn else { return Ok(None) };
         let nqn = Nqn::new(nqn).map_err(|error| format!("{place}.hostnqn: {error}"))?;
         let mut identity = HostIdentity::from_nqn(nqn.as_str());
-        if let Some(id) = &host.hostid {
+        if let Some(Text(id)) = &host.hostid {
             let id = engine::target::parse_uuid(id).map_err(|error| format!("{place}.hostid: {error}"))?;
             identity.id = id.into_bytes();
         }
@@ -294,12 +354,12 @@ impl KnownSubsystem {
         let mut ports = Vec::with_capacity(subsystem.ports.len());
         for (at, port) in subsystem.ports.iter().enumerate() {
             // Another transport's secrets are not for this one.
-            if port.transport.as_deref().is_none_or(|transport| transport == "tcp") {
+            if port.transport.as_ref().is_none_or(|Text(transport)| transport == "tcp") {
                 ports.push(KnownPort::of(port, &format!("{place}.ports[{at}]"))?);
             }
         }
         let secret = secret(&subsystem.dhchap_key, &format!("{place}.dhchap_key"))?;
-        Ok(Self { nqn: subsystem.nqn.clone().unwrap_or_default(), secret, ports })
+        Ok(Self { nqn: subsystem.nqn.clone().map(|Text(nqn)| nqn).unwrap_or_default(), secret, ports })
     }
 
     /// What it says of its port at this address: by that, or where it does not say which port it is about.
@@ -312,12 +372,15 @@ impl KnownSubsystem {
 impl KnownPort {
     fn of(port: &Port, place: &str) -> Result<Self, String> {
         let service = match &port.trsvcid {
-            Some(service) => service.parse().map_err(|_| format!("{place}.trsvcid is not a TCP port"))?,
+            Some(Text(service)) => {
+                service.parse().map_err(|_| format!("{place}.trsvcid is not a TCP port"))?
+            }
             None => SERVICE,
         };
         // A name is not looked up: a file of many would be slow to read where one name is not known.
-        let ip = port.traddr.as_ref().and_then(|traddr| traddr.parse::<IpAddr>().ok());
-        if port.concat && port.tls == Some(true) {
+        let ip = port.traddr.as_ref().and_then(|Text(traddr)| traddr.parse::<IpAddr>().ok());
+        let concat = port.concat.is_some_and(|Yes(yes)| yes);
+        if concat && port.tls.is_some_and(|Yes(yes)| yes) {
             return Err(format!("{place} has both tls and concat"));
         }
         Ok(Self {
@@ -325,7 +388,7 @@ impl KnownPort {
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
             tls: KnownTls::of(port, place)?,
-            concat: port.concat,
+            concat,
         })
     }
 }
@@ -333,9 +396,9 @@ impl KnownPort {
 impl KnownTls {
     fn of(port: &Port, place: &str) -> Result<Self, String> {
         let key = port.tls_key.as_ref().map(|Hidden(text)| text.parse());
-        let identity = port.tls_key_identity.as_ref().map(|text| text.parse());
+        let identity = port.tls_key_identity.as_ref().map(|Text(text)| text.parse());
         Ok(Self {
-            is_on: port.tls,
+            is_on: port.tls.map(|Yes(yes)| yes),
             key: key.transpose().map_err(|error| format!("{place}.tls_key: {error}"))?,
             identity: identity.transpose().map_err(|error| format!("{place}.tls_key_identity: {error}"))?,
         })

@@ -53,6 +53,31 @@ fn meant<'a>(host: Option<&'a Nqn>, addresses: &'a [SocketAddr]) -> Meant<'a> {
 }
 
 #[test]
+fn numbers_stand_for_texts_and_flags_as_libnvme_has_them() {
+    let read = |port: &str| {
+        let port = format!(r#"{{"transport":"tcp","traddr":"10.0.0.1",{port}}}"#);
+        let text = format!(r#"[{{"hostnqn":"{FIRST}","subsystems":[{{"nqn":"nqn.a","ports":[{port}]}}]}}]"#);
+        read_text(&text, &meant(None, &[]))
+    };
+    let key = secret(1).reveal().to_string();
+    let host = read(&format!(r#""trsvcid":4421,"dhchap_key":"{key}""#)).unwrap();
+    assert!(host.secrets("nqn.a", address("10.0.0.1:4421")).is_some());
+    assert!(host.secrets("nqn.a", address("10.0.0.1:4420")).is_none());
+    let host = read(&format!(r#""concat":1,"tls":0,"dhchap_key":"{key}""#)).unwrap();
+    assert!(host.concatenates("nqn.a", address("10.0.0.1:4420")));
+    assert!(read(r#""concat":1,"tls":true"#).unwrap_err().contains("both tls and concat"));
+    for (wrong, part) in [
+        (r#""trsvcid":70000"#, "trsvcid is not a TCP port"),
+        (r#""trsvcid":-1"#, "trsvcid is not a TCP port"),
+        (r#""trsvcid":[4420]"#, "not a config.json"),
+        (r#""tls":"yes""#, "not a config.json"),
+        (r#""dhchap_key":7"#, "not a config.json"),
+    ] {
+        assert!(read(wrong).unwrap_err().contains(part), "{wrong}");
+    }
+}
+
+#[test]
 fn a_host_is_who_is_named_or_who_has_the_target() {
     let (first, second) = (address("10.0.0.1:4420"), address("10.0.0.9:4420"));
     let known = |host: Option<&str>, addresses: &[SocketAddr]| {

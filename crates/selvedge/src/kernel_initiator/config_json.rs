@@ -58,16 +58,25 @@ impl Wanted<'_> {
     }
 
     fn has_port(&self, port: &Value) -> bool {
-        let text = |name: &str| port.get(name).and_then(Value::as_str);
-        if text("transport").is_some_and(|transport| transport != "tcp") {
+        let text = |name: &str| port.get(name).and_then(scalar);
+        if text("transport").as_deref().is_some_and(|transport| transport != "tcp") {
             return false;
         }
         let ip = text("traddr").and_then(|traddr| traddr.split('%').next()?.parse().ok());
-        let service = text("trsvcid").unwrap_or(SERVICE).parse().ok();
+        let service = text("trsvcid").as_deref().unwrap_or(SERVICE).parse().ok();
         match (ip, service) {
             (Some(ip), Some(service)) => self.has_address(ip, service),
             _ => self.addresses.is_empty(),
         }
+    }
+}
+
+/// A text, which libnvme takes as a number, too.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
     }
 }
 
@@ -88,9 +97,9 @@ pub(crate) fn merge(text: Option<&str>, entry: &PortEntry) -> Result<String, Str
     let subsystem = found_or_added(subsystems, "nqn", &entry.nqn, || json!({"nqn": entry.nqn}))?;
     let ports = list(subsystem, "ports")?;
     let identity = |port: &Map<String, Value>| {
-        IDENTITY.map(|name| match (name, port.get(name).and_then(Value::as_str)) {
+        IDENTITY.map(|name| match (name, port.get(name).and_then(scalar)) {
             ("trsvcid", None) => SERVICE.to_owned(),
-            (_, value) => value.unwrap_or_default().to_owned(),
+            (_, value) => value.unwrap_or_default(),
         })
     };
     let wanted = identity(&entry.port);
@@ -293,6 +302,15 @@ mod tests {
         let subsystem = &left.unwrap()[0]["subsystems"][0];
         assert_eq!(subsystem["application"], "other");
         assert_eq!(subsystem["ports"][0]["transport"], "rdma");
+    }
+
+    #[test]
+    fn a_port_as_a_number_is_the_same_port() {
+        let theirs = THEIRS.replacen(r#""tos": 1"#, r#""trsvcid": 4420, "tos": 1"#, 1);
+        let made = merged(Some(&theirs), &entry("nqn.a", &json!({})));
+        assert_eq!(made[0]["subsystems"][0]["ports"].as_array().unwrap().len(), 2, "it is not added again");
+        assert_eq!(removed(&theirs, None, &["10.0.0.2:4420"]).1, 1);
+        assert_eq!(removed(&theirs, None, &["10.0.0.2:4421"]).1, 0);
     }
 
     #[test]
