@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
+use prerequisite::patience;
 use rustls::{ClientConnection, StreamOwned};
 
 pub(crate) const READ: u16 = 0;
@@ -64,7 +64,7 @@ pub(crate) struct Client<S = UnixStream> {
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("somebody listens");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it can have one");
+        stream.set_read_timeout(Some(patience())).expect("it can have one");
         Self { stream, form: Form::Simple, next_cookie: 0x1234_5678_0000_0000 }
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use prerequisite::patience;
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
@@ -25,7 +26,6 @@ const HEADERS: u64 = 48 << 10;
 /// Where data is.
 pub(crate) const DATA: u64 = 1 << 20;
 pub(crate) const ENTRIES: u16 = 128;
-const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) const NEXT: u16 = 1;
 pub(crate) const WRITE: u16 = 2;
@@ -146,7 +146,7 @@ impl Guest {
 
     /// The next request that was given back: its first descriptor, and how much of it was filled.
     pub(crate) fn used(&mut self, ring: usize) -> (u32, u32) {
-        self.try_used(ring, LIMIT).expect("a request that is given back")
+        self.try_used(ring, patience()).expect("a request that is given back")
     }
 
     /// The same, or nothing when it takes longer.
@@ -234,7 +234,7 @@ impl Guest {
     pub(crate) fn is_served(&mut self) -> bool {
         self.ask(0, 0, blk::VIRTIO_BLK_T_FLUSH, 0, (0, 0));
         self.kick(0);
-        self.try_used(0, LIMIT).is_some() && self.status(0, 0) == 0
+        self.try_used(0, patience()).is_some() && self.status(0, 0) == 0
     }
 }
 

@@ -4,9 +4,9 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holder, ServerTls};
+use prerequisite::{patience, wait_for};
 use virtio_bindings::virtio_blk as blk;
 
 use crate::client::{FLUSH, FORMS, Form, READ, WRITE};
@@ -14,8 +14,6 @@ use crate::guest::{DATA, Guest};
 use crate::tls::Authority;
 use crate::world::{Plan, VhostWorld, World};
 
-/// Nothing that is waited for takes as long.
-const LIMIT: Duration = Duration::from_secs(20);
 const OK: u8 = blk::VIRTIO_BLK_S_OK as u8;
 
 /// What is handed over, as it is read again from what is written.
@@ -29,17 +27,15 @@ fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
 
 /// What is handed over once the only client is in the middle of a write. A busy machine may read its request late.
 fn frozen_within_a_write(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
-    let since = Instant::now();
-    loop {
+    wait_for("its write begins", || {
         let (handed, sockets) = frozen(holder);
         if let HandedStage::Transmission { incoming: HandedIncoming::Write(_), .. } = handed.clients[0].stage
         {
-            return (handed, sockets);
+            return Some((handed, sockets));
         }
-        assert!(since.elapsed() < LIMIT, "its write does not begin: {handed:?}");
         holder.thaw(false);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        None
+    })
 }
 
 /// Another server goes on. Who it could not take is named.
@@ -291,7 +287,7 @@ fn a_guest_notices_nothing() {
             }
             guest.kick(1);
             assert_eq!(pass_guests_on(&mut world), []);
-            (0..8).for_each(|_| assert!(guest.try_used(1, LIMIT).is_some()));
+            (0..8).for_each(|_| assert!(guest.try_used(1, patience()).is_some()));
             assert!((0..8).all(|at| guest.status(1, at * 4) == OK));
             guest.fill(DATA, &[0; 64 << 10]);
             assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, 0, (DATA, 64 << 10)), (OK, (64 << 10) + 1));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prerequisite::patience;
 use virtio_bindings::virtio_blk as blk;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
@@ -61,7 +62,7 @@ fn a_front_end_is_told_of_a_new_size_until_it_asks() {
     let (mut channel, theirs) = UnixStream::pair().unwrap();
     guest.front_end.set_backend_request_fd(&theirs).unwrap();
     drop(theirs);
-    channel.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    channel.set_read_timeout(Some(patience())).unwrap();
     let mut said = [0u32; 3].map(u32::to_ne_bytes).concat();
     // A configuration change, version 1, without a body.
     let notice = [2u32, 1, 0].map(u32::to_ne_bytes).concat();

@@ -1,8 +1,8 @@
 //! Guests and front ends that lie. Each pays for it alone: another front end of the same process is served all the time.
 
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use prerequisite::wait_until;
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 use virtio_bindings::virtio_blk as blk;
@@ -123,11 +123,7 @@ fn rings_that_make_no_sense_end_their_front_end_alone() {
                 guest.kick(0);
             }
         }
-        let gone = (0..400).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            guest.front_end.get_features().is_err()
-        });
-        assert!(gone, "wrong {wrong}");
+        wait_until("the front end is gone", || guest.front_end.get_features().is_err());
         assert!(other.is_served());
         assert!(Guest::new(&world.sockets[0], 1).is_served(), "the next front end");
     }

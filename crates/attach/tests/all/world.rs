@@ -12,6 +12,7 @@ use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
+use prerequisite::wait_until;
 
 use crate::client::Client;
 
@@ -123,9 +124,7 @@ impl VhostWorld {
         let namespace = namespaces.filter(|namespace| namespace.nsid == nsid);
         namespace.for_each(|namespace| namespace.backend = BackendConfig::Memory { size: bytes });
         self.target.apply(&fabric).expect("another size");
-        while self.paths[nsid as usize - 1].size_bytes() != bytes {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the paths know the size", || self.paths[nsid as usize - 1].size_bytes() == bytes);
     }
 }
 
