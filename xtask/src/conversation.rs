@@ -87,13 +87,13 @@ mod tests {
             "echo ask 1 target a b; read -r one; echo ask 2 other c; read -r two; echo \"$one, $two\"";
         let mut guest = Process::start(&Step::new("sh", &["-c", script])).unwrap();
         let mut heard = Vec::new();
-        let answered = answer_all(&mut guest, Duration::from_secs(20), |ask| {
+        let answered = answer_all(&mut guest, Duration::from_secs(60), |ask| {
             heard.push(format!("{} {}", ask.whom, ask.words.join(" ")));
             Ok(heard.len() as u8 - 1)
         });
         assert_eq!(answered, Ok(()));
         assert_eq!(heard, ["target a b", "other c"]);
-        assert!(guest.wait(Duration::from_secs(20), false).is_some_and(|status| status.success()));
+        assert!(guest.wait(Duration::from_secs(60), false).is_some_and(|status| status.success()));
         assert!(guest.output().ends_with("1 0, 2 1\n"), "{}", guest.output());
     }
 }

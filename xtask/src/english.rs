@@ -2,16 +2,18 @@
 //! lines, error texts and `--help`, and the width of Markdown. What is not rewritten yet stands in a list that may only
 //! shrink. It keeps out how literals and comments are found in Rust: that is `source`.
 
-use std::collections::BTreeMap;
-
+use crate::counted_rule::{CountedRule, Finding};
 use crate::source::prose;
-use crate::tidy;
-use crate::workspace;
 
 const COLUMNS_MAX: usize = 100;
 /// What somebody reads who only wants to know what this is.
 const README_WORDS_MAX: usize = 900;
-pub(crate) const EXCEPTIONS: &str = "xtask/english-exceptions.txt";
+
+pub(crate) const RULE: CountedRule = CountedRule {
+    exceptions: "xtask/english-exceptions.txt",
+    about: "Files whose words STYLE.md forbids, and how many of them each has",
+    findings,
+};
 
 /// What is not checked: measurements, which programs wrote, and the list of forbidden phrases below.
 const NOT_CHECKED: [&str; 2] = ["bench-runs/", "xtask/src/english.rs"];
@@ -81,15 +83,8 @@ const AFTER_NO: [&str; 12] = [
     "different",
 ];
 
-/// A place where something is worded or set as it should not be.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    line: usize,
-    what: String,
-}
-
 /// What is wrong with one file.
-pub(crate) fn findings(path: &str, text: &str) -> Vec<Finding> {
+fn findings(path: &str, text: &str) -> Vec<Finding> {
     if NOT_CHECKED.iter().any(|beginning| path.starts_with(beginning)) {
         return Vec::new();
     }
@@ -263,82 +258,6 @@ fn can_be_broken(line: &str) -> bool {
     })
 }
 
-/// Counts by file, as the list of exceptions has them.
-#[derive(Default)]
-pub(crate) struct Counts(BTreeMap<String, usize>);
-
-impl Counts {
-    fn parse(list: &str) -> Result<Counts, String> {
-        let mut counts = BTreeMap::new();
-        for entry in tidy::entries(list) {
-            let parsed = entry.rsplit_once(' ').and_then(|(path, count)| Some((path, count.parse().ok()?)));
-            let Some((path, count)) = parsed else {
-                return Err(format!("{EXCEPTIONS}: `{entry}` is not `path count`"));
-            };
-            counts.insert(path.trim().to_owned(), count);
-        }
-        Ok(Counts(counts))
-    }
-
-    fn total(&self) -> usize {
-        self.0.values().sum()
-    }
-
-    fn written(&self) -> String {
-        let mut list = String::from(
-            "# Files whose words STYLE.md forbids, and how many of them each has. It may only shrink:\n\
-             # `cargo xtask tidy --lower` writes it anew where files have fewer or have moved.\n",
-        );
-        for (path, count) in &self.0 {
-            list.push_str(&format!("{path} {count}\n"));
-        }
-        list
-    }
-}
-
-/// Compares what is found in all files with the list of exceptions. Where files have moved or been divided, the total
-/// says whether anything came to it; then the list alone has to follow.
-pub(crate) fn judge(files: &[(&str, &str)], list: &str, problems: &mut Vec<String>) {
-    let allowed = match Counts::parse(list) {
-        Ok(allowed) => allowed,
-        Err(problem) => return problems.push(problem),
-    };
-    let now = counted(files);
-    if now.0 == allowed.0 {
-        return;
-    }
-    if now.total() <= allowed.total() {
-        problems.push(format!("{EXCEPTIONS}: files have fewer, or have moved: `cargo xtask tidy --lower`"));
-        return;
-    }
-    for (path, text) in files {
-        let found = findings(path, text);
-        let limit = allowed.0.get(*path).copied().unwrap_or(0);
-        if found.len() > limit {
-            problems.extend(found.iter().map(|one| format!("{path}:{}: {}", one.line, one.what)));
-            problems.push(format!("{path}: {} findings, and {limit} are the limit", found.len()));
-        }
-    }
-}
-
-/// Writes the list of exceptions again, unless it would grow in all.
-pub(crate) fn lower(files: &[(&str, &str)]) -> Result<String, String> {
-    let now = counted(files);
-    let path = workspace::root().join(EXCEPTIONS);
-    let list = std::fs::read_to_string(&path).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
-    let before = Counts::parse(&list)?.total();
-    if now.total() > before {
-        return Err(format!("{} words that STYLE.md forbids, and {before} are the limit", now.total()));
-    }
-    std::fs::write(&path, now.written()).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
-    Ok(format!("{EXCEPTIONS}: {before} before, {} now", now.total()))
-}
-
-fn counted(files: &[(&str, &str)]) -> Counts {
-    let all = files.iter().map(|(path, text)| ((*path).to_owned(), findings(path, text).len()));
-    Counts(all.filter(|(_, count)| *count > 0).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,28 +326,5 @@ mod tests {
         let text = "word\n".repeat(901);
         assert_eq!(found("README.md", &text), ["1 901 words, and 900 are the limit"]);
         assert_eq!(found("docs/README.md", &text), Vec::<String>::new());
-    }
-
-    #[test]
-    fn the_list_of_exceptions_may_only_shrink() {
-        let judged = |text: &str, list: &str| {
-            let mut problems = Vec::new();
-            judge(&[("a.md", text)], list, &mut problems);
-            problems.join("\n")
-        };
-        assert_eq!(judged("any more\n", "# why\na.md 1\n"), "");
-        assert!(judged("any more\n", "").contains("a.md:1: `any more`"));
-        assert!(judged("any more, any more\n", "a.md 1\n").contains("2 findings, and 1 are the limit"));
-        assert!(judged("any more\n", "old.md 1\n").contains("--lower"), "a file that has moved");
-        assert!(judged("plain\n", "a.md 1\n").contains("--lower"));
-        assert!(judged("plain\n", "gone.md 1\n").contains("--lower"));
-        assert!(judged("plain\n", "a.md\n").contains("is not `path count`"));
-    }
-
-    #[test]
-    fn a_written_list_is_the_same_when_it_is_read() {
-        let counts = counted(&[("a.md", "any more\n"), ("b.md", "plain\n")]);
-        assert_eq!(Counts::parse(&counts.written()).unwrap().0, counts.0);
-        assert_eq!(counts.total(), 1);
     }
 }

@@ -12,9 +12,11 @@ mod ceph;
 mod chaos;
 mod check;
 mod cleanup;
+mod clock;
 mod command;
 mod commands;
 mod conversation;
+mod counted_rule;
 mod dist;
 mod english;
 mod first_words;
@@ -67,7 +69,7 @@ const USAGE: u8 = 2;
 const HELP: &str = "\
 cargo xtask check                       formatting, lints, tidiness, documentation, licences
 cargo xtask tidy                        only the house rules of STYLE.md
-cargo xtask tidy --lower                write xtask/english-exceptions.txt and first-words.txt again; they may only shrink
+cargo xtask tidy --lower                write the lists of counted exceptions again, which may only shrink
 cargo xtask tidy --graph [FOLDER]       figures of each crate, of this checkout or the one in FOLDER: files, imports, circles
                                         of imports, imports against the stated order, most methods, public fields
 cargo xtask test [PART]... [--list]     the gate, which every change has to pass; without root or packages

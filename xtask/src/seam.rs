@@ -18,12 +18,12 @@ const BY_THE_SEAM: [(&str, &str); 3] =
     [("std::thread", "ring::thread"), ("Instant::now", "ring::now"), ("SystemTime::now", "ring::wall_time")];
 
 /// Whether a file has nothing but tests.
-fn is_of_tests(path: &str) -> bool {
+pub(crate) fn is_of_tests(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("races.rs")
 }
 
 /// The code before the tests of a file.
-fn without_tests(code: &str) -> &str {
+pub(crate) fn without_tests(code: &str) -> &str {
     let mut attributes = code.match_indices("#[cfg(");
     let begin = attributes.find(|(at, _)| {
         let (attribute, rest) = code[*at..].split_once(']').unwrap_or_default();

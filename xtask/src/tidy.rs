@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::clock;
 use crate::command::Step;
+use crate::counted_rule::CountedRule;
 use crate::english;
 use crate::first_words;
 use crate::graph;
@@ -19,6 +21,9 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
 const UNSAFE_FILES: &str = "xtask/unsafe-files.txt";
+
+/// Rules with exceptions that are counted by file.
+const COUNTED: [&CountedRule; 2] = [&english::RULE, &clock::RULE];
 
 /// Words that stand for work not done, in code.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "#[ignore"];
@@ -53,22 +58,21 @@ pub(crate) fn passes() -> bool {
     problems.is_empty()
 }
 
-/// Writes the lists of what may only shrink again.
+/// Writes the lists of counted exceptions again, each unless it would grow.
 pub(crate) fn lower() -> ExitCode {
-    let lowered = files().and_then(|files| {
-        let files: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
-        Ok([english::lower(&files)?, first_words::lower(&files)?])
+    let lowered = files().map(|files| {
+        let texts: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
+        let counted = COUNTED.map(|rule| rule.lower(&files));
+        counted.into_iter().chain([first_words::lower(&texts)]).collect()
     });
-    match lowered {
-        Ok(lines) => {
-            lines.iter().for_each(|line| println!("{line}"));
-            ExitCode::SUCCESS
-        }
-        Err(reason) => {
-            eprintln!("xtask: {reason}; `cargo xtask tidy` shows them");
-            ExitCode::FAILURE
+    let all = lowered.unwrap_or_else(|reason| vec![Err(reason)]);
+    for outcome in &all {
+        match outcome {
+            Ok(text) => println!("{text}"),
+            Err(reason) => eprintln!("xtask: {reason}; `cargo xtask tidy` shows them"),
         }
     }
+    if all.iter().all(Result::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Prints figures of the project's shape, or of that of another checkout of it.
@@ -161,7 +165,9 @@ fn check(files: &[File]) -> Vec<String> {
     let all: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
     links::judge(&all, &mut problems);
     first_words::judge(&all, text_of(files, first_words::BUDGETS), &mut problems);
-    english::judge(&all, text_of(files, english::EXCEPTIONS), &mut problems);
+    for rule in COUNTED {
+        rule.judge(&all, text_of(files, rule.exceptions), &mut problems);
+    }
     problems
 }
 

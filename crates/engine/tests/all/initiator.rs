@@ -225,7 +225,7 @@ mod by_the_clock {
     use super::*;
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn keep_alive_keeps_the_controller() {
         let (_target, address) = target(Engine::Automatic);
         let options = ConnectOptions { keep_alive_ms: 1000, ..options(address, Engine::Automatic) };

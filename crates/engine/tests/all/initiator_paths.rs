@@ -218,13 +218,13 @@ mod by_the_clock {
     use super::late_write;
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_undoes_a_newer_one_where_nobody_waits() {
         assert_eq!(late_write(false), 1, "the checker sees what a host does that does not wait");
     }
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_undoes_nothing_where_the_host_waits() {
         assert_eq!(late_write(true), 2);
     }

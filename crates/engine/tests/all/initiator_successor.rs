@@ -117,13 +117,13 @@ mod by_the_clock {
     use super::late_write;
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_of_a_killed_set_undoes_a_newer_one_where_the_next_is_not_told() {
         assert_eq!(late_write(false), 1, "the checker sees what a set does that does not wait");
     }
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_of_a_killed_set_undoes_nothing_where_the_next_is_told() {
         assert_eq!(late_write(true), 2);
     }

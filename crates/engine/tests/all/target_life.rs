@@ -30,7 +30,7 @@ mod by_the_clock {
     use super::*;
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn hosts_that_are_heard_of_within_a_second_keep_their_controllers() {
         ENGINES.into_iter().for_each(|engine| keep_alive(engine, 1000));
     }

@@ -150,7 +150,7 @@ mod by_the_clock {
     use super::late_write;
 
     #[test]
-    #[ignore = "by the clock: the suite clock has it"]
+    #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_of_a_killed_process_undoes_a_newer_one_where_its_file_is_not_found() {
         let (found, said) = late_write(false);
         assert_eq!(found, 1, "the checker sees what happens where nobody waits: {said}");

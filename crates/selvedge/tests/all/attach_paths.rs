@@ -4,26 +4,18 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::attach::{attached, end, program, target};
 use crate::serving::{Ended, NQN};
 
-/// Limit of a test that hangs: paths are looked at once a second.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn log(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("attach.log")).expect("a log")
 }
 
 fn await_line(folder: &Path, words: &str) {
-    let begun = Instant::now();
-    while !log(folder).lines().any(|line| line.contains(words)) {
-        assert!(begun.elapsed() < PATIENCE, "no line with `{words}`:\n{}", log(folder));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    prerequisite::wait_until(words, || log(folder).lines().any(|line| line.contains(words)));
 }
 
 fn free_port() -> String {

@@ -188,11 +188,7 @@ fn a_device_that_comes_later_is_asked_when_it_comes() {
     let target = Target::start(folder.path(), &["-c", &config.display().to_string()]);
     assert_eq!(target.namespaces()[0]["state"], "absent");
     std::os::unix::fs::symlink(&device.0, &link).expect("a link");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while target.namespaces()[0]["state"] != "ready" {
-        assert!(std::time::Instant::now() < deadline, "it did not come: {}", target.namespaces()[0]);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    prerequisite::wait_until("the namespace is ready", || target.namespaces()[0]["state"] == "ready");
     assert_eq!(target.identified(1)["block_size"], 512);
 }
 
