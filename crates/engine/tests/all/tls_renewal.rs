@@ -216,44 +216,53 @@ fn where_a_queue_cannot_connect_anew_its_path_does_and_nothing_is_lost() {
     assert!(volume.status()[0].reconnects >= 1, "it was never refused: {:?}", volume.status());
 }
 
-#[test]
-fn keys_are_rotated_at_random_under_verified_writes_without_an_error() {
-    const KEYS: u64 = 4;
-    let mut random = Random::seeded("keys are rotated");
-    let bed = Bed::new(Transport::Tcp);
-    let connect = |by_key_updates| {
-        let all = (1..=KEYS as u8).map(psk).collect();
-        let tls = TlsKeys { renew_after: limit(60), by_key_updates, ..TlsKeys::new(all) };
-        Volume::connect(bed.connect(&bed.target.ports()[..1], Transport::Tcp, tls)).unwrap()
-    };
-    let (by_update, by_connection) = (connect(true), connect(false));
-    let visit = |key| {
-        let alone = TlsKeys::new(vec![psk(key)]);
-        Volume::connect(bed.connect(&bed.target.ports()[1..], Transport::Tcp, alone)).map(drop)
-    };
-    let controllers = bed.controllers();
-    beside_writers(&[&by_update, &by_connection], |counts| {
-        for round in 0..20 {
-            let first = 1 + random.below(KEYS) as u8;
-            let second = 1 + random.below(KEYS) as u8;
-            let keys = if first == second { vec![first] } else { vec![first, second] };
-            let overlap = Duration::from_millis(random.below(3) * 10);
-            bed.set_keys(&keys, overlap);
-            let handshakes = bed.handshakes();
-            // Queues have connected anew since, by one of the keys that are there now.
-            while bed.handshakes() < handshakes + 2 {
-                await_more(counts, 1);
+/// A host whose key is gone is answered later with each try: how soon it finds one that is there is for the clock to say.
+mod by_the_clock {
+    use super::*;
+
+    #[test]
+    #[ignore = "by the clock: the suite machine has it"]
+    fn keys_are_rotated_at_random_under_verified_writes_without_an_error() {
+        const KEYS: u64 = 4;
+        let mut random = Random::seeded("keys are rotated");
+        let bed = Bed::new(Transport::Tcp);
+        let connect = |by_key_updates| {
+            let all = (1..=KEYS as u8).map(psk).collect();
+            let tls = TlsKeys { renew_after: limit(60), by_key_updates, ..TlsKeys::new(all) };
+            Volume::connect(bed.connect(&bed.target.ports()[..1], Transport::Tcp, tls)).unwrap()
+        };
+        let (by_update, by_connection) = (connect(true), connect(false));
+        let visit = |key| {
+            let alone = TlsKeys::new(vec![psk(key)]);
+            Volume::connect(bed.connect(&bed.target.ports()[1..], Transport::Tcp, alone)).map(drop)
+        };
+        let controllers = bed.controllers();
+        beside_writers(&[&by_update, &by_connection], |counts| {
+            for round in 0..20 {
+                let first = 1 + random.below(KEYS) as u8;
+                let second = 1 + random.below(KEYS) as u8;
+                let keys = if first == second { vec![first] } else { vec![first, second] };
+                let overlap = Duration::from_millis(random.below(3) * 10);
+                bed.set_keys(&keys, overlap);
+                let handshakes = bed.handshakes();
+                // Queues have connected anew since, by one of the keys that are there now.
+                while bed.handshakes() < handshakes + 2 {
+                    await_more(counts, 1);
+                }
+                for key in &keys {
+                    let entered = visit(*key);
+                    assert!(
+                        entered.is_ok(),
+                        "round {round}: key {key} where {keys:?} are there: {entered:?}"
+                    );
+                }
             }
-            for key in &keys {
-                let entered = visit(*key);
-                assert!(entered.is_ok(), "round {round}: key {key} where {keys:?} are there: {entered:?}");
-            }
-        }
-    });
-    let status = [by_update.status(), by_connection.status()].concat();
-    assert!(status.iter().all(|path| path.state == PathState::Live), "{status:?}");
-    assert!(controllers.is_subset(&bed.controllers()), "an association has ended");
-    // What is gone is gone: who fails waits, so that this is asked once.
-    bed.set_keys(&[1], Duration::ZERO);
-    visit(2).unwrap_err();
+        });
+        let status = [by_update.status(), by_connection.status()].concat();
+        assert!(status.iter().all(|path| path.state == PathState::Live), "{status:?}");
+        assert!(controllers.is_subset(&bed.controllers()), "an association has ended");
+        // What is gone is gone: who fails waits, so that this is asked once.
+        bed.set_keys(&[1], Duration::ZERO);
+        visit(2).unwrap_err();
+    }
 }
