@@ -24,6 +24,12 @@ const CONTROLLER_ID_AT: usize = std::mem::offset_of!(ConnectData, controller_id)
 /// Byte of the submission entry in a command capsule.
 const ENTRY: std::ops::Range<usize> = 8..72;
 
+/// Keep Alive Timeout of a Connect, dword 12 of its submission entry (fabrics specification 3.3).
+const KEEP_ALIVE: std::ops::Range<usize> = ENTRY.start + 48..ENTRY.start + 52;
+/// Keep Alive Timeout requested instead of the recorded one, in milliseconds: a replay has no timer
+/// that would send Keep Alive on a machine that stands still for seconds.
+const KEEP_ALIVE_MS: u32 = 3_600_000;
+
 /// How the host's bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -145,6 +151,9 @@ impl<'a> Play<'a> {
                 line.commands.insert(entry.command_id.get(), entry);
                 if is_connect(&entry) {
                     line.is_admin = entry.cdw10.get() >> 16 == 0;
+                    if pdu[KEEP_ALIVE] != [0; 4] {
+                        pdu[KEEP_ALIVE].copy_from_slice(&KEEP_ALIVE_MS.to_le_bytes());
+                    }
                     let data = line.data_of(&pdu);
                     let at = data.start + CONTROLLER_ID_AT;
                     if let Some(field) = pdu.get_mut(at..at + 2) {
