@@ -31,6 +31,8 @@ pub(crate) struct Step {
 /// How a step ended.
 pub(crate) struct Finished {
     pub(crate) passed: bool,
+    /// Set when the step was ended at its limit, so that its output says nothing about success.
+    pub(crate) was_cut_off: bool,
     pub(crate) output: String,
     pub(crate) elapsed: Duration,
 }
@@ -77,7 +79,8 @@ impl Step {
             Ok(process) => process,
             Err(error) => {
                 let output = format!("{} does not start: {error}", self.program);
-                return Finished { passed: false, output, elapsed: started.elapsed() };
+                let elapsed = started.elapsed();
+                return Finished { passed: false, was_cut_off: false, output, elapsed };
             }
         };
         let status = process.wait(self.limit, true);
@@ -88,7 +91,7 @@ impl Step {
             None => output.push_str(&format!("\nended: it took more than {} s", self.limit.as_secs())),
         }
         let passed = status.is_some_and(|status| status.success());
-        Finished { passed, output, elapsed: started.elapsed() }
+        Finished { passed, was_cut_off: status.is_none(), output, elapsed: started.elapsed() }
     }
 
     fn line(&self) -> String {

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn finished(output: &str) -> Finished {
-        Finished { passed: false, output: output.to_owned(), elapsed: Duration::ZERO }
+        Finished { passed: false, was_cut_off: false, output: output.to_owned(), elapsed: Duration::ZERO }
     }
 
     #[test]
