@@ -264,7 +264,7 @@ impl EventLoop {
     /// Somebody else than the storage has done with a command of a closed connection.
     fn ended_for_nobody(&mut self, at: u32, slot: u16) {
         if let Some(orphaned) = self.orphaned.get_mut(&at) {
-            orphaned.slots.end_for_nobody(slot, &mut self.pool);
+            orphaned.slots.discard(slot, &mut self.pool);
         }
         self.trim_orphaned(at);
     }

@@ -60,7 +60,7 @@ impl OrphanedSlots {
                 self.queue.note_end(request, age, fabric, now);
             }
         }
-        self.slots.end_for_nobody(index, pool);
+        self.slots.discard(index, pool);
         // It counts no longer as anybody's.
         drop(buffer);
     }

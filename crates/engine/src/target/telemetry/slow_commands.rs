@@ -89,7 +89,7 @@ impl Default for SlowCommands {
 
 impl SlowCommands {
     /// Whether a command is slow that took so long.
-    pub(crate) fn are_told_from(&self, took_ns: u64) -> bool {
+    pub(crate) fn are_reported_from(&self, took_ns: u64) -> bool {
         took_ns >= self.threshold_ns.load(Ordering::Relaxed)
     }
 
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn nothing_is_slow_without_a_threshold() {
         let all = SlowCommands::default();
-        assert!(!all.are_told_from(u64::MAX - 1));
+        assert!(!all.are_reported_from(u64::MAX - 1));
         all.set_threshold(Some(Duration::from_millis(10)));
-        assert!(all.are_told_from(10_000_000) && !all.are_told_from(9_999_999));
+        assert!(all.are_reported_from(10_000_000) && !all.are_reported_from(9_999_999));
         all.note(Moment(1), || slow(10_000_000));
         assert_eq!(all.read().commands.len(), 1);
         all.set_threshold(None);
