@@ -449,7 +449,7 @@ impl Fabric {
 
     /// Makes controllers with another tag from now on, and ends all that there are. `passed` is called when no reactor has
     /// a queue of theirs left.
-    pub(crate) fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn end_all_controllers(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
         {
             // Whoever makes a controller holds the lock while it reads the tag.
             let _controllers = lock(&self.controllers);

@@ -43,7 +43,7 @@ pub struct TargetStatus {
 }
 
 /// What was counted, as it is reported.
-pub(crate) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
+pub(crate) fn counts_by_name(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
     let seen = counts.into_iter().filter(|(_, connections)| *connections > 0);
     seen.map(|(peculiarity, connections)| (peculiarity.name(), connections)).collect()
 }

@@ -11,7 +11,7 @@ pub struct HandedGeneratedKey {
     pub identity: String,
     /// The key.
     pub secret: HandedSecret,
-    /// How its host has authenticated.
+    /// Parameters of the host's authentication.
     pub proof: HandedProof,
     /// For how long it is accepted although no association uses it.
     pub remaining_ms: u64,

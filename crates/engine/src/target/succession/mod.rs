@@ -40,6 +40,6 @@ pub struct HandedTarget {
     pub reservations: Vec<HandedReservations>,
     /// The controllers, in the order of their identifiers.
     pub controllers: Vec<HandedController>,
-    /// Their queues.
+    /// Queues of these controllers.
     pub queues: Vec<HandedQueue>,
 }
