@@ -38,15 +38,15 @@ pub(crate) fn check_quiesce_bound(
     bound: &TimeBound,
     place: &str,
 ) -> Result<(), String> {
-    let told_ms = config.command_quiesce_ms();
-    let is_kept = !bound.exceeds(Duration::from_millis(told_ms.into()));
+    let quiesce_ms = config.command_quiesce_ms();
+    let is_kept = !bound.exceeds(Duration::from_millis(quiesce_ms.into()));
     if is_kept || !config.command_quiesce.is_fixed() {
         return Ok(());
     }
     let (nqn, nsid) = (&config.nqn, namespace.nsid);
     if config.command_quiesce_ms.is_none() {
         tracing::info!(
-            "namespace {nsid} of {nqn}: {place}: {bound}, longer than the default command quiesce time of {told_ms} ms; if hosts also \
+            "namespace {nsid} of {nqn}: {place}: {bound}, longer than the default command quiesce time of {quiesce_ms} ms; if hosts also \
              reach this storage through another target, set command_quiesce_ms or command_quiesce = \"auto\""
         );
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) fn check_quiesce_bound(
         _ => "give it a bound of 65 s at most".to_owned(),
     };
     Err(format!(
-        "subsystem {nqn}: a command quiesce time of {told_ms} ms is not kept by namespace {nsid} on {place}: {bound}; {remedy}, \
+        "subsystem {nqn}: a command quiesce time of {quiesce_ms} ms is not kept by namespace {nsid} on {place}: {bound}; {remedy}, \
          or have it measured (command_quiesce = \"auto\")"
     ))
 }

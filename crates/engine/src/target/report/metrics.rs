@@ -183,7 +183,7 @@ impl Metrics {
             namespaces_left -= namespaces.len();
             metrics.subsystems.push(SubsystemMetrics {
                 nqn: subsystem.nqn.clone(),
-                command_quiesce: subsystem.quiesce.told(),
+                command_quiesce: subsystem.quiesce.reported(),
                 longest_operation: subsystem.quiesce.longest(),
                 absent: absent.iter().filter(|known| known.nqn == subsystem.nqn).count(),
                 namespaces,

@@ -141,7 +141,7 @@ pub(crate) fn subsystems(fabric: &Fabric) -> Vec<SubsystemStatus> {
     let directory = fabric.directory();
     let subsystems = directory.subsystems.iter().map(|subsystem| SubsystemStatus {
         nqn: subsystem.nqn.clone(),
-        command_quiesce_ms: subsystem.quiesce.told_ms(),
+        command_quiesce_ms: subsystem.quiesce.reported_ms(),
         command_quiesce: subsystem.state().config.command_quiesce,
         longest_operation_ms: subsystem.quiesce.longest().as_millis() as u64,
     });
