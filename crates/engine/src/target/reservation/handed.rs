@@ -7,7 +7,7 @@ use super::state::{Registrant, Reservation, Reservations};
 use crate::target::succession::HandedReservations;
 
 impl Reservations {
-    /// What the next process needs to have them too; `None` where there is nothing to remember.
+    /// State for the next process; `None` without registrations.
     pub(crate) fn handed(&self, namespace: Uuid) -> Option<HandedReservations> {
         let registrants = self.registrants().iter();
         let handed = HandedReservations {
