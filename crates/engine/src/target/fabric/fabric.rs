@@ -218,8 +218,7 @@ impl Fabric {
         self.forget_lateness(|_| true);
     }
 
-    /// Sets the channel for hosts' requests. Returns true for the first call, which alone has an
-    /// effect.
+    /// Sets the channel for hosts' requests. Only the first call has an effect, and returns true.
     pub(crate) fn take_requests(&self, sender: SyncSender<Option<PendingRequest>>) -> bool {
         self.requests.set(sender).is_ok()
     }
@@ -285,9 +284,8 @@ impl Fabric {
         self.has_archive || self.clusters.are_images_shared() && self.offers_reservations()
     }
 
-    /// Directory of reservations, if they are kept; locked. The lock keeps the reservation worker
-    /// and the administration from changing reservations and namespaces at the same time. Reactors
-    /// never take it.
+    /// Directory of reservations, if they are kept; locked. Serializes changes of reservations by the
+    /// worker and of namespaces by the administration. Reactors never take the lock.
     pub(crate) fn archive(&self) -> MutexGuard<'_, Option<ReservationDirectory>> {
         lock(&self.archive)
     }
@@ -439,8 +437,7 @@ impl Fabric {
         *lock(&self.controllers).admission.quotas()
     }
 
-    /// True if the controller can only have been created here, so this target knows whether it
-    /// still exists.
+    /// True if the controller, should it exist, was created by this target.
     pub(crate) fn has_made(&self, instance: &ControllerInstance) -> bool {
         (instance.random_number >> 32) as u32 == self.tag.load(Ordering::Acquire)
     }
