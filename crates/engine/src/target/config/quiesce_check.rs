@@ -27,8 +27,9 @@ pub(crate) fn check_quiesce(config: &SubsystemConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks whether the storage of a namespace keeps the time, as far as it says. A fixed time that it does not keep is refused;
-/// of the usual one it is only told, since nobody has chosen it.
+/// Checks that the storage of a namespace keeps the time, as far as its bound is known. A
+/// configured time that it does not keep is refused; the default one, which was not chosen by the
+/// operator, is only logged.
 ///
 /// # Errors
 /// What is wrong.
@@ -90,7 +91,7 @@ mod tests {
         let refusal = outcome(&fixed, TimeBound::None("it waits")).expect_err("it waits");
         assert!(refusal.contains("it waits; give it a bound of 65 s at most"), "{refusal}");
         assert!(outcome(&fixed, known(70)).expect_err("longer").contains("65 s at most"));
-        // Nobody has chosen these.
+        // These were not chosen by the operator.
         for config in [config(CommandQuiesce::Fixed, None), config(CommandQuiesce::Auto, None)] {
             assert_eq!(
                 (outcome(&config, known(30)), outcome(&config, TimeBound::None("it waits"))),
