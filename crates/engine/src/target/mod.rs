@@ -84,7 +84,7 @@ pub struct Target {
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
-    /// Connections from which nothing had come at the former process, until this one serves.
+    /// Connections from which nothing had come at the previous process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
     /// Watches for images whose size has changed; started once there are images.
     image_watch: Mutex<Option<ImageWatch>>,
@@ -203,8 +203,9 @@ impl Target {
         self.carry_out(&Order { directives, overlap, keeps_secrets: true, ..Order::of(wanted) })
     }
 
-    /// Starts to open the images that `wanted` needs in addition to those in effect. Applying `wanted` later takes the images that are open by
-    /// that time, and fails for the others; a change without images does not wait for a cluster meanwhile.
+    /// Starts to open the images that `wanted` needs in addition to those in effect. Applying
+    /// `wanted` later takes the images that are open by that time, and fails for the others; a
+    /// change without images does not wait for a cluster meanwhile.
     pub fn open_early(&self, wanted: &FabricConfig, directives: &Directives) -> EarlyImages {
         EarlyImages::begin(&self.fabric, wanted, directives)
     }
@@ -434,7 +435,8 @@ impl Target {
         self.fabric.call_administration();
     }
 
-    /// Receiver of hosts that fail to authenticate; `HostRequests` is woken when there are some. Only the first call returns one.
+    /// Receiver of hosts that fail to authenticate; `HostRequests` is woken when there are some.
+    /// Only the first call returns one.
     pub fn failed_logins(&self) -> Option<RefusedHosts> {
         self.fabric.take_failed_logins()
     }

@@ -1,6 +1,7 @@
-//! Cross-Controller Reset (TP8028): a host that has lost its path to one of its controllers has another controller reset it, and
-//! learns when no command of the lost controller can still take effect. A fence determines that; for a controller of another
-//! target, the gateway does. This module checks the request and keeps the log.
+//! Cross-Controller Reset (TP8028): a host that has lost its path to one of its controllers has
+//! another controller reset it, and learns when no command of the lost controller can still take
+//! effect. A fence determines that; for a controller of another target, the gateway does. This
+//! module checks the request and keeps the log.
 
 use std::sync::Arc;
 

@@ -116,7 +116,8 @@ impl Place<'_> {
             Self::Elsewhere(OtherPort { port, is_known }) => {
                 Nqn::new(directory.config.discovery_nqn.as_deref().unwrap_or(DISCOVERY_NQN)).ok().map(|nqn| {
                     let mut entry = entry(SubsystemType::REFERRAL, &nqn, port);
-                    // The host has nothing to gain from this referral, and would wait long for a gateway that does not respond.
+                    // The host has nothing to gain from this referral, and would wait long for a
+                    // gateway that does not respond.
                     if *is_known {
                         entry.flags = entry_flags::DUPLICATE_INFORMATION.into();
                     }

@@ -70,7 +70,8 @@ pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             log.as_bytes().to_vec()
         }
         LogPageId::CHANGED_NAMESPACES => {
-            // A change from here on is reported again, although this page may contain it already: better twice than never.
+            // A change from here on is reported again, although this page may contain it already:
+            // better twice than never.
             looked_at(controller, Notice::Namespaces, &request);
             let changed = controller.changed_namespaces(request.retain_event);
             ChangedNamespaceList::new(changed).as_bytes().to_vec()
@@ -134,7 +135,8 @@ pub(crate) fn looked_at(controller: &Controller, notice: Notice, request: &LogPa
 /// Cross-controller resets that the controller was asked for, with their results. Completed ones
 /// are removed with the page, if the host requests that (RMC).
 fn cross_resets(controller: &Controller, request: &LogPageRequest) -> Answer {
-    // A completion from here on is reported again, although this page may contain it already: better twice than never.
+    // A completion from here on is reported again, although this page may contain it already:
+    // better twice than never.
     looked_at(controller, Notice::CrossControllerReset, request);
     let mut state = controller.state();
     let page = state.cross_resets.page();

@@ -1,5 +1,5 @@
-//! Limits on TLS handshakes under way, by network: the library holds much memory for each, and a replayed ClientHello
-//! gets that far without a key.
+//! Limits on TLS handshakes under way, by network: the library holds much memory for each, and a
+//! replayed ClientHello gets that far without a key.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The authentication worker: a thread that does the public-key work of exchanges, which takes milliseconds and would hold up
-//! all hosts of a reactor. When many wait, those who have not failed come first, of them those from networks with the fewest that
-//! wait, and of these the latest: a host that fills the queue delays itself first, and an honest host that
-//! connects is served next.
+//! The authentication worker: a thread that does the public-key work of exchanges, which takes
+//! milliseconds and would hold up all hosts of a reactor. When many wait, those who have not failed
+//! come first, of them those from networks with the fewest that wait, and of these the latest: a
+//! host that fills the queue delays itself first, and an honest host that connects is served next.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

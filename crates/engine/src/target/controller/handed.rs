@@ -1,4 +1,4 @@
-//! A controller that is left to the next process, and one that comes from the former.
+//! A controller that is left to the new process, and one that comes from the former.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::target::lock::lock;
 use crate::target::succession::{HandedController, HandedError, HandedFeatures, HandedProof};
 
 impl Controller {
-    /// State of the controller for the next process. `None` for a controller that has ended or is
+    /// State of the controller for the new process. `None` for a controller that has ended or is
     /// in a reset or a shutdown, and for one with unread notices of kinds that cannot be handed
     /// over yet. The host of such a controller connects again.
     pub(crate) fn handed(&self, address: std::net::IpAddr) -> Option<HandedController> {

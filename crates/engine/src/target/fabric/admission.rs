@@ -1,5 +1,6 @@
-//! Admission of controllers and queues: quotas for each host and each network, a reserve for hosts that the
-//! operator has named, and discovery controllers apart from all others. Only counts; refusals are logged by `connect`.
+//! Admission of controllers and queues: quotas for each host and each network, a reserve for hosts
+//! that the operator has named, and discovery controllers apart from all others. Only counts;
+//! refusals are logged by `connect`.
 
 use std::collections::HashMap;
 use std::fmt;

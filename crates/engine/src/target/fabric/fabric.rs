@@ -1,5 +1,5 @@
-//! State shared by all reactors of one target: its subsystems and ports, its controllers, and the mailboxes of all
-//! reactors. Changes of the configuration are in `apply`.
+//! State shared by all reactors of one target: its subsystems and ports, its controllers, and the
+//! mailboxes of all reactors. Changes of the configuration are in `apply`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -240,7 +240,7 @@ impl Fabric {
         })
     }
 
-    /// Wakes the receiver of hosts' requests for other work. A full channel needs no wake-up: the receiver is running.
+    /// Wakes the receiver of hosts' requests for other work, which is awake if the channel is full.
     pub(crate) fn call_administration(&self) {
         if let Some(sender) = self.requests.get() {
             let _ = sender.try_send(None);
@@ -315,7 +315,7 @@ impl Fabric {
         self.directory().subsystems.iter().flat_map(of).collect()
     }
 
-    /// State for the next process, except for controllers.
+    /// State for the new process, except for controllers.
     pub(crate) fn handed(&self) -> HandedTarget {
         let controllers = lock(&self.controllers);
         let mut uniquifiers: Vec<_> = controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
@@ -328,7 +328,7 @@ impl Fabric {
         }
     }
 
-    /// Goes on with the former process' controllers: those that come get other instances than any before.
+    /// Goes on with the previous process' controllers: those that come get other instances than any before.
     pub(crate) fn go_on(&self, tag: u32, uniquifiers: &[(u16, u8)]) {
         let mut controllers = lock(&self.controllers);
         self.tag.store(tag, Ordering::Release);
@@ -361,7 +361,7 @@ impl Fabric {
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
-        // Under the lock: a later registration under the same identifier sees this controller, and takes the lock too.
+        // Under the lock, which registrations take too before they look for this controller's host.
         if let Some(holder) = holder(controllers, subsystem, host) {
             return Err(NoController::HostIdTaken(holder));
         }

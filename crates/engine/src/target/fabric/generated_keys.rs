@@ -54,7 +54,7 @@ impl GeneratedKeys {
         kept.iter().find(|kept| kept.key.psk.identity() == identity).map(|kept| kept.key.clone())
     }
 
-    /// Keys for the next process.
+    /// Keys for the new process.
     pub(crate) fn handed(&self, now: Moment) -> Vec<HandedGeneratedKey> {
         let mut kept = lock(&self.0);
         kept.retain(|kept| kept.is_good(now));
@@ -67,8 +67,8 @@ impl GeneratedKeys {
         kept.iter().map(handed).collect()
     }
 
-    /// Accepts those of the former process, too. Controllers that use some claim them before their time is over. What is not
-    /// such a key is left out: its host authenticates again.
+    /// Accepts those of the previous process, too. Controllers that use some claim them before
+    /// their time is over. What is not such a key is left out: its host authenticates again.
     pub(crate) fn go_on(&self, handed: &[HandedGeneratedKey], now: Moment) {
         let mut kept = lock(&self.0);
         kept.retain(|kept| kept.is_good(now));
@@ -100,7 +100,7 @@ impl GeneratedKeys {
     }
 }
 
-/// A key of the former process, if it is one.
+/// A key of the previous process, if it is one.
 fn key(handed: &HandedGeneratedKey) -> Option<GeneratedKey> {
     let identity: PskIdentity = handed.identity.parse().ok()?;
     let proof = handed.proof.proof().filter(|_| identity.origin == Origin::Generated)?;

@@ -1,5 +1,6 @@
-//! TLS keys that a host may use, found by the names in its PSK identity. The names prove nothing: the binder shows
-//! which key the host has, and the connection is then accepted for these names only.
+//! TLS keys that a host may use, found by the names in its PSK identity. The names prove nothing:
+//! the binder shows which key the host has, and the connection is then accepted for these names
+//! only.
 
 use std::sync::Arc;
 

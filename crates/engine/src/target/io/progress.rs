@@ -197,8 +197,9 @@ impl Commands {
     /// Has a command retried in the next turn, because a page that it needs is in use.
     pub(super) fn hold_back(&mut self, index: u16, state: State) -> Next {
         self.slots.set(index, state);
-        // Only on the list, and tried again when the next turn begins: tried at once it would find the page as it is, and the
-        // turn would not end. `is_contended` asks for that turn, since no wake-up follows the release of a page.
+        // Only on the list, and tried again when the next turn begins: tried at once it would find
+        // the page as it is, and the turn would not end. `is_contended` asks for that turn, since
+        // no wake-up follows the release of a page.
         self.held_back.push_back(index);
         self.is_contended = true;
         Next::Nothing

@@ -59,7 +59,8 @@ pub(super) enum Pair {
 #[derive(Debug)]
 pub(crate) enum Pairing {
     Alone,
-    /// The first command: `second` is the slot of the second once it has arrived, `claim` protects the blocks of the pair.
+    /// The first command: `second` is the slot of the second once it has arrived, `claim` protects
+    /// the blocks of the pair.
     First {
         second: Option<u16>,
         claim: Option<Box<Claim>>,

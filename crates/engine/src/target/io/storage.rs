@@ -80,8 +80,8 @@ impl Commands {
         let (work, attachment) = (request.work, request.attachment().cloned());
         let is_own = matches!(work, Work::Read { .. } | Work::Write { .. });
         let (data, beside) = if is_own { (buffer, None) } else { (operation.data.take(), buffer) };
-        // Also for a command without a recipient: a failed sync is a failure of the namespace, even if its own command was
-        // given up or its connection is closed.
+        // Also for a command without a recipient: a failed sync is a failure of the namespace, even
+        // if its own command was given up or its connection is closed.
         let sync = end_sync(&mut operation, attachment.as_ref(), &result, ctx.fabric);
         // Before the result is looked at: its host has its answer already, and its command identifier may be in use again.
         if operation.is_given_up || self.is_stopped {

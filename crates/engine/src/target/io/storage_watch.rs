@@ -1,6 +1,7 @@
-//! Time that operations spend at the storage: finds the oldest, and those that exceed the Command Quiesce Time reported to their
-//! host, and may therefore take effect after it has moved to another path. A reactor looks at its slots twice a second; an operation
-//! itself costs one stored time and one comparison.
+//! Time that operations spend at the storage: finds the oldest, and those that exceed the Command
+//! Quiesce Time reported to their host, and may therefore take effect after it has moved to another
+//! path. A reactor looks at its slots twice a second; an operation itself costs one stored time and
+//! one comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

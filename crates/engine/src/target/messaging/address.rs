@@ -1,4 +1,5 @@
-//! Address of a connection for messages: its reactor, its slot there, and a serial number that tells it from earlier users of the slot.
+//! Address of a connection for messages: its reactor, its slot there, and a serial number that
+//! tells it from earlier users of the slot.
 
 /// Address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

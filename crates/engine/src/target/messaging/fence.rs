@@ -1,6 +1,6 @@
-//! Waiting until no reactor works on certain commands: before a fused pair may compare, and before a host that
-//! was preempted, or a controller that was reset, counts as stopped. No thread blocks: the last reactor to pass
-//! reports that the fence is complete.
+//! Waiting until no reactor works on certain commands: before a fused pair may compare, and before
+//! a host that was preempted, or a controller that was reset, counts as stopped. No thread blocks:
+//! the last reactor to pass reports that the fence is complete.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Resets of controllers that belong to another target, requested by a host here and carried out by the gateway.
+//! Resets of controllers that belong to another target, requested by a host here and carried out by
+//! the gateway.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ impl fmt::Debug for PeerResets {
     }
 }
 
-/// A host's request for the reset of another target's controller, answered when that can no longer take effect.
+/// A host's request for the reset of another target's controller, answered when that can no longer
+/// take effect.
 #[derive(Debug)]
 pub struct PeerReset {
     asked: Arc<Controller>,

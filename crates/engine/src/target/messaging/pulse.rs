@@ -1,5 +1,5 @@
-//! Liveness check of reactors: each is asked, and a reactor that hangs does not answer. The conclusion is left to
-//! the watchdog.
+//! Liveness check of reactors: each is asked, and a reactor that hangs does not answer. The
+//! conclusion is left to the watchdog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Notifications of hosts that failed to authenticate, or whose Connect was refused. A reactor never waits to send one: if the
-//! queue is full, they are counted.
+//! Notifications of hosts that failed to authenticate, or whose Connect was refused. A reactor
+//! never waits to send one: if the queue is full, they are counted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

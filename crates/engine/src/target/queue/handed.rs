@@ -1,5 +1,5 @@
-//! A queue that is left to the next process, and one that comes from the former: between two PDUs, with nothing on its way to the
-//! host.
+//! A queue that is left to the new process, and one that comes from the former: between two PDUs,
+//! with nothing on its way to the host.
 
 use nvme::tcp::Digests;
 use secure_channel::Peer;
@@ -60,7 +60,7 @@ impl<H> Queue<H> {
         })
     }
 
-    /// Goes on as the former process' queue, on the same socket.
+    /// Goes on as the previous process' queue, on the same socket.
     pub(crate) fn go_on(&mut self, state: QueueState, limit: secure_channel::RecordLimit) {
         let QueueState { digests, alignment, entries, head, has_flow_control, stream } = state;
         self.receiver.go_on_with(digests);

@@ -1,6 +1,6 @@
-//! A queue over TLS: received records are decrypted in place, and queued bytes are encrypted into the space that is sent from.
-//! Shared memory is held only while it is encrypted, so a host that reads slowly
-//! does not delay writers.
+//! A queue over TLS: received records are decrypted in place, and queued bytes are encrypted into
+//! the space that is sent from. Shared memory is held only while it is encrypted, so a host that
+//! reads slowly does not delay writers.
 
 use std::io;
 use std::ops::Range;

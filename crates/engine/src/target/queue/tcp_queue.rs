@@ -1,6 +1,7 @@
-//! One TCP stream, which is one queue: its socket, received and queued PDUs, and the host's flow control. It knows no namespace
-//! and no command's meaning: its owner takes commands and data from it, and hands back a `Next` for each command: a reply, or the
-//! step that comes before the reply. There is no other way to answer a command.
+//! One TCP stream, which is one queue: its socket, received and queued PDUs, and the host's flow
+//! control. It knows no namespace and no command's meaning: its owner takes commands and data from
+//! it, and hands back a `Next` for each command: a reply, or the step that comes before the reply.
+//! There is no other way to answer a command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -379,7 +380,8 @@ impl<H> Queue<H> {
         self.linger(now);
     }
 
-    /// Ends the stream after a record that is not valid under the session's keys. Sends the TLS alert, and nothing that is queued.
+    /// Ends the stream after a record that is not valid under the session's keys. Sends the TLS
+    /// alert, and nothing that is queued.
     pub(crate) fn break_off(&mut self, alert: Option<Alert>, now: Moment) {
         self.transmitter.clear(|_| ());
         if let (Some(secure), Some(alert)) = (&mut self.secure, alert) {

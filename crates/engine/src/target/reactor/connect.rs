@@ -235,8 +235,9 @@ fn join(
     // Who has a key that has come out of an authentication has proved its name by that.
     let proof = caller.proof.or_else(|| key.as_ref().map(|key| (key.proof, None)));
     if wants_proof.is_some() && proof.is_none() {
-        // Before the host has proved its name, it takes no resources of the target and learns nothing of it: a host with a false name
-        // must neither use up the real host's quota nor get in its way.
+        // Before the host has proved its name, it takes no resources of the target and learns
+        // nothing of it: a host with a false name must neither use up the real host's quota nor get
+        // in its way.
         let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
         let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.id);
         let unproved = Unproved { connect: *entry, data: data.as_bytes().to_vec(), promised };

@@ -10,7 +10,7 @@ use crate::ring::Moment;
 #[derive(Debug)]
 pub(super) struct FrozenQueue {
     pub(super) commands: Vec<Kept>,
-    /// The stream from here on, as it came: the next process, or this one if it goes on, begins with it.
+    /// The stream from here on, as it came: the new process, or this one if it goes on, begins with it.
     pub(super) received: Vec<u8>,
     /// Another process may have it: nothing is read, done or sent until it goes on.
     pub(super) is_handed: bool,

@@ -1,5 +1,5 @@
-//! Remains of a closed connection until its last storage operation has ended: its buffers, and claims on the blocks that it
-//! still writes to.
+//! Remains of a closed connection until its last storage operation has ended: its buffers, and
+//! claims on the blocks that it still writes to.
 
 use std::io;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(super) struct OrphanedSlots {
     pub(super) owner: Owner,
     /// Owner of the operations, for their supervision.
     pub(super) queue: QueueOwner,
-    /// A host that comes back writes again what it had no answer for, and then something else. The old write must not land
-    /// on top of that, so other writes to these blocks wait for it.
+    /// A host that comes back writes again what it had no answer for, and then something else. The
+    /// old write must not land on top of that, so other writes to these blocks wait for it.
     _claims: Vec<Claim>,
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Unproved {
 pub(super) enum Role {
     /// Not connected yet: the Connect whose data is on its way.
     New(Intake),
-    /// Connected, but the host has to authenticate first. Until then the queue has no controller and accepts no other commands.
+    /// Connected, but the host has to authenticate first. Until then the queue has no controller
+    /// and accepts no other commands.
     Unproved(Box<Unproved>),
     Admin(Box<AdminCommands>),
     Io(Box<Commands>),

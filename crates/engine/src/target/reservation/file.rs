@@ -70,7 +70,7 @@ struct FileState {
     reservation: Option<ReservationRecord>,
 }
 
-/// The hold of the former process of this target. A simulation has none.
+/// The hold of the previous process of this target. A simulation has none.
 fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
     #[cfg(feature = "simulation")]
     let former = {

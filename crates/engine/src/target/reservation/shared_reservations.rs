@@ -1,6 +1,7 @@
-//! Reservations of a namespace that several gateways serve in turn, in an object beside its image. A gateway that takes the image
-//! claims the object first and reads it then, after which no pending change of the previous owner can take effect: each
-//! change relies on the claim. When an image is taken, and how the reservations are used, is decided elsewhere.
+//! Reservations of a namespace that several gateways serve in turn, in an object beside its image.
+//! A gateway that takes the image claims the object first and reads it then, after which no pending
+//! change of the previous owner can take effect: each change relies on the claim. When an image is
+//! taken, and how the reservations are used, is decided elsewhere.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Reservations of one namespace (Base 8.1.22): its registrants, its holder, and the hosts that may read and write.
-//! Only a state machine: its caller sends notices, aborts commands and keeps the
+//! Reservations of one namespace (Base 8.1.22): its registrants, its holder, and the hosts that may
+//! read and write. Only a state machine: its caller sends notices, aborts commands and keeps the
 //! state.
 
 use nvme::Status;
@@ -280,8 +280,8 @@ impl Reservations {
                 if !registered.is_some_and(key_fits) {
                     return Err(conflict());
                 }
-                // Where only the holder could use the namespace, no other registrant was waiting to learn of it by
-                // registering.
+                // Where only the holder could use the namespace, no other registrant was waiting to
+                // learn of it by registering.
                 if self.remove(&host_id).is_some_and(admits_registrants) {
                     self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
                 }

@@ -376,8 +376,8 @@ impl Model {
         let preempts = matches!(command, Command::Acquire(_));
         let tells_of_release = match (before.held, self.held) {
             (Some((old, _)), None) => {
-                // No registrant is left to be notified of the end of a reservation of the all-registrants types by
-                // their unregistration.
+                // No registrant is left to be notified of the end of a reservation of the
+                // all-registrants types by their unregistration.
                 if is_register { matches!(old as u8, 3 | 4) } else { old as u8 >= 3 }
             }
             (Some((old, _)), Some((new, _))) => preempts && old != new,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::limits::LATE_EPISODE_QUIET_MS;
 use crate::ring::Moment;
 
-/// Operations of a namespace that exceed the Command Quiesce Time. Logged once when they begin, and once when they have ended.
+/// Operations of a namespace that exceed the Command Quiesce Time. Logged once when they begin, and
+/// once when they have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Lateness {
     is_reported: AtomicBool,

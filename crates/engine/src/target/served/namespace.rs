@@ -345,32 +345,33 @@ impl Namespace {
         outcome
     }
 
-    /// Reservations for the next process, if there are some.
+    /// Reservations for the new process, if there are some.
     pub(crate) fn handed_reservations(&self) -> Option<HandedReservations> {
         lock(&self.reservations).handed(Uuid::from_bytes(self.uuid))
     }
 
-    /// Goes on with the reservations that it had in the former process.
+    /// Goes on with the reservations that it had in the previous process.
     ///
     /// # Errors
     /// When they are none.
     pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), String> {
         let reservations = Reservations::going_on(handed)?;
-        // Those that are kept beside its image are read there, with all that the former process did not learn of.
+        // Those that are kept beside its image are read there, with all that the previous process
+        // did not learn of.
         if self.shared_reservations.is_none() {
             self.go_by(reservations);
         }
         Ok(())
     }
 
-    /// State for the next process that only this process knows, if there is some.
+    /// State for the new process that only this process knows, if there is some.
     pub(crate) fn handed(&self) -> Option<HandedNamespace> {
         let (marks, failure) = (self.uncorrectable.marked(), self.backend.failure().cloned());
         let is_ordinary = marks.is_empty() && failure.is_none();
         (!is_ordinary).then(|| HandedNamespace { namespace: Uuid::from_bytes(self.uuid), marks, failure })
     }
 
-    /// Is as it was in the former process.
+    /// Is as it was in the previous process.
     ///
     /// # Errors
     /// When it cannot have been so.
@@ -421,7 +422,8 @@ impl Namespace {
         if hold.is_taken() {
             return Ok(());
         }
-        // With the image, which keeps other gateways from changing them; and before a host is served, which could bypass them.
+        // With the image, which keeps other gateways from changing them; and before a host is
+        // served, which could bypass them.
         self.take_reservations(&mut hold).map_err(|error| {
             if let Err(error) = self.backend.set_standby(true) {
                 tracing::warn!(%error, nsid = self.nsid, "an image stays locked");

@@ -1,5 +1,6 @@
-//! Command Quiesce Time (TP4129): time after the loss of its host during which a controller's commands may still take effect.
-//! Reported to the hosts of a subsystem, and compared with the longest time at its storage. Written by reactors' cold paths only.
+//! Command Quiesce Time (TP4129): time after the loss of its host during which a controller's
+//! commands may still take effect. Reported to the hosts of a subsystem, and compared with the
+//! longest time at its storage. Written by reactors' cold paths only.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,7 +58,8 @@ impl QuiesceTime {
     }
 }
 
-/// Command Quiesce Time of one controller: the value last reported to its host, in milliseconds; 0 if it has not asked.
+/// Command Quiesce Time of one controller: the value last reported to its host, in milliseconds; 0
+/// if it has not asked.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedTime(AtomicU16);
 

@@ -1,4 +1,4 @@
-//! A controller as it is left to the next process.
+//! A controller as it is left to the new process.
 
 use std::net::IpAddr;
 

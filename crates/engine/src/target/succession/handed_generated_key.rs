@@ -1,4 +1,5 @@
-//! A TLS key that has come out of a host's authentication (secure channel concatenation), as it is left to the next process.
+//! A TLS key that has come out of a host's authentication (secure channel concatenation), as it is
+//! left to the new process.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! A queue as it is left to the next process.
+//! A queue as it is left to the new process.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The reservations of a namespace as they are left to the next process, also those that would not outlive a loss of power.
+//! The reservations of a namespace as they are left to the new process, also those that would not
+//! outlive a loss of power.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -1,5 +1,5 @@
-//! A secret on its way to the next process. It is read into memory that never moves, so that no copy of it is left behind in
-//! memory that was given back.
+//! A secret on its way to the new process. It is read into memory that never moves, so that no copy
+//! of it is left behind in memory that was given back.
 
 use std::fmt;
 

@@ -113,7 +113,8 @@ fn the_time_of_a_command_is_counted_by_stage() {
     assert_eq!(stages(&rig, Operation::Read), ([0, 0, 0, 7_000, 0], 7_000));
 }
 
-/// The first of a pair waits for the second, and other commands wait for both: that time belongs to no other stage.
+/// The first of a pair waits for the second, and other commands wait for both: that time belongs to
+/// no other stage.
 #[test]
 fn what_is_left_of_a_commands_time_is_others() {
     let mut rig = Rig::on_memory(4);

@@ -56,7 +56,8 @@ impl Connection {
         data: &[u8],
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        // No response if the port has been removed meanwhile: after an error the host would not reconnect elsewhere.
+        // No response if the port has been removed meanwhile: after an error the host would not
+        // reconnect elsewhere.
         if env.fabric.directory().port(self.port).is_none() {
             return Err(Disconnect::Gone);
         }

@@ -1,5 +1,5 @@
-//! Hand-over of a reactor's queues to another process, and take-over from one: the reactor quiesces all its queues, reports their
-//! state, and waits until it is to resume or to close them.
+//! Hand-over of a reactor's queues to another process, and take-over from one: the reactor quiesces
+//! all its queues, reports their state, and waits until it is to resume or to close them.
 
 use std::sync::atomic::Ordering;
 
