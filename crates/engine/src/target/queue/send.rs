@@ -176,7 +176,8 @@ impl<H: MemoryHolder> Queue<H> {
         }
     }
 
-    /// Saved rest of a page, which precedes the first part in the send list.
+    /// Saved bytes of the first part in the send list, whose beginning has been sent; empty for the
+    /// other parts.
     fn rest_before(&self, part: usize) -> &[u8] {
         match &self.remainder {
             Some(remainder) if part == 0 => remainder.bytes(),

@@ -145,7 +145,7 @@ pub(crate) struct Queue<H> {
     /// Data that was asked for, by the numbers of the slots.
     pub(super) requested: Vec<Option<Requested>>,
     pub(super) transmitter: Transmitter<Payload<H>>,
-    /// Saved rest of the first payload, sent before the parts of the send list.
+    /// Saved rest of a page, sent before the rest of the first payload in the send list.
     pub(super) remainder: Option<Remainder>,
     pub(super) digests: Digests,
     /// The socket takes no more; the ring tells when it does.

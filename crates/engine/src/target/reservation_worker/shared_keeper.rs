@@ -63,8 +63,7 @@ pub(super) fn look(namespace: &Namespace, shared: &SharedReservations) -> Result
 }
 
 /// Checks that commands can be aborted. Whether the cluster still carries out those that took too
-/// long is unknown until this gateway is blocklisted and restarts its connections, which the
-/// refusal asks for.
+/// long is unknown until this gateway is blocklisted and reconnects, which `has_late` asks for.
 pub(super) fn check_abort(clusters: &Clusters, outcome: &Outcome) -> Result<(), Status> {
     let promises = !outcome.aborts.is_empty();
     if promises && clusters.has_late() { Err(Status::NAMESPACE_NOT_READY) } else { Ok(()) }

@@ -57,7 +57,7 @@ impl Connection {
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
         // No response if the port has been removed meanwhile: after an error the host would not
-        // reconnect elsewhere.
+        // connect again.
         if env.fabric.directory().port(self.port).is_none() {
             return Err(Disconnect::Gone);
         }
