@@ -1,4 +1,4 @@
-//! A controller that is left to the new process, and one that comes from the former.
+//! A controller that is left to the new process, and one that comes from the previous one.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use nvme::command::io_opcode;
 use nvme::log_page::ErrorLogEntry;
 use nvme::{Status, SubmissionEntry};
 
-/// Location of the parameter that a status complains of (Base 5.1.12.1.2), or
+/// Location of the parameter that a status refers to (Base 5.1.12.1.2), or
 /// `ErrorLogEntry::NONE`.
 pub(crate) fn parameter_location(entry: &SubmissionEntry, status: Status) -> u16 {
     /// Bytes of a submission queue entry: opcode, NSID, the data descriptor with its length and type, and dword 10.

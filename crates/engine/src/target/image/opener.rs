@@ -387,7 +387,7 @@ impl<T: ImageSource> ImageOpener<T> {
             let mut requests = self.lock();
             match requests.entries.iter_mut().find(|entry| entry.number == number) {
                 Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
-                // An image that is no longer wanted must not take the lock from its owner.
+                // An image that is no longer wanted is not locked: another client may want it.
                 _ => return Stage::Owned(opened, None),
             }
         }

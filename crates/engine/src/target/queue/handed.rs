@@ -1,4 +1,4 @@
-//! A queue that is left to the new process, and one that comes from the former: between two PDUs,
+//! A queue that is left to the new process, and one that comes from the previous one: between two PDUs,
 //! with nothing on its way to the host.
 
 use nvme::tcp::Digests;

@@ -1,4 +1,4 @@
-//! Reservations that are left to the new process, and those that come from the former.
+//! Reservations that are left to the new process, and those that come from the previous one.
 
 use nvme::reservation::ReservationType;
 use uuid::Uuid;
