@@ -117,8 +117,8 @@ pub const SLOW_COMMANDS_A_SECOND: u32 = 64;
 pub const IDENTITIES_KEPT_MAX: usize = 4096;
 /// Bytes of their file that are read: enough for that number of paths of the greatest length.
 pub const IDENTITIES_FILE_BYTES_MAX: u64 = 32 << 20;
-/// Secrets and TLS keys of hosts whose age is told.
-pub const HOST_KEYS_TOLD_MAX: usize = 1024;
+/// Secrets and TLS keys of hosts whose age is reported.
+pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
 /// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Subsystems of one target.

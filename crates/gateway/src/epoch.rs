@@ -104,7 +104,7 @@ impl Membership {
     fn begin_anew(self: &Arc<Self>, target: &Target) {
         self.is_beginning.store(true, Ordering::Release);
         let membership = Arc::downgrade(self);
-        target.begin_anew(self.tag(), move || {
+        target.end_all_controllers(self.tag(), move || {
             if let Some(membership) = membership.upgrade() {
                 membership.is_beginning.store(false, Ordering::Release);
                 membership.wake();

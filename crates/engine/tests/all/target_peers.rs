@@ -124,7 +124,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
 
         let has_passed = Arc::new(AtomicBool::new(false));
         let passed = has_passed.clone();
-        target.target().begin_anew(TAG + 1, move || passed.store(true, Ordering::Release));
+        target.target().end_all_controllers(TAG + 1, move || passed.store(true, Ordering::Release));
         wait_until("all reactors pass", || has_passed.load(Ordering::Acquire));
         queue.expect_end();
         host.admin.expect_end();

@@ -187,5 +187,5 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
     }
     bytes.extend(body.into_bytes());
     assert!(matches!(decode(&bytes[..]), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
-    assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Nobody)));
+    assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Probe)));
 }

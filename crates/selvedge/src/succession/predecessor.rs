@@ -147,7 +147,7 @@ impl Estate {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
                 self.hand_over(line, peer.pid, &knows)
             }
-            Greeting::Nobody => Ok(false),
+            Greeting::Probe => Ok(false),
         }
     }
 
