@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::limits::CEPH_CONNECT_TIMEOUT_MS;
 
-/// Which cluster, as whom, and how.
+/// Cluster, user and settings of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterOptions {
     /// The configuration file; without it, where Ceph's own programs look (`CEPH_CONF`, /etc/ceph/ceph.conf).
