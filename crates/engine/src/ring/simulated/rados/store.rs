@@ -6,7 +6,8 @@ use super::ClientId;
 use crate::ring::Moment;
 use crate::ring::simulated::disk::Effect;
 
-/// Who has the exclusive lock of an image, or watches something: a connection, and the number of what it has open.
+/// Owner of the exclusive lock of an image, or of a watch: a connection, and the number of what it
+/// has open.
 pub(crate) type Locker = (ClientId, u64);
 
 /// An object, by its pairs.
@@ -31,7 +32,7 @@ pub(crate) struct StoredImage {
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<String, Object>,
     images: BTreeMap<String, StoredImage>,
-    /// Something has changed that others rely on, since somebody looked.
+    /// Set once something that others rely on has changed since the last check.
     pub(crate) has_changed: bool,
 }
 
