@@ -23,12 +23,12 @@ impl Departures {
         Self { waiting: VecDeque::with_capacity(slots), taken_bytes: 0, handed_bytes: 0 }
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What this slot sends ends where the send list ends, which has this number of bytes now.
+    /// Appends a slot whose bytes end where the send list ends, which has this number of bytes now.
     pub(super) fn push(&mut self, slot: u16, list_bytes: usize) {
         self.waiting.push_back((slot, self.taken_bytes + list_bytes as u64));
     }
@@ -43,7 +43,7 @@ impl Departures {
         self.handed_bytes = self.taken_bytes;
     }
 
-    /// What the socket has got has left by now.
+    /// Marks the slots whose bytes the socket has as departed.
     pub(super) fn depart(&mut self, slots: &mut Slots, now: Moment) {
         while let Some(&(slot, end)) = self.waiting.front() {
             if end > self.handed_bytes {

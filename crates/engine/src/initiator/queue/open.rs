@@ -175,7 +175,7 @@ impl Queue {
     }
 }
 
-/// What both ends go by before they have settled it.
+/// Parameters of both ends before the negotiation.
 pub(super) fn unsettled() -> Negotiated {
     Negotiated {
         digests: nvme::tcp::Digests::default(),
