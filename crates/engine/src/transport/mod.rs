@@ -17,7 +17,8 @@ use std::fmt;
 pub use info::{SendTimes, StreamInfo, SubflowInfo};
 pub use options::{ConnectionOptions, ListenOptions};
 
-/// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
+/// Transport of a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP
+/// peers too.
 #[derive(
     Clone,
     Copy,
@@ -40,7 +41,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether it is plain TCP.
+    /// True if it is plain TCP.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub fn is_tcp(&self) -> bool {
         *self == Self::Tcp

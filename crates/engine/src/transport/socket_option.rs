@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Asks for the socket option `name` of `level`. `value` is what the kernel is told first, and where its answer goes;
-/// the answer's length, which is never more than there was room for.
+/// Reads the socket option `name` of `level`. `value` holds the kernel's input first, and its
+/// answer afterwards; returns the answer's length, which is never more than there was room for.
 ///
 /// # Errors
 /// What the kernel says: `ENOPROTOOPT` or `EOPNOTSUPP` when the socket has no such option.
