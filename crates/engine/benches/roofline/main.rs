@@ -41,7 +41,7 @@ struct Case {
     depth: usize,
 }
 
-/// Who answers.
+/// Server that answers.
 #[derive(Clone, Copy)]
 enum Server {
     Bare(Style),
@@ -72,7 +72,7 @@ struct Options {
     output: Option<std::path::PathBuf>,
     only: Option<String>,
     is_tls: bool,
-    /// What `lab peers` asks for.
+    /// Pair of `lab peers`, which asks for this alone.
     pair: Option<String>,
     cpus: Option<String>,
 }
