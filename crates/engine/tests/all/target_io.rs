@@ -192,7 +192,7 @@ struct Under {
     data: Option<Vec<u8>>,
 }
 
-/// One namespace under random commands, and what has to be in it.
+/// Namespace under random commands, and its expected content.
 struct Mixture {
     space: Space,
     model: Vec<u8>,
