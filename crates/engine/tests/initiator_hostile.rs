@@ -1,4 +1,4 @@
-//! What a hostile target costs the initiator: at most the controller it was taken for. Between the initiator and a real
+//! Cost of a hostile target to the initiator: at most the controller it was taken for. Between the initiator and a real
 //! target stands one that turns hostile in the middle of reads and writes, each time in another way; the table of what
 //! that cost is printed.
 

@@ -1,4 +1,4 @@
-//! What Get Features and Set Features carry, and the asynchronous events a feature turns on.
+//! Commands Get Features and Set Features, and the asynchronous events a feature turns on.
 //!
 //! The values themselves, current, default and saved, are kept by the target.
 

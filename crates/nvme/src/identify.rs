@@ -1,4 +1,4 @@
-//! What the Identify command asks for and answers with.
+//! Request and data structures of the Identify command.
 //!
 //! Which controller answers which CNS, with which status, is the target's business and not kept here.
 

@@ -1,6 +1,6 @@
-//! What the Get Log Page command asks for, and the log pages of NVM subsystems.
+//! Request of the Get Log Page command, and the log pages of NVM subsystems.
 //!
-//! The Discovery log page is in [`crate::discovery`]; who keeps the counters and lists is not known here.
+//! The Discovery log page is in [`crate::discovery`]; the counters and lists are kept elsewhere.
 
 mod ana;
 mod command_stages;

@@ -1,5 +1,5 @@
-//! What Namespace Management and Namespace Attachment ask for. Which namespaces and controllers there are
-//! is not known here; the data that a Create sends is an [`IdentifyNamespace`].
+//! Commands Namespace Management and Namespace Attachment. Which namespaces and controllers there
+//! are is not known here; the data that a Create sends is an [`IdentifyNamespace`].
 //!
 //! [`IdentifyNamespace`]: crate::identify::IdentifyNamespace
 

@@ -1,5 +1,5 @@
-//! What reservations are called on the wire: their types, what the reservation commands do and the data
-//! that those commands carry. Who is registered, and who may do what, is the target's business.
+//! Reservations on the wire: their types, the actions of the reservation commands and the data that
+//! those commands carry. Who is registered, and who may do what, is the target's business.
 
 mod report;
 

@@ -1,4 +1,4 @@
-//! How near the target comes to what bare sockets can do on this machine: the same client, the same requests and
+//! Speed of the target beside that of bare sockets on this machine: the same client, the same requests and
 //! answers, once from servers that do nothing but answer and once from the target. It asserts no figure.
 
 mod bare;

@@ -1,5 +1,5 @@
-//! What the kernel reports about a block device's queue below /sys: what it writes whole, whether it zeroes, and how long a command
-//! may take there. Devices that are made of others are asked by way of those.
+//! Properties of a block device's queue, as the kernel reports them below /sys: atomic writes,
+//! zeroing, and the longest time of a command. For devices that are made of others, those are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};

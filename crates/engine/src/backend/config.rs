@@ -1,4 +1,4 @@
-//! Which backend a namespace has, as data. It opens nothing.
+//! Configuration of a namespace's backend, as data. It opens nothing.
 
 use std::fmt;
 use std::path::PathBuf;

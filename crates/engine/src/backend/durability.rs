@@ -1,6 +1,7 @@
-//! Whether what a file or device has acknowledged can still be made durable. Linux reports a write-back error once: whichever
-//! sync comes first has it, and the next one succeeds though the data is gone. So a failed sync counts for all who use the
-//! storage and for good, and a sync that went well counts only when no other that could have had its error is under way.
+//! Durability of what a file or device has acknowledged. Linux reports a write-back error once: the
+//! first sync after it gets it, and the next one succeeds though the data is gone. So a failed sync
+//! counts for all users of the storage and for good, and a sync that went well counts only when no
+//! other that could have had its error is under way.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,6 @@
-//! What a regular file is known by: its file system, its number there, and when it came to be. A copy has another one, and so
-//! has a file that was deleted and made again. What a block device is known by is `device_identity`'s.
+//! Identity of a regular file: its file system, its number there, and its time of creation. A copy
+//! has another one, and so has a file that was deleted and made again. Block devices are
+//! `device_identity`'s.
 
 use std::fs;
 use std::path::Path;

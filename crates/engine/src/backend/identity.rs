@@ -1,5 +1,5 @@
-//! What a backend is, apart from where it is found and under which name: the same disk after a restart, and another one
-//! when other blocks are there. What hosts learn of it is the target's.
+//! Identity of a backend, apart from its path and name: the same disk after a restart, and another
+//! one when other blocks are there. What hosts learn of it is the target's.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Where blocks live: memory, nothing at all, a file, a block device or an image of a Ceph cluster. A backend knows bytes and offsets;
-//! blocks, namespaces and hosts belong to the target.
+//! Storage of blocks: memory, nothing at all, a file, a block device or an image of a Ceph cluster.
+//! A backend knows bytes and offsets; blocks, namespaces and hosts belong to the target.
 
 #[cfg(not(feature = "simulation"))]
 mod block_queue;

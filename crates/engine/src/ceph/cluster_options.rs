@@ -1,4 +1,4 @@
-//! Which cluster is connected to, as whom, and how.
+//! Options of a connection to a cluster: the cluster, the user, and the settings.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Whether a connection to a cluster answers in time, and who looks after it when it does not. Every cluster's connection has one.
+//! Lateness of a connection to a cluster, and the claim of the worker that looks after it. Every
+//! cluster's connection has one.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

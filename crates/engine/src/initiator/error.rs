@@ -1,6 +1,6 @@
-//! What can go wrong at the host's side, by whose fault: the world's, the target's refusal, bytes that no
-//! conforming target sends, or our caller's. A command's status is data of its completion and no error of a
-//! queue.
+//! Errors at the host's side, by whose fault: the world's, the target's refusal, bytes that no
+//! conforming target sends, or our caller's. A command's status is data of its completion and no
+//! error of a queue.
 
 use std::io;
 use std::net::SocketAddr;

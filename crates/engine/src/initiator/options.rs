@@ -1,5 +1,5 @@
-//! How controllers and queues are asked for: plain values with defaults, as Linux has them.
-//! What people type, and how it is spelled, belongs to the program.
+//! Options of controllers and queues: plain values with defaults, as Linux has them. What people
+//! type, and how it is spelled, belongs to the program.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

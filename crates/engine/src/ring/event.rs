@@ -1,4 +1,4 @@
-//! What a ring reports. How the machine finds it out is the machine's.
+//! Events of a ring. How the machine finds them out is the machine's.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! What a ring does to files and block devices. It knows byte offsets only; blocks, namespaces and what a file is good for
-//! belong to `backend`.
+//! Operations of a ring on files and block devices. It knows byte offsets only; blocks, namespaces
+//! and the use of a file belong to `backend`.
 
 use super::Buffer;
 

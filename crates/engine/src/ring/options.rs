@@ -1,4 +1,4 @@
-//! How a ring is made. What each engine does is the machine's.
+//! Options of a ring. What each engine does is the machine's.
 
 use crate::limits::POLL_US_MAX;
 

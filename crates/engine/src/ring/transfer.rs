@@ -1,5 +1,6 @@
-//! How far a read or write has come of which the system may move fewer bytes than it was asked for: what is left is asked for
-//! again, until all is moved or the system says that there is no more. How it is asked is the machinery's.
+//! Progress of a read or write of which the system may move fewer bytes than it was asked for: the
+//! rest is asked for again, until all is moved or the system says that there is no more. How it is
+//! asked is the machinery's.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! What the kernel reports about a connection: what really carries it, how far away the peer is, what was lost, what waits
-//! in the queues of the socket, and the same of each subflow of MPTCP. It costs some system calls and is not for the
-//! data path.
+//! Statistics of the kernel about a connection: its actual transport, the distance of the peer,
+//! losses, the bytes that wait in the queues of the socket, and the same of each subflow of MPTCP.
+//! It costs some system calls and is not for the data path.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

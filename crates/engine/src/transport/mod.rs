@@ -1,5 +1,6 @@
-//! What carries a connection: TCP or MPTCP, its options, its congestion control, and what the kernel reports about it.
-//! Making connections and moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
+//! Transports of a connection: TCP or MPTCP, its options, its congestion control, and the kernel's
+//! statistics about it. Making connections and moving bytes through them belongs to `ring`, and
+//! what the bytes mean to `nvme`.
 
 pub mod congestion;
 #[cfg(not(feature = "simulation"))]

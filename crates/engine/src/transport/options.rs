@@ -1,4 +1,4 @@
-//! What is asked for where a connection is made or taken. Making and taking it is the machine's.
+//! Options for making or taking a connection. Making and taking it is the machine's.
 
 use std::net::IpAddr;
 

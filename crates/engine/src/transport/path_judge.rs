@@ -1,6 +1,6 @@
-//! Which congestion control suits the path of a live connection, judged by what it lost and carried: the calm one, which
-//! slows down where segments are lost, or bbr, which does not. It reads no clock and touches no
-//! socket: moments are times since the looking began.
+//! Choice of the congestion control that suits the path of a live connection, judged by its losses
+//! and traffic: the calm one, which slows down where segments are lost, or bbr, which does not. It
+//! reads no clock and touches no socket: moments are times since the looking began.
 
 use std::time::Duration;
 

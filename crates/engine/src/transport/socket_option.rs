@@ -1,4 +1,4 @@
-//! What the kernel reports about a stream socket in structures of its own, as bytes. What they mean is `info`'s.
+//! Structures that the kernel reports about a stream socket, as bytes. Their meaning is `info`'s.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,4 +1,4 @@
-//! Who is shut out of a real cluster, and for how long, also when another gateway takes its image. The simulated cluster goes by this.
+//! Blocklist entries of a real cluster, and their duration, also when another gateway takes its image. The simulated cluster goes by this.
 //! The suite `ceph` runs it:
 //! `SELVEDGE_CEPH_CONF` names a cluster's configuration that has a pool `rbd`.
 

@@ -1,4 +1,4 @@
-//! Which paths a host joins to one disk: those to one namespace of one subsystem, and no others, however much they look
+//! Paths that a host joins to one disk: those to one namespace of one subsystem, and no others, however much they look
 //! like it.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One queue against a target that follows a script: every shape of transfer, and every lie a target may
+//! Queue against a target that follows a script: every shape of transfer, and every lie a target may
 //! tell.
 
 use std::io::{Read as _, Write};

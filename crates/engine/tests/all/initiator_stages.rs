@@ -1,4 +1,5 @@
-//! What the time of commands is spent on at the host: parts that add up to the whole, and each is where a delay was made.
+//! Stages of commands' time at the host: they add up to the whole, and each shows a delay where it
+//! was made.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What hosts have sent that others wrote is answered as it was when it was recorded, byte by byte: see
-//! `recordings/README.md`.
+//! Recordings of other authors' hosts: the answers are as they were when recorded, byte by byte,
+//! see `recordings/README.md`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! What a controller says of itself is true, and it lives and ends as its host, its timers and its target want.
+//! Admin commands of a controller: its reports are true, and it lives and ends as its host, its
+//! timers and its target want.
 
 use std::collections::HashSet;
 

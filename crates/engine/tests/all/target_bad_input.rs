@@ -1,4 +1,5 @@
-//! What no conforming host sends ends that connection alone, with the error the specification names for it.
+//! Bytes that no conforming host sends end that connection alone, with the error the specification
+//! names for them.
 
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr};

@@ -1,4 +1,5 @@
-//! What hosts are notified of when a target hands them to the next one: of what that one serves otherwise, and of nothing else.
+//! Notifications of hosts when a target hands them to the next one: of what that one serves
+//! otherwise, and of nothing else.
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;

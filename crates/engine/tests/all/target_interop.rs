@@ -1,4 +1,4 @@
-//! What other people's hosts do differently is accepted where it does no harm, and counted.
+//! Differences of other hosts are accepted where they do no harm, and counted.
 
 use crate::raw_host::admin::{identify_controller, seen, set_features};
 use crate::raw_host::{

@@ -1,4 +1,4 @@
-//! What other people's hosts ask of the admin queue is answered as other targets do.
+//! Admin commands of other hosts are answered as other targets do.
 
 use crate::raw_host::admin::{abort, identify_controller, seen, set_features};
 use crate::raw_host::{ENGINES, Give, SPACES, TestTarget, assert_status};

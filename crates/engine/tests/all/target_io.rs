@@ -1,4 +1,5 @@
-//! What hosts read is what they wrote: every I/O command on every kind of namespace, by every way data can travel.
+//! Reads return what hosts wrote: every I/O command on every kind of namespace, by every way data
+//! can travel.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! What a target serves is changed while hosts use it: they are notified, go on, and see at once what is so now.
+//! Changes of a target while hosts use it: they are notified, go on, and see at once what is so
+//! now.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! What a target reports is what hosts did: every command counted once, in a text that every scraper reads the
-//! same way, and the dashboard and the manual know the same metrics.
+//! Metrics of a target are what hosts did: every command counted once, in a text that every scraper
+//! reads the same way, and the dashboard and the manual know the same metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 

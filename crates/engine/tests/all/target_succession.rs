@@ -1,5 +1,5 @@
-//! Who serves when the words of an upgrade fail to come: what each of the two processes decides by what it has heard, and by
-//! whether the other one lives.
+//! Decisions of both processes when the words of an upgrade fail to come: which of them serves, by
+//! what it has heard, and by whether the other one lives.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What discovery tells two hosts of different rights about TLS, and how that changes with their keys.
+//! Discovery of TLS by two hosts of different rights, and how that changes with their keys.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! What Selvedge's targets say of themselves in the vendor specific bytes of Identify Controller: their name, and behind it what
-//! no field of the specification says.
+//! Vendor specific bytes of Identify Controller of Selvedge's targets: their name, and behind it
+//! what no field of the specification says.
 
 use super::IdentifyController;
 

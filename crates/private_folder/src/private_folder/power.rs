@@ -1,5 +1,6 @@
-//! What is on the medium when the power is lost at any step: what was synchronized, and of the rest whatever a file system may
-//! have got round to. The steps are those of the folder's own code; what is left is read by that code again.
+//! Content of the medium when the power is lost at any step: what was synchronized, and of the rest
+//! whatever a file system may have got round to. The steps are those of the folder's own code; what
+//! is left is read by that code again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! What a controller reports about its namespaces: which there are, their formats and their names.
-//! Which names make two namespaces one is decided by multipath.
+//! Namespaces of a controller, as it reports them: their identifiers, formats and names. `path`
+//! decides which names make two namespaces one.
 
 use std::fmt::Display;
 use std::time::Duration;

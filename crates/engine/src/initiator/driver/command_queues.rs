@@ -1,4 +1,5 @@
-//! What a driver asks of the queues that it drives, be they those of one controller or of all paths to a namespace.
+//! Interface of the queues that a driver drives, be they those of one controller or of all paths to
+//! a namespace.
 
 use crate::initiator::InitiatorError;
 use crate::initiator::queue::{Ended, Request};

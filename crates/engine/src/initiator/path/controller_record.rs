@@ -1,5 +1,5 @@
-//! What has to be known of a controller to bring it to rest, here or in a later process, and who keeps it. When a controller
-//! is at rest is found out in `quiesce`.
+//! Records of controllers, for quiescing them here or in a later process, and their store.
+//! `quiesce` finds out when a controller is quiesced.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
-//! What makes two paths lead to the same thing: the subsystem's name and serial number, the namespace's identifiers and size, and
-//! what the subsystem says of its controllers; compared whenever a controller has been connected. Connecting again, and when,
-//! is the monitor's; what the paths' blocks hold is `sample`'s.
+//! Conditions for two paths to lead to the same namespace: the subsystem's name and serial number,
+//! the namespace's identifiers and size, and what the subsystem reports of its controllers;
+//! compared whenever a controller has been connected. Connecting again, and when, is the monitor's;
+//! the blocks of the paths are compared by `sample`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How a set of paths behaves, with Linux' names and defaults. What people type belongs to the program.
+//! Options of a set of paths, with Linux' names and defaults. What people type belongs to the
+//! program.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! One path as all threads see it: which association is live, in which ANA state, and which old ones can do no more harm.
-//! Threads with queues look at atomics; everything behind the lock belongs to monitors and to those who ask.
+//! A path as all threads see it: its live association, the ANA state of that, and the old
+//! associations that can do no more harm. Threads with queues look at atomics; everything behind
+//! the lock belongs to monitors and reports.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! One path's queues on one thread: opening them, giving them commands, and gathering what they bring. Which path a
-//! command takes, and what becomes of one that is lost, is decided in `queues`.
+//! Queues of a path on one thread: opening them, giving them commands, and gathering their
+//! completions. `queues` decides which path a command takes, and what becomes of one that is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What becomes of a command that did not end well: whether it may be sent again, and when. It knows statuses and
-//! opcodes, and nothing of paths.
+//! Retries of commands that did not end well: whether one may be sent again, and when. It knows
+//! statuses and opcodes, and nothing of paths.
 
 use nvme::Status;
 use nvme::command::io_opcode;

@@ -1,4 +1,4 @@
-//! Whether two paths lead to the same blocks, as far as reading tells: a few places are read by both. It writes nothing, and
+//! Comparison of the blocks of two paths: a few places are read by both. It writes nothing, and
 //! what cannot be read speaks neither for nor against a path.
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! What all threads of a set of paths share: the paths themselves, who is notified of their changes, and what the paths
-//! agree on. It starts no thread and connects nothing.
+//! State that all threads of a set of paths share: the paths themselves, the receivers of notices
+//! of their changes, and the namespace on which they agree. It starts no thread and connects
+//! nothing.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! What a command's time is spent on at the host, as histograms that one thread writes. What the target spends its part on is
-//! the target's to say.
+//! Stages of a command's time at the host, as histograms that one thread writes. The stages at the
+//! target are the target's to report.
 
 use serde::Serialize;
 

@@ -1,5 +1,6 @@
-//! How a queue authenticates when the target asks for it: a message to the controller, one from it, and so on, before the
-//! queue is live. What the messages say is the crate `authentication`'s.
+//! Authentication of a queue when the target asks for it: a message to the controller, one from it,
+//! and so on, before the queue is live. The content of the messages is the crate
+//! `authentication`'s.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Which commands have not left yet, and when they do. What is sent is the send list's concern.
+//! Departures of commands: which have not left yet, and when they do. The bytes are the send list's
+//! concern.
 
 use std::collections::VecDeque;
 

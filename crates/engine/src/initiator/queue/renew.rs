@@ -1,7 +1,9 @@
-//! How a queue gets other TLS keys before its present ones are worn. Where the target takes KeyUpdates, they are replaced on the
-//! connection. Elsewhere the queue is given nothing more to do; when all that was under way is answered, its connection ends in
-//! good order, and another one with keys of its own is made for the same queue. No command is on its way meanwhile, so none can
-//! be lost or take effect twice, and the association goes on. Whatever goes wrong closes the queue, as it does elsewhere.
+//! Renewal of a queue's TLS keys before its present ones are used up. Where the target takes
+//! KeyUpdates, they are replaced on the connection. Elsewhere the queue is given nothing more to
+//! do; when all that was under way is answered, its connection ends in good order, and another one
+//! with keys of its own is made for the same queue. No command is on its way meanwhile, so none can
+//! be lost or take effect twice, and the association goes on. Any failure closes the queue, as it
+//! does elsewhere.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! How a queue's stream is secured before its first PDU, and how it goes on behind that: what has come is opened where it stands,
-//! and what is queued is sealed into the space that is sent from.
+//! TLS of a queue's stream before its first PDU and behind it: received records are opened in
+//! place, and what is queued is sealed into the space that is sent from.
 
 use std::io;
 use std::sync::Arc;

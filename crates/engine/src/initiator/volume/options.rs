@@ -1,4 +1,4 @@
-//! How a volume is opened: which namespace, over which paths, with how many threads.
+//! Options of a volume: its namespace, its paths, and its number of threads.
 
 use std::fmt;
 

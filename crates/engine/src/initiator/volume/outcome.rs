@@ -1,4 +1,4 @@
-//! What becomes of a task: one side gives its outcome, or is dropped, and the other awaits it.
+//! Outcome of a task: one side gives it, or is dropped, and the other awaits it.
 
 use std::any::Any;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! How long it pays to poll before sleeping: a bounded window that follows how soon events came lately, and gives way
+//! Polling before sleep: a bounded window that follows how soon events came lately, and yields
 //! where others want the core. It reads no clock itself.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the ring on io_uring submits, and when; the rest of it is tested through `Ring`.
+//! Submissions of the ring on io_uring, and their times; the rest of it is tested through `Ring`.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! Whose turn it is, and what time: the world of a simulation, its processes and machines, and the queue of what will
-//! happen. What the network and the disks do when a moment has come is theirs.
+//! Turns of fibers, and virtual time: the world of a simulation, its processes and machines, and
+//! the queue of coming events. What the network and the disks do when a moment has come is theirs.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

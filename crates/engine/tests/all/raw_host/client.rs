@@ -1,4 +1,4 @@
-//! One connection of a host: frames PDUs, sends them or any other bytes, and sorts what comes back by command.
+//! Connection of a host: frames PDUs, sends them or any other bytes, and sorts what comes back by command.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! What may differ between an answer as it was recorded and as it is now: each such place is a mask with a name and a
+//! Permitted differences between a recorded answer and the present one: each such place is a mask with a name and a
 //! reason, and everything else has to be the same, byte by byte.
 
 use std::mem::offset_of;

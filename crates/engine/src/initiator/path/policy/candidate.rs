@@ -1,5 +1,5 @@
-//! What a policy sees of a path: plain values, nothing that could do I/O.
-//! Where they come from is `path_connections`'s concern, and what follows from them a policy's.
+//! Properties of a path that a policy judges: plain values, nothing that could do I/O. They come
+//! from `path_connections`, and a policy draws the conclusions.
 
 /// Use of a path for a namespace, after its ANA state and its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

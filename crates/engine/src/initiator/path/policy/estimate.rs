@@ -1,5 +1,5 @@
-//! What a path has done lately, learned from its completions: time per command in flight, by kind and size of command.
-//! What follows from it is a policy's.
+//! Recent speed of a path, learned from its completions: time per command in flight, by kind and
+//! size of command. A policy draws the conclusions.
 
 use crate::ring::Moment;
 

@@ -1,4 +1,4 @@
-//! What a fiber asks of the cluster, and waits for.
+//! Requests of a fiber to the cluster, and its waits for them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Who is shut out of the cluster, by its maps: each change makes a new one, and an OSD acts by the one that it has.
+//! Blocklist of the cluster, by its maps: each change makes a new one, and an OSD acts by the one
+//! that it has.
 
 use super::{ClientId, MONITOR, OSDS, Rados, Step};
 use crate::ring::Moment;

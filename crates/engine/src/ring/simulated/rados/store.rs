@@ -1,4 +1,5 @@
-//! What a cluster keeps: objects with pairs, and images with a header and their blocks. Who may change it is not its concern.
+//! Content of a cluster: objects with pairs, and images with a header and their blocks. Permission
+//! to change it is not its concern.
 
 use std::collections::{BTreeMap, BTreeSet};
 
