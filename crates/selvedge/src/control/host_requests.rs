@@ -96,7 +96,7 @@ fn answer_all(
 fn record_refused(kind: Kind, hosts: &RefusedHosts, audit: &AuditLog) {
     let (hosts, mut omitted) = hosts.take();
     for RefusedHost { host, subsystem, address, reason } in hosts {
-        let who = host.map_or(Identity::Nobody, |nqn| Identity::Host { nqn, host_id: None });
+        let who = host.map_or(Identity::Unknown, |nqn| Identity::Host { nqn, host_id: None });
         let what = subsystem.map_or_else(|| "connect".to_owned(), |nqn| format!("connect to {nqn}"));
         let event = Event::failed_login(who, address, reason);
         audit.write(Event { kind, what: Some(what), omitted: std::mem::take(&mut omitted), ..event });

@@ -354,7 +354,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
             {
                 administration.audit().write(Event {
                     what: Some(what),
-                    ..Event::failed_login(Identity::Nobody, &peer, &refusal.error)
+                    ..Event::failed_login(Identity::Unknown, &peer, &refusal.error)
                 });
             }
             known

@@ -301,7 +301,7 @@ async fn serve_tls(
             Some(why) => {
                 tracing::warn!(%address, "Refused a client of the control API: {why}");
                 let told = tokio::task::spawn_blocking(move || {
-                    administration.audit().write(Event::failed_login(Identity::Nobody, address, why));
+                    administration.audit().write(Event::failed_login(Identity::Unknown, address, why));
                 });
                 // What a panic there had to say stands in its own message.
                 let _ = told.await;

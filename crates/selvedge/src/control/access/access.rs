@@ -99,7 +99,7 @@ impl Access {
         let (identity, rights) = match peer {
             Peer::Process => (Identity::Process, Rights::admin()),
             Peer::Local { uid, .. } => local(&file, *uid)?,
-            Peer::Remote { .. } if self.is_open => (Identity::Nobody, Rights::admin()),
+            Peer::Remote { .. } if self.is_open => (Identity::Unknown, Rights::admin()),
             Peer::Remote { address, certificate } => {
                 let network = Network::of(address.ip());
                 self.check_patience(network)?;

@@ -56,8 +56,9 @@ pub(crate) enum Identity {
         nqn: String,
         host_id: Option<String>,
     },
-    /// Somebody who has shown nothing that is known.
-    Nobody,
+    /// A caller without valid credentials.
+    #[serde(rename = "nobody")]
+    Unknown,
 }
 
 impl fmt::Display for Identity {
@@ -69,7 +70,7 @@ impl fmt::Display for Identity {
             Self::Token(name) => write!(f, "token {name}"),
             Self::Certificate { name, .. } => write!(f, "certificate {name}"),
             Self::Host { nqn, .. } => write!(f, "host {nqn}"),
-            Self::Nobody => f.write_str("nobody known"),
+            Self::Unknown => f.write_str("unknown caller"),
         }
     }
 }
@@ -87,7 +88,7 @@ impl Caller {
     /// Anybody at all, where all that can be asked is everybody's to know.
     pub(in crate::control) fn anybody() -> Self {
         let rights = Rights { role: Role::Metrics, subsystems: Vec::new(), storage: None };
-        Self { identity: Identity::Nobody, rights, lists: Vec::new() }
+        Self { identity: Identity::Unknown, rights, lists: Vec::new() }
     }
 
     /// Refuses what it may not do.

@@ -458,7 +458,7 @@ mod tests {
         let most = REFUSED_PER_MINUTE_MAX as usize;
         let host = Identity::Host { nqn: "nqn.h".to_owned(), host_id: None };
         let refused = |kind, who: &Identity| Event { kind, who: Some(who.clone()), ..Event::default() };
-        (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Nobody)));
+        (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Unknown)));
         assert_eq!(text().lines().count(), most);
         (0..1000).for_each(|_| log.write(refused(Kind::RefusedConnect, &host)));
         assert_eq!(text().lines().count(), 2 * most);
@@ -470,7 +470,7 @@ mod tests {
         (0..=most).for_each(|_| log.write(refused(Kind::Change, &host)));
         assert_eq!(text().lines().count(), 5 * most + 1);
         log.lock().crowds.strangers.since = None;
-        log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Nobody) });
+        log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Unknown) });
         let omitted = 1000 - most + 5;
         assert!(
             text().lines().next_back().unwrap().contains(&format!("\"omitted\":{omitted}")),

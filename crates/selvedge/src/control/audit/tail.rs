@@ -137,7 +137,7 @@ mod tests {
     fn each_way_of_being_known_is_read() {
         for (who, told) in [
             (json!("process"), "this process"),
-            (json!("nobody"), "nobody known"),
+            (json!("nobody"), "unknown caller"),
             (json!({ "user": { "uid": 7, "name": "ann" } }), "user ann (7)"),
             (json!({ "host": { "nqn": "nqn.h", "host_id": null } }), "host nqn.h"),
             (json!({ "certificate": { "name": "c", "sha256": "0".repeat(64) } }), "certificate c"),
