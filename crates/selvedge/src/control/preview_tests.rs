@@ -37,7 +37,7 @@ fn caller(role: Role, subsystem: &str) -> Caller {
     Caller { identity: Identity::Unknown, rights, lists: Vec::new() }
 }
 
-/// What one request is answered with.
+/// Sends one request.
 fn ask(
     administration: &Arc<Administration>,
     caller: &Caller,
