@@ -133,10 +133,10 @@ fn answer_and_record(
     outcome
 }
 
-/// Where a host's request is answered.
+/// Parts of a handler of host requests.
 struct Desk<'a> {
     administration: &'a Administration,
-    /// What was changed, for the audit log.
+    /// Changes made, for the audit log.
     record: &'a RefCell<Vec<Value>>,
 }
 
@@ -458,7 +458,7 @@ mod tests {
             assert_eq!(bed.attach(number, nsid, number), denied);
         }
         assert_eq!(bed.files(), 1);
-        // The operator may give it to somebody.
+        // The operator may give it to another host.
         bed.operate(|subsystem| subsystem.namespaces[1].owner = Some(host(2)));
         assert_eq!(bed.delete(1, Some(nsid)), denied);
         assert_eq!(bed.delete(2, Some(nsid)), Ok(0));
