@@ -280,7 +280,7 @@ fn succeed_as_gateway(
             let reason = failure.line().unwrap_or_default();
             tracing::warn!(reason, "the former process has died, and this one begins anew");
             let mut engine = engine.clone();
-            let settings = successor.begin_anew(&mut engine);
+            let settings = successor.replace_dead(&mut engine);
             let (target, member) = join(&mut engine, who)?;
             Ok((target, member, settings.map(HandedSettings::go_on)))
         }

@@ -63,7 +63,7 @@ impl OnTerminal {
         stdin.write_all(keys.as_bytes()).expect("it takes keys");
     }
 
-    /// How it ended, all that was drawn, and the report.
+    /// Waits for the end; returns the exit status, all that was drawn, and the report.
     fn end(mut self) -> (ExitStatus, String, Value) {
         self.shows("there is no such text, so this reads to the end");
         let status = self.child.wait().expect("it ends");
