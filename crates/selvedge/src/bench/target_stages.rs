@@ -8,7 +8,7 @@ use nvme::log_page::CommandStagesLog;
 
 /// A target that takes longer to say it is not waited for: the run has ended, and is to be reported.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many stages a target has.
+/// Number of a target's stages.
 const STAGES: usize = Stage::ALL.len();
 
 /// Sums over commands of all hosts on the namespace.
@@ -42,7 +42,8 @@ impl TargetStages {
         Self { commands: log.commands.get(), took_ns: log.took_ns.get(), stages_ns }
     }
 
-    /// What came since `earlier`; nothing where there was nothing, or the target has begun to count anew.
+    /// Returns the difference to `earlier`; `None` without commands, or after a reset of the
+    /// target's counters.
     pub(crate) fn since(&self, earlier: &Self) -> Option<Self> {
         let commands = self.commands.checked_sub(earlier.commands).filter(|commands| *commands > 0)?;
         let took_ns = self.took_ns.checked_sub(earlier.took_ns)?;

@@ -37,7 +37,7 @@ pub(crate) fn follow(run: &Run<'_>, name: Option<&str>) -> Result<Outcome, Failu
         match (step, &mut progress.screen) {
             (Step::Silence, _) | (Step::Begun, None) => {}
             (Step::Begun, Some(screen)) => screen.begin(),
-            (Step::Told, _) => progress.hear(running.sample()),
+            (Step::Progress, _) => progress.hear(running.sample()),
         }
     }
     drop(progress);
