@@ -22,20 +22,20 @@ pub(crate) struct JobFile {
     pub(crate) unsupported: Vec<Complaint>,
     /// The different files of the jobs, in the order in which they appear; one where none is named.
     pub(crate) files: Vec<JobStorage>,
-    /// What is done in another way than in fio and does not change the result, a sentence each.
+    /// Differences from fio that do not change the result, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 
-/// One section, with what [global] says.
+/// Job of one section, with the options of [global].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) options: JobOptions,
-    /// Where each option stands, by fio's first name for it.
+    /// Position of each option, by fio's first name for it.
     pub(crate) said: BTreeMap<&'static str, Said>,
     /// The line of its section.
     pub(crate) line: usize,
-    /// Its file, counted in those of the job file.
+    /// Index of its file among those of the job file.
     pub(crate) file: usize,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Display for JobFile {
     }
 }
 
-/// What has been read so far.
+/// State of the parser.
 #[derive(Default)]
 struct Reader {
     file: JobFile,
@@ -173,7 +173,7 @@ struct Reader {
     without_file: bool,
     /// A section has been left out.
     left_out: bool,
-    /// One that is left out was to begin after those before it: so does the next one.
+    /// Set if a skipped section had stonewall; the next section inherits it.
     stonewall_of_left_out: bool,
 }
 

@@ -10,6 +10,6 @@ mod storage;
 pub(crate) mod typed;
 pub(crate) mod variables;
 
-/// What fio 3.33 prints, with the line of warning that it puts before.
+/// Output of fio 3.33, with the line of warning before it.
 #[cfg(test)]
 pub(crate) const PRINTED_BY_FIO: &str = include_str!("fio-3.33.json");

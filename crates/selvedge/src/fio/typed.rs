@@ -9,9 +9,9 @@ use crate::flags::fio_options::FioOptions;
 pub(crate) struct TypedOptions {
     pub(crate) name: Option<String>,
     pub(crate) options: JobOptions,
-    /// Those that are passed over, with their hyphens.
+    /// Ignored options, with their hyphens.
     pub(crate) meaningless: Vec<String>,
-    /// Those that would change the result and cannot be had, with the reason.
+    /// Options that would change the result and are not supported, with the reason.
     pub(crate) unsupported: Vec<String>,
 }
 

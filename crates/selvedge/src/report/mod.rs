@@ -36,10 +36,10 @@ pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     print_exactly(locale::shown(&text.to_string()))
 }
 
-/// Where results go instead of stdout.
+/// File for results instead of stdout.
 static OUTPUT: OnceLock<File> = OnceLock::new();
 
-/// Has what is printed from now on go to a file, which is made anew.
+/// Redirects all further results to a new file.
 ///
 /// # Errors
 /// It cannot be made.

@@ -1,4 +1,4 @@
-//! Moments as people and programs write them, in UTC: `ctime`'s way and RFC 3339's. Time zones are somebody else's.
+//! Times in UTC, in the formats of `ctime` and RFC 3339. Time zones are not handled here.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

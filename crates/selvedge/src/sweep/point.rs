@@ -27,7 +27,7 @@ pub(crate) struct Point {
 pub(crate) const FULL: &str = "max";
 
 impl Point {
-    /// What it has for an option, if the option is an axis here.
+    /// Value of an option, if the option is an axis here.
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.values.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }
@@ -52,7 +52,7 @@ impl Point {
         self.jobs().saturating_mul(self.number("iodepth").unwrap_or(1))
     }
 
-    /// I/O queues that are asked for on each path: as many as jobs where nobody says.
+    /// I/O queues of each path: as many as jobs by default.
     pub(crate) fn queues(&self) -> u64 {
         self.number("nr-io-queues").unwrap_or_else(|| self.jobs())
     }
@@ -65,7 +65,7 @@ impl Point {
         }
     }
 
-    /// Whether it writes.
+    /// True if the point writes.
     pub(crate) fn writes(&self) -> bool {
         let mixed = matches!(self.kind(), "readwrite" | "randrw");
         let reads_only = mixed && self.value("rwmixread") == Some("100");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_told_in_words() {
+    fn labels_of_points_are_words() {
         let point = point(&[
             ("rw", "randrw"),
             ("bs", "16k"),
