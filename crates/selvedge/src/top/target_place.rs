@@ -13,7 +13,7 @@ use crate::target_rates::rates::{
 };
 use crate::target_rates::sample::UNBOUNDED;
 
-/// Where one is.
+/// List of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetPlace {
     Subsystems,
@@ -24,7 +24,7 @@ pub(crate) enum TargetPlace {
     Namespaces(String),
     /// The queues of a subsystem's controller.
     Queues(String, u16),
-    /// What is done on a subsystem's namespace.
+    /// Operations of a subsystem's namespace.
     Operations(String, u32),
 }
 

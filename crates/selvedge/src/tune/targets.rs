@@ -12,10 +12,10 @@ use crate::control::socket::{default_folders, living_sockets};
 use crate::flags::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 
-/// How long a target may take to answer.
+/// Time-out for the answer of a target.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What of a target's status matters here.
+/// Part of a target's status with its queues.
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     ports: Vec<Port>,

@@ -12,7 +12,7 @@ use super::watch::{About, Watch};
 use crate::bench::histogram::Tally;
 use crate::bench::sample::{Phase, Sample};
 
-/// When the second sample is looked at.
+/// Time of the second sample.
 pub(super) const NOW: Duration = Duration::from_millis(3100);
 /// Workers of the run.
 const WORKERS: u64 = 2;
@@ -103,7 +103,7 @@ pub(super) fn lost(mut sample: Sample, earlier: &Sample, path: usize) -> Sample 
     sample
 }
 
-/// One second of 3000 commands.
+/// Rates of one second of 3000 commands.
 pub(super) fn rates(paths: u64) -> Rates {
     Rates::of(&sample(paths, 3, 6000), Some(&sample(paths, 2, 3000)))
 }

@@ -20,7 +20,7 @@ const PDU_BYTES: u64 = 24 + 24;
 /// More processors than this are "very high core count systems".
 const MANY_CORES: u32 = 64;
 
-/// What is recommended of queues and outstanding commands.
+/// Recommended queues and outstanding commands.
 #[derive(Debug)]
 pub(super) struct Load {
     queues: u32,
