@@ -19,11 +19,11 @@ pub(crate) struct KernelController {
     pub(crate) state: String,
     pub(crate) subsystem_nqn: String,
     pub(crate) target: Option<SocketAddr>,
-    /// The address that it was told to come from, or comes from.
+    /// Local address, configured or chosen by the system.
     pub(crate) source: Option<IpAddr>,
     /// Seconds between two attempts to connect again.
     pub(crate) reconnect_delay_s: Option<u32>,
-    /// Whether its connections are encrypted.
+    /// True if its connections are encrypted.
     pub(crate) has_tls: bool,
 }
 

@@ -11,24 +11,24 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long one may take: a lost first packet is sent again after a second.
+/// Time-out of a connection: a lost first packet is sent again after a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How it went.
+/// Result of a test connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub(crate) enum Probe {
-    /// It was connected.
+    /// The connection was established.
     Reached {
         /// Time that it took, in microseconds.
         rtt_us: u64,
     },
-    /// Somebody said no.
+    /// The other end or the system refused the connection.
     Refused {
         /// In the system's words.
         reason: String,
     },
-    /// Nothing came back.
+    /// No packet came back.
     Silent,
 }
 

@@ -22,7 +22,7 @@ use crate::report::stages::{StageReport, StagesReport, TargetStagesReport};
 
 const NQN: &str = "nqn.2026-01.org.example:a";
 
-/// The finding that is told first, which is to be this rule's.
+/// Returns the first finding, which must be this rule's.
 #[track_caller]
 pub(super) fn named_first(case: &Case, rule: &str) -> Finding {
     let found = Report::of(case, Vec::new(), None).findings;
