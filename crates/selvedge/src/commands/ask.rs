@@ -17,18 +17,18 @@ pub(super) fn client(flags: &ControlFlags) -> Result<Client, Failure> {
 }
 
 /// An answer, for people and for programs.
-struct Told<'a, T> {
+struct Answer<'a, T> {
     text: T,
     json: &'a Value,
 }
 
-impl<T> Serialize for Told<'_, T> {
+impl<T> Serialize for Answer<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Told<'_, T> {
+impl<T: fmt::Display> fmt::Display for Answer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)
     }
@@ -36,7 +36,7 @@ impl<T: fmt::Display> fmt::Display for Told<'_, T> {
 
 /// Prints an answer.
 pub(super) fn tell(flags: &ControlFlags, text: impl fmt::Display, json: &Value) -> Result<(), Failure> {
-    report::print_as(flags.output.output_format, &Told { text, json })
+    report::print_as(flags.output.output_format, &Answer { text, json })
 }
 
 /// Prints that a change is made.

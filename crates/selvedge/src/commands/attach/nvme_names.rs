@@ -16,7 +16,7 @@ pub(super) struct NvmeNames {
 }
 
 impl NvmeNames {
-    /// Those of a namespace; none while there is no path, on which a controller says them.
+    /// Returns the names of a namespace; `None` without a path, since they come from a controller.
     pub(super) fn of(paths: &Paths) -> Option<Self> {
         let controllers = paths.controllers();
         Some(Self::new(&paths.namespace(), controllers.first()?.identify()))

@@ -23,7 +23,7 @@ impl Process {
         start_time(pid).map(|start_time| Self { pid, start_time })
     }
 
-    /// Whether it is still there.
+    /// True if the process exists.
     pub(super) fn is_there(&self) -> bool {
         start_time(self.pid) == Some(self.start_time)
     }
@@ -47,12 +47,12 @@ impl Process {
     }
 }
 
-/// Whether there is a process of this number.
+/// True if a process with this number exists.
 pub(super) fn is_there(pid: u32) -> bool {
     start_time(pid).is_some()
 }
 
-/// When a process was started, in clock ticks since the machine was (proc_pid_stat(5), field 22).
+/// Start time of a process, in clock ticks since the machine started (proc_pid_stat(5), field 22).
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program, field 2, may have spaces and parentheses.

@@ -15,7 +15,7 @@ use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
 use crate::stop::Stop;
 
-/// How often it is looked whether one of several processes has ended.
+/// Interval of checks for processes that have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Takes over those that are asked for.
