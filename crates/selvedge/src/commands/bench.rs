@@ -82,7 +82,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let name = flags.top.then(|| setting.nqn().to_string());
     let outcome = progress::follow(&run, name.as_deref())?;
     let process = watch.end();
-    // A target that has gone is told as such, not as a controller that was shut down badly.
+    // A target that has gone is reported as such, not as a controller that was shut down badly.
     drop(paths);
     if let Some(record) = &record {
         return finish_check(flags, record, outcome);
@@ -217,7 +217,7 @@ fn begin_record(
     Recorder::create(path, header).map(Arc::new)
 }
 
-/// Whether a run that has been reported was a success.
+/// Fails unless a reported run was a success.
 pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<(), Failure> {
     if let Some(failure) = outcome.failure {
         let reason = failure.line().unwrap_or_default();
@@ -241,7 +241,7 @@ pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<()
     Ok(())
 }
 
-/// What `--verify-only` found.
+/// Result of `--verify-only`.
 #[derive(Serialize)]
 struct CheckReport {
     nqn: String,
@@ -249,9 +249,9 @@ struct CheckReport {
     /// Completed Flushes that the state records, and the blocks they made durable.
     flushes: u64,
     blocks_flushed: u64,
-    /// Whether the run that wrote the state came to its end, so that it says what was submitted.
+    /// True if the run that wrote the state ended in order, and recorded its submitted writes.
     state_complete: bool,
-    /// How the check ended: `complete`, `interrupted` or `failed`.
+    /// End of the check: `complete`, `interrupted` or `failed`.
     ended: &'static str,
     verify: Option<VerifyReport>,
 }

@@ -25,7 +25,7 @@ use crate::tune::targets;
 
 /// Targets that are asked where none is named: a machine has a few.
 const TARGETS_MAX: usize = 8;
-/// How long one may take to answer.
+/// Time-out for a target's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks, judges, prints.
@@ -127,7 +127,7 @@ fn clients(flags: &DoctorFlags) -> Result<Vec<Client>, Failure> {
     Ok(sockets.filter_map(|path| client(path).ok()).map(|client| client.patient_for(PATIENCE)).collect())
 }
 
-/// What the targets say now, or for each its name and why it says nothing.
+/// Returns the targets' answers, or the name and the error of a target without one.
 fn looks(
     machine: &Machine,
     clients: &[Client],

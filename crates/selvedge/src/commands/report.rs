@@ -92,7 +92,7 @@ pub(super) fn compare(flags: &CompareFlags) -> Result<(), Failure> {
     }
 }
 
-/// One of two, from wherever it is.
+/// Reads one of the two sweeps, from whatever source.
 fn side(path: &Path) -> Result<Side, Failure> {
     let name = path.display().to_string();
     if path.is_dir() {
@@ -116,7 +116,7 @@ fn side(path: &Path) -> Result<Side, Failure> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct SideReport<'a> {
     name: &'a str,
     /// Measured points without a counterpart.
     alone: usize,
@@ -126,8 +126,8 @@ fn data(compared: &Compared, document: &Document) -> Value {
     document.with(json!({
         "format": crate::sweep::report::FORMAT,
         "kind": "comparison",
-        "first": Told { name: &compared.first.name, alone: compared.only_first },
-        "second": Told { name: &compared.second.name, alone: compared.only_second },
+        "first": SideReport { name: &compared.first.name, alone: compared.only_first },
+        "second": SideReport { name: &compared.second.name, alone: compared.only_second },
         "iops_ratio": compared.overall(),
         "differences": compared.differences,
         "pairs": compared.pairs,

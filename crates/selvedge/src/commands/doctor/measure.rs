@@ -15,7 +15,8 @@ use crate::top::initiator::progress;
 
 /// Commands under way: with one, each has the way and the target for itself; with many, something becomes the limit.
 const DEPTHS: [u32; 2] = [1, 32];
-/// What is read, and for how long. A tenth of it is not counted: connections are new, and disks may sleep.
+/// Workload of the reads. A tenth of the time is not counted: connections are new, and disks may
+/// sleep.
 const WORKLOAD: [&str; 6] =
     ["--rw=randread", "--bs=4k", "--numjobs=1", "--runtime=2", "--time_based", "--ramp_time=0.2"];
 

@@ -16,7 +16,7 @@ use crate::tune::advice::{Case, Measured, Path, Recommendations, tls};
 
 /// Times that a target is connected to, for its round trip.
 const PROBES: u32 = 3;
-/// How long one may take.
+/// Time-out of a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Looks, and recommends.
@@ -68,7 +68,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
 /// The shortest time that a connection took to be made.
 ///
 /// # Errors
-/// When none could be: advice for a way that nobody has seen would be a guess.
+/// No connection: advice for an unknown path would be a guess.
 fn round_trip(address: SocketAddr) -> Result<Duration, Failure> {
     let probe = |_| {
         let began = Instant::now();
