@@ -104,7 +104,7 @@ fn refuse_others(flags: &ConnectFlags) -> Result<(), Failure> {
     }
 }
 
-/// How many I/O queues to ask for: with --tune no more than the interfaces are good for.
+/// Returns the number of I/O queues to ask for: with --tune at most as many as the interfaces have.
 fn queues(flags: &ConnectFlags, requests: &[Request]) -> Option<u16> {
     let asked = flags.kernel.nr_io_queues;
     if !flags.tune {
@@ -173,7 +173,7 @@ fn connect(
     })
 }
 
-/// What there is now.
+/// Controllers and disks after connecting, as printed.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Connected {
     controllers: Vec<ConnectedController>,
@@ -195,7 +195,7 @@ struct ConnectedController {
     controller: Option<String>,
     nqn: String,
     address: String,
-    /// Whether it was there already, and was left as it is.
+    /// True if the controller existed already, and was left unchanged.
     was_connected: bool,
 }
 
@@ -204,12 +204,12 @@ struct ConnectedController {
 struct ConnectedNamespace {
     nqn: String,
     nsid: u32,
-    /// Where programs open it.
+    /// Path of the device file.
     device: PathBuf,
     size_bytes: u64,
 }
 
-/// What could not be connected.
+/// Connection that failed.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FailedConnection {
     nqn: String,
@@ -217,7 +217,7 @@ struct FailedConnection {
     reason: String,
 }
 
-/// What would be asked for.
+/// Connections of a dry run, as printed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Planned {
     connections: Vec<PlannedConnection>,

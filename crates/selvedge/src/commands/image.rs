@@ -28,7 +28,7 @@ use crate::spec::size::Size;
 
 /// The pool where none is named, as with Ceph's own programs.
 const POOL_DEFAULT: &str = "rbd";
-/// How long somebody who waits for a task waits between looks.
+/// Interval of checks while a command waits for a task.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The namespace that the flags stand for.
@@ -202,7 +202,7 @@ pub(super) fn follow(client: &Client, answer: Value) -> Result<Value, Failure> {
     let Ok(mut task) = Task::deserialize(&answer) else { return Ok(answer) };
     let mut shown = String::new();
     let is_terminal = std::io::stderr().is_terminal();
-    // It ends with the task, with the target, or with whoever waits.
+    // The loop ends with the task, with the target, or by an interruption.
     while task.state == TaskState::Running {
         show(&task, &mut shown, is_terminal);
         std::thread::sleep(LOOK_INTERVAL);

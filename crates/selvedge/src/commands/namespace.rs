@@ -44,7 +44,7 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
         NamespaceAction::Reopen { subsystem, nsid, control } => {
             let path = format!("{}/reopen", path(subsystem, Some(*nsid)));
             let json: Value = client(control)?.order(Method::POST, &path)?;
-            done(control, format!("namespace {nsid} of {subsystem} is open anew, and takes writes"), &json)
+            done(control, format!("namespace {nsid} of {subsystem} is reopened; writes are accepted"), &json)
         }
         NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
             let body = json!({ "size": size.0, "shrink": shrink });
