@@ -1,5 +1,5 @@
-//! How many I/O queues a workload is best off with, found by trying: more while latency falls and processors are left,
-//! else fewer. It decides which number comes next; the trials themselves are made elsewhere.
+//! Search for the best number of I/O queues of a workload, by trials: more while latency falls and
+//! processors are left, else fewer. The module chooses the next number; its caller runs the trials.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! How long commands took, and how many there were: histograms that are merged, subtracted and summed up.
-//! Units and layout of what is printed are the report's.
+//! Latencies and numbers of commands: histograms that are merged, subtracted and summed up. The
+//! reports own units and layout.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! One job of a workload: which command comes next, and what its completion means. It owns its order, its ledger
-//! and its numbers; queues, buffers and the clock belong to the worker that runs it.
+//! Job of a workload: the next command, and the effect of its completion. It owns its order, its
+//! ledger and its numbers; queues, buffers and the clock belong to the worker that runs it.
 
 use std::sync::Arc;
 

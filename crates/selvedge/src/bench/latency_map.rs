@@ -1,5 +1,5 @@
-//! How long commands took over the time of a run: counts in a grid of time and latency, for heat maps. Totals and
-//! exact quantiles are the histogram's.
+//! Latencies over the time of a run: counts in a grid of time and latency, for heat maps. Totals
+//! and exact quantiles are the histogram's.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What every slot of a job must hold: how often it was written, how far that is acknowledged, and how far it is
-//! flushed. It decides which commands may go out together, and does no I/O.
+//! Expected content of a job's slots: number of writes, the last acknowledged one and the last
+//! flushed one. The ledger decides which commands may be outstanding together, and does no I/O.
 
 use super::stamp::Expected;
 

@@ -1,5 +1,5 @@
-//! What the kernel says a process has used: its time, how that divides into the user's and the system's, and its page
-//! faults. The workers' own time is measured by the workers.
+//! Processor time and page faults of this process, from the kernel. The workers measure their own
+//! time.
 
 use std::fs;
 use std::time::Duration;

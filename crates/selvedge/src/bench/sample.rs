@@ -1,4 +1,4 @@
-//! What the workers of a run have done so far, as they say it once a second. What it looks like is not known here.
+//! Progress of a run's workers, as they report it once a second. The module formats nothing.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a verified block holds: in every block of the namespace its position, the count of its writes, who wrote
-//! it and a checksum. It knows the bytes only; which count is right is the ledger's to say.
+//! Content of a verified block: every block of the namespace has its position, the count of its
+//! writes, the writer and a checksum. The ledger decides which count is right.
 
 use std::fmt;
 

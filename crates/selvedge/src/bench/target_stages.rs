@@ -1,4 +1,5 @@
-//! What a target of our own says the time of a namespace's commands was spent on there. It asks; what it means is the report's.
+//! Time of a namespace's commands by stage in a Selvedge target, read from the target. The report
+//! interprets it.
 
 use std::time::Duration;
 

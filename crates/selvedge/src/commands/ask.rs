@@ -1,4 +1,5 @@
-//! What the commands that ask a running target have in common: whom they ask, and how they tell the answer.
+//! Common part of the commands that use the control API: the choice of the target, and the output
+//! of the answer.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! How the namespaces of a running target are, as its status says, for the commands that show what it serves.
+//! States of a running target's namespaces, from its status, for the commands that show its
+//! configuration.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! What a target says at one moment, and what the rules see of two such looks. Recordings keep the answers as they came. Who
-//! asks it is not known here.
+//! Answers of a target at one moment, and the data that rules see of two such samples. Recordings
+//! keep the answers unchanged. The module sends no requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

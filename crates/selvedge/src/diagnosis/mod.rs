@@ -1,6 +1,6 @@
-//! What is wrong with a target, from what it says of itself: two looks at it as plain data, and rules that each name one
-//! cause from them. `doctor` judges by them together with its rules about machines, and so does a target for its own console.
-//! It sends no requests, and changes nothing.
+//! Faults of a target, from its own answers: two samples as plain data, and rules that each name
+//! one cause. `doctor` uses the rules together with those about machines, and a target uses them
+//! for its own console. The module sends no requests, and changes nothing.
 
 pub(crate) mod finding;
 pub(crate) mod look;

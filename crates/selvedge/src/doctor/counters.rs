@@ -1,5 +1,5 @@
-//! What the kernel has counted by a moment, from its own texts: processors' time, packets that it dropped, interfaces. Two
-//! moments say what happens now.
+//! Counters of the kernel at one moment, from its text files: processors' time, dropped packets,
+//! interfaces. Two moments give the rates.
 
 use std::collections::BTreeMap;
 use std::io;

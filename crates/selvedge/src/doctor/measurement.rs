@@ -1,4 +1,4 @@
-//! What reads of a namespace took while `doctor --measure` looked, with what their time was spent on.
+//! Latency of the reads of `doctor --measure`, with the time of each stage.
 
 use chart::units;
 use schemars::JsonSchema;

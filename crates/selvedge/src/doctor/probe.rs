@@ -1,5 +1,5 @@
-//! A connection that is made to a target's port and closed again, to see whether packets come back and how long they take.
-//! Nothing is sent on it.
+//! Test connection to a target's port, which is closed again: shows whether packets come back, and
+//! the round trip. No data is sent on it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What was found, in order of what it costs, and what was not looked at; as text and for programs.
+//! Report: findings in the order of their cost, and unreadable data; as text and as JSON.
 
 use std::fmt;
 

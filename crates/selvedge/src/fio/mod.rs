@@ -1,5 +1,5 @@
-//! What fio writes and reads: its job files become jobs, its JSON becomes figures. It runs nothing; what is printed in
-//! fio's form is `report::fio`'s.
+//! Formats of fio: job files are parsed into jobs, JSON into figures. The module runs nothing;
+//! `report::fio` prints fio's format.
 
 mod engine;
 pub(crate) mod job_file;

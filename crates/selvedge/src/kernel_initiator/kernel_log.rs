@@ -1,4 +1,5 @@
-//! What the kernel says while it connects. Its answers are numbers, and several reasons have the same; the log has the words.
+//! Kernel's log lines during a connect. Its error numbers have several reasons each; the log has
+//! the reason in words.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};

@@ -1,4 +1,4 @@
-//! Which settings of MPTCP are missing on a machine, for a target and for a host. It runs nothing.
+//! Missing MPTCP settings of a machine, for a target and for a host. The module runs no commands.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

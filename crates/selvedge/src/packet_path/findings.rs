@@ -1,4 +1,4 @@
-//! What is not as it should be between a flow and its worker, in words. What to do about it is the plan's.
+//! Faults between a flow and its worker, in words. The plan has the remedies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! What is said of a machine alike in tables, in pictures and on pages: a link's speed, whose a flow is, what chooses its
-//! queue, the processors.
+//! Common texts of tables, pictures and pages: speed of a link, owner of a flow, choice of its
+//! queue, processors.
 
 use chart::units::plural;
 use topology::{FlowOwner, Steering, Topology};

@@ -1,5 +1,6 @@
-//! What `bench` found, as text and as JSON. The names in the JSON stay; new ones may come. Units are in the names:
-//! `_ns`, `_s`, `_bytes`; `iops` and `bw_bytes` are per second; `percent` is of one processor.
+//! Results of `bench`, as text and as JSON. The names in the JSON stay; new ones may be added.
+//! Units are in the names: `_ns`, `_s`, `_bytes`; `iops` and `bw_bytes` are per second; `percent`
+//! is of one processor.
 
 use std::fmt;
 use std::time::Duration;

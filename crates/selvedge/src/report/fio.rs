@@ -1,6 +1,6 @@
-//! What `bench` found, as `fio --output-format=json` prints it, for the programs that read that: names, nesting and
-//! units are those of fio 3.33. What is not measured here is 0, as it is in fio where it has not measured;
-//! `docs/fio.md` lists it.
+//! Results of `bench` in the format of `fio --output-format=json`, for programs that read it:
+//! names, nesting and units are those of fio 3.33. Values that are not measured are 0, as in fio;
+//! `docs/fio.md` lists them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

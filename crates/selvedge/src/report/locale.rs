@@ -1,5 +1,5 @@
-//! Whether the locale has letters beyond ASCII, and what is shown instead where it says that it has none. Names that
-//! others have given are left as they are.
+//! Replacement of letters beyond ASCII in locales without them. Names from outside are left
+//! unchanged.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! What commands print and write: plain text for people, JSON for programs, pages with pictures for both. It measures
-//! and asks nothing.
+//! Output of commands: plain text, JSON, and pages with charts. The module measures nothing and
+//! sends no requests.
 
 pub(crate) mod bench;
 pub(crate) mod csv;

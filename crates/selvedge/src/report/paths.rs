@@ -1,4 +1,4 @@
-//! What each path of a run carried, as text and as JSON. Measuring is the workers'.
+//! Data of each path of a run, as text and as JSON. The workers measure it.
 
 use chart::units;
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};

@@ -1,4 +1,4 @@
-//! How the number of I/O queues came to be and where they went, as text and as JSON. The names in the JSON stay.
+//! Choice and placement of I/O queues, as text and as JSON. The names in the JSON stay.
 
 use std::fmt;
 

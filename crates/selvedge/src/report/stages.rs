@@ -1,4 +1,4 @@
-//! What the time of a run's commands was spent on at the initiator, as text and as JSON. Measuring is the engine's.
+//! Time of a run's commands by stage at the initiator, as text and as JSON. The engine measures it.
 
 use chart::units;
 use engine::Histogram;

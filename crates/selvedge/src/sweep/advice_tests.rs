@@ -1,4 +1,4 @@
-//! What a sweep says, for worlds in which the answer is known.
+//! Conclusions of sweeps with known answers.
 
 use super::*;
 use crate::sweep::measurement::Measurement;

@@ -1,5 +1,6 @@
-//! What is kept of a sweep while it goes on: a file to which a line is added, and made durable, after each measurement,
-//! so that an interruption costs one measurement at most. It decides nothing about what is measured.
+//! Journal of a running sweep: a file to which a line is appended, and made durable, after each
+//! measurement; an interruption costs one measurement at most. The module does not decide what is
+//! measured.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

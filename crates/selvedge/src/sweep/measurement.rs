@@ -1,5 +1,5 @@
-//! What is kept of one measurement of a point. How it came to be is the bench's; what several of them say is the
-//! summary's.
+//! Recorded data of one measurement of a point. The bench measures; the summary combines several
+//! measurements.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a sweep tells the target that it measures: its points, as its report has them, and how far it is. It keeps out where
-//! that is sent.
+//! Message of a sweep to the target under test: its points, as in its report, and its progress. The
+//! module sends nothing.
 
 use std::time::Duration;
 

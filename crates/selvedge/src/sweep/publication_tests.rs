@@ -1,4 +1,4 @@
-//! What a sweep tells its target: the points of its report, in the report's words.
+//! Messages of a sweep to its target: the points of its report, with the report's texts.
 
 use std::time::Duration;
 

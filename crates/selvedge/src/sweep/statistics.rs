@@ -1,4 +1,5 @@
-//! What several measurements of one thing say of it: mean, confidence interval, and whether two things differ.
+//! Statistics of repeated measurements: mean, confidence interval, and significance of a
+//! difference.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Whether a series of measurements has come to rest, as the SNIA's Solid State Storage Performance Test Specification
-//! judges it: within a window, the values stay near their mean, and their trend is flat.
+//! Steady state of a series of measurements, by the SNIA's Solid State Storage Performance Test
+//! Specification: within a window, the values stay near their mean, and their trend is flat.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! What a target did between two samples: per second, how long it took, how busy its reactors were. A counter that fell,
-//! or that was not there before, has no rate for that time; nothing here is ever negative.
+//! Rates of a target between two samples: per second, latencies, load of its reactors. A counter
+//! that fell, or that is new, has no rate for that time; no rate is negative.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One answer of a target turned into numbers: counters as they stood at one moment, from its metrics, and who was
-//! connected, from its status. What changed between two of them is `rates`' to say.
+//! Sample of a target as numbers: counters at one moment, from its metrics, and connected hosts,
+//! from its status. `rates` compares two samples.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

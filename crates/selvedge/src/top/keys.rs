@@ -1,4 +1,4 @@
-//! What keys do in a view.
+//! Effect of keys in a view.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 

@@ -1,5 +1,5 @@
-//! What has been heard of a target over time: its last sample, the rates that are shown, and since when it is silent.
-//! Time is what the caller says it is.
+//! History of a target: its last sample, the rates that are shown, and the start of a silence. The
+//! caller supplies the time.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Which queues the connections of targets on this machine are, as the targets themselves tell by their control sockets.
+//! Queues of the connections of targets on this machine, as the targets report them by their
+//! control sockets.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where NBD clients connect, and by which URI.
+//! Listening sockets for NBD clients, and their URIs.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! What the kernel's own NVMe driver would say of a namespace in sysfs, from which udev makes the names of disks.
+//! Attributes that the kernel's NVMe driver would have in sysfs for a namespace, from which udev
+//! builds the names of disks.
 
 use engine::initiator::{NamespaceInfo, Paths};
 use nvme::identify::IdentifyController;

@@ -1,5 +1,5 @@
-//! What each process that attaches disks writes down in a runtime directory, for the time when it is gone: how it was started,
-//! and what it has attached. The file is locked as long as its process lives, whatever ends it.
+//! Record of each process with attached disks, in a runtime directory: command line and disks, for
+//! recovery after its end. The file is locked as long as its process lives.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};

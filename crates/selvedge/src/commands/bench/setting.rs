@@ -1,4 +1,4 @@
-//! What all runs of one command have in common: where the target is, what carries the I/O, and who stops them.
+//! Common data of all runs of one command: target, I/O interface, and stop flag.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What the kernel is asked for: which subsystems at which addresses, and by which options.
+//! Requests to the kernel: subsystems, addresses and options.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What `serve` needs of the machine, from its flags and from what it is to serve; it gives up the rest.
+//! Resources that `serve` needs, from its flags and its configuration; all others are given up.
 
 use std::path::PathBuf;
 

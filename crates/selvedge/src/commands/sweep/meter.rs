@@ -1,5 +1,5 @@
-//! One measurement: a run of `bench` on a connection of its own, or several in a row until they are steady. Which one is
-//! made when is the sweep's to say.
+//! Measurement of a point: a run of `bench` on a connection of its own, or several in a row until
+//! they are steady. The sweep owns the order.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

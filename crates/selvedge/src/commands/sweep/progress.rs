@@ -1,5 +1,5 @@
-//! How far a sweep is, on stderr: on a terminal one line that changes every second, elsewhere a line for each
-//! measurement. It prints no results.
+//! Progress of a sweep on stderr: on a terminal one line that changes every second, elsewhere a
+//! line for each measurement. It prints no results.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

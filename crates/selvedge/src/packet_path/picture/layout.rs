@@ -1,5 +1,6 @@
-//! Where the parts of the picture lie: each column is as high as the longest, and its rows are spread over that.
-//! Workers lie beside the processor that they run on, so that a flow that is received there has a straight line.
+//! Positions of the picture's parts: each column is as high as the longest, and its rows are spread
+//! over that. Workers are drawn beside the processor that they run on, and a flow that is received
+//! there has a straight line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

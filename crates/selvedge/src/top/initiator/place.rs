@@ -1,5 +1,5 @@
-//! Where one can be in the view of an initiator: for each place its columns, its rows and what a row leads to. Which of them
-//! is chosen is the view's, and how wide a column becomes is the sheet's.
+//! Lists of the view of an initiator: columns, rows, and the list that a row opens. The view owns
+//! the selection, and the sheet the widths.
 
 use chart::units;
 

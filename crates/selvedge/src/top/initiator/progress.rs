@@ -1,5 +1,6 @@
-//! How far a run is, once a second on stderr: one line that changes on a terminal, or all of the terminal where that is
-//! wanted, and a line every few seconds elsewhere. The run knows nothing of it, and it prints no results.
+//! Progress of a run on stderr, once a second: one line that changes on a terminal, the whole
+//! terminal if wanted, and a line every few seconds elsewhere. The run does not depend on it, and
+//! it prints no results.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};

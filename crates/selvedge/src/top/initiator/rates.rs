@@ -1,5 +1,5 @@
-//! What the workers of a run have done as rates since they last said so: commands, bytes and latencies of paths and workers,
-//! and what the kernel knows of their connections.
+//! Rates of a run's workers since their last report: commands, bytes and latencies of paths and
+//! workers, and the kernel's data about their connections.
 
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use engine::transport::info::StreamInfo;

@@ -1,5 +1,5 @@
-//! What has been heard of a run over time: its rates, the last minute, the news of its paths, and how long it takes. Time is
-//! what the caller says it is.
+//! History of a run: its rates, the last minute, the news of its paths, and its duration. The
+//! caller supplies the time.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! What to set for a target and a workload. Each recommendation says its reason and what it rests on: a rule, a
-//! measurement, or the table of the published study of one host with a 100 Gbit/s link and a fast target.
+//! Recommended settings for a target and a workload. Each one has its reason and its basis: a rule,
+//! a measurement, or the table of the published study of one host with a 100 Gbit/s link and a fast
+//! target.
 
 mod network;
 mod queues;

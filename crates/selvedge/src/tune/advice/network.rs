@@ -1,4 +1,5 @@
-//! What the way needs: congestion control, packet size, buffers; and the processors' own settings.
+//! Advice on the network: congestion control, packet size, buffers; and on the processors' own
+//! settings.
 
 use chart::units;
 

@@ -1,4 +1,5 @@
-//! How many I/O queues, and how much outstanding: by measurement where there is one, else by rules and a table.
+//! Advice on the number of I/O queues and of outstanding commands: by measurement if there is one,
+//! else by rules and a table.
 
 use chart::units;
 use engine::limits::IO_QUEUES_MAX;

@@ -1,5 +1,5 @@
-//! What TLS costs on this machine, and how many queues it takes to fill the links with it: records of a queue are sealed and
-//! opened by one processor.
+//! Cost of TLS on this machine, and the number of queues that fill the links with it: records of a
+//! queue are sealed and opened by one processor.
 
 use std::time::{Duration, Instant};
 

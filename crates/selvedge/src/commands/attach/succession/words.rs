@@ -1,4 +1,4 @@
-//! What the two processes of an upgrade of `attach` say to each other.
+//! Messages between the two processes of an upgrade of `attach`.
 
 use std::path::PathBuf;
 
