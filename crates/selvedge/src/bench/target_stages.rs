@@ -31,7 +31,7 @@ impl TargetStages {
         match controller.command_stages(nsid, PATIENCE) {
             Ok(log) => log.as_ref().map(Self::of),
             Err(error) => {
-                tracing::debug!(%error, "the target does not say what commands spend their time on");
+                tracing::debug!(%error, "the target does not report the time of each stage");
                 None
             }
         }

@@ -109,14 +109,14 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
 fn typed_options(flags: &BenchFlags) -> Result<TypedOptions, Failure> {
     let typed = TypedOptions::read(&flags.fio).map_err(Failure::usage)?;
     if !typed.meaningless.is_empty() {
-        eprintln!("selvedge: these mean nothing over NVMe/TCP: {}", typed.meaningless.join(", "));
+        eprintln!("selvedge: options without effect over NVMe/TCP: {}", typed.meaningless.join(", "));
     }
     typed.unsupported.iter().for_each(|what| eprintln!("selvedge: --{what}"));
     match typed.unsupported.len() as u64 {
         0 => Ok(typed),
         _ if flags.ignore_unsupported => Ok(typed),
         count => Err(Failure::usage(format!(
-            "nothing is run: {} cannot be had; --ignore-unsupported runs without",
+            "nothing is run: {} not supported; --ignore-unsupported runs without",
             units::plural(count, "option")
         ))),
     }
@@ -236,7 +236,7 @@ pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<()
         return Err(Failure::failed(format!("wrong data: {blocks}, the first {first}")));
     }
     if outcome.interrupted {
-        return Err(Failure::interrupted("interrupted; what is printed is what was measured until then"));
+        return Err(Failure::interrupted("interrupted; the results are those until the interruption"));
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ fn connect(
     queues: Option<u16>,
 ) -> Result<ConnectedController, Failure> {
     if request.requires_tls && request.path.tls.is_none() && !request.path.concat {
-        return Err(Failure::failed("it is to be reached by TLS: name the key's file with --tls-key-file"));
+        return Err(Failure::failed("the target requires TLS: name the key file with --tls-key-file"));
     }
     // What the kernel does not know is known before anything is changed.
     let unknown = device.unknown(&request.options(flags, queues, None)?);
@@ -159,10 +159,7 @@ fn connect(
             return Err(Failure::failed(explanation::of_refusal(&error, &log, request)));
         }
         Err(Refusal::NotUnderstood(answer)) => {
-            return Err(Failure::failed(format!(
-                "the kernel's answer is not understood: `{}`",
-                answer.trim()
-            )));
+            return Err(Failure::failed(format!("unexpected answer of the kernel: `{}`", answer.trim())));
         }
     };
     Ok(ConnectedController {

@@ -82,7 +82,7 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
     let measured = flags.measure.then(|| measure::measure(flags, &stop));
     let rest = flags.interval.saturating_sub(began.elapsed());
     if machine.is_live() && (stop.is_asked() || !stop.sleep(rest)) {
-        return Err(Failure::interrupted("interrupted between the two looks"));
+        return Err(Failure::interrupted("interrupted between the two samples"));
     }
     let later = looks(machine, &clients, "second", began);
     let mut host = after(machine, first);

@@ -140,7 +140,7 @@ fn job_page() -> String {
         roman("A section in brackets is a job; "),
         bold("[global]"),
         roman(" applies to all sections after it; ; and # begin comments. Options of fio about files, the kernel and its own "),
-        roman("output mean nothing here, and are named. Any other option stops the run, since it could change the result."),
+        roman("output have no effect here, and are listed. Any other option stops the run, since it could change the result."),
     ]);
     page.control("SH", ["OPTIONS"]);
     for (names, what) in OPTIONS {

@@ -64,11 +64,11 @@ impl Found {
         if !losses.is_empty() && !flags.partial {
             let count = losses.len();
             return Err(Failure::failed(format!(
-                "nothing is imported: {count} of {place} cannot be taken over; --partial takes over the rest"
+                "nothing is imported: unsupported settings in {place}: {count}; --partial imports the rest"
             )));
         }
         if self.fabric.ports.is_empty() || self.fabric.subsystems.is_empty() {
-            return Err(Failure::failed(format!("{place} has nothing that can be served")));
+            return Err(Failure::failed(format!("{place} has no supported settings")));
         }
         Ok(self)
     }

@@ -35,7 +35,7 @@ pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
     report::print_as(flags.output.output_format, &list)?;
     let Some((nqn, failure)) = failed.first() else { return Ok(()) };
     let reason = failure.line().unwrap_or_default();
-    Err(Failure::failed(format!("{} of the subsystems could not be asked; {nqn}: {reason}", failed.len())))
+    Err(Failure::failed(format!("{} of the subsystems did not answer; {nqn}: {reason}", failed.len())))
 }
 
 /// Returns the subsystems to list, with their addresses.

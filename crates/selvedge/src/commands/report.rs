@@ -40,7 +40,8 @@ pub(super) fn run(flags: &ReportFlags) -> Result<(), Failure> {
         }
     };
     let folder = flags.output.as_ref().or(flags.folder.as_ref());
-    let folder = folder.ok_or_else(|| Failure::usage("--output says where the report goes"))?;
+    let folder =
+        folder.ok_or_else(|| Failure::usage("a folder for the report is required: add --output DIR"))?;
     folder::write(&whole.document, &whole.data, folder)?;
     match flags.output_flags.output_format {
         OutputFormat::Normal => report::print(whole.text(&folder.display().to_string())),
@@ -53,8 +54,10 @@ fn again(path: &Path, flags: &ReportFlags) -> Result<(), Failure> {
     let wrong = |error: serde_json::Error| Failure::usage(format!("{}: {error}", path.display()));
     let data: Value = serde_json::from_str(&read(path)?).map_err(wrong)?;
     let document = Document::deserialize(&data).map_err(wrong)?;
-    let folder =
-        flags.output.as_ref().ok_or_else(|| Failure::usage("--output says where the report goes"))?;
+    let folder = flags
+        .output
+        .as_ref()
+        .ok_or_else(|| Failure::usage("a folder for the report is required: add --output DIR"))?;
     folder::write(&document, &data, folder)?;
     match flags.output_flags.output_format {
         OutputFormat::Normal => report::print(format!("{}/report.html is made\n", folder.display())),

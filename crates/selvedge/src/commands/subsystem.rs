@@ -59,7 +59,7 @@ pub(super) fn run(action: &SubsystemAction) -> Result<(), Failure> {
                 body.insert("ports".into(), json!([]));
             }
             if body.is_empty() {
-                return Err(Failure::usage("nothing is to be changed: say what, such as --serial TEXT"));
+                return Err(Failure::usage("no setting is given: add one, such as --serial TEXT"));
             }
             let json: Value = client(control)?.change(Method::PATCH, &path(nqn), &body.into())?;
             done(control, format!("subsystem {nqn} is changed"), &json)

@@ -118,7 +118,7 @@ impl JobFile {
             return Err(Complaint { line: text.lines().count().max(1), what });
         }
         for (what, names) in [
-            ("these mean nothing over NVMe/TCP", &reader.meaningless),
+            ("options without effect over NVMe/TCP", &reader.meaningless),
             ("these place fio's own processes, and are passed over", &reader.placement),
         ] {
             let names: Vec<_> = names.iter().map(|(name, line)| format!("{name} (line {line})")).collect();

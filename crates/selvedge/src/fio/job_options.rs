@@ -1,5 +1,5 @@
-//! The options of a fio job: what each one asks for, which of them mean nothing over NVMe/TCP, and which would change
-//! the result and cannot be had. Files, sections and lines are `job_file`'s.
+//! Options of a fio job: their meaning, options without effect over NVMe/TCP, and unsupported options that would change
+//! the result. Files, sections and lines are `job_file`'s.
 
 use std::fmt;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl JobOptions {
         if let Some((_, allowed, why)) = FIXED.iter().find(|(fixed, _, _)| *fixed == name) {
             return Ok(match allowed.contains(&value) {
                 true => Effect::Meaningless,
-                false => Effect::Unsupported(format!("{name}={value} cannot be had: {why}")),
+                false => Effect::Unsupported(format!("{name}={value} is not supported: {why}")),
             });
         }
         if PLACEMENT.contains(&name) {

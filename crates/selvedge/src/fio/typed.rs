@@ -35,7 +35,7 @@ impl TypedOptions {
         }
         match name {
             "name" if self.name.is_some() => {
-                return Err("it begins a second job: write a job file with a section for each".to_owned());
+                return Err("a second job needs a job file, with a section for each".to_owned());
             }
             "name" => self.name = Some(value.to_owned()).filter(|name| !name.is_empty()),
             "create_only" => {}

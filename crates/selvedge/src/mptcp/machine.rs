@@ -88,7 +88,7 @@ impl Machine {
             &ask("-j mptcp limits show")?,
             &ask("-j mptcp endpoint show")?,
         )
-        .map_err(|reason| Failure::failed(format!("what `ip` says is not understood: {reason}")))
+        .map_err(|reason| Failure::failed(format!("cannot parse the output of `ip`: {reason}")))
     }
 
     pub(super) fn read(

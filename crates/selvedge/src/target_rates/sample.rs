@@ -161,9 +161,7 @@ impl Sample {
             sample.take(&measured, &mut queues);
         }
         if sample.started_s.is_nan() {
-            return Err(
-                "the metrics do not say when the target started; is it one of another version?".into()
-            );
+            return Err("the metrics have no start time of the target; is its version another one?".into());
         }
         sample.ports = status.ports.into_iter().map(|port| printable(&port.address)).collect();
         sample.controllers =

@@ -337,7 +337,7 @@ impl WaitNotice {
             }
             None if self.is_reported => {
                 self.is_reported = false;
-                eprintln!("selvedge: writes go on");
+                eprintln!("selvedge: writes continue");
             }
             _ => {}
         }

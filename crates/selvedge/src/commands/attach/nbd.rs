@@ -104,7 +104,7 @@ impl Place {
 
 fn elsewhere(disk: &RecordedDisk) -> Failure {
     Failure::failed(format!(
-        "the former process serves clients at {}, and this one is to do so elsewhere: start it again instead",
+        "the previous process listens on {}, and this one has another address: restart it instead",
         disk.place()
     ))
 }

@@ -44,7 +44,7 @@ pub(super) fn check(flags: &BenchFlags, workload: &Workload, state: &VerifyState
         return refuse("--verify of a workload that writes: each trial would have to read all of it back");
     }
     if flags.auto_trial.is_some_and(|trial| trial < TRIAL_MIN) {
-        return Err(Failure::usage("--auto-trial is too short to tell anything: give it 0.3 s at least"));
+        return Err(Failure::usage("--auto-trial is too short: the minimum is 0.3 s"));
     }
     Ok(())
 }

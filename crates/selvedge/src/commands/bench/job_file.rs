@@ -201,7 +201,7 @@ fn notes(
     notes.iter().for_each(|note| eprintln!("selvedge: {note}"));
     if refused > 0 && !ignore_unsupported {
         return Err(Failure::usage(format!(
-            "nothing is run: {} of {path} cannot be had; --ignore-unsupported runs without",
+            "nothing is run: {} of {path} not supported; --ignore-unsupported runs without",
             units::plural(refused as u64, "option")
         )));
     }

@@ -138,7 +138,7 @@ fn replace(file: &KeptFile, path: &Path, text: &str, has_secrets: bool) -> Resul
 }
 
 fn unreadable(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::failed(format!("{}: {error}; it is left as it is", path.display()))
+    Failure::failed(format!("{}: {error}; the file is unchanged", path.display()))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

@@ -61,14 +61,14 @@ fn run(flags: &BenchFlags, setting: &Setting<'_>, depth: u32) -> Result<Measured
 
 fn measured(outcome: Outcome, depth: u32) -> Result<MeasuredRun, Failure> {
     if outcome.interrupted {
-        return Err(Failure::interrupted("interrupted while it measured"));
+        return Err(Failure::interrupted("interrupted during the measurement"));
     }
     if let Some(failure) = outcome.failure {
         return Err(failure);
     }
     let total = outcome.tallies.total();
     let stages = StagesReport::of_all(&outcome.stages).filter(|_| total.count() > 0);
-    let stages = stages.ok_or_else(|| Failure::failed("no read ended while it was measured"))?;
+    let stages = stages.ok_or_else(|| Failure::failed("no read completed during the measurement"))?;
     Ok(MeasuredRun {
         iodepth: depth,
         queue_size: outcome.queue_entries,

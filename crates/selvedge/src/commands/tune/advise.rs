@@ -37,7 +37,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
         let flows = topology.flows.iter().filter(|flow| flow.peer.ip() == address.ip());
         let interface = machine.route(address.ip(), None).or_else(|error| {
             let known = flows.clone().find_map(|flow| flow.interface.clone());
-            known.ok_or_else(|| Failure::failed(format!("there is no way to {address}: {error}")))
+            known.ok_or_else(|| Failure::failed(format!("no route to {address}: {error}")))
         })?;
         let rtt_us = if machine.is_live() {
             Some(round_trip(address)?.as_micros() as u64)

@@ -200,7 +200,7 @@ impl Estate {
     fn serve(&self, line: &Line) -> Result<bool, String> {
         let peer = rustix::net::sockopt::socket_peercred(line).map_err(text_of)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
+            return Err(format!("user {} may not upgrade this process", peer.uid.as_raw()));
         }
         line.wait_at_most(Some(PREPARATION)).map_err(text_of)?;
         match line.hear() {
@@ -209,10 +209,10 @@ impl Estate {
             }
             Ok((Word::Hello { version, .. }, _)) => {
                 let successor = peer.pid.as_raw_nonzero().get();
-                tracing::info!(process = successor, version, "the next process comes");
+                tracing::info!(process = successor, version, "the next process has connected");
                 self.hand_over(line, peer.pid)
             }
-            Ok(_) => Err("it does not begin with a greeting".to_owned()),
+            Ok(_) => Err("unexpected first message".to_owned()),
             // The other process has only checked that this one waits.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => {
@@ -265,7 +265,7 @@ impl Estate {
         match line.hear() {
             Ok((Word::Ready, _)) => {}
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
             Err(error) => return Err(format!("the next process has not become ready: {error}")),
         }
         line.wait_at_most(Some(TAKING)).map_err(text_of)?;
@@ -319,7 +319,7 @@ fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
             }
         }
         Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
+        Ok(_) => return Err("unexpected message of the next process, instead of Taken".to_owned()),
         Err(error) => return Err(format!("the next process does not take the clients over: {error}")),
     }
     line.say(&Word::Go, &[]).map_err(text_of)
