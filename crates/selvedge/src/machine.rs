@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// Says what follows where hosts will not find this machine again.
+    /// Warns if hosts cannot recognize this machine after a restart.
     pub(crate) fn warn(&self) {
         if !self.is_lasting {
             tracing::warn!(

@@ -96,7 +96,7 @@ pub(crate) struct Applied {
     undo: Vec<Words>,
 }
 
-/// The same for the process that goes on with it, and takes it back in the end.
+/// Settings for the next process, which reverts them in the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HandedSettings {
     done: Vec<String>,

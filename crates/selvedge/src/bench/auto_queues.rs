@@ -145,7 +145,7 @@ impl Climb {
         self.turn(queues);
     }
 
-    /// Goes the other way, unless this one was a success.
+    /// Searches in the other direction, unless this one was a success.
     fn turn(&mut self, best: u16) {
         self.phase = if best > self.start || best <= 1 { Phase::Settled } else { Phase::Down(best / 2) };
     }

@@ -23,8 +23,8 @@ pub(crate) struct TargetStages {
 }
 
 impl TargetStages {
-    /// As the target counts now; nothing where it does not say so. Several paths may lead to several targets, each of which
-    /// knows a part, or to one: they are not asked.
+    /// Reads the target's counters; `None` if the target does not report them. Several paths may
+    /// lead to several targets, each with a part of the commands, or to one: then nothing is read.
     pub(crate) fn read(paths: &Paths, nsid: u32) -> Option<Self> {
         let controllers = paths.controllers();
         let [controller] = &controllers[..] else { return None };

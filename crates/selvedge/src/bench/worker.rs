@@ -70,7 +70,7 @@ pub(crate) enum Message {
 /// Two-way communication with the thread that started the worker.
 pub(crate) struct Lines {
     pub(crate) messages: Sender<Message>,
-    /// Gives the start; closed when the run does not take place.
+    /// Start of the run; closed if the run does not take place.
     pub(crate) start: Receiver<Timeline>,
     /// Set when the run must end.
     pub(crate) stop: Arc<AtomicBool>,
@@ -136,7 +136,7 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
     })
 }
 
-/// Says `Gone`, however the worker ends: the others would wait for one that panicked.
+/// Sends `Gone` when it is dropped, also after a panic: the other workers would wait otherwise.
 struct Farewell<'a>(&'a Sender<Message>);
 
 impl Drop for Farewell<'_> {
@@ -160,7 +160,7 @@ struct Worker {
     latency_map: LatencyMap,
     cpu_from: Duration,
     cpu_to: Option<Duration>,
-    /// The same of what commands' time is spent on, by path.
+    /// Time of commands by stage at the start of counting, by path.
     stages_from: Vec<StageLatencies>,
     stages_to: Option<Vec<StageLatencies>>,
 }

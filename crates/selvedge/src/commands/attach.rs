@@ -323,7 +323,7 @@ impl Attaching<'_> {
         Place::inherited(asked, (self.nqn, &namespace), offered)
     }
 
-    /// Lets the process that comes after this one have the disks.
+    /// Registers the disks for a handover to the next process.
     fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: PartHolder) {
         let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
         self.registration.hold(Part { record, restored: Mutex::default(), disks, controllers, holder });

@@ -136,7 +136,7 @@ fn check_format(flags: &BenchFlags, state: &VerifyState) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says what could not be done of matching queues to the NIC's.
+/// Prints warnings about queues that could not be matched to the NIC's.
 fn warn(placements: Option<&Placements>) {
     for warning in placements.iter().flat_map(|placed| placed.warnings()) {
         eprintln!("selvedge: --match-hw-queues: {warning}");

@@ -66,7 +66,7 @@ pub(super) fn run(flags: &ConnectFlags) -> Result<(), Failure> {
     finish(flags, connected, problems)
 }
 
-/// Tells what there is, tunes it, and says what did not work.
+/// Tunes and prints the connections, and reports the problems.
 fn finish(flags: &ConnectFlags, mut connected: Connected, mut problems: Vec<String>) -> Result<(), Failure> {
     let is_json = flags.output.output_format == OutputFormat::Json;
     if !is_json {
@@ -224,7 +224,7 @@ pub(super) struct Planned {
 struct PlannedConnection {
     nqn: String,
     address: String,
-    /// As the kernel would read it, without secrets.
+    /// Options in the kernel's syntax, without secrets.
     options: String,
 }
 

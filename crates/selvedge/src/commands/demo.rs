@@ -45,7 +45,7 @@ const FILE_NSID: u32 = 2;
 const IDLE: Duration = Duration::from_secs(2);
 const REACTORS_MAX: usize = 4;
 
-/// Tells the story.
+/// Runs the demo.
 pub(super) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let story = RefCell::new(Story::new(flags.output.output_format));
@@ -259,7 +259,7 @@ impl<'a> Demo<'a> {
         self.story.borrow_mut().rest_ends(cost)
     }
 
-    /// Lets time pass, with the queues connected.
+    /// Waits for this time, with the queues connected.
     fn pass(&self, ring: &mut Ring, queues: &mut [Queue], time: Duration) -> Result<(), Failure> {
         let mut scratch = vec![0; RECEIVE_LENGTH];
         let mut events = Vec::new();

@@ -134,7 +134,8 @@ fn forgotten(
     Ok(entries.into_iter().map(ForgottenEntries::of).collect())
 }
 
-/// Says that a line for a discovery service will bring these back, where one stays: it is about all that is shown there.
+/// Warns of lines for discovery services that reconnect these controllers at boot: such a line is
+/// about all subsystems there.
 fn warn_of_lines(chosen: &[&Controller]) {
     let peers: Vec<SocketAddr> = chosen.iter().filter_map(|controller| controller.peer()).collect();
     let text = fs::read_to_string(DISCOVERY_CONF).unwrap_or_default();
@@ -160,7 +161,7 @@ pub(super) struct Disconnected {
 struct DisconnectedController {
     controller: String,
     nqn: String,
-    /// As the kernel shows it.
+    /// Address in the kernel's syntax.
     address: String,
 }
 

@@ -49,7 +49,7 @@ fn patch(control: &ControlFlags, name: &str, body: &Value) -> Result<Value, Fail
     client(control)?.change(Method::PATCH, &path(name), body)
 }
 
-/// Has a gateway give away what it serves, and waits until it has.
+/// Drains a gateway, and waits until it serves nothing.
 fn drain(name: &str, is_forced: bool, control: &ControlFlags) -> Result<(), Failure> {
     let json = patch(control, name, &json!({ "drained": true, "force": is_forced }))?;
     let client = client(control)?;

@@ -218,7 +218,7 @@ pub(super) fn follow(client: &Client, answer: Value) -> Result<Value, Failure> {
     }
 }
 
-/// Tells how far a task is, where that is known and another than before: on a terminal in one line that changes.
+/// Prints the progress of a task if it has changed: on a terminal in one line that changes.
 fn show(task: &Task, shown: &mut String, is_terminal: bool) {
     let Some(percent) = (task.done * 100).checked_div(task.total) else { return };
     let mut text = String::new();

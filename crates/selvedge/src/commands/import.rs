@@ -52,7 +52,7 @@ impl Found {
         Self { place, fabric, secret_files: Vec::new(), losses, warnings }
     }
 
-    /// Says what cannot be kept, and sees whether the rest is wanted and can be written.
+    /// Prints unsupported settings; fails unless the others are wanted and can be written.
     fn checked(self, flags: &ImportResultFlags) -> Result<Self, Failure> {
         let Self { place, losses, warnings, .. } = &self;
         for loss in losses {

@@ -299,7 +299,7 @@ fn start_gateway(engine: &mut TargetConfig, member: &Member) -> Result<Arc<Targe
     Target::start(engine).map(Arc::new).map_err(Failure::failed)
 }
 
-/// Lets hosts on the same network find the target, if that was asked for.
+/// Announces the target on the local network, if wanted.
 fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer>, Failure> {
     let served = target.clone();
     let start = || Announcer::start(move || served.config());
@@ -353,9 +353,9 @@ impl MptcpSummary {
         }
     }
 
-    /// Says what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for, beside what the former
-    /// process has set. What was set stays so
-    /// for as long as what comes with it lives.
+    /// Prints missing MPTCP settings of the machine for the ports, and makes them if wanted, in
+    /// addition to those of the previous process. The returned value reverts them when it is
+    /// dropped.
     fn prepare(
         flags: &ServeFlags,
         machine: Option<&MptcpMachine>,
@@ -410,7 +410,7 @@ struct SubsystemSummary {
 #[derive(Serialize, schemars::JsonSchema)]
 struct NamespaceSummary {
     nsid: u32,
-    /// Not known while it is absent.
+    /// Size in bytes; unknown while the namespace is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<u64>,
     /// Bytes of a block; a device that is absent has not been asked for them.

@@ -84,7 +84,7 @@ struct DryRun {
     takes_longer: bool,
 }
 
-/// Says what would be done.
+/// Prints the plan of a dry run.
 fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     let points = plan.points();
     let visits = plan.visits().len();

@@ -134,7 +134,7 @@ impl Served {
         Ok(Self::between(&before.read()?, &now.read()?))
     }
 
-    /// The same of looks that were read.
+    /// Compares two parsed samples.
     pub(crate) fn between(before: &Moment, now: &Moment) -> Self {
         let tls: Vec<(&str, &StatusTls)> = now
             .status

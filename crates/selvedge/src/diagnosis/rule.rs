@@ -5,7 +5,7 @@ use super::served::Served;
 
 /// Rule about plain data: it sends no requests.
 pub(crate) struct Rule {
-    /// As it is called in reports; it stays.
+    /// Name in reports, which stays.
     pub(crate) name: &'static str,
     /// Function that returns the findings.
     pub(crate) judge: fn(&Served) -> Vec<Finding>,

@@ -67,7 +67,7 @@ pub(crate) fn well() -> Served {
     }
 }
 
-/// The same target before a host is connected.
+/// Target without connected hosts.
 pub(crate) fn idle() -> Served {
     let mut target = well();
     target.rates.subsystems.clear();

@@ -20,7 +20,7 @@ const MANUAL: &str = include_str!("../../../../docs/doctor.md");
 
 /// A fault.
 struct Fault {
-    /// As the manual calls it.
+    /// Name in the manual.
     name: &'static str,
     case: Case,
     /// Rule of the first finding.

@@ -60,9 +60,9 @@ pub(crate) struct Link {
 /// A bond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bond {
-    /// As in `802.3ad`.
+    /// Mode, such as `802.3ad`.
     pub(crate) mode: String,
-    /// As in `layer2`.
+    /// Transmit hash policy, such as `layer2`.
     pub(crate) hash: String,
 }
 

@@ -13,9 +13,9 @@ const CONTROLLERS_MAX: usize = 1024;
 /// A controller over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelController {
-    /// As in `nvme0`.
+    /// Name, such as `nvme0`.
     pub(crate) name: String,
-    /// As in `live`, `connecting`.
+    /// State, such as `live` or `connecting`.
     pub(crate) state: String,
     pub(crate) subsystem_nqn: String,
     pub(crate) target: Option<SocketAddr>,
@@ -30,7 +30,7 @@ pub(crate) struct KernelController {
 /// A subsystem with the policy by which the kernel chooses among its paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathPolicy {
-    /// As in `nvme-subsys0`.
+    /// Name, such as `nvme-subsys0`.
     pub(crate) name: String,
     pub(crate) nqn: String,
     /// `numa`, `round-robin` or `queue-depth`.

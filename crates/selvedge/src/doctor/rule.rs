@@ -6,7 +6,7 @@ use crate::diagnosis::finding::Finding;
 
 /// Rule about plain data: it sends no requests.
 pub(crate) struct Rule {
-    /// As it is called in reports; it stays.
+    /// Name in reports, which stays.
     pub(crate) name: &'static str,
     /// Function that returns the findings.
     pub(crate) judge: fn(&Case) -> Vec<Finding>,
@@ -28,7 +28,7 @@ pub(crate) enum AnyRule {
 }
 
 impl AnyRule {
-    /// As it is called in reports.
+    /// Returns the name in reports.
     #[cfg(test)]
     pub(crate) const fn name(&self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 pub(super) enum Engine {
     /// Reads and writes of files or block devices.
     Disk,
-    /// The same, with one command at a time at any depth.
+    /// Reads and writes of files or block devices, with one command at a time at any depth.
     DiskInStep,
     /// Reads and writes of a storage that other options of the engine name.
     OtherStorage,

@@ -77,7 +77,7 @@ impl Job {
 }
 
 impl fmt::Display for Job {
-    /// As a section of a file.
+    /// Writes the job as a section of a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name that would end the section's line early, or make another section of it, is given as an option.
         if self.name.contains(']') || self.name == "global" {
@@ -168,7 +168,7 @@ struct Reader {
     section: Option<Section>,
     /// Each option that means nothing, and where it stands first.
     meaningless: BTreeMap<String, usize>,
-    /// The same of those that place fio's processes.
+    /// Options for the placement of fio's processes, and the position of each.
     placement: BTreeMap<String, usize>,
     without_file: bool,
     /// A section has been left out.

@@ -21,7 +21,7 @@ pub(crate) struct FioRun {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FioJob {
     pub(crate) name: String,
-    /// As the options have it, `read` if they have nothing.
+    /// Type of I/O in the options, `read` by default.
     pub(crate) rw: String,
     /// Bytes of a command; absent when the sizes differ.
     pub(crate) bs_bytes: Option<u64>,
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(job.write.unwrap().p99_ns, Some(9.0));
     }
 
-    /// As fio prints four clones of a job without group_reporting: each does a fourth of it.
+    /// Output of fio for four clones of a job without group_reporting: each does a fourth of it.
     #[test]
     fn clones_are_one_job() {
         let clone = |ios: u64, mean: u64| {

@@ -27,7 +27,7 @@ pub(crate) struct Controller {
     pub(crate) name: String,
     pub(crate) transport: String,
     pub(crate) nqn: String,
-    /// As the kernel shows it: `traddr=…,trsvcid=…`, and more.
+    /// Address in the kernel's syntax: `traddr=…,trsvcid=…`, and more.
     pub(crate) address: String,
     pub(crate) state: String,
 }
@@ -130,8 +130,8 @@ impl Controllers {
         found
     }
 
-    /// The same, once a controller's namespaces are scanned: the kernel does so after it has connected. Without one in this time,
-    /// there are none.
+    /// Waits until the kernel has scanned a controller's namespaces, which it does after
+    /// connecting. Without one in this time, there are none.
     pub(crate) fn wait_for_disks(&self, name: &str, limit: Duration) -> Vec<Disk> {
         let begin = Instant::now();
         let (mut found, mut since) = (Vec::new(), begin);
@@ -147,7 +147,7 @@ impl Controllers {
         found
     }
 
-    /// Has the kernel delete a controller, and waits until it is gone.
+    /// Deletes a controller, and waits until it is gone.
     ///
     /// # Errors
     /// When the kernel refuses, or it is still there after this time.

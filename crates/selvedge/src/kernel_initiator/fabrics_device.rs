@@ -61,7 +61,7 @@ impl FabricsDevice {
         self.known.as_ref().is_some_and(|known| known.contains(option))
     }
 
-    /// Asks for a controller; its number. This waits until it is connected, or cannot be.
+    /// Creates a controller, and returns its number. Waits until it is connected, or has failed.
     ///
     /// # Errors
     /// Why there is none.
@@ -122,7 +122,7 @@ fn instance(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As Linux 6.12 lists them, shortened.
+    /// List of options of Linux 6.12, shortened.
     const LISTED: &str = "instance=-1,cntlid=-1,transport=%s,traddr=%s,queue_size=%d,duplicate_connect,tls\n";
 
     #[test]

@@ -14,7 +14,7 @@ const LIMIT_MAX: u8 = 8;
 pub(super) enum Step {
     /// The kernel's limits as they are to be.
     Limits {
-        /// As they are now.
+        /// Current limits.
         before: Limits,
     },
     /// An address that is to be used.

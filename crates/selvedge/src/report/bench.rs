@@ -148,7 +148,7 @@ impl OperationReport {
         }
     }
 
-    /// The same; nothing where there were none.
+    /// Returns the report of a tally; `None` without commands.
     pub(crate) fn some(tally: &Tally, seconds: f64) -> Option<Self> {
         (tally.count() > 0).then(|| Self::new(tally, seconds))
     }

@@ -89,7 +89,7 @@ pub(crate) enum Cell {
         interval: Option<(f64, f64)>,
     },
     Text(String),
-    /// Not measured, or without meaning here.
+    /// No value: not measured, or without meaning here.
     Nothing,
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct StageReport {
     pub(crate) share_percent: f64,
     /// Half of the commands took no longer; a power of two in microseconds. Nothing where that is longer than 16 s.
     pub(crate) p50_ns_max: Option<u64>,
-    /// The same of 99 % of the commands.
+    /// Upper bound of 99 % of the commands.
     pub(crate) p99_ns_max: Option<u64>,
     /// Commands by their time: number n, from 0, counts those that took at most 2^n µs and longer than half of that.
     pub(crate) buckets: Vec<u64>,
@@ -146,7 +146,7 @@ impl TargetStagesReport {
         (self.mean_ns > 0.0).then(|| parts.join(", "))
     }
 
-    /// The same as a line. `ios` is what this host had answered.
+    /// Returns the report as a line. `ios` is the number of this host's completed commands.
     pub(crate) fn line(&self, ios: u64) -> Option<String> {
         let is_shared = self.ios as f64 > ios as f64 * (1.0 + SHARED_MIN);
         let whose = match is_shared {

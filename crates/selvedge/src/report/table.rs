@@ -44,7 +44,7 @@ impl Table {
         Self { sides: columns.iter().map(|(_, side)| *side).collect(), rows: vec![header], indent: 0 }
     }
 
-    /// The same table, moved to the right.
+    /// Returns the table, indented.
     #[must_use]
     pub(crate) fn indented(mut self, indent: usize) -> Self {
         self.indent = indent;

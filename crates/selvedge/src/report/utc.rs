@@ -32,7 +32,7 @@ impl Date {
     }
 }
 
-/// As C's `ctime` writes it, by seconds since 1970.
+/// Formats seconds since 1970 as C's `ctime`.
 pub(crate) fn ctime(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -49,7 +49,7 @@ pub(crate) fn date(moment: SystemTime) -> String {
     text
 }
 
-/// As RFC 3339 has it: `2026-11-22T13:20:42Z`.
+/// Formats a time as RFC 3339: `2026-11-22T13:20:42Z`.
 pub(crate) fn text(moment: SystemTime) -> String {
     let date = Date::of(moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
     format!("{:04}-{:02}-{:02}T{}Z", date.year, date.month, date.day, date.time())

@@ -218,7 +218,7 @@ impl Compared {
         }
     }
 
-    /// The same, counted.
+    /// Returns the verdict with the numbers of points.
     fn counted(&self, overall: f64) -> String {
         let ratios: Vec<Comparison> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
         let [more, less, same, unknown] = self.counts();

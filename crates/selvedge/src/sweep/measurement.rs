@@ -120,7 +120,7 @@ impl Measurement {
         per_io(self.cpu_s, self.total.ios)
     }
 
-    /// The same of the target, where it is known.
+    /// Processor time of the target per command, if known.
     pub(crate) fn target_cpu_ns_per_io(&self) -> Option<f64> {
         self.target_cpu_s.map(|seconds| per_io(seconds, self.total.ios))
     }

@@ -77,7 +77,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same, with the subsystem named.
+    /// Returns the plan with the subsystem's name.
     pub(crate) fn on(mut self, nqn: &Nqn) -> Self {
         if !self.fixed.iter().any(|given| given.option == "nqn") {
             self.fixed.push(Given { option: "nqn".to_owned(), values: vec![nqn.to_string()] });
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Asks `bench` about every point.
+    /// Checks every point by `bench`'s own parser.
     ///
     /// # Errors
     /// The option that cannot be, and what it takes.

@@ -8,7 +8,7 @@ use crate::spec::size::Size;
 /// Load that a point is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// As much as it does with what it may have outstanding.
+    /// Full load: as many commands as may be outstanding.
     Full,
     /// Commands a second of each job.
     Rate(u64),
@@ -32,12 +32,12 @@ impl Point {
         self.values.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }
 
-    /// The same as a number; `bench`'s own default where it has none.
+    /// Value of an option as a number; `None` leaves `bench`'s default.
     pub(crate) fn number(&self, option: &str) -> Option<u64> {
         self.value(option)?.parse().ok()
     }
 
-    /// The same without an option.
+    /// Returns the point without an option.
     pub(crate) fn without(&self, option: &str) -> Self {
         let values = self.values.iter().filter(|(name, _)| name != option).cloned().collect();
         Self { values }

@@ -85,7 +85,7 @@ impl<P: Place> View<P> {
         }
     }
 
-    /// Goes back to where one came from, if one came from anywhere.
+    /// Returns to the previous list, if there is one.
     pub(super) fn back(&mut self) {
         if self.levels.len() > 1 {
             self.levels.pop();

@@ -204,7 +204,7 @@ pub(crate) fn drawn(size: (u16, u16), watch: &Watch, view: &View<TargetPlace>, n
     captured(size, |frame| screen::draw(frame, watch, view, now))
 }
 
-/// The same of whatever is drawn.
+/// Returns the content of a terminal with any drawing.
 pub(crate) fn captured((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(draw).unwrap();

@@ -49,7 +49,7 @@ struct Reactor {
     cpu: Option<u32>,
 }
 
-/// Asks the targets whose sockets are where they are by default, and names their connections' queues.
+/// Reads the status of the targets at their default sockets, and names their connections' queues.
 pub(crate) fn name_queues(topology: &mut Topology) {
     if !topology.flows.iter().any(is_unnamed) {
         return;

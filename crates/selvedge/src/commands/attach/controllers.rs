@@ -276,7 +276,7 @@ impl Left {
         Found { left, content: FoundContent::Unreadable { keep_alive_ms } }
     }
 
-    /// Tells people what is wrong with it.
+    /// Prints the problem of the file.
     fn tell(&self) {
         if let Some(problem) = &self.problem {
             eprintln!(
@@ -323,7 +323,7 @@ impl WaitNotice {
         Self { since: Instant::now(), is_reported: false }
     }
 
-    /// Looks how it is.
+    /// Prints a line when writes have waited for long, and another one when they continue.
     pub(super) fn look(&mut self, all_paths: &[Arc<Paths>]) {
         let wait = all_paths.iter().filter_map(|paths| paths.wait_for_predecessors()).max();
         match wait {

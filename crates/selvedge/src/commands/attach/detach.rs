@@ -134,7 +134,7 @@ impl Detached {
         Ok(())
     }
 
-    /// Asks a process to end, and waits.
+    /// Ends a process, and waits for it.
     fn end(&mut self, known: &KnownRecord) -> Result<(), Failure> {
         let process = known.record.process;
         let pid = process.pid;

@@ -117,7 +117,7 @@ fn of_table<T>(table: &DiskTable, outcome: Result<T, Failure>) -> Result<T, Fail
     of_disk(&table.name, outcome)
 }
 
-/// Says which disk has failed.
+/// Adds the name of the disk to its error.
 fn of_disk<T>(name: &str, outcome: Result<T, Failure>) -> Result<T, Failure> {
     outcome.map_err(|failure| match failure {
         Failure::Usage(what) => Failure::Usage(format!("disk {name}: {what}")),

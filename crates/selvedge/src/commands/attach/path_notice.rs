@@ -36,7 +36,7 @@ struct Known {
 }
 
 impl PathNotice {
-    /// Looks how the paths are, and logs what has changed.
+    /// Logs the changes of the paths' states.
     pub(super) fn look(&mut self, paths: &Paths) {
         let namespace = paths.namespace();
         let disk = format!("namespace {}", namespace.nsid);

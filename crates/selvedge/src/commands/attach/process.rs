@@ -28,7 +28,7 @@ impl Process {
         start_time(self.pid) == Some(self.start_time)
     }
 
-    /// Asks it to end (SIGTERM), and waits not longer than `limit`. Says whether it has ended.
+    /// Ends the process (SIGTERM), and waits for `limit` at most. Returns true if it has ended.
     pub(super) fn end(&self, limit: Duration) -> io::Result<bool> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {

@@ -53,7 +53,7 @@ fn nothing(asked: UblkDevice, found: &[FoundDevice]) -> String {
     }
 }
 
-/// Goes on where the process of this record was killed.
+/// Takes over the disks of this record, whose process was killed.
 fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) -> Result<(), Failure> {
     let line = known.record.command_line();
     let folder = &line.working_directory;

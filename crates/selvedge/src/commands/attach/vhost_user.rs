@@ -123,7 +123,7 @@ fn places(attaching: &Attaching<'_>, inheritance: Option<&mut Inheritance>) -> R
     paths.zip(listeners).zip(offered).map(place).collect()
 }
 
-/// Goes on in place of another process.
+/// Takes over from another process.
 fn succeed(
     attaching: &Attaching<'_>,
     holder: &VhostHolder,

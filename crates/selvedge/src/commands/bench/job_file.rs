@@ -155,7 +155,7 @@ fn namespaces(file: &JobFile, nsids: &[u32]) -> Result<Vec<u32>, String> {
     })
 }
 
-/// Asks whether data may be overwritten, for each namespace in turn.
+/// Asks for consent to overwrite data, for each namespace in turn.
 fn ask_to_write(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
     let nsids: BTreeSet<u32> = planned.iter().map(|planned| planned.nsid).collect();
     for nsid in nsids {
@@ -179,7 +179,8 @@ fn read(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| wrong(&error))
 }
 
-/// Says on stderr what is not done as fio does it, and refuses what would change the result unless it may.
+/// Prints differences from fio on stderr, and refuses options that would change the result unless
+/// they may be ignored.
 fn notes(
     file: &JobFile,
     typed: &WorkloadFlags,

@@ -122,7 +122,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Asks whether data may be overwritten, if there is any in these ranges.
+    /// Asks for consent to overwrite data, if these ranges have any.
     ///
     /// # Errors
     /// It may not.

@@ -15,8 +15,8 @@ use crate::flags::serve::ServeFlags;
 use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 
-/// Gives up what a target with these flags and this configuration does not need, and what may not be named later. No thread
-/// may run yet.
+/// Gives up all privileges and files that a target with these flags and this configuration does not
+/// need, except those that `list` allows later. No thread may run yet.
 pub(super) fn confine(
     flags: &ServeFlags,
     list: Option<&AllowedStorage>,

@@ -45,7 +45,7 @@ impl Publisher {
         Ok(Some(Self { client, path, failures: 0, pause: 0, has_warned: false }))
     }
 
-    /// Tells it; gives what a person should know, once. `is_last` is tried in any case.
+    /// Sends the state; returns a warning, once. The last state is always sent.
     pub(super) fn publish(&mut self, body: &SweepBody, is_last: bool) -> Option<String> {
         if self.pause > 0 && !is_last {
             self.pause -= 1;

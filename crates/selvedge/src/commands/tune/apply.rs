@@ -98,7 +98,7 @@ pub(in crate::commands) struct Applied {
     journal: PathBuf,
     before: Standing,
     planned: Standing,
-    /// As it was seen right afterwards.
+    /// Standing observed after the changes.
     seen: Standing,
 }
 

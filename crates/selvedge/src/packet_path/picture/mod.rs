@@ -51,7 +51,7 @@ pub(crate) fn picture(survey: &Survey, look: Look) -> String {
     drawn(survey, look, Some(STYLE))
 }
 
-/// The same without its style, for a page that has it.
+/// Draws the picture without its style, for a page that has it.
 pub(crate) fn bare_picture(survey: &Survey) -> String {
     drawn(survey, Look::File, None)
 }
@@ -117,7 +117,7 @@ fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64
     }
 }
 
-/// Says what the colour says to those who do not see colours.
+/// Draws a cross on a bad line, for readers who do not see its colour.
 fn cross(svg: &mut String, (x, y): (f64, f64)) {
     let (left, top) = (x - CROSS / 2.0, y - CROSS / 2.0);
     let _ = writeln!(

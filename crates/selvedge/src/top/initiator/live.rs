@@ -85,7 +85,7 @@ impl Live {
         Ok(false)
     }
 
-    /// Gives the terminal back, with what happened as lines to be kept.
+    /// Restores the terminal, and returns the news as lines.
     pub(crate) fn end(self) -> Vec<String> {
         self.watch.news().map(|(at, line)| screen::news_line(*at, line)).collect()
     }

@@ -103,7 +103,7 @@ impl Progress {
         }
     }
 
-    /// Gives the terminal back, and tells there what happened meanwhile.
+    /// Restores the terminal, and prints the news there.
     fn leave_screen(&mut self) {
         let Some(screen) = self.screen.take() else { return };
         let mut stderr = std::io::stderr().lock();

@@ -92,7 +92,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
     }
 }
 
-/// The same, where this path was lost at the time of an earlier one.
+/// Returns the sample with this path lost at the time of an earlier one.
 pub(super) fn lost(mut sample: Sample, earlier: &Sample, path: usize) -> Sample {
     sample.paths[path].state = PathState::Reconnecting;
     sample.paths[path].error = Some("it was cut".into());

@@ -293,7 +293,7 @@ impl Load {
     }
 }
 
-/// Says it where paths are not apart: one link carries no more by two paths, and they end together.
+/// Warns if two paths share one link, which carries no more by two paths, and fails for both.
 fn shared_link(case: &Case<'_>) -> Option<String> {
     let names = |path: &Path| -> Vec<String> {
         let devices = devices(case.topology, &path.interface);

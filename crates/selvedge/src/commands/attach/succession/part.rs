@@ -16,7 +16,8 @@ use super::words::{HandedState, OfferedPart};
 pub(in super::super) struct Part {
     /// Record of this process, and its path.
     pub(in super::super) record: Option<(Record, PathBuf)>,
-    /// The same once more, where another process had written in its place. It goes when they do.
+    /// Second copy of the record, written if another process had replaced the file; removed with
+    /// the disks.
     pub(in super::super) restored: Mutex<Option<KeptRecord>>,
     pub(in super::super) disks: Vec<RecordedDisk>,
     /// Of this process, and of those that were killed.

@@ -158,7 +158,7 @@ impl Estate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the threads look that look after disks.
+    /// Wakes the threads that look after disks.
     fn wake(&self) {
         self.parts().iter().filter_map(|entry| entry.rope.as_ref()).for_each(Rope::pull);
     }

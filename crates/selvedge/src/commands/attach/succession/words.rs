@@ -75,7 +75,7 @@ pub(crate) struct HandedPart {
     pub(crate) descriptors: usize,
 }
 
-/// The same for each way to serve disks.
+/// State of the clients, by the way of serving disks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HandedState {
     /// NBD clients.
