@@ -165,7 +165,7 @@ fn a_late_write_of_a_killed_process_undoes_nothing() {
         said.contains("writes wait until what it had sent") && said.contains("seconds at most"),
         "{said}"
     );
-    assert!(said.contains("writes go on"), "{said}");
+    assert!(said.contains("writes continue"), "{said}");
 }
 
 /// By time, the write would have to wait for hours.

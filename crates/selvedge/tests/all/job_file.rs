@@ -222,10 +222,10 @@ fn a_command_line_of_fio_runs_as_it_is() {
     let text = std::fs::read_to_string(&result).expect("it was made");
     let report: Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!(report["jobs"][0]["jobname"], "x");
-    assert!(stderr(&done).contains("these mean nothing over NVMe/TCP: "), "{}", stderr(&done));
+    assert!(stderr(&done).contains("options without effect over NVMe/TCP: "), "{}", stderr(&done));
     for (option, part) in [
         ("--ioengine=null", "--ioengine: it reads and writes no data"),
-        ("--loops=3", "--loops=3 cannot be had"),
+        ("--loops=3", "--loops=3 is not supported"),
         ("--filename=/dev/a:/dev/b", "2 files"),
         ("--no_such_option=3", "unexpected argument"),
     ] {
