@@ -1,4 +1,5 @@
-//! What a gateway has seen happen in its group, for whoever looks later. It is bounded, and ends with the process.
+//! Events that a gateway has seen in its group, for the status. The list is bounded and ends with
+//! the process.
 
 use std::collections::VecDeque;
 use std::time::UNIX_EPOCH;

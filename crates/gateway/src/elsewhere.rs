@@ -10,8 +10,9 @@ use super::state::{Gateway, GroupState, Life, Listener};
 
 /// The ports of the other gateways that may serve, for hosts of the gateway `name`, which has ports with the numbers `own`.
 ///
-/// One that was given up is left out: a host that connects to all that it finds would wait for it, and nothing is served there.
-/// It is in the log again when it is back. Hosts that have a controller at it keep trying by themselves.
+/// A gateway that was given up is left out: a host that connects to every entry would wait for it,
+/// and nothing is served there. It returns to the log when it is back. Hosts that have a controller
+/// at it keep trying by themselves.
 pub(crate) fn elsewhere(state: &GroupState, name: &str, own: impl Iterator<Item = u16>) -> Vec<OtherPort> {
     let mut numbers: BTreeSet<u16> = own.collect();
     let mut found = Vec::new();

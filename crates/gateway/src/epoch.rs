@@ -1,5 +1,5 @@
-//! A gateway's epochs: how it begins anew in another one, and how it ends in one in which it cannot give anything away. Why it
-//! should is decided elsewhere.
+//! Epochs of a gateway: the start of a new one, and the end in one in which it cannot give anything
+//! away. The reasons are decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::serving::Serving;
 use super::state::Owner;
 
 impl Membership {
-    /// Begins again in another epoch, after the others have given this one up, its hosts were told to try elsewhere, or it
-    /// has commands that may be carried out late.
+    /// Starts another epoch after the others have given this one up, its hosts were sent to other
+    /// gateways, or commands may still be executed late.
     pub(super) fn come_back(
         self: &Arc<Self>,
         serving: &mut Serving,

@@ -7,7 +7,7 @@ use engine::limits::GATEWAY_PORTS_TOLD_MAX;
 use engine::target::{PortConfig, TlsUse};
 use serde::{Deserialize, Serialize};
 
-/// How many numbers of ports each gateway has for itself.
+/// Number of port identifiers reserved for each gateway.
 const PORT_NUMBERS: u16 = 64;
 
 /// The numbers of ports that the gateway with this number has for itself.

@@ -17,7 +17,7 @@ use super::pauses::Held;
 use super::state::{GroupState, Owner, Phase};
 use super::write_pause::{PauseTold, WritePause};
 
-/// How often who waits for other gateways looks whether all have answered.
+/// Interval at which the waiting gateway checks the others' replies.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Writes that are held at all gateways, until it is dropped.
@@ -66,7 +66,8 @@ impl Membership {
     /// Has all gateways hold their writes to these namespaces.
     ///
     /// # Errors
-    /// When one does not, within `limits::SNAPSHOT_PAUSE_MS`, or somebody else has them held. None are held then.
+    /// Another gateway does not reply within `limits::SNAPSHOT_PAUSE_MS`, or has a write pause of its
+    /// own. No writes are held then.
     pub fn hold_writes(&self, namespaces: &[Place]) -> Result<HeldWrites<'_>, GroupError> {
         let unavailable = |what: &str| Refused::unavailable(what).hint("ask another gateway, or wait");
         if !self.seen().has_lease(self.now_ms()) {
@@ -128,12 +129,13 @@ fn group_of(state: &GroupState, (nqn, nsid): &Place) -> Option<u32> {
     namespaces.find(|namespace| namespace.nsid == *nsid).map(|namespace| namespace.ana_group)
 }
 
-/// Who has a namespace, whether or not it is served.
+/// Owner of a namespace, even if it is not served.
 fn owner_of<'a>(state: &'a GroupState, place: &Place) -> Option<&'a Owner> {
     state.groups.get(&group_of(state, place)?)?.owner.as_ref()
 }
 
-/// Who serves these namespaces, by their load-balancing groups; nothing while one is not served or not there.
+/// Owners that serve these namespaces, by load-balancing group. None if one is not served or does
+/// not exist.
 fn owners(state: &GroupState, namespaces: &[Place]) -> Option<BTreeMap<u32, Owner>> {
     let numbers: Option<BTreeSet<u32>> = namespaces.iter().map(|place| group_of(state, place)).collect();
     let owner = |number: u32| {
@@ -161,7 +163,7 @@ impl HeldWrites<'_> {
         });
         let (state, ()) = updated.map_err(Refused::unavailable)?;
         self.membership.learn_pause(state);
-        // Whoever has taken over meanwhile has served them without holding their writes.
+        // A gateway that has taken over meanwhile has served them without holding their writes.
         if owned.as_ref() != Some(&self.owners) {
             let refused =
                 Refused::conflict("another gateway has taken one of these namespaces over meanwhile");

@@ -29,12 +29,12 @@ use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
 
-/// Whether there is more to do.
+/// Further work of the deciding thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Again,
     Rest,
-    /// Nothing will ever be to do again.
+    /// The thread may end: the gateway has ended or was replaced.
     Over,
 }
 
@@ -48,22 +48,23 @@ pub struct Membership {
     began: Moment,
     first_ms: u64,
     seen: Mutex<Seen>,
-    /// Whoever holds it may change what the target serves. It is taken before `seen`.
+    /// Configuration that the target serves; its lock is the turn. It is taken before `seen`.
     pub(super) serving: lock::Mutex<Serving>,
-    /// What was served when somebody last had the turn.
+    /// Copy of `serving` when the last turn ended.
     pub(super) served_last: Mutex<Serving>,
     hosts_told: Mutex<HostsTold>,
     pub(super) target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
-    /// Whether others must be notified of something with a beat at once.
+    /// Set if a heartbeat with news for the others is due at once.
     is_beat_due: Arc<AtomicBool>,
-    /// Whether it acts, or another process of the same gateway does.
+    /// Role of this process, which another process of the same gateway may replace.
     pub(super) duty: Duty,
     pub(super) is_pruning: AtomicBool,
-    /// Whether its target still has controllers of a former epoch.
+    /// Set while its target still has controllers of a former epoch.
     pub(super) is_beginning: AtomicBool,
-    /// Whether what is under way by its connections may be carried out late, so that it serves nothing more in this epoch.
+    /// Set while commands on its connections may still be executed late. It serves nothing more in
+    /// this epoch.
     pub(super) has_doubt: AtomicBool,
     bells: Option<Bells>,
     pub(super) is_leaving: AtomicBool,
@@ -128,7 +129,7 @@ impl Membership {
         port_numbers(self.number)
     }
 
-    /// Which group this is, and how its cluster is reached.
+    /// Group and the way to its cluster.
     pub const fn spec(&self) -> &GroupSpec {
         self.store.spec()
     }
@@ -141,7 +142,7 @@ impl Membership {
         self.seen().me.gateway.clone()
     }
 
-    /// What its controllers are told by.
+    /// Tag of its controllers.
     pub(super) fn tag(&self) -> u32 {
         tag(self.seen().me.epoch)
     }
@@ -257,8 +258,8 @@ impl Membership {
         }
     }
 
-    /// Takes a host's request to be told when nothing of another gateway's controller can still take effect; `false` when there
-    /// are too many.
+    /// Takes a host's request for a notification when commands of another gateway's controller can
+    /// no longer take effect. `false` if there are too many.
     pub(super) fn take_reset(&self, reset: PeerReset) -> bool {
         let is_taken = self.peer_resets.take(reset, self.now_ms());
         self.be_heard();
@@ -284,7 +285,7 @@ impl Membership {
         }
     }
 
-    /// Its controllers that others have asked for, and that rest.
+    /// Controllers of this gateway that others have asked about and that are at rest.
     pub(super) fn rested(&self) -> Vec<Lost> {
         self.passed_resets.rested()
     }
@@ -303,7 +304,7 @@ impl Membership {
         self.ring(|bells| &bells.look);
     }
 
-    /// Whether a beat is due before its time; asking makes it not due.
+    /// True if a heartbeat is due before its time. Clears the flag.
     pub(super) fn takes_due_beat(&self) -> bool {
         self.is_beat_due.swap(false, Ordering::AcqRel)
     }
@@ -326,10 +327,11 @@ impl Membership {
         if self.is_beginning.load(Ordering::Acquire) {
             return Progress::Rest;
         }
-        // Before the clock and the state are read: whoever has the turn may take long, and a lease that was read before could be
-        // over by then.
+        // Before the clock and the state are read: the turn may take long to get, and a lease that
+        // was read before could be over.
         let mut serving = self.turn();
-        // After waiting for the turn: whoever had it may have left this gateway to another process.
+        // After the turn was taken: its last holder may have handed this gateway to another
+        // process.
         if !self.duty.acts() {
             return Progress::Rest;
         }
@@ -387,7 +389,8 @@ impl Membership {
             has_late: late_operations() != seen.late_before,
             has_given_up: serving.has_given_up
                 || target.awaits_fence()
-                // By somebody outside the group, which would have given this gateway up: it goes on by another connection.
+                // Refused by an order from outside the group, which would have given this gateway
+                // up: it continues on another connection.
                 || target.is_refused()
                 || self.has_doubt.load(Ordering::Acquire),
             is_deserted: seen.visits.is_deserted(now_ms),
@@ -407,7 +410,8 @@ impl Membership {
                 self.tell();
                 Progress::Again
             }
-            // Somebody else came first, or nobody knows; it is decided again by what is so then.
+            // Another gateway was first, or the outcome is unknown: decide again by the present
+            // state.
             Ok(false) => self.read_again(),
             Err(error) => {
                 tracing::warn!(%error, "the group's state cannot be changed");
@@ -491,7 +495,7 @@ impl Membership {
         (fabric, directives)
     }
 
-    /// What this gateway serves, with what it cannot open now, for whoever has the turn.
+    /// Configuration of this gateway, with what it cannot open now. The caller holds the turn.
     pub fn fabric(&self, serving: &Serving) -> FabricConfig {
         let ports = self.target.get().map(|target| target.config().ports).unwrap_or_default();
         let seen = self.seen();
@@ -499,7 +503,8 @@ impl Membership {
         LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
     }
 
-    /// The same for whoever only looks: nobody who changes it, and waits for a cluster, is waited for.
+    /// The same without the turn, for reports: it does not wait for a holder that waits for a
+    /// cluster.
     pub fn fabric_shown(&self) -> FabricConfig {
         self.fabric(&self.glance())
     }

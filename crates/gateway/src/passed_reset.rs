@@ -28,7 +28,7 @@ impl PassedResets {
         new
     }
 
-    /// Those of which nothing can still take effect.
+    /// Controllers whose commands can no longer take effect.
     pub(crate) fn rested(&self) -> Vec<Lost> {
         let known = self.lock();
         let rested = known.iter().filter(|(_, is_at_rest)| is_at_rest.load(Ordering::Acquire));

@@ -10,7 +10,7 @@ use super::local_fabric::Place;
 use super::state::{GroupState, Owner};
 use super::write_pause::{PauseTold, WritePause};
 
-/// What a gateway knows of pauses.
+/// Write pauses as a gateway knows them.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     /// The last one that it has heard of, and when that was, in milliseconds.
@@ -53,7 +53,8 @@ impl Pauses {
         self.others.get(&owner.gateway) == Some(&(owner.epoch, wanted))
     }
 
-    /// Whether somebody may ask for another one: whoever asked for this one has ended, if it is older than writes are held.
+    /// True if another pause may be requested: the gateway that requested this one has ended if it
+    /// is older than writes are held.
     pub(super) fn is_free(&self, pause: Option<&WritePause>, now_ms: u64) -> bool {
         pause.is_none_or(|pause| {
             self.known.is_some_and(|(id, since_ms)| id == pause.id && now_ms >= since_ms + SNAPSHOT_HOLD_MS)

@@ -11,16 +11,16 @@ use super::state::{GroupState, Owner, Phase};
 /// A subsystem and a host that has a controller of it.
 pub(crate) type Guest = (String, String);
 
-/// What a gateway says of its hosts.
+/// Report of a gateway on its hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Presence {
     epoch: u64,
-    /// One number for each subsystem and host of it: at most `GATEWAY_HOSTS_TOLD_MAX`.
+    /// Number of each host of a subsystem: at most `GATEWAY_HOSTS_TOLD_MAX`.
     guests: BTreeSet<u64>,
-    /// Whether there are more: then nothing follows from who is missing.
+    /// Set if there are more. A missing number then says nothing.
     #[serde(default)]
     is_cut: bool,
-    /// Those of them that have no path to another gateway: at most `GATEWAY_UNREACHED_TOLD_MAX`.
+    /// Guests without a path to another gateway: at most `GATEWAY_UNREACHED_TOLD_MAX`.
     #[serde(default)]
     unreached: BTreeSet<UnreachedHost>,
 }
@@ -34,14 +34,14 @@ pub struct UnreachedHost {
     pub subsystem: String,
     /// The gateway that serves the namespaces, at which the host has no controller of the subsystem.
     pub gateway: String,
-    /// Their load-balancing group.
+    /// Load-balancing group of the gateway without a path.
     pub load_balancing_group: u32,
     /// A gateway at which the host has one.
     pub connected_to: String,
 }
 
 impl Presence {
-    /// What a gateway says in this epoch.
+    /// Report of a gateway in this epoch.
     pub(crate) fn new(epoch: u64, guests: &BTreeSet<Guest>, unreached: &BTreeSet<UnreachedHost>) -> Self {
         Self {
             epoch,
@@ -51,12 +51,13 @@ impl Presence {
         }
     }
 
-    /// Its hosts without a path to others, if this was said by this gateway as it is now.
+    /// Hosts without a path to others, if the report is of this gateway's present epoch.
     pub(crate) fn unreached_at(&self, epoch: u64) -> impl Iterator<Item = &UnreachedHost> {
         self.unreached.iter().filter(move |_| self.epoch == epoch)
     }
 
-    /// Whether this host has no controller there, as far as this can be known of a gateway in this epoch.
+    /// True if this host has no controller there, as far as the report of a gateway in this epoch
+    /// shows.
     fn lacks(&self, guest: &Guest, epoch: u64) -> bool {
         self.epoch == epoch && !self.is_cut && !self.guests.contains(&number(guest))
     }
