@@ -60,7 +60,7 @@ impl Gateway {
         self.serving.adjust(&self.target, &state, self.name, &decision, (true, now_ms))
     }
 
-    /// Which of these secrets it accepts.
+    /// Secrets that the gateway accepts, among these.
     fn accepted(&self, secrets: &[u8]) -> Vec<u8> {
         let address: SocketAddr = self.target.ports()[0];
         let accepts = |byte: &u8| {

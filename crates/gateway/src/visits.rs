@@ -3,15 +3,16 @@
 
 use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_TOLD_MS};
 
-/// Who knows from its hosts that they have lost it waits so much less, in milliseconds: until the others have heard of it.
+/// Deduction from the wait of a gateway that learned of the loss from its hosts, in milliseconds:
+/// enough time for the others to learn of it.
 const HEAD_START_MS: u64 = GATEWAY_DESERTED_MS - GATEWAY_BEAT_MS;
 const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_TOLD_MS);
 
-/// Since when nobody is there.
+/// Time since when no host has been at the gateway.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visits {
     alone_since_ms: Option<u64>,
-    /// Whether the last that was heard of hosts is that they have lost this gateway.
+    /// Set if the last report about hosts is that they have lost this gateway.
     is_lost: bool,
 }
 
@@ -28,7 +29,7 @@ impl Visits {
         was_told != self.is_told(now_ms)
     }
 
-    /// For how long nobody has been there, as far as is known.
+    /// Time without hosts, as far as is known, in milliseconds.
     pub(crate) fn alone_ms(&self, now_ms: u64) -> Option<u64> {
         self.alone_since_ms.map(|since_ms| now_ms.saturating_sub(since_ms))
     }
@@ -43,7 +44,7 @@ impl Visits {
         self.is_lost = true;
     }
 
-    /// Whether hosts have been away long enough that another gateway should serve.
+    /// True if hosts have been away long enough that another gateway should serve.
     pub(crate) fn is_deserted(&self, now_ms: u64) -> bool {
         self.is_alone_for(GATEWAY_DESERTED_MS, now_ms)
     }
