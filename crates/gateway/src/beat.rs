@@ -6,7 +6,7 @@ use nvme::cross_reset::ControllerInstance;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::write_pause::PauseTold;
+use super::write_pause::PauseReply;
 
 /// Heartbeat of a gateway, with a counter that grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub(crate) struct Beat {
     pub(crate) rested: Vec<Lost>,
     /// Reply to the write pause in the group's state, once it holds its writes for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pause: Option<PauseTold>,
+    pub(crate) pause: Option<PauseReply>,
 }
 
 /// A controller that its host has lost.

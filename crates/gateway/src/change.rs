@@ -145,7 +145,7 @@ impl Membership {
     fn doubt(&self) -> Refused {
         self.has_doubt.store(true, Ordering::Release);
         self.wake();
-        let what = "commands on this gateway's images have taken too long, and may be carried out yet: it begins anew";
+        let what = "commands on this gateway's images have taken too long and may still be executed; the gateway starts a new epoch";
         Refused::unavailable(what).hint("ask again in a moment, when the cluster answers")
     }
 
@@ -350,6 +350,6 @@ mod tests {
         assert!(!moves_away(&state, &fabric(1), &a) && !moves_away(&state, &fabric(2), &b));
         assert_eq!(moved_from_another(&state, &fabric(2), &BTreeSet::from([1, 2])), None, "one has both");
         state.gateways.get_mut("a").unwrap().life = Life::Dead;
-        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "nobody has it");
+        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "it has no owner");
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_takeover_is_told_step_by_step() {
+    fn a_takeover_is_recorded_step_by_step() {
         let first = state(Some("a"), Phase::Serving);
         let mut chronicle = Chronicle::new(&first);
         let mut fenced = state(Some("b"), Phase::Fencing);
@@ -101,7 +101,7 @@ mod tests {
         let mut removed = served.clone();
         removed.gateways.remove("a");
         chronicle.record(&served, &removed);
-        let told: Vec<_> = chronicle
+        let events: Vec<_> = chronicle
             .events()
             .into_iter()
             .map(|event| (event.what, event.gateway, event.load_balancing_group, event.state))
@@ -111,7 +111,7 @@ mod tests {
             (Happening::LoadBalancingGroupMoves, Some(name.to_owned()), Some(1), Some(state))
         };
         assert_eq!(
-            told,
+            events,
             [
                 of(Happening::GatewayThere, "a"),
                 of(Happening::GatewayThere, "b"),

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_begun_anew_without_knowing_it_is_not_another_one() {
+    fn a_gateway_that_has_started_an_epoch_without_knowing_it_is_not_replaced() {
         let begun_as = |epoch| {
             let mut state = state();
             state.register(&Owner { gateway: "a".to_owned(), epoch }, &[]).unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drained_gateway_serves_what_nobody_else_can_and_nothing_more() {
+    fn a_drained_gateway_serves_only_what_no_other_gateway_can() {
         static NONE: BTreeSet<u32> = BTreeSet::new();
         let own = BTreeSet::from([1]);
         let at_a = Peers { visited: ["a".to_owned()].into(), deserted: ["b".to_owned()].into(), ..peers() };
@@ -449,14 +449,14 @@ mod tests {
         let mut state = state();
         let group = state.groups.get_mut(&1).expect("it is there");
         (group.state, group.fence) = (Phase::Fencing, FENCED.iter().cloned().collect());
-        let told = |change: fn(&mut View<'_>)| {
+        let decided = |change: fn(&mut View<'_>)| {
             let decision = decided_by(&state, &peers(), change);
             [!decision.fence.is_empty(), !decision.hold.is_empty(), !decision.open.is_empty()]
         };
-        assert_eq!(told(|view| (view.held, view.open) = (&NONE, &NONE)), [true, false, false]);
-        let fenced = told(|view| (view.held, view.open, view.fenced) = (&NONE, &NONE, &FENCED));
+        assert_eq!(decided(|view| (view.held, view.open) = (&NONE, &NONE)), [true, false, false]);
+        let fenced = decided(|view| (view.held, view.open, view.fenced) = (&NONE, &NONE, &FENCED));
         assert_eq!(fenced, [false, true, true]);
-        let silent = told(|view| (view.fenced, view.has_lease) = (&FENCED, false));
+        let silent = decided(|view| (view.fenced, view.has_lease) = (&FENCED, false));
         assert_eq!(silent, [false, true, false], "it does not know whether it is alive");
         let served = decided_by(&state, &peers(), |view| view.fenced = &FENCED).write.expect("it is served");
         assert!(served.groups[&1].fence.is_empty() && served.groups[&1].state == Phase::Serving);

@@ -183,7 +183,7 @@ mod tests {
         state
     }
 
-    fn told(of: &[(&str, &[&str])]) -> BTreeMap<String, Presence> {
+    fn presences(of: &[(&str, &[&str])]) -> BTreeMap<String, Presence> {
         let presence = |hosts: &[&str]| {
             let guests = hosts.iter().map(|host| ("nqn.disks".to_owned(), (*host).to_owned())).collect();
             Presence::new(1, &guests, &BTreeSet::new())
@@ -195,24 +195,24 @@ mod tests {
     fn hosts_without_another_path_are_found_and_named() {
         let mut state = state();
         let all: &[&str] = &["nqn.one", "nqn.other", "nqn.unknown"];
-        assert!(stranded(&state, "a", &told(&[("a", all), ("b", all)])).is_empty());
-        let found = stranded(&state, "a", &told(&[("a", all), ("b", &["nqn.other"])]));
+        assert!(stranded(&state, "a", &presences(&[("a", all), ("b", all)])).is_empty());
+        let found = stranded(&state, "a", &presences(&[("a", all), ("b", &["nqn.other"])]));
         assert_eq!(
             state.lose_it(&found),
             "these would be left without a path to a gateway that serves: host nqn.one of nqn.disks, 1 more"
         );
-        let found = stranded(&state, "a", &told(&[("a", &["nqn.unknown"]), ("b", &[])]));
+        let found = stranded(&state, "a", &presences(&[("a", &["nqn.unknown"]), ("b", &[])]));
         assert!(state.lose_it(&found).ends_with("serves: 1 of its hosts"));
         // A path to a gateway that is drained, too, does not help.
         state.set_drained("b", true);
-        assert_eq!(stranded(&state, "a", &told(&[("a", all), ("b", all)])).len(), 3);
-        // Of one that has ended nobody loses anything.
+        assert_eq!(stranded(&state, "a", &presences(&[("a", all), ("b", all)])).len(), 3);
+        // No host loses a path with a gateway that has ended.
         state.bury("a", |_, _| None);
-        assert!(stranded(&state, "a", &told(&[("a", all), ("b", &[])])).is_empty());
+        assert!(stranded(&state, "a", &presences(&[("a", all), ("b", &[])])).is_empty());
     }
 
     #[test]
-    fn what_is_drained_is_told_until_it_is_removed() {
+    fn a_drain_is_reported_until_the_gateway_is_removed() {
         let mut state = state();
         assert_eq!(state.may_set_drained("c", true).unwrap_err().reason, Reason::Unknown);
         assert_eq!(state.may_set_drained("a", true), Ok(()));

@@ -67,9 +67,9 @@ impl Reads {
         Self { epoch, lowest: *formats.start(), highest: *formats.end() }
     }
 
-    /// What a gateway in this epoch reads that has said this, or nothing.
-    pub(crate) fn in_epoch(told: Option<&Self>, epoch: u64) -> Self {
-        told.filter(|told| told.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
+    /// Formats of a gateway in this epoch, from its report if it has one for this epoch.
+    pub(crate) fn in_epoch(report: Option<&Self>, epoch: u64) -> Self {
+        report.filter(|report| report.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
     }
 
     /// Formats that both read.
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn what_another_epoch_has_said_counts_for_nothing() {
-        let told = Reads::of(7, 1..=5);
-        assert_eq!(Reads::in_epoch(Some(&told), 7), told);
-        assert_eq!(Reads::in_epoch(Some(&told), 8), Reads::of(8, 1..=1));
+        let report = Reads::of(7, 1..=5);
+        assert_eq!(Reads::in_epoch(Some(&report), 7), report);
+        assert_eq!(Reads::in_epoch(Some(&report), 8), Reads::of(8, 1..=1));
         assert_eq!(Reads::in_epoch(None, 8), Reads::of(8, 1..=1));
-        assert_eq!(told.and(&Reads::of(7, 2..=3)), Reads::of(7, 2..=3));
+        assert_eq!(report.and(&Reads::of(7, 2..=3)), Reads::of(7, 2..=3));
     }
 }

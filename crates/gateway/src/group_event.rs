@@ -93,7 +93,7 @@ impl GroupEvent {
 
     /// Tells it in the log, of a group that is in this state since.
     pub(super) fn log(&self, after: &GroupState) {
-        let gateway = self.gateway.as_deref().unwrap_or("nobody");
+        let gateway = self.gateway.as_deref().unwrap_or("none");
         let group = self.load_balancing_group.unwrap_or_default();
         match self.what {
             Happening::GatewayThere => {

@@ -15,7 +15,7 @@ use super::member::{Update, update};
 use super::membership::Membership;
 use super::pauses::Held;
 use super::state::{GroupState, Owner, Phase};
-use super::write_pause::{PauseTold, WritePause};
+use super::write_pause::{PauseReply, WritePause};
 
 /// Interval at which the waiting gateway checks the others' replies.
 const LOOK: Duration = Duration::from_millis(5);
@@ -36,7 +36,7 @@ impl Membership {
         let mut seen = self.seen();
         let pause = seen.state.pause.clone();
         let wanted = pause.as_ref().map(|pause| pause.id);
-        if seen.pauses.held.as_ref().is_some_and(|held| Some(held.told.id) != wanted)
+        if seen.pauses.held.as_ref().is_some_and(|held| Some(held.reply.id) != wanted)
             && let Some(held) = seen.pauses.held.take()
         {
             target.release_writes(&held.namespaces);
@@ -48,16 +48,16 @@ impl Membership {
             if !pause.is_done && self.duty.acts() && !self.duty.is_offered() {
                 let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
                 target.hold_writes(&pause.namespaces, until);
-                let told = PauseTold { id: pause.id, is_done: false };
-                seen.pauses.held = Some(Held { told, namespaces: pause.namespaces, until });
+                let reply = PauseReply { id: pause.id, is_done: false };
+                seen.pauses.held = Some(Held { reply, namespaces: pause.namespaces, until });
                 drop(seen);
                 self.be_heard();
             }
         } else if let Some(held) =
-            seen.pauses.held.as_mut().filter(|held| pause.is_done && !held.told.is_done)
+            seen.pauses.held.as_mut().filter(|held| pause.is_done && !held.reply.is_done)
             && target.holds_writes(&held.namespaces, held.until)
         {
-            held.told.is_done = true;
+            held.reply.is_done = true;
             drop(seen);
             self.be_heard();
         }
@@ -174,13 +174,13 @@ impl HeldWrites<'_> {
 
     /// Waits until all who serve these namespaces have said so.
     fn wait(&self, is_done: bool) -> Result<(), GroupError> {
-        let wanted = PauseTold { id: self.id, is_done };
+        let wanted = PauseReply { id: self.id, is_done };
         let end = now().after(Duration::from_millis(SNAPSHOT_PAUSE_MS));
         loop {
             let missing = {
                 let seen = self.membership.seen();
                 let mut all = self.owners.values();
-                all.find(|owner| !seen.pauses.has_told(owner, &seen.me, wanted)).cloned()
+                all.find(|owner| !seen.pauses.has_replied(owner, &seen.me, wanted)).cloned()
             };
             let Some(missing) = missing else { return Ok(()) };
             if now() >= end {

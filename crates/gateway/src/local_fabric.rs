@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::elsewhere::elsewhere;
 use super::error::Refused;
 use super::format::WITH_RESERVATIONS;
-use super::gateway_port::{port_numbers, told_address};
+use super::gateway_port::{port_numbers, reported_address};
 use super::state::{GroupState, Listener};
 
 /// A namespace, by its subsystem and its identifier.
@@ -188,7 +188,7 @@ fn for_one_only(what: &str) -> Refused {
 
 /// Addresses of this gateway for its record in the group's state.
 pub(super) fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
-    let listeners = ports.iter().filter_map(told_address);
+    let listeners = ports.iter().filter_map(reported_address);
     listeners.map(|(address, service)| Listener { address, service }).collect()
 }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_gateways_tell_what_one_was_told() {
+    fn all_gateways_report_the_identities_that_one_was_given() {
         let mut shared = state().config;
         shared.subsystems[0].serial.clear();
         let served = FabricConfig {

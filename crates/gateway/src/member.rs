@@ -245,7 +245,7 @@ pub(super) fn register(
         // Others may have given it up since, and have reported it as at rest to hosts: then it
         // needs another epoch.
         let me = Owner { gateway: name.to_owned(), epoch: epoch() };
-        let number = state.begin_anew(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
+        let number = state.begin_epoch(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
         tried.insert(me.epoch);
         Ok(Update::Write(Some((me, number))))
     })

@@ -15,8 +15,8 @@ use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
 use super::duty::Duty;
 use super::format::Reads;
-use super::gateway_port::{port_numbers, told};
-use super::hosts_told::HostsTold;
+use super::gateway_port::{port_numbers, reported_ports};
+use super::host_reports::HostReports;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
 use super::member::{Places, Update, update};
@@ -52,7 +52,7 @@ pub struct Membership {
     pub(super) serving: lock::Mutex<Serving>,
     /// Copy of `serving` when the last turn ended.
     pub(super) served_last: Mutex<Serving>,
-    hosts_told: Mutex<HostsTold>,
+    host_reports: Mutex<HostReports>,
     pub(super) target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
@@ -89,7 +89,7 @@ impl Membership {
             seen: Mutex::new(Seen::new(me, state)),
             serving: lock::Mutex::default(),
             served_last: Mutex::default(),
-            hosts_told: Mutex::default(),
+            host_reports: Mutex::default(),
             target: OnceLock::new(),
             peer_resets: PeerResets::default(),
             passed_resets: PassedResets::default(),
@@ -187,8 +187,8 @@ impl Membership {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn hosts_told(&self) -> MutexGuard<'_, HostsTold> {
-        self.hosts_told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn host_reports(&self) -> MutexGuard<'_, HostReports> {
+        self.host_reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -208,7 +208,7 @@ impl Membership {
             let mut seen = self.seen();
             seen.count += 1;
             let (epoch, count) = (seen.me.epoch, seen.count);
-            let (is_deserted, pause) = (seen.visits.is_told(began_ms), seen.pauses.told());
+            let (is_deserted, pause) = (seen.visits.is_reported(began_ms), seen.pauses.reply());
             (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested, pause })
         };
         match self.store.beat(&name, &beat) {
@@ -271,14 +271,14 @@ impl Membership {
         let (Some(target), Some(bells)) = (self.target.get(), &self.bells) else { return };
         for (lost, is_at_rest) in self.passed_resets.hear(asked) {
             let (look, is_beat_due) = (bells.look.clone(), self.is_beat_due.clone());
-            // It is told on a reactor, which waits for nothing.
-            let told = move || {
+            // The callback runs on a reactor, and waits for nothing.
+            let notify = move || {
                 is_at_rest.store(true, Ordering::Release);
                 is_beat_due.store(true, Ordering::Release);
                 let _ = look.try_send(());
             };
             // Of one that another gateway has made, or a former epoch, this one says nothing.
-            if target.reset_for_peer(&lost.into(), told) {
+            if target.reset_for_peer(&lost.into(), notify) {
                 self.seen().visits.lose();
                 self.wake();
             }
@@ -395,7 +395,7 @@ impl Membership {
                 || self.has_doubt.load(Ordering::Acquire),
             is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&ports),
-            ports: &told(&ports),
+            ports: &reported_ports(&ports),
             reads: (!self.duty.is_offered()).then_some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))

@@ -61,7 +61,7 @@ pub(super) enum Adjusted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     Same,
-    Anew,
+    Changed,
     /// Images are being opened that hosts have: until then all stays as it is.
     NotYet,
 }
@@ -152,7 +152,7 @@ impl Serving {
         self.suspended_ms = None;
         match self.follow(target, state, name, decision, (now_ms, overlap)) {
             Ok(Followed::Same) => {}
-            Ok(Followed::Anew) => adjusted = Adjusted::Changed,
+            Ok(Followed::Changed) => adjusted = Adjusted::Changed,
             Ok(Followed::NotYet) => return adjusted,
             Err(error) => return self.failed(&error, now_ms),
         }
@@ -174,7 +174,7 @@ impl Serving {
         let since_ms = *self.suspended_ms.get_or_insert(now_ms);
         if !self.hold.is_empty() && !self.has_given_up && now_ms >= since_ms + GATEWAY_GIVE_UP_MS {
             tracing::warn!(
-                "the group's cluster does not answer: hosts are told to try elsewhere what is under way here"
+                "the group's cluster does not answer: hosts are to retry outstanding commands at other gateways"
             );
             // Hosts repeat these commands elsewhere from now on: this gateway must come back on new connections (`has_given_up`).
             target.give_up_commands();
@@ -245,7 +245,7 @@ impl Serving {
             self.left_out = left_out;
         }
         self.early = (!pending.is_empty()).then_some(early);
-        Ok(if is_new { Followed::Anew } else { Followed::Same })
+        Ok(if is_new { Followed::Changed } else { Followed::Same })
     }
 
     /// Makes the target reread its files of secrets. A faulty file costs nothing else: the
@@ -256,7 +256,7 @@ impl Serving {
         }
         match target.replace_secrets(&target.config(), overlap) {
             Ok(_) => {
-                tracing::info!(?overlap, "files of secrets were read anew");
+                tracing::info!(?overlap, "files of secrets reread");
                 (self.secrets, self.secrets_failed_ms) = (state.secrets.generation, None);
             }
             Err(error) => {

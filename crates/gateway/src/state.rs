@@ -257,12 +257,12 @@ impl GroupState {
 
     #[cfg(test)]
     pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
-        self.begin_anew(me, listeners, &BTreeMap::new())
+        self.begin_epoch(me, listeners, &BTreeMap::new())
     }
 
-    /// Makes this gateway one of the group, or one of it again. What its former epoch has served, and nobody has
-    /// taken, is its own, behind a fence, but for what goes to heirs.
-    pub(crate) fn begin_anew(
+    /// Adds this gateway to the group, or gives it a new epoch in it. Groups of its former epoch
+    /// without another owner stay its own, behind a fence, except those of `heirs`.
+    pub(crate) fn begin_epoch(
         &mut self,
         me: &Owner,
         listeners: &[Listener],
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_told_by_its_key() {
+    fn an_invalid_state_is_reported_with_its_key() {
         let mut state = GroupState::default();
         assert_eq!(state.register(&owner("a", 7), &[]), Ok(1));
         let pairs = state.change_from(&GroupState::default()).set;
@@ -517,7 +517,7 @@ mod tests {
         assert!(state.has_all_connections(&me));
         let me = owner("a", 2);
         assert_eq!(state.register(&me, &[]), Ok(1));
-        assert!(!state.has_all_connections(&me), "another epoch begins anew");
+        assert!(!state.has_all_connections(&me), "another epoch counts from the start");
     }
 
     #[test]
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_anew_gives_away_behind_its_fence() {
+    fn a_new_epoch_gives_groups_away_behind_its_fence() {
         let mut state = GroupState::default();
         let [me, other, gone] = [owner("a", 1), owner("b", 1), owner("c", 1)];
         for gateway in [&me, &other, &gone] {
@@ -551,7 +551,7 @@ mod tests {
         state.bury("c", |_, _| None);
         let again = owner("a", 2);
         let heirs = BTreeMap::from([(1, other.clone()), (2, gone)]);
-        assert_eq!(state.begin_anew(&again, &[], &heirs), Ok(1));
+        assert_eq!(state.begin_epoch(&again, &[], &heirs), Ok(1));
         // Who has died meanwhile gets nothing.
         let owners: Vec<_> = state.groups.values().map(|group| group.owner.clone().unwrap()).collect();
         assert_eq!(owners, [other, again.clone(), again.clone()]);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use engine::target::NO_PORT;
 use serde::{Deserialize, Serialize};
 
-use super::elsewhere::told_of;
+use super::elsewhere::reported_port;
 use super::group_event::GroupEvent;
 use super::lease::Peers;
 use super::presence::UnreachedHost;
@@ -98,7 +98,7 @@ impl GroupStatus {
             ports: gateway
                 .listeners
                 .iter()
-                .map(|listener| told_of(gateway, listener).map_or(NO_PORT, |port| port.id))
+                .map(|listener| reported_port(gateway, listener).map_or(NO_PORT, |port| port.id))
                 .collect(),
             connections: gateway.addresses.len(),
             is_drained: state.is_drained(name),

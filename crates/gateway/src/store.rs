@@ -237,7 +237,7 @@ impl Store {
         if !self.is_silent() {
             return Ok(());
         }
-        tracing::info!(group = %self.spec, "this gateway has connected anew, since its connection was silent");
+        tracing::info!(group = %self.spec, "reconnected to the cluster, which did not answer on the previous connection");
         let silent = std::mem::replace(&mut *self.lock(), connection);
         self.late.store(0, Ordering::Relaxed);
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -298,7 +298,7 @@ impl Store {
             self.late.fetch_add(1, Ordering::Relaxed);
         }
         if error.code() == Some(SHUT_OUT) {
-            tracing::warn!(group = %self.spec, "the cluster has shut out this gateway's connection; it connects anew");
+            tracing::warn!(group = %self.spec, "the cluster has put this gateway's connection on its blocklist; reconnecting");
             *self.lock() = Arc::new(Connection::new(&self.spec, GATEWAY_CONNECT_TIMEOUT_MS)?);
         }
         outcome

@@ -37,7 +37,7 @@ impl Membership {
         let obstacles = [
             (seen.standing != Standing::Member || !seen.is_alive(), "the group has given this gateway up"),
             (!seen.has_lease(now_ms), "this gateway cannot reach its group's cluster"),
-            (self.is_beginning.load(Ordering::Acquire), "this gateway is beginning anew"),
+            (self.is_beginning.load(Ordering::Acquire), "this gateway is starting a new epoch"),
             (self.is_leaving.load(Ordering::Acquire), "this gateway is leaving its group"),
             (
                 serving.has_given_up || late_operations() != seen.late_before,
@@ -199,7 +199,8 @@ impl Member {
         let (look_bell, look) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         let state = narrow(&store, &me, *number).map_err(|error| failed(&error))?;
-        let state = state.ok_or_else(|| failed(&format!("gateway {name} is given up, or has begun anew")))?;
+        let state = state
+            .ok_or_else(|| failed(&format!("gateway {name} was given up or has started a new epoch")))?;
         let membership = Membership::new(spec.to_string(), *number, store, me, state);
         Self::with_threads(membership.unheard(), look_bell, look)
     }
@@ -229,9 +230,9 @@ fn narrow(store: &Store, me: &Owner, number: u16) -> Result<Option<GroupState>, 
         if !is_it {
             return Ok(Update::Done(false));
         }
-        let told = Reads::in_epoch(state.readers.get(&me.gateway), me.epoch);
-        let both = told.and(&Reads::own(me.epoch));
-        if both == told {
+        let reported = Reads::in_epoch(state.readers.get(&me.gateway), me.epoch);
+        let both = reported.and(&Reads::own(me.epoch));
+        if both == reported {
             return Ok(Update::Done(true));
         }
         state.readers.insert(me.gateway.clone(), both);

@@ -14,7 +14,7 @@ pub(crate) struct WritePause {
 
 /// Reply of a gateway to a write pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PauseTold {
+pub(crate) struct PauseReply {
     pub(crate) id: u64,
     /// Set if it has held its writes until the operation was done.
     pub(crate) is_done: bool,

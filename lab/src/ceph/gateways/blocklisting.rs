@@ -29,8 +29,8 @@ impl Rounds {
         deeds.add(&hosts.check()?);
         self.has_states(nsids[0], 0)?;
         let log = self.group.log(0)?;
-        if !log.contains("somebody has put its connections on the blocklist") {
-            return Err(format!("the gateway does not say why it begins anew: {log}"));
+        if !log.contains("its connections were put on the blocklist from outside the group") {
+            return Err(format!("the gateway does not log why it starts a new epoch: {log}"));
         }
         println!(
             "        goes on by another connection after {} ms; worst stall {} ms (of the other's host {} ms); {deeds}",

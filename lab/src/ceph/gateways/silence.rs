@@ -36,7 +36,7 @@ impl Rounds {
         let change = self.group.begin(victim, &words)?;
         let answered = self.others_are_answered(victim, nsids[0], began);
         let refused = Answer::of_program_within(change, &words, REFUSAL_LIMIT)?
-            .fails(1, &["have taken too long", "begins anew"]);
+            .fails(1, &["have taken too long", "starts a new epoch"]);
         let waited = began.elapsed();
         self.group.network.restore(link)?;
         let (takeover, longest) = answered?;

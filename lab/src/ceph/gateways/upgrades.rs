@@ -13,7 +13,8 @@ const UPGRADES: usize = 10;
 const RUNTIME_S: u64 = 100;
 const BETWEEN: Duration = Duration::from_millis(1_500);
 /// What tells in a gateway's log that something else happened than an upgrade.
-const SIGNS: [&str; 4] = ["changes hands", "was given up", "begins anew", "hosts connect again"];
+const SIGNS: [&str; 5] =
+    ["changes hands", "was given up", "starts a new epoch", "begins anew", "hosts connect again"];
 
 impl Rounds {
     /// Upgrades the gateways one after the other.
