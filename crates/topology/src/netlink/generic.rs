@@ -161,7 +161,7 @@ impl Ethtool {
         Ok((set(ACTIVE), switchable))
     }
 
-    /// When an interrupt comes.
+    /// Interrupt coalescing of an interface.
     pub(crate) fn coalescing(&mut self, interface: &str) -> io::Result<Coalescing> {
         Ok(coalescing(&self.ask(COALESCING_GET, interface)?))
     }

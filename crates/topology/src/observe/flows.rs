@@ -50,7 +50,7 @@ impl Connections {
     }
 }
 
-/// Ends without the interface that an address of one link is on, which is not told everywhere.
+/// Removes the interface of a link-local address, which not all sources name.
 fn unscoped((local, peer): Ends) -> Ends {
     let plain = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
     (plain(local), plain(peer))
@@ -99,7 +99,7 @@ pub(super) fn located(
     Ok(flows)
 }
 
-/// Where a flow stands among others: owner, process, controller with its number as a number, queue.
+/// Sort key of a flow: owner, process, controller with its number as a number, queue.
 fn order(flow: &Flow) -> (u8, u32, (String, u64), Option<u16>, SocketAddr, SocketAddr) {
     let (rank, pid) = match flow.owner {
         FlowOwner::Initiator { pid } => (0, pid),

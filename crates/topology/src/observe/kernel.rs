@@ -24,7 +24,7 @@ struct Controller {
     peer: SocketAddr,
     /// Addresses that its connections come from, where it says some.
     sources: Vec<IpAddr>,
-    /// Its disks, under which debugfs describes its queues.
+    /// Disks of the controller, under which debugfs describes its queues.
     disks: Vec<String>,
 }
 
@@ -81,7 +81,8 @@ fn controller(reader: &mut Reader<'_>, name: String) -> Result<Option<Controller
     Ok(Some(Controller { name, instance, controller_id, subsystem_nqn, queue_count, peer, sources, disks }))
 }
 
-/// Whether a name is that of a disk of a controller: `nvme0n1`, or `nvme0c1n1` where there are paths.
+/// True if a name is that of a disk of a controller: `nvme0n1`, or `nvme0c1n1` where there are
+/// paths.
 fn is_disk(name: &str, instance: u32) -> bool {
     let Some(rest) = name.strip_prefix("nvme") else { return false };
     let Some((before, namespace)) = rest.rsplit_once('n') else { return false };
@@ -104,7 +105,7 @@ fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
     Some((peer, sources.collect()))
 }
 
-/// What debugfs reports about a controller's queues.
+/// Description of a controller's queues in debugfs.
 fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<QueueInfo>, ObserveError> {
     for disk in &controller.disks {
         let path = format!("sys/kernel/debug/block/{disk}/io_queue_info");
@@ -126,7 +127,7 @@ fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<Q
     Ok(Vec::new())
 }
 
-/// Who works on a queue: the kernel's worker on a processor that the block layer gives the queue.
+/// Worker of a queue: the kernel's worker on a processor that the block layer gives the queue.
 fn worker(
     reader: &mut Reader<'_>,
     controller: &Controller,
@@ -234,13 +235,14 @@ fn note_missing(
     }
 }
 
-/// Whether the connections of two controllers look alike: their addresses do not distinguish them.
+/// True if the connections of two controllers look alike: their addresses do not distinguish them.
 fn are_alike(one: &Controller, other: &Controller) -> bool {
     let share = one.sources.iter().any(|source| other.sources.contains(source));
     one.peer == other.peer && (share || one.sources.is_empty() || other.sources.is_empty())
 }
 
-/// Whether a socket can be a connection of a controller: the kernel's own are root's and no process has them.
+/// True if a socket can be a connection of a controller: the kernel's own are root's and no process
+/// has them.
 fn can_be_of(socket: &Socket, controller: &Controller) -> bool {
     let peer = SocketAddr::new(socket.peer.ip().to_canonical(), socket.peer.port());
     let local = socket.local.ip().to_canonical();
