@@ -176,7 +176,8 @@ fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
                 why: "rules lead single flows to their queues".to_owned(),
             });
         }
-        // A rule for this very flow is replaced in its place; somebody's for several flows stays.
+        // A rule for this very flow is replaced in its place; an administrator's rule for several
+        // flows stays.
         let mut places = ntuple.places_for(flow.peer, flow.local);
         let Some(location) = places.find(|place| !taken.contains(place)) else { continue };
         taken.push(location);
@@ -306,7 +307,7 @@ fn hashes_addresses(
     ))
 }
 
-/// Says which of somebody's rules keeps flows from having one of their own.
+/// Names the administrator's rule that keeps flows from having one of their own.
 fn others_rule(
     topology: &Topology,
     leg: &Interface,

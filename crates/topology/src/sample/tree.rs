@@ -264,7 +264,8 @@ fn kernel_controllers(recording: &mut Recording, topology: &Topology) {
     }
 }
 
-/// What initiators of ours leave of their queues, and the processes and threads it speaks of.
+/// Writes the queues that Selvedge's initiators publish, and the processes and threads that these
+/// name.
 fn programs(recording: &mut Recording, topology: &Topology) {
     let mut queues: BTreeMap<u32, Vec<serde_json::Value>> = BTreeMap::new();
     for flow in &topology.flows {
