@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn hashed_fields_are_told_apart() {
+    fn hashed_fields_are_distinguished() {
         assert_eq!(fields(&Ok(0xf0)), RssFields::AddressesAndPorts);
         assert_eq!(fields(&Ok(0x30)), RssFields::Addresses);
         assert_eq!(fields(&Ok(0)), RssFields::Nothing);

@@ -63,7 +63,7 @@ impl Queues {
             return Self::Combined(channels.combined.now);
         }
         // What ethtool does not tell is in sysfs, which has a folder for each queue.
-        let or_listed = |told: u32, listed: usize| if told > 0 { told } else { listed as u32 };
+        let or_listed = |reported: u32, listed: usize| if reported > 0 { reported } else { listed as u32 };
         Self::Apart {
             receive: or_listed(channels.receive.now, interface.receive.len()),
             transmit: or_listed(channels.transmit.now, interface.transmit.len()),

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_moved_and_told() {
+    fn a_thread_is_moved_and_read_back() {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let (before, started) = LiveSettings.thread(thread).unwrap();
         let one = CpuSet::one(before.first().unwrap());

@@ -177,7 +177,7 @@ fn write_file(settings: &dyn Settings, change: &Change) -> io::Result<()> {
     }
     let reads = now.trim();
     Err(io::Error::other(format!(
-        "/{file} was written as {content} and reads {reads}: somebody else sets it too"
+        "/{file} was written as {content} and reads {reads}: another program sets it too"
     )))
 }
 

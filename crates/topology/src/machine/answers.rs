@@ -129,7 +129,7 @@ impl Route {
 
 /// Error for a question that a tree or recording has no answer to.
 pub(super) fn unrecorded() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "nobody asked for it when this was recorded")
+    io::Error::new(io::ErrorKind::NotFound, "not in the recording")
 }
 
 impl Routes {

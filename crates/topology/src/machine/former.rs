@@ -106,8 +106,8 @@ mod tests {
         assert_eq!((rss.tcp4, rss.tcp6), (RssFields::AddressesAndPorts, RssFields::Addresses));
         assert_eq!((rss.table, ntuple.is_enabled), (vec![1, 0], true));
         assert_eq!((ntuple.rules.len(), ntuple.places), (1, Some(8)));
-        let told: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
-        assert_eq!(told, [KEPT, KEPT]);
+        let words: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
+        assert_eq!(words, [KEPT, KEPT]);
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
         let found = former().completed("eth1", confined());
         assert_eq!((found.driver, found.ntuple), (None, None));
         assert_eq!(found.rss.unwrap().tcp4, RssFields::Unknown);
-        let told: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
-        assert_eq!(told, [MISSED, MISSED]);
+        let words: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
+        assert_eq!(words, [MISSED, MISSED]);
     }
 
     #[test]

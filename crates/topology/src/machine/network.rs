@@ -145,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_asked_is_an_error() {
+    fn an_answer_that_was_not_recorded_is_an_error() {
         let machine = Machine::of_recording("a", Recording::default());
         let error = machine.link_settings("eth0").unwrap_err();
-        assert!(error.to_string().contains("nobody asked"), "{error}");
+        assert!(error.to_string().contains("not in the recording"), "{error}");
         let mut recording = Recording::default();
         recording.file("selvedge/addresses.json", "[1]\n");
         let error = Machine::of_recording("a", recording).addresses().unwrap_err();

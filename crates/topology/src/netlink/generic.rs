@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_told_by_four_sets() {
+    fn a_switch_is_read_from_four_sets() {
         let answer = |changeable: bool, active: &[(&str, bool)], fixed: bool| {
             Writer::default()
                 .nested(CHANGEABLE, &set(&[("rx-checksum", true), (NTUPLE, changeable)], true))

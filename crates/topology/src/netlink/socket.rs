@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_are_told() {
+    fn the_kernels_words_are_passed_on() {
         let question = message(20, REQUEST, 7, &[]);
         let words = Writer::new(&[]).text(ERROR_WORDS, "too few channels").finish();
         let bytes = error_message(22, CAPPED | HAS_ATTRIBUTES, &[question, words].concat());

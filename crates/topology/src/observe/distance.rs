@@ -74,9 +74,9 @@ fn device_nodes(reader: &mut Reader<'_>, interface: &str, depth: usize) -> Vec<u
 fn row(reader: &mut Reader<'_>, node: u16, ids: &[u16]) -> Vec<u32> {
     let text =
         reader.optional_text(&format!("{}/node{node}/distance", processors::NODES)).unwrap_or_default();
-    let told: Vec<u32> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-    if told.len() == ids.len() {
-        return told;
+    let distances: Vec<u32> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    if distances.len() == ids.len() {
+        return distances;
     }
     ids.iter().map(|id| if *id == node { LOCAL } else { REMOTE }).collect()
 }

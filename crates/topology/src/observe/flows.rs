@@ -32,8 +32,8 @@ pub(super) struct Connections {
     by_ends: HashMap<Ends, usize>,
     /// Processes whose sockets could not be seen.
     pub(super) unread_processes: u32,
-    /// Whether the kernel told sockets at all.
-    pub(super) is_told: bool,
+    /// True if the kernel has listed its sockets.
+    pub(super) is_listed: bool,
 }
 
 impl Connections {
@@ -41,7 +41,7 @@ impl Connections {
         let Sockets { sockets: all, unread_processes, refusals } = sockets;
         let connected = all.iter().enumerate().filter(|(_, socket)| socket.state == SocketState::Established);
         let by_ends = connected.map(|(at, socket)| (unscoped((socket.local, socket.peer)), at)).collect();
-        Self { by_ends, unread_processes, is_told: refusals.is_empty(), all }
+        Self { by_ends, unread_processes, is_listed: refusals.is_empty(), all }
     }
 
     /// The connected socket with these ends.

@@ -41,11 +41,11 @@ pub(super) fn read(
         }
     }
     controllers.sort_by_key(|controller| controller.instance);
-    let mut told = Vec::new();
+    let mut infos = Vec::new();
     for controller in &controllers {
-        told.push(queue_infos(reader, controller)?);
+        infos.push(queue_infos(reader, controller)?);
     }
-    for (controller, infos) in controllers.iter().zip(&told) {
+    for (controller, infos) in controllers.iter().zip(&infos) {
         for info in infos {
             let worker = worker(reader, controller, info.queue_id, info.cpu)?;
             found.push(queue(
@@ -58,7 +58,7 @@ pub(super) fn read(
             ));
         }
     }
-    derive(reader, connections, &controllers, &told, found)?;
+    derive(reader, connections, &controllers, &infos, found)?;
     Ok(!controllers.is_empty())
 }
 
@@ -173,7 +173,7 @@ fn derive(
     reader: &mut Reader<'_>,
     connections: &Connections,
     controllers: &[Controller],
-    told: &[Vec<QueueInfo>],
+    infos: &[Vec<QueueInfo>],
     found: &mut Vec<Found>,
 ) -> Result<(), ObserveError> {
     let mut left: Vec<usize> = (0..controllers.len()).collect();
@@ -181,15 +181,15 @@ fn derive(
         let (group, others) = left.iter().partition(|at| are_alike(&controllers[first], &controllers[**at]));
         left = others;
         let group: Vec<usize> = group;
-        let is_told = |socket: &Socket| {
+        let is_described = |socket: &Socket| {
             let ends = (socket.local, socket.peer);
-            group.iter().any(|at| told[*at].iter().any(|info| info.ends == ends))
+            group.iter().any(|at| infos[*at].iter().any(|info| info.ends == ends))
         };
         let is_ours = |socket: &Socket| group.iter().any(|at| can_be_of(socket, &controllers[*at]));
         let sockets: Vec<&Socket> =
-            connections.all.iter().filter(|socket| is_ours(socket) && !is_told(socket)).collect();
-        note_missing(reader, connections, &group, controllers, sockets.len(), told);
-        let wanting: Vec<Wanting> = group.iter().map(|at| wanting(&controllers[*at], &told[*at])).collect();
+            connections.all.iter().filter(|socket| is_ours(socket) && !is_described(socket)).collect();
+        note_missing(reader, connections, &group, controllers, sockets.len(), infos);
+        let wanting: Vec<Wanting> = group.iter().map(|at| wanting(&controllers[*at], &infos[*at])).collect();
         let candidates: Vec<Candidate> = sockets.iter().map(|socket| candidate(socket)).collect();
         for pair in pairing::pair(&wanting, &candidates) {
             let socket = sockets[pair.candidate];
@@ -222,9 +222,9 @@ fn note_missing(
     group: &[usize],
     controllers: &[Controller],
     sockets: usize,
-    told: &[Vec<QueueInfo>],
+    infos: &[Vec<QueueInfo>],
 ) {
-    for at in group.iter().filter(|at| sockets == 0 && connections.is_told && told[**at].is_empty()) {
+    for at in group.iter().filter(|at| sockets == 0 && connections.is_listed && infos[**at].is_empty()) {
         let Controller { name, peer, queue_count, .. } = &controllers[*at];
         if *queue_count > 0 {
             let reason = format!(
@@ -253,12 +253,12 @@ fn can_be_of(socket: &Socket, controller: &Controller) -> bool {
         && (controller.sources.is_empty() || controller.sources.contains(&local))
 }
 
-fn wanting(controller: &Controller, told: &[QueueInfo]) -> Wanting {
-    let is_untold = |queue_id: &u16| told.iter().all(|info| info.queue_id != *queue_id);
+fn wanting(controller: &Controller, infos: &[QueueInfo]) -> Wanting {
+    let is_missing = |queue_id: &u16| infos.iter().all(|info| info.queue_id != *queue_id);
     Wanting {
         controller_id: controller.controller_id,
         instance: controller.instance,
-        queue_ids: (0..controller.queue_count).filter(is_untold).collect(),
+        queue_ids: (0..controller.queue_count).filter(is_missing).collect(),
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_told_by_their_names() {
+    fn disks_are_recognised_by_their_names() {
         for (name, instance, is) in [
             ("nvme0n1", 0, true),
             ("nvme3c12n7", 12, true),

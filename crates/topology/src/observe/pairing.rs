@@ -229,7 +229,7 @@ mod tests {
             .collect()
     }
 
-    fn told(pairs: &[Pairing]) -> Vec<(usize, Option<usize>, Option<u16>)> {
+    fn paired(pairs: &[Pairing]) -> Vec<(usize, Option<usize>, Option<u16>)> {
         pairs.iter().map(|pair| (pair.candidate, pair.controller, pair.queue_id)).collect()
     }
 
@@ -245,14 +245,14 @@ mod tests {
             (0, Some(0), Some(0)),
             (2, Some(0), Some(1)),
         ];
-        assert_eq!(told(&pairs), expected);
+        assert_eq!(paired(&pairs), expected);
     }
 
     #[test]
     fn ports_tell_the_order_where_processors_changed() {
         let sockets = candidates(&[(9001, 40000), (1025, 40002), (9002, 40008)]);
         let pairs = pair(&[wanting(1, 0, 3)], &sockets);
-        assert_eq!(told(&pairs), [(0, Some(0), Some(0)), (1, Some(0), Some(1)), (2, Some(0), Some(2))]);
+        assert_eq!(paired(&pairs), [(0, Some(0), Some(0)), (1, Some(0), Some(1)), (2, Some(0), Some(2))]);
         assert_eq!(pairs[0].source, FlowSource::Derived);
         let sockets = candidates(&[(9001, 40000), (1025, 50000), (9002, 33000)]);
         let pairs = pair(&[wanting(1, 0, 3)], &sockets);
@@ -290,13 +290,13 @@ mod tests {
             let controllers = [wanting(ids.0, names.0, 3), wanting(ids.1, names.1, 5)];
             let pairs = pair(&controllers, &two_windows());
             assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived), "{ids:?}");
-            assert_eq!(told(&pairs), in_this_order(3, 5));
+            assert_eq!(paired(&pairs), in_this_order(3, 5));
         }
         // Of one size, by the inodes that one processor gave.
         let sockets = &two_windows()[..6];
         let pairs = pair(&[wanting(1, 0, 3), wanting(2, 1, 3)], sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived));
-        assert_eq!(told(&pairs), in_this_order(3, 3));
+        assert_eq!(paired(&pairs), in_this_order(3, 3));
     }
 
     #[test]
@@ -338,15 +338,15 @@ mod tests {
         }
         let pairs = pair(&controllers, &sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived));
-        assert_eq!(told(&pairs)[2], (2, Some(1), Some(0)));
-        // Nobody has received enough to be an admin queue.
+        assert_eq!(paired(&pairs)[2], (2, Some(1), Some(0)));
+        // No connection has received enough to be an admin queue.
         sockets.iter_mut().for_each(|socket| socket.received_bytes = Some(152));
         assert!(pair(&controllers, &sockets).iter().all(|pair| pair.source == FlowSource::Guessed));
     }
 
     proptest! {
         #[test]
-        fn every_connection_is_told_once(
+        fn every_connection_is_paired_once(
             counts in proptest::collection::vec((0_u32..4, 1_u16..5), 0..4),
             ends in proptest::collection::vec((0_u32..5000, any::<u16>(), proptest::option::of(0_u64..10_000)), 0..16),
         ) {
@@ -357,9 +357,9 @@ mod tests {
                     inode: *inode, port: *port, received_bytes: *received_bytes,
                 }).collect();
             let pairs = pair(&controllers, &sockets);
-            let mut told: Vec<usize> = pairs.iter().map(|pair| pair.candidate).collect();
-            told.sort_unstable();
-            prop_assert_eq!(told, (0..sockets.len()).collect::<Vec<_>>());
+            let mut paired: Vec<usize> = pairs.iter().map(|pair| pair.candidate).collect();
+            paired.sort_unstable();
+            prop_assert_eq!(paired, (0..sockets.len()).collect::<Vec<_>>());
             let mut queues: Vec<_> = pairs.iter().filter_map(|pair| Some((pair.controller?, pair.queue_id?))).collect();
             let count = queues.len();
             queues.sort_unstable();

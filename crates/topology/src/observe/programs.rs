@@ -73,7 +73,7 @@ fn add(
         let is_its_own = match connections.with_ends(ends) {
             Some(socket) if socket.pid.is_none() => connections.unread_processes > 0,
             Some(socket) => socket.pid == Some(pid),
-            None => !connections.is_told,
+            None => !connections.is_listed,
         };
         if !is_its_own {
             continue;

@@ -335,7 +335,7 @@ fn interrupts_that_are_with_their_workers_stay_there() {
 /// An administrator's rule for all that comes from port 4420: it decides where flows arrive, it
 /// stays, and rules for single flows go before it where there is room.
 #[test]
-fn somebodys_rule_for_several_flows_is_not_ignored() {
+fn an_administrators_rule_for_several_flows_is_not_ignored() {
     let any =
         MaskedEnd { address: [0, 0, 0, 0].into(), address_mask: [0, 0, 0, 0].into(), port: 0, port_mask: 0 };
     let from_4420 = MaskedEnd { port: 4420, port_mask: u16::MAX, ..any };
