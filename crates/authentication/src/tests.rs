@@ -68,10 +68,11 @@ fn usual() -> (ControllerTerms, HostTerms) {
     sides(Hash::Sha256, Group::Secp256r1, secrets)
 }
 
-/// How an exchange ended, for the controller and for the host.
+/// Results of an exchange, for the controller and for the host.
 type Ends = (Result<Authenticated, Fault>, Result<Authenticated, Fault>);
 
-/// Does an exchange whose messages somebody on the way may change: each with its number, in the order of the exchange.
+/// Runs an exchange. `change` may change messages on the way: each comes with its number, in the
+/// order of the exchange.
 fn exchange(
     (controller, host): (ControllerTerms, HostTerms),
     chance: &mut Chance,
@@ -260,8 +261,8 @@ fn the_preferred_group_of_those_that_are_common_is_chosen() {
     assert_eq!(chosen(&[Group::Null]), Ok(Group::Null));
 }
 
-/// Changes one bit of one message after the other: never do both sides come to believe each other by a value that was changed,
-/// and whoever sees it says so.
+/// Changes one bit of one message after the other: the two sides never trust each other by a
+/// changed value, and the side that sees it says so.
 #[test]
 fn a_flipped_bit_is_never_believed() {
     for group in [Group::Null, Group::Secp256r1, Group::MlKem768, Group::Secp256r1MlKem768] {
