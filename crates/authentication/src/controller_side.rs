@@ -282,7 +282,7 @@ const fn mismatch(ours: Concatenation, theirs: u8) -> &'static str {
         }
         (Concatenation::New, _) => "the host wants to replace a TLS key that its connection does not have",
         (Concatenation::Replace, 0) => {
-            "the host authenticates anew without another TLS key, which the target wants to come out of it"
+            "the host authenticates again without another TLS key, which the target wants to come out of it"
         }
         (Concatenation::Replace, _) => {
             "the host wants a first TLS key (NEWTLSPSK) on a connection that has one, instead of another \

@@ -224,8 +224,8 @@ fn what_is_not_common_to_both_is_named() {
         let (mut controller, mut host) = usual();
         change(&mut controller, &mut host);
         let (at_controller, at_host) = honest((controller, host), &mut Chance(4));
-        let (fault, told) = (at_controller.unwrap_err(), at_host.unwrap_err());
-        assert_eq!(fault.reason, told.reason);
+        let (fault, at_host) = (at_controller.unwrap_err(), at_host.unwrap_err());
+        assert_eq!(fault.reason, at_host.reason);
         (fault.reason, fault.why)
     };
     let (reason, why) = with(|_, host| host.hashes = vec![Hash::Sha512]);
@@ -358,11 +358,11 @@ fn a_group_that_was_not_offered_is_refused() {
         exchange: Vec::new(),
     };
     let message = Message { transaction: 1, body: Body::Challenge(challenge) }.encode();
-    let HostStep::Failed(fault, Some(told)) = side.take(&message, &mut |bytes| bytes.fill(1)) else {
+    let HostStep::Failed(fault, Some(failure)) = side.take(&message, &mut |bytes| bytes.fill(1)) else {
         panic!("it was taken");
     };
     assert_eq!(fault.why, "the controller chose group 0x00, which was not offered");
-    assert_eq!(Message::decode(&told).unwrap().body, Body::Failure2(Failure::GROUP));
+    assert_eq!(Message::decode(&failure).unwrap().body, Body::Failure2(Failure::GROUP));
 }
 
 /// A controller without the secret cannot have it made by the host's own answers: what it is asked is not what it asks.
