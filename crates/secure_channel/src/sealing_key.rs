@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 pub const NONCE_BYTES: usize = 12;
 /// Fewest bytes of a key's file, without what Base64 adds.
 const KEY_BYTES_MIN: usize = 32;
-/// What the key is derived by, so that it opens nothing else that is encrypted with the same file.
+/// Salt of the key's derivation, so that it opens nothing else that is encrypted with the same
+/// file.
 const SALT: &[u8] = b"selvedge sealed secrets";
 /// The first byte of a sealed text.
 const VERSION: u8 = 1;
@@ -32,10 +33,10 @@ impl fmt::Debug for SealingKey {
 /// Why a sealed text cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
-    /// It is not a sealed text.
+    /// The text is not a sealed one.
     #[error("its sealed form is damaged")]
     Damaged,
-    /// Another key, another text, or somebody else's.
+    /// The text was sealed with another key, or for another owner, or was changed.
     #[error("it was sealed with another encryption key, for another host or subsystem, or has been changed")]
     Foreign,
 }
@@ -107,7 +108,8 @@ pub fn key_file(text: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     STANDARD.decode(body.as_bytes()).map(Zeroizing::new).map_err(|_| wrong)
 }
 
-/// When a text was sealed, in seconds since 1970; nobody has proven that before it is opened.
+/// Time at which a text was sealed, in seconds since 1970. Not authenticated before the text is
+/// opened.
 pub fn sealed_at_s(sealed: &str) -> Option<u64> {
     let bytes = STANDARD.decode(sealed).ok().filter(|bytes| bytes.len() >= HEAD_BYTES)?;
     Some(u64::from_be_bytes(*bytes[1..].first_chunk()?))
