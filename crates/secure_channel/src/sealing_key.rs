@@ -80,13 +80,13 @@ impl SealingKey {
     pub fn open(&self, sealed: &str, whose: &[&str]) -> Result<Zeroizing<String>, UnsealError> {
         let bytes = STANDARD.decode(sealed).map_err(|_| UnsealError::Damaged)?;
         let (head, inside) = bytes.split_at_checked(HEAD_BYTES).ok_or(UnsealError::Damaged)?;
-        let (told, nonce) = head.split_at(1 + TIME_BYTES);
-        if told[0] != VERSION {
+        let (clear, nonce) = head.split_at(1 + TIME_BYTES);
+        if clear[0] != VERSION {
             return Err(UnsealError::Damaged);
         }
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| UnsealError::Damaged)?;
         let mut inside = Zeroizing::new(inside.to_vec());
-        let opened = self.0.open_in_place(nonce, Aad::from(associated(told, whose)), &mut inside);
+        let opened = self.0.open_in_place(nonce, Aad::from(associated(clear, whose)), &mut inside);
         let opened = opened.map_err(|_| UnsealError::Foreign)?;
         let text = std::str::from_utf8(opened).map_err(|_| UnsealError::Damaged)?;
         Ok(Zeroizing::new(text.to_owned()))
@@ -115,9 +115,10 @@ pub fn sealed_at_s(sealed: &str) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes[1..].first_chunk()?))
 }
 
-/// What is not secret of a sealed text, and whose it is: of no two lists of names is it the same.
-fn associated(told: &[u8], whose: &[&str]) -> Vec<u8> {
-    let mut associated = told.to_vec();
+/// Associated data of a sealed text: its part in clear, and its owner. Unique for each list of
+/// names.
+fn associated(clear: &[u8], whose: &[&str]) -> Vec<u8> {
+    let mut associated = clear.to_vec();
     for name in whose {
         associated.extend((name.len() as u64).to_be_bytes());
         associated.extend(name.as_bytes());
