@@ -61,7 +61,7 @@ fn ends_without_a_common_suite_say_so() {
     assert_eq!(host, refused(Peer::Controller, Alert::HANDSHAKE_FAILURE));
 }
 
-/// What a controller says to these bytes, and what it sends.
+/// Error of a controller for these bytes, and its answer.
 fn answer_to(stream: &[u8]) -> (HandshakeError, Vec<u8>) {
     let (outcome, sent, _) = step(&mut controller(&key(1, Suite::Aes128Gcm)), stream);
     (error(outcome), sent)
