@@ -17,7 +17,7 @@ fn refused(peer: Peer, alert: Alert) -> HandshakeError {
 }
 
 #[test]
-fn a_host_with_another_key_is_told_so() {
+fn a_host_with_another_key_gets_an_alert() {
     let (ours, theirs) = (key_of_version_0(1), key_of_version_0(2));
     let [host, controller] =
         exchange(&mut host(std::slice::from_ref(&theirs)), &mut controller(&ours)).map(error);
@@ -33,7 +33,7 @@ fn a_host_with_another_key_is_told_so() {
 }
 
 #[test]
-fn a_host_that_nobody_knows_is_told_so() {
+fn an_unknown_host_gets_an_alert() {
     let (ours, theirs) = (key(1, Suite::Aes128Gcm), key(2, Suite::Aes128Gcm));
     let [host, controller] =
         exchange(&mut host(std::slice::from_ref(&theirs)), &mut controller(&ours)).map(error);
