@@ -14,15 +14,15 @@ use crate::requests::{Request, Work};
 use crate::status;
 use crate::storage::Storage;
 
-/// How far making commands of a request has come.
+/// Result of making commands of a request.
 enum Issued {
     /// There are no more to make.
     All,
-    /// It has as many as one request may have.
+    /// The request has as many as one may have.
     Enough,
-    /// Its client has no buffers for it.
+    /// The client has no buffers for it.
     NoBuffers,
-    /// Its client has as many as it may have, or the disk.
+    /// The client or the disk has as many as it may have.
     Full,
 }
 
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// What goes with the next command of a request; `None` when there is no room for it.
+    /// Buffer for the next command of a request; `None` when there is no room for it.
     fn data(&mut self, place: usize, length: u64, storage: &mut Storage) -> Option<Data> {
         let request = storage.requests.get(place)?;
         match request.work {

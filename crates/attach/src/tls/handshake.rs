@@ -12,13 +12,13 @@ use super::{Proof, ServerTls};
 pub(crate) struct Handshake(Stage);
 
 enum Stage {
-    /// What has come of the ClientHello that says which key is meant.
+    /// Received part of the ClientHello, which names the key.
     Hello(Vec<u8>),
     Key(Box<tls_handshake::Handshake>),
     Certificate(Box<CertificateHandshake>),
 }
 
-/// What a handshake leaves: the secrets of both directions.
+/// Result of a handshake: the secrets of both directions.
 #[derive(Debug)]
 pub(crate) struct Established {
     pub(crate) sending: TrafficSecret,
@@ -64,7 +64,7 @@ fn told(error: &ChoiceError) -> String {
 }
 
 impl Handshake {
-    /// One that begins.
+    /// New handshake.
     ///
     /// # Errors
     /// When the library gives none.

@@ -15,7 +15,7 @@ use crate::limits::PIECE_BYTES;
 const BLOCKS_MAX: u64 = 1 << 16;
 /// The block layer counts bytes of a request with 32 bits.
 const LENGTH_MAX: u64 = u32::MAX as u64;
-/// What requests should be multiples of: pages, whatever the blocks are.
+/// Optimal size of requests: pages, whatever the block size.
 const OPTIMAL_BYTES: u32 = 4096;
 /// The driver has no greater blocks.
 const BLOCK_BYTES_MAX: u32 = 4096;
@@ -23,23 +23,23 @@ const BLOCK_BYTES_MAX: u32 = 4096;
 /// A namespace as the block layer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Which namespace.
+    /// Namespace identifier (NSID).
     pub nsid: u32,
-    /// Its size.
+    /// Size of the namespace.
     pub size_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Data of one request, which is one command.
     pub request_bytes_max: u64,
-    /// What one discard covers; 0 where there is none.
+    /// Most bytes of a discard; 0 where there is none.
     pub discard_bytes_max: u64,
-    /// What one write of zeroes covers; 0 where there is none.
+    /// Most bytes of a write of zeroes; 0 where there is none.
     pub write_zeroes_bytes_max: u64,
-    /// Whether writes of zeroes may deallocate.
+    /// True if writes of zeroes may deallocate.
     pub zeroes_deallocate: bool,
-    /// Whether what was written is durable only after a flush.
+    /// True if written data is durable only after a flush.
     pub has_volatile_cache: bool,
-    /// Whether nothing can be written.
+    /// True if writes are refused.
     pub is_read_only: bool,
 }
 
@@ -72,13 +72,14 @@ impl Geometry {
                 0
             },
             zeroes_deallocate: info.deallocate_features & WRITE_ZEROES_DEALLOCATE != 0,
-            // While there is no path nobody knows, and a flush too many does no harm.
+            // Without a path the cache is unknown, and a superfluous flush does no harm.
             has_volatile_cache: controllers.is_empty() || controllers.iter().any(has_cache),
             is_read_only: export.is_read_only,
         })
     }
 
-    /// This namespace behind a device that is there: the block layer goes by what it was told then.
+    /// Geometry of this namespace behind an existing device, whose parameters stay as the block
+    /// layer knows them.
     ///
     /// # Errors
     /// When it would ask for what the namespace cannot do now, or not for what it needs.
@@ -104,7 +105,7 @@ impl Geometry {
         } else if was.discard_bytes_max > self.discard_bytes_max {
             "no Dataset Management"
         } else if self.has_volatile_cache && !was.has_volatile_cache {
-            // Nobody would flush it.
+            // The block layer would send no flush.
             "a volatile write cache"
         } else {
             return Ok(was);
