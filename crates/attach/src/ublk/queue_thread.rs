@@ -39,7 +39,7 @@ impl QueueThread {
                     return DeviceTally::default();
                 }
             };
-            // Nobody says a word where another queue could not be opened.
+            // The sender is dropped when another queue could not be opened.
             if word.recv().is_err() {
                 return DeviceTally::default();
             }
@@ -61,7 +61,7 @@ impl QueueThread {
         let _ = self.begin.send(());
     }
 
-    /// Whether it has asked.
+    /// Waits until it has asked for requests.
     pub(super) fn begun(&self) -> io::Result<()> {
         self.told.recv().unwrap_or_else(|_| Err(io::Error::other("it has ended")))
     }

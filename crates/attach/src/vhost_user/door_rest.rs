@@ -1,5 +1,5 @@
-//! A socket whose front end is handed over: its thread ends what the guest has asked for, says how all is, and touches nothing until
-//! it is told to go on, or to leave it to another process.
+//! Hand-over of a socket's front end: its thread ends the guest's requests, reports the state, and
+//! touches nothing until it is ordered to go on, or to leave the front end to another process.
 
 use std::io;
 use std::net::Shutdown;
@@ -17,18 +17,18 @@ use super::session::Session;
 use crate::handed_client::HandedDisk;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
-/// How often it is looked whether the server ends while its thread is told nothing.
+/// Interval at which the end of the server is checked while its thread has no orders.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Door {
-    /// Rests if it is told to, where nobody is connected.
+    /// Rests on order while no front end is connected.
     pub(super) fn rest_alone(&self) -> Option<Rest> {
         let asker = self.told_to_freeze()?;
         let _ = asker.send(self.state(None));
         Some(self.rest(&mut None))
     }
 
-    /// Rests if it is told to, with the front end that is heard.
+    /// Rests on order while this front end is heard.
     pub(super) fn rest_with(&self, session: &Mutex<Session>) -> Option<Rest> {
         let asker = self.told_to_freeze()?;
         let mut stopping = lock(session).quiesce();
@@ -58,7 +58,8 @@ impl Door {
         })
     }
 
-    /// Touches nothing until it is told how to go on. Meanwhile it may be given what another process has left.
+    /// Touches nothing until the order to go on. Meanwhile it may be given the state that another
+    /// process has left.
     pub(super) fn rest(&self, adopted: &mut Option<Caller>) -> Rest {
         loop {
             let order = match self.orders.recv_timeout(LOOK_INTERVAL) {

@@ -51,7 +51,7 @@ pub(super) struct InflightRegion {
     told: HandedInflight,
 }
 
-/// One virtqueue.
+/// In-flight memory of a virtqueue.
 #[derive(Debug)]
 pub(super) struct InflightQueue {
     mapping: Arc<Mapping>,
@@ -104,7 +104,7 @@ impl InflightRegion {
         Ok(Self { mapping, vrings: vrings.into(), entries, told })
     }
 
-    /// What of it another process needs, with its file.
+    /// Description for another process, with its file.
     pub(super) fn handed(&self) -> io::Result<(HandedInflight, OwnedFd)> {
         let file = self.mapping.memory.file_offset();
         let file = file.ok_or_else(|| io::Error::other("the in-flight region has no file"))?;
@@ -155,7 +155,8 @@ impl InflightQueue {
         let _ = self.mapping.memory.as_volatile_slice().store(u8::from(is_inflight), at, Ordering::Release);
     }
 
-    /// What was under way, in its order, where the used ring is at `used`; `None` in memory that is new.
+    /// Requests under way, in their order, where the used ring is at `used`; `None` in memory that
+    /// is new.
     pub(super) fn recover(&mut self, used: u16) -> Option<VecDeque<u16>> {
         if self.get(AT_VERSION) != VERSION {
             self.set(AT_ENTRIES, self.entries);
@@ -163,7 +164,7 @@ impl InflightQueue {
             self.set(AT_VERSION, VERSION);
             return None;
         }
-        // Whoever died had answered one, and not yet said so here.
+        // The dead process had answered one request and not yet recorded that here.
         if self.get(AT_USED) != used {
             let last = self.get(AT_LAST_HEAD);
             if last < self.entries {
@@ -199,7 +200,7 @@ impl InflightQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// It was given back.
+    /// Records that the descriptor was given back.
     pub(super) fn after_used(&mut self, head: u16, used: u16) {
         if head < self.entries {
             self.set_inflight(head, false);
@@ -226,7 +227,7 @@ mod tests {
         [5, 1, 3, 2].into_iter().for_each(|head| first.begin(head));
         first.before_used(1);
         first.after_used(1, 8);
-        // It dies after the guest was told, and before this memory was.
+        // It dies after the guest was notified, and before this memory was updated.
         first.before_used(2);
         let mut second = queue(&file);
         assert_eq!(second.recover(9), Some([5, 3].into()));

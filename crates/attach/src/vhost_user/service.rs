@@ -36,8 +36,8 @@ impl Service {
         }
     }
 
-    /// Takes what a guest has asked for, and makes commands of it. Whoever calls tells the guest what is done. Whether it wants
-    /// another turn.
+    /// Takes requests of a guest, and makes commands of them. The caller notifies the guest of
+    /// completions. True if it needs another turn.
     pub(super) fn serve(&mut self, place: usize, vring: &mut Vring) -> bool {
         self.issue(vring);
         if vring.may_take() {
@@ -94,7 +94,7 @@ impl Service {
         }
     }
 
-    /// Whether all commands of a request have been made.
+    /// True if all commands of a request have been made.
     fn issue_of(&mut self, at: usize, vring: &mut Vring) -> bool {
         loop {
             let Some(request) = self.requests.get(at) else { return true };
@@ -137,7 +137,7 @@ impl Service {
         }
     }
 
-    /// What goes with a command.
+    /// Data of a command.
     fn data(
         &mut self,
         at: usize,

@@ -16,7 +16,7 @@ use crate::world::{Plan, VhostWorld, World};
 
 const OK: u8 = blk::VIRTIO_BLK_S_OK as u8;
 
-/// What is handed over, as it is read again from what is written.
+/// State that is handed over, parsed from its encoding.
 fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     let (handed, sockets) = holder.freeze().expect("it comes to rest");
     let text = serde_json::to_string(&handed).expect("it can be written");
@@ -25,7 +25,8 @@ fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     (read, sockets)
 }
 
-/// What is handed over once the only client is in the middle of a write. A busy machine may read its request late.
+/// State that is handed over once the only client is in the middle of a write. A busy machine may
+/// read its request late.
 fn frozen_within_a_write(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     wait_for("its write begins", || {
         let (handed, sockets) = frozen(holder);

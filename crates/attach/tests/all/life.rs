@@ -78,7 +78,7 @@ fn the_end_answers_what_has_come_and_closes_all() {
         client.send(READ, 0, (0, 4096), &[]);
         client.send(WRITE, 0, (0, 8192), &[1; 4096]);
     }
-    // Nobody else listens there.
+    // No other server listens there.
     world.listener = None;
     let tally = world.server.take().expect("it runs").stop();
     assert_eq!(tally.clients, 3);

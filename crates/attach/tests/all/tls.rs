@@ -76,7 +76,7 @@ fn bytes_come_back_through_tls_in_every_form_and_length() {
             assert_eq!(client.read(8 << 20, 32 << 20, DF).len(), 32 << 20);
         }
         client.send(DISCONNECT, 0, (0, 0), &[]);
-        // The end is said, so that nobody can pretend one.
+        // The end is authenticated, so that no attacker can pretend one.
         assert_eq!(std::io::Read::read(&mut client.stream, &mut [0]).expect("an end that was said"), 0);
     }
 }
@@ -149,7 +149,7 @@ fn who_breaks_tls_loses_the_connection_and_nobody_else() {
     client.stream.write_all(&BEGUN).expect("it can be sent");
     client.stream.shutdown(Shutdown::Write).expect("it can be");
     assert!(client.is_closed());
-    // A record that nobody sealed, one that is too long, and one that is not TLS.
+    // An unsealed record, one that is too long, and one that is not TLS.
     for bytes in [&[23, 3, 3, 0, 20][..], &[23, 3, 3, 0xff, 0xff], b"\x25\x60\x95\x13 in clear"] {
         let mut client = world.stranger().secure(authority.client(None)).choose("1", Form::Simple);
         assert_eq!(client.read(0, 4096, 0), [0; 4096]);

@@ -15,7 +15,7 @@ use crate::world::{Plan, VhostWorld};
 
 const IO_ERROR: u8 = blk::VIRTIO_BLK_S_IOERR as u8;
 
-/// Where a header stands, and a status that nobody has written.
+/// Offset of a header, and of a status that is unwritten.
 fn header(guest: &Guest, kind: u32, sector: u64) -> (u64, u64) {
     let bytes = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes(), &[0xee; 16]].concat();
     guest.fill(DATA, &bytes);
@@ -47,7 +47,7 @@ fn data_outside_of_memory_fails_its_request_alone() {
     assert!(guest.is_served());
 }
 
-/// Where a descriptor lies, and its address, length, flags and successor.
+/// Address of a descriptor, and its address, length, flags and successor.
 type Placed = (u64, (u64, u32, u16, u16));
 
 #[test]
