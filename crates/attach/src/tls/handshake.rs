@@ -32,7 +32,7 @@ pub(crate) enum HandshakeError {
     InClear,
     #[error("{0}")]
     Hello(#[from] HelloError),
-    #[error("{}", told(.0))]
+    #[error("{}", reason(.0))]
     Choice(#[from] ChoiceError),
     #[error("{0}")]
     Key(KeyError),
@@ -44,8 +44,8 @@ pub(crate) enum HandshakeError {
     NoSecrets,
 }
 
-/// Why no key was chosen, in the words of whoever has keys by names.
-fn told(error: &ChoiceError) -> String {
+/// Reason why no key was chosen, for administrators, who know keys by their names.
+fn reason(error: &ChoiceError) -> String {
     match error {
         ChoiceError::Version => "it does not offer TLS 1.3".to_owned(),
         ChoiceError::NoPsk => {

@@ -86,9 +86,9 @@ impl Control {
         let mut info = DeviceInfo::default();
         // Before it is known whether that is needed.
         self.names_path = true;
-        let told = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
+        let reply = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
         self.names_path = info.flags & feature::UNPRIVILEGED != 0;
-        told.map(|()| info)
+        reply.map(|()| info)
     }
 
     /// Parameters of a device, as the block layer knows them.

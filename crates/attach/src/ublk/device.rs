@@ -142,10 +142,10 @@ impl Device {
         if info.mark != id.mark || info.state == state::DEAD || info.flags & feature::USER_RECOVERY == 0 {
             return Err(gone);
         }
-        let told = control.parameters(id.number);
-        let told =
-            told.map_err(|error| DeviceError::Refused { what: "tell the device's parameters", error })?;
-        let geometry = Geometry::of(disk)?.behind(&told)?;
+        let parameters = control.parameters(id.number);
+        let parameters = parameters
+            .map_err(|error| DeviceError::Refused { what: "tell the device's parameters", error })?;
+        let geometry = Geometry::of(disk)?.behind(&parameters)?;
         match granted(disk) {
             granted if granted < info.queues => Err(DeviceError::Queues { granted, queues: info.queues }),
             _ => Ok(Self::new(control, disk, (info, ring), geometry, Stage::Adopted)),
@@ -244,11 +244,11 @@ impl Device {
         if self.info.flags & feature::UPDATE_SIZE == 0 {
             return Some((size_bytes, false));
         }
-        let told = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
-        if let Err(error) = &told {
+        let updated = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
+        if let Err(error) = &updated {
             tracing::warn!(%error, device = %self.path().display(), "the block device does not get its new size");
         }
-        Some((size_bytes, told.is_ok()))
+        Some((size_bytes, updated.is_ok()))
     }
 
     /// Handle for leaving the started device to another process, while this one waits for something
@@ -391,7 +391,7 @@ impl Device {
         if self.info.flags & feature::USER_RECOVERY == 0 || self.has_ended() {
             return;
         }
-        let (tell, told) = channel();
+        let (tell, written) = channel();
         let thread = std::thread::Builder::new().name("ublk-write-back".to_owned()).spawn(move || {
             let _ = tell.send(write_back(number));
         });
@@ -399,10 +399,10 @@ impl Device {
             return;
         }
         let limit = Duration::from_millis(END_TIMEOUT_MS);
-        let mut outcome = told.recv_timeout(limit);
+        let mut outcome = written.recv_timeout(limit);
         if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
             self.give_up();
-            outcome = told.recv_timeout(limit);
+            outcome = written.recv_timeout(limit);
         }
         if let Ok(Err(error)) = outcome {
             tracing::warn!(%error, device = %self.path().display(), "not all of the block device was written");

@@ -23,14 +23,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 impl Door {
     /// Rests on order while no front end is connected.
     pub(super) fn rest_alone(&self) -> Option<Rest> {
-        let asker = self.told_to_freeze()?;
+        let asker = self.freeze_order()?;
         let _ = asker.send(self.state(None));
         Some(self.rest(&mut None))
     }
 
     /// Rests on order while this front end is heard.
     pub(super) fn rest_with(&self, session: &Mutex<Session>) -> Option<Rest> {
-        let asker = self.told_to_freeze()?;
+        let asker = self.freeze_order()?;
         let mut stopping = lock(session).quiesce();
         let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
         let is_quiet = lock(session).await_quiet(&mut stopping, Some(until));
@@ -48,8 +48,8 @@ impl Door {
         }
     }
 
-    /// Who wants to know how all is at rest.
-    fn told_to_freeze(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
+    /// Receiver of the state at rest, if a freeze was ordered.
+    fn freeze_order(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
         // Orders before it are those of a rest that is over.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.orders.try_iter().find_map(|order| match order {

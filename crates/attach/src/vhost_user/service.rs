@@ -216,8 +216,8 @@ impl Service {
             (OK, Kind::Read | Kind::Serial) => u32::try_from(writable.bytes()).unwrap_or(u32::MAX),
             _ => 1,
         };
-        let told = writable.write(&vring.memory, last, &[status]);
-        vring.used(request.head, if told.is_ok() { length } else { 0 });
+        let written = writable.write(&vring.memory, last, &[status]);
+        vring.used(request.head, if written.is_ok() { length } else { 0 });
         self.requests.give_room(request.chain);
     }
 }

@@ -388,8 +388,8 @@ impl VhostUserBackendReqHandlerMut for Session {
         Ok((VhostUserInflight::new(bytes, 0, asked.num_queues, asked.queue_size), file))
     }
 
-    fn set_inflight_fd(&mut self, told: &VhostUserInflight, file: File) -> Result<()> {
-        let region = InflightRegion::map(told, file).map_err(Error::ReqHandlerError)?;
+    fn set_inflight_fd(&mut self, description: &VhostUserInflight, file: File) -> Result<()> {
+        let region = InflightRegion::map(description, file).map_err(Error::ReqHandlerError)?;
         self.inflight = Some(region);
         Ok(())
     }

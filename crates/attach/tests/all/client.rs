@@ -63,7 +63,7 @@ pub(crate) struct Client<S = UnixStream> {
 
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).expect("somebody listens");
+        let stream = UnixStream::connect(socket).expect("a server listens");
         stream.set_read_timeout(Some(patience())).expect("it can have one");
         Self { stream, form: Form::Simple, next_cookie: 0x1234_5678_0000_0000 }
     }

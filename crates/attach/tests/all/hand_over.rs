@@ -87,7 +87,7 @@ fn clients_in_the_middle_of_anything_notice_nothing() {
 }
 
 #[test]
-fn answers_that_nobody_has_read_yet_are_read_from_the_next_server() {
+fn unread_answers_are_read_from_the_next_server() {
     let mut world = World::new(&Plan::default());
     let mut client = world.stranger().go("1", Form::Simple);
     let data = pattern(30 << 20, 3);

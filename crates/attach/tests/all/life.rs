@@ -53,7 +53,7 @@ fn a_path_that_is_lost_is_nothing_that_clients_see() {
 }
 
 #[test]
-fn a_client_that_comes_after_a_change_of_size_is_told_it() {
+fn a_client_that_comes_after_a_change_of_size_sees_it() {
     let world = World::new(&Plan::default());
     let mut before = world.stranger().go("1", Form::Simple);
     let mut config = world.target.config();

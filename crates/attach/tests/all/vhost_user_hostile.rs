@@ -130,7 +130,7 @@ fn rings_that_make_no_sense_end_their_front_end_alone() {
 }
 
 #[test]
-fn memory_that_is_cut_short_ends_nobody_else() {
+fn truncated_memory_ends_only_its_own_guest() {
     let world = VhostWorld::new(&Plan::default());
     let mut other = Guest::new(&world.sockets[1], 1);
     let guest = Guest::new(&world.sockets[0], 1);
