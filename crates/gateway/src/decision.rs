@@ -159,8 +159,7 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {
         return None;
     }
-    // A drained gateway's groups are not urgent, and an heir that has only just come may be gone
-    // again.
+    // Nobody is in a hurry to have what a drained gateway serves: who has just come may be gone again.
     let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
     heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
 }

@@ -68,8 +68,8 @@ impl Reads {
     }
 
     /// Formats of a gateway in this epoch, from its report if it has one for this epoch.
-    pub(crate) fn in_epoch(report: Option<&Self>, epoch: u64) -> Self {
-        report.filter(|report| report.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
+    pub(crate) fn in_epoch(told: Option<&Self>, epoch: u64) -> Self {
+        told.filter(|told| told.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
     }
 
     /// Formats that both read.

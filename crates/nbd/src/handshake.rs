@@ -138,8 +138,7 @@ impl Handshake {
         HandshakeState { client_flags, is_secure, headers, allocation_of }
     }
 
-    /// Marks all further bytes as sent by TLS. Agreements before that are dropped: an attacker may
-    /// have made them.
+    /// From here on all that comes was sent by TLS. Nothing that was agreed before is kept: somebody else may have said it.
     pub const fn secured(&mut self) {
         self.is_secure = true;
         self.headers = Headers::Simple;

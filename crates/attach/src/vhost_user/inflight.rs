@@ -165,7 +165,7 @@ impl InflightQueue {
             self.set(AT_VERSION, VERSION);
             return None;
         }
-        // The dead process had answered one request and not yet recorded that here.
+        // Whoever died had answered one, and not yet said so here.
         if self.get(AT_USED) != used {
             let last = self.get(AT_LAST_HEAD);
             if last < self.entries {
