@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_has_started_an_epoch_without_knowing_it_is_not_replaced() {
+    fn who_has_begun_anew_without_knowing_it_is_not_another_one() {
         let begun_as = |epoch| {
             let mut state = state();
             state.register(&Owner { gateway: "a".to_owned(), epoch }, &[]).unwrap();
