@@ -25,7 +25,7 @@ pub(crate) struct DiskSeat {
     pub(crate) plan: DiskPlan,
     pub(crate) machine: MachineId,
     process: Cell<ProcessId>,
-    /// How often a process was started for it.
+    /// Number of processes started for it.
     lives: Cell<u64>,
     pub(crate) layer: RefCell<BlockLayer>,
     pub(crate) folder: Folder,
@@ -64,7 +64,7 @@ impl DiskSeat {
         }
     }
 
-    /// Whether nobody uses it any longer.
+    /// True if all its users are done.
     pub(crate) fn users_are_done(&self) -> bool {
         self.users_done.get() == self.plan.queues && self.layer.borrow().outstanding().next().is_none()
     }

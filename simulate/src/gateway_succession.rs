@@ -34,7 +34,7 @@ impl<'a> Lender<'a> {
         Ok(Self { target, membership, offered, connections: Vec::new(), turn: None, has_left: false })
     }
 
-    /// What is to be offered.
+    /// Offer for the next process.
     pub(crate) fn offered(&self) -> Value {
         serde_json::to_value(&self.offered).expect("plain data")
     }
@@ -155,7 +155,8 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
             simulation::say(|| format!("the next gateway does not start: {reason}"));
             drop(line);
             disk::forget();
-            // The others may have given up a gateway whose process died meanwhile: nobody else would serve as it.
+            // The others may have given up a gateway whose process died meanwhile: no other process
+            // would serve as it.
             if has_died_within(upgrade.former, DEATH) {
                 return start_anew(scene, number, plan, upgrade, true);
             }

@@ -23,9 +23,9 @@ use crate::target;
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_plan::{Trouble, Version};
 
-/// How long the former process may take to end.
+/// Limit on the time in which the former process ends.
 pub(crate) const END: Duration = Duration::from_secs(30);
-/// How long one may take to die as whom the next one cannot go on.
+/// Limit on the time in which a process dies whose identity the next one needs.
 pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -38,7 +38,7 @@ impl Process for OtherProcess {
     }
 }
 
-/// Whether a process ends in this time.
+/// True if a process ends in this time.
 pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
     let until: Moment = simulation::now().after(time);
     while !simulation::has_died(process) && simulation::now() < until {
@@ -71,7 +71,7 @@ impl Former for FormerProcess {
     }
 }
 
-/// What becomes of a target's process that is upgraded, which `hand` hands over. It changes nothing meanwhile.
+/// Hands a target's process over by `hand` for an upgrade. It makes no change meanwhile.
 pub(crate) fn leave(
     scene: &Scene,
     number: usize,
@@ -153,7 +153,7 @@ fn hand_over(
     target.hand_over_to(line, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }
 
-/// What the former process has open.
+/// Files and sockets of the former process.
 pub(crate) struct Opened {
     pub(crate) listening: Vec<Arc<tcp::Opened>>,
     pub(crate) holds: Vec<Hold>,
@@ -180,7 +180,7 @@ impl Opened {
     }
 }
 
-/// What the former process offers, and has open.
+/// Offer of the former process, with its files and sockets.
 pub(crate) fn offered(line: &Line) -> Result<(Offer, Opened), NotOffered> {
     let (offer, descriptors) = Offer::ask(line, "0.2.0")?;
     match Opened::of(&offer, descriptors) {
@@ -221,7 +221,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         }
         Err(_) => return ends(),
     }
-    // Whoever comes and goes may do so at that very moment.
+    // Hosts that come and go may do so at that very moment.
     if scene.plan.is_calm() && scene.plan.only_hosts() {
         let controllers = target.status().controllers;
         upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
