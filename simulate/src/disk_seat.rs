@@ -40,11 +40,11 @@ pub(crate) struct DiskSeat {
 }
 
 impl DiskSeat {
-    pub(crate) fn new(plan: DiskPlan, nobody: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
+    pub(crate) fn new(plan: DiskPlan, absent: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
         Self {
             layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
             machine: simulation::add_machine(&[]),
-            process: Cell::new(nobody),
+            process: Cell::new(absent),
             lives: Cell::new(0),
             folder: Folder::default(),
             is_busy: Cell::new(false),

@@ -132,7 +132,7 @@ impl Scene {
         let stage = self.stages.borrow().get(volume).copied();
         let aim = stage.and_then(|stage| match mishap.at_us % 10 {
             // It is one that has just come.
-            _ if mishap.amid == Some(Phase::Nobody) => self.free_gateway(),
+            _ if mishap.amid == Some(Phase::Unowned) => self.free_gateway(),
             ..AIMED => stage.owner,
             AIMED..AIMED_AT_HOLDER => stage.holder,
             _ => None,
@@ -149,7 +149,7 @@ impl Scene {
         while simulation::now() < until {
             let is_here = |stage: &group_check::Stage| stage.phase(&self.targets) == Some(phase);
             let volume = self.stages.borrow().iter().position(is_here);
-            if volume.is_some() && (phase != Phase::Nobody || self.free_gateway().is_some()) {
+            if volume.is_some() && (phase != Phase::Unowned || self.free_gateway().is_some()) {
                 return volume;
             }
             sleep(AMBUSH_LOOK);

@@ -211,7 +211,7 @@ impl Plan {
                 (Phase::Served, _) => None,
                 (Phase::HandedOver | Phase::HandedOverLocked, 0) => Some(self.any_move(random)),
                 (Phase::HandedOver | Phase::HandedOverLocked, _) => Some(Fault::StopTarget { target }),
-                (Phase::Nobody, _) => {
+                (Phase::Unowned, _) => {
                     for target in 0..self.targets {
                         let stop_us = at_us + random.between(0, 300_000);
                         let fault = Fault::StopTarget { target };

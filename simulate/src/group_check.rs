@@ -208,12 +208,14 @@ pub(crate) fn judge_rest(controller_id: u16, random_number: u64) -> Option<&'sta
     // The connections of an epoch that is there are not those of a controller of another.
     let is_of_now = record[EPOCH].as_u64().is_some_and(|epoch| (epoch >> 32).max(1) == random_number >> 32);
     if is_of_now && record["life"] == "alive" {
-        return Some("a host is told that a controller rests whose gateway may serve");
+        return Some("a host is notified that a controller is at rest whose gateway may serve");
     }
     let present = connections(&record["addresses"]);
     let is_late =
         rados::look(|view| view.writers(machine)).into_iter().any(|client| !present.contains(&client));
-    is_late.then_some("a host is told that a controller rests whose gateway's writes may yet take effect")
+    is_late.then_some(
+        "a host is notified that a controller is at rest whose gateway's writes may yet take effect",
+    )
 }
 
 /// True if the group has no such gateway.
@@ -298,7 +300,7 @@ fn stage(scene: &Scene, view: &View<'_>, (volume, record): (usize, Option<&Recor
     let holder = view.holder(POOL, &image(volume)).map(|holder| holder.machine);
     let holder = scene.targets.iter().position(|seat| Some(seat.machine) == holder);
     let phase = match state.as_str() {
-        _ if owner.is_none() => Phase::Nobody,
+        _ if owner.is_none() => Phase::Unowned,
         "serving" => Phase::Served,
         "handing_over" if holder != owner => Phase::HandedOver,
         "handing_over" => Phase::HandedOverLocked,

@@ -371,7 +371,7 @@ impl History {
                 && effect.at > *ended
             {
                 return simulation::fail(format!(
-                    "write {} took effect at {:.6} s, after its end at {:.6} s was told",
+                    "write {} took effect at {:.6} s, after its end was reported at {:.6} s",
                     effect.mark,
                     effect.at.0 as f64 / 1e9,
                     ended.0 as f64 / 1e9

@@ -190,13 +190,13 @@ fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
 
 impl Scene {
     pub(crate) fn new(plan: Plan, coverage: Rc<RefCell<Coverage>>) -> Rc<Self> {
-        let nobody = simulation::start_process("nobody", simulation::add_machine(&[]), || {});
+        let absent = simulation::start_process("absent", simulation::add_machine(&[]), || {});
         let targets = (0..plan.targets)
             .map(|number| {
                 let addresses: Vec<IpAddr> = (0..plan.ports).map(|port| address(number, port).ip()).collect();
                 TargetSeat {
                     machine: simulation::add_machine(&addresses),
-                    process: Cell::new(nobody),
+                    process: Cell::new(absent),
                     is_busy: Cell::new(false),
                     is_upgrading: Cell::new(false),
                     upgrades: Cell::new(0),
@@ -217,7 +217,7 @@ impl Scene {
             .collect();
         let seat = |_: &_| HostSeat {
             machine: simulation::add_machine(&[]),
-            process: Cell::new(nobody),
+            process: Cell::new(absent),
             is_busy: Cell::new(false),
             outstanding: RefCell::default(),
             jobs_done: Cell::new(0),
@@ -226,7 +226,7 @@ impl Scene {
             lives: Cell::new(0),
         };
         let hosts = plan.hosts.iter().map(seat).collect();
-        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, nobody, coverage.clone()));
+        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, absent, coverage.clone()));
         Rc::new(Self {
             history: RefCell::new(
                 History::new(plan.blocks * plan.volumes(), plan.block_size)
@@ -344,7 +344,9 @@ impl Scene {
         if !self.wait_for(Duration::from_secs(60), are_empty) {
             let left: Vec<(usize, usize)> =
                 self.targets.iter().map(|seat| (seat.controllers.get(), seat.connections.get())).collect();
-            return simulation::fail(format!("targets keep controllers and connections of nobody: {left:?}"));
+            return simulation::fail(format!(
+                "targets keep controllers and connections without a host: {left:?}"
+            ));
         }
         for (number, seat) in self.targets.iter().enumerate() {
             seat.ends.set(true);

@@ -132,11 +132,11 @@ fn hand_over(
     knows: &[String],
     (beside, lends): (Value, &mut impl Lends),
 ) -> Result<bool, String> {
-    let told = |error: io::Error| error.to_string();
-    simulation::spare().map_err(told)?;
+    let text = |error: io::Error| error.to_string();
+    simulation::spare().map_err(text)?;
     let has_resumed = Rc::new(Cell::new(false));
-    let listening = target.listening().map_err(told)?;
-    let holds = target.holds().map_err(told)?;
+    let listening = target.listening().map_err(text)?;
+    let holds = target.holds().map_err(text)?;
     let needs_more = upgrade.trouble == Trouble::Version(Version::NeedsMore);
     let offer = Offer {
         needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
@@ -148,7 +148,7 @@ fn hand_over(
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
-    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
+    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(text)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
     target.hand_over_to(line, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }
@@ -198,7 +198,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
             drop(line);
             // Where the former process lives, it has what this one does not get.
             let has_died = has_died_within(upgrade.former, END);
-            return start_anew(scene, number, upgrade, &[], has_died);
+            return restart(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
             simulation::say(|| format!("the next process is refused: {reason}"));
@@ -217,7 +217,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         Ok(Succeeded::Serves) => {}
         Ok(Succeeded::StartsAnew(_)) => {
             drop((target, line));
-            return start_anew(scene, number, upgrade, &opened.listening, true);
+            return restart(scene, number, upgrade, &opened.listening, true);
         }
         Err(_) => return ends(),
     }
@@ -236,7 +236,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
 }
 
 /// Serves as after the end of any process. Where the former one lives after all, it has what this one does not get.
-fn start_anew(
+fn restart(
     scene: &Rc<Scene>,
     number: usize,
     upgrade: &Upgrade,

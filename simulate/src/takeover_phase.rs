@@ -20,9 +20,9 @@ pub(crate) enum Phase {
     HandedOver,
     /// The next owner has the lock, and does not serve it.
     HandedOverLocked,
-    /// It is nobody's. It is not moved to another group then, which its owner alone does: of that cell of the table there is only
-    /// what befell another image meanwhile.
-    Nobody,
+    /// The image has no owner. It is not moved to another group then, which its owner alone does:
+    /// that cell of the table counts only mishaps of another image.
+    Unowned,
 }
 
 impl Phase {
@@ -34,7 +34,7 @@ impl Phase {
         Self::FencedLocked,
         Self::HandedOver,
         Self::HandedOverLocked,
-        Self::Nobody,
+        Self::Unowned,
     ];
 
     /// Name in tables.
@@ -47,7 +47,7 @@ impl Phase {
             Self::FencedLocked => "fenced, locked, not served",
             Self::HandedOver => "handed over, not locked",
             Self::HandedOverLocked => "handed over, locked, not served",
-            Self::Nobody => "nobody has it",
+            Self::Unowned => "without an owner",
         }
     }
 }

@@ -155,7 +155,7 @@ fn reopen(scene: &Scene, number: usize, target: &Target, failed_since: &mut Opti
         if let Err(error) = target.reopen(&failure.nqn, failure.nsid)
             && simulation::now().since(since) > APPLY_TIME_MAX
         {
-            simulation::fail(format!("target {number} does not open its volume anew: {error}"));
+            simulation::fail(format!("target {number} does not reopen its volume: {error}"));
         }
     }
 }

@@ -365,22 +365,22 @@ impl Visit<'_> {
             });
             let wanted = seat.generation.get();
             let until = simulation::now().after(CHANGE_TIME_MAX);
-            let mut is_told = false;
+            let mut is_notified = false;
             let expected = if is_seen { Status::SUCCESS } else { Status::INVALID_NAMESPACE };
             loop {
                 let events = self.tenants[SECOND].controller.events();
-                is_told |= events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+                is_notified |= events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
                 let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
                 let data = Data::Receive(self.buffer(1));
                 let status = self.ask(SECOND, FLEETING, read, data)?.status.without_flags();
-                if is_told && status == expected {
+                if is_notified && status == expected {
                     break;
                 }
                 // A change takes effect in time, or another target's mishap delays it.
                 let is_applied = self.scene.targets[self.plan.target].applied.get() >= wanted;
                 if simulation::now() >= until && is_applied {
                     simulation::fail(format!(
-                        "a namespace's visibility was changed to {is_seen}: its host was told: {is_told}, and is \
+                        "a namespace's visibility was changed to {is_seen}: its host was notified: {is_notified}, and is \
                          answered {status}"
                     ));
                     return Ok(());

@@ -276,7 +276,7 @@ impl Scene {
         let outcome = match (former_serves, upgrade.next_state.get()) {
             (true, _) => "the former one serves",
             (_, State::Serves) if next_serves => "the next one serves",
-            (_, State::ServesAnew) if next_serves => "the next one serves anew",
+            (_, State::ServesAnew) if next_serves => "the next one serves without controllers",
             _ => "both are gone",
         };
         simulation::say(|| format!("the upgrade is over: {outcome}"));
