@@ -83,7 +83,7 @@ fn request(input: &mut Unstructured<'_>, stream: &mut Vec<u8>, is_extended: bool
     Ok(())
 }
 
-/// What a connection came to.
+/// Result of a connection.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     output: Vec<u8>,
