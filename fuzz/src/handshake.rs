@@ -312,7 +312,7 @@ fn believe(ends: &[End]) {
         ends.iter().partition(|end| end.peer == Peer::Controller);
     for (_, key) in hosts.iter().filter_map(|host| channel(host)) {
         let has_it = |controller: &&End| controller.keys.contains(key);
-        assert!(controllers.iter().any(has_it), "a host believes somebody without its key");
+        assert!(controllers.iter().any(has_it), "a host believes a peer without its key");
     }
     for (established, key) in controllers.iter().filter_map(|controller| channel(controller)) {
         let is_it = |host: &&&End| {

@@ -189,7 +189,7 @@ fn receive(stream: &[u8], settings: Settings, mut cuts: Cuts) -> Outcome {
                 pdu.digests = digests;
             }
         }
-        assert!(input.is_empty(), "bytes are left that nobody wants");
+        assert!(input.is_empty(), "bytes are left over");
         if behind.is_empty() {
             return outcome;
         }
