@@ -23,7 +23,7 @@ const FILES: &str = "umask 077; mkdir -p $F/pki $F/ca $F/keys && cd $F/pki &&
     done &&
     cp ca-cert.pem $F/ca && cd $F/keys && psktool -u alice -p keys.psk && psktool -u alice -p other.psk && psktool -u bob -p bob.psk";
 
-/// What each client does, as a shell says it: `$PORT` is that of clients with keys, `$SOCKET` that of
+/// Commands of each client, for a shell: `$PORT` is that of clients with keys, `$SOCKET` that of
 /// clients with certificates, and `$F` the folder.
 const CLIENTS: [(&str, &str); 8] = [
     (

@@ -8,12 +8,12 @@ use std::process::{Command, ExitCode};
 use crate::packages::{self, Package};
 use crate::{lab, workspace};
 
-/// Those without arguments.
+/// Measurements without arguments.
 const PLAIN: [&str; 5] = ["idle", "storm", "limits", "overlap", "tls"];
-/// Those whose connections can be TLS.
+/// Measurements whose connections can be TLS.
 const WITH_TLS: [&str; 2] = ["idle", "storm"];
 const NAMES: &str = "there are roofline, idle, storm, limits, overlap, tls, peers, latency and ceph";
-/// What those without a help text of their own say when they are asked for it; the lab's programs have one.
+/// Help of measurements without a help text of their own; the lab's programs have one.
 const ROOFLINE_HELP: &str = "\
 Usage: cargo xtask bench roofline [OPTIONS]
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// How a measurement is called, without starting or building anything.
+/// Usage of a measurement, without starting or building anything.
 fn help(name: &str) -> String {
     match name {
         "roofline" => ROOFLINE_HELP.to_owned(),
@@ -162,7 +162,7 @@ fn measure(name: &str, args: &[String]) -> ExitCode {
     }
 }
 
-/// Where today's runs of this machine are kept: `bench-runs/<date>-<machine>`.
+/// Folder for today's runs of this machine: `bench-runs/<date>-<machine>`.
 pub(crate) fn kept_runs() -> PathBuf {
     let date = Command::new("date").arg("+%F").output().map(|output| output.stdout).unwrap_or_default();
     let date = String::from_utf8_lossy(&date).trim().to_owned();

@@ -14,7 +14,7 @@ struct Target {
     about: &'static str,
     /// Bytes of the longest input.
     length_max: u32,
-    /// Whether there is a list of words for it.
+    /// True if there is a list of words for it.
     has_words: bool,
 }
 
@@ -46,23 +46,23 @@ const TARGETS: [Target; 16] = [
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];
 
-/// Where nothing is said of it, each fuzzer gets this long.
+/// Default time for each fuzzer.
 const SECONDS: u64 = 60;
 /// In the suite there is less.
 const SUITE_SECONDS: u64 = 5;
-/// One input may take this long, of which the slowest are a few dozen that wait for a silent target.
+/// Time for one input, of which the slowest are a few dozen that wait for a silent target.
 const INPUT_LIMIT_S: u64 = 120;
 /// Memory that no fuzzer needs: a finding of its own.
 const MEMORY_MB: u64 = 2048;
 
-/// How long a fuzzer runs.
+/// Extent of a fuzzer's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Seconds(u64),
     Runs(u64),
 }
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     names: Vec<String>,
@@ -145,7 +145,7 @@ fn fuzz(wanted: &Wanted) -> Result<String, String> {
 fn run_one(build: &FuzzBuild, target: &Target, extent: Extent) -> Result<u64, &'static str> {
     let fuzz = workspace::root().join("fuzz");
     let kept = fuzz.join("corpus").join(target.name);
-    // What is new stays beside what is built: only what somebody has looked at belongs to the project.
+    // New inputs stay beside what is built: only reviewed ones belong to the project.
     let fresh = build.folder.join("corpus").join(target.name);
     let artifacts = build.folder.join("artifacts");
     for folder in [&fresh, &artifacts, &kept] {
@@ -207,7 +207,7 @@ fn summary(target: &Target, finished: &Finished) -> String {
     )
 }
 
-/// What there is to say of a finding: all that is needed to have it again without the machine that it was made on.
+/// Report of a finding: all that is needed to reproduce it without the machine that it was made on.
 fn finding(target: &Target, finished: &Finished) -> String {
     let lines: Vec<&str> = finished.output.lines().filter(|line| !line.starts_with('#')).collect();
     let last = lines[lines.len().saturating_sub(80)..].join("\n");

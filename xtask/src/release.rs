@@ -9,7 +9,7 @@ use crate::{dist, gate, proof, usage_error, workspace};
 
 /// Workspaces of their own, with the same version.
 const APART: [&str; 3] = ["book", "dist", "simulate"];
-/// What tells people to fetch a version.
+/// Files that name a version to fetch.
 const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
