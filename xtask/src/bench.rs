@@ -42,9 +42,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some((name, rest)) if name == "roofline" => roofline(rest),
-        Some((name, rest)) if name == "peers" => told(peers(rest)),
-        Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
-        Some((name, rest)) if name == "ceph" => told(ceph(rest)),
+        Some((name, rest)) if name == "peers" => status(peers(rest)),
+        Some((name, rest)) if name == "latency" => status(become_lab(name, rest, &packages::LATENCY)),
+        Some((name, rest)) if name == "ceph" => status(ceph(rest)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
         Some((name, tls)) if WITH_TLS.contains(&name.as_str()) && tls == ["--tls"] => measure(name, tls),
         Some((name, _)) if PLAIN.contains(&name.as_str()) => {
@@ -75,7 +75,7 @@ fn roofline(args: &[String]) -> ExitCode {
     measure("roofline", &all)
 }
 
-fn told(outcome: Result<Infallible, String>) -> ExitCode {
+fn status(outcome: Result<Infallible, String>) -> ExitCode {
     match outcome {
         Ok(never) => match never {},
         Err(reason) => {

@@ -32,17 +32,17 @@ const TARGETS: [Target; 16] = [
     target("nvmet_import", "what nvmetcli is said to have saved", 2048, true),
     target("ceph_nvmeof_import", "what is said to be the state of a ceph-nvmeof group", 16384, true),
     target("machine", "a recorded machine of any text", 16384, false),
-    target("exchange", "hosts and controllers that authenticate, with somebody on the way", 4096, false),
+    target("exchange", "hosts and controllers that authenticate, with an attacker on the way", 4096, false),
     target("client_hello", "what hosts of TLS say first, and keys and identities of any text", 4096, false),
     target(
         "handshake",
-        "whole TLS handshakes of hosts and controllers, with somebody on the way",
+        "whole TLS handshakes of hosts and controllers, with an attacker on the way",
         1024,
         false,
     ),
     target("hand_over", "what the former process of a target is said to hand over", 4096, false),
     target("nbd", "an NBD client of any bytes, and one that keeps to the protocol mostly", 4096, false),
-    target("record", "TLS' records, with somebody on the way, or of a peer that has the key", 4096, false),
+    target("record", "TLS' records, with an attacker on the way, or of a peer that has the key", 4096, false),
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_told_whole() {
+    fn a_finding_is_reported_whole() {
         let folder = std::env::temp_dir().join(format!("selvedge-fuzz-{}", std::process::id()));
         std::fs::write(&folder, [0, 0xab, 0xff]).unwrap();
         let output = format!("#5 NEW\npanicked at x\nTest unit written to {}\nBase64: x", folder.display());
