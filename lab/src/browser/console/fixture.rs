@@ -33,7 +33,7 @@ fn host(number: usize) -> String {
     }
 }
 
-/// Who is connected: every second host by one of two ports.
+/// Connected hosts: every second host by one of two ports.
 pub(super) fn roster(version: &str) -> Value {
     let queue = |number: usize, id: usize| {
         json!({
@@ -135,7 +135,7 @@ pub(super) fn tick(number: u64) -> Value {
     })
 }
 
-/// What the rules of `doctor` find, in their words: a hostile host, a limit, and what may cost.
+/// Findings of the rules of `doctor`, in their words: a hostile host, a limit, and costs.
 pub(super) fn findings() -> Value {
     let not_reading = json!({
         "rule": "host-not-reading", "severity": "limits", "cost_percent": 0.0, "subject": HOSTILE,
@@ -184,7 +184,7 @@ pub(super) fn audit() -> Value {
     ] })
 }
 
-/// An hour, with five minutes in which nobody looked, and three in which the storage was slow.
+/// History of an hour, with five minutes without samples, and three in which the storage was slow.
 pub(super) fn history() -> Value {
     let now = now_s() as u64;
     let flow = |commands: u64, is_slow: bool| {
@@ -257,13 +257,13 @@ pub(super) fn gateways() -> Value {
     })
 }
 
-/// What it comes to that the second of them is to serve again.
+/// Preview of a change by which the second of them is to serve again.
 pub(super) fn preview() -> Value {
     let word = "load-balancing group 2 (2 namespaces) goes back to gateway b<i>, if hosts are at it";
     json!({ "changes": [], "words": [word], "controllers_ending": 0 })
 }
 
-/// What the gateways of that group have done.
+/// Events of that group's gateways.
 fn events() -> Value {
     let now_ms = now_s() * 1000.0;
     let at = |ago_s: f64, what: &str, gateway: &str| json!({ "time_ms": (now_ms - ago_s * 1000.0) as u64, "what": what, "gateway": gateway });

@@ -1,5 +1,5 @@
-//! The console in the browser: every view of a made-up target with a thousand hosts, and of a real one; what it says when
-//! somebody may not look, a token expires, or the target goes away.
+//! The console in the browser: every view of a made-up target with a thousand hosts, and of a real
+//! one; its messages when a user has no right to look, a token expires, or the target goes away.
 
 mod changes;
 mod fixture;
@@ -25,7 +25,7 @@ use packet_paths::PacketPaths;
 use real::Real;
 use stage::{Stage, TOKEN};
 
-/// What a page does comes sooner, even on a busy machine.
+/// Time limit for actions of a page, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -44,7 +44,7 @@ const VIEWS: [&str; 11] = [
     "changes",
 ];
 
-/// What the checks know.
+/// Shared state of the checks.
 struct Set {
     stage: Stage,
     real: Real,
@@ -111,7 +111,7 @@ pub(super) fn look(
     Ok(problems)
 }
 
-/// A page as somebody opens it, in a tab that remembers nothing.
+/// Opens a page in a tab without stored data.
 fn fresh(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     set.stage.set_gone(false);
     set.stage.set_expired(false);
@@ -164,7 +164,7 @@ fn wait(page: &mut Page<'_>, what: &str, expression: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Nothing was complained of but what was refused, and nobody else was asked for anything.
+/// Checks that the page has complained only of refusals, and has asked no other server.
 fn quiet(events: &[Value], set: &Set) -> Result<(), String> {
     let own = [format!("http://{}/", set.stage.address), format!("http://{}/", set.real.control)];
     for event in events {

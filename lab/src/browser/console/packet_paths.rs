@@ -14,8 +14,8 @@ pub(super) const INTERFACE: &str = "e<i>\u{202e}0";
 /// The I/O queues of the machine, and an admin queue.
 pub(super) const FLOWS: usize = 33;
 
-/// What would run, be fetched or turn text, if a picture were taken as it is. The page's policy refuses handlers and styles
-/// before, with a complaint that the page did not cause.
+/// Parts that would run, be fetched or become text if a picture were used unchanged. The page's
+/// policy refuses handlers and styles before, with a complaint that the page did not cause.
 const HOSTILE_PARTS: &str = "<script>window.hurt = 1</script>\
     <image href=\"//evil.example/a\"/>\
     <foreignObject><iframe xmlns=\"http://www.w3.org/1999/xhtml\" src=\"//evil.example\"/></foreignObject>\

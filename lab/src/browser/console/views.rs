@@ -15,7 +15,7 @@ pub(super) fn has_text(page: &mut Page<'_>, text: &str) -> Result<(), String> {
     wait(page, &format!("{text:?} is shown"), &shown)
 }
 
-/// Every view has what was told.
+/// Checks that every view has its data.
 pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     enter(page)?;
     let health = page.ask("document.getElementById('health').dataset.level + document.title")?;
@@ -29,7 +29,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     ] {
         has_text(page, text)?;
     }
-    // What nobody saw is a gap, not a line.
+    // Time without samples is a gap, not a line.
     wait(
         page,
         "a line has a gap",
@@ -82,7 +82,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     has_text(page, "Reactors")
 }
 
-/// Where the packets of connections go.
+/// Checks the paths of connections' packets.
 fn topology(page: &mut Page<'_>) -> Result<(), String> {
     open(page, "topology")?;
     for text in [
@@ -189,7 +189,7 @@ pub(super) fn names(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
 pub(super) fn picture(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     enter(page)?;
     open(page, "topology")?;
-    // Each leads to a queue and to a worker, but for the admin queue, whose worker nobody knows.
+    // Each leads to a queue and to a worker, but for the admin queue, whose worker is unknown.
     let flows = format!("document.querySelectorAll('svg.courses .flow .line').length >= {}", 2 * FLOWS - 1);
     wait(page, "the picture is drawn", &flows)?;
     let parts = page.ask(

@@ -15,7 +15,7 @@ use super::way::{self, Librbd, RAMP_S, Way};
 use crate::answer::Answer;
 use crate::program::Program;
 
-/// How long a client may take besides its time: it connects for each image.
+/// Time for a client besides its runtime: it connects for each image.
 const GRACE_S: u64 = 60;
 /// Writing all images, on a slow disk.
 const FILL_LIMIT: Duration = Duration::from_secs(600);

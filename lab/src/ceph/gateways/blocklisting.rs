@@ -1,5 +1,6 @@
-//! Somebody outside the group puts the connection of a gateway on the cluster's blocklist. Nobody takes over, and nothing is
-//! written by that connection any longer: the gateway goes on by another one.
+//! An administrator outside the group puts the connection of a gateway on the cluster's blocklist.
+//! No gateway takes over, and nothing is written by that connection any longer: the gateway goes on
+//! by another one.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::group::Group;
 use super::rounds::{RANGE_MIB, Rounds, ms};
 use crate::ceph::ground::soon;
 
-/// How long hosts write.
+/// Time for which hosts write.
 const RUNTIME_S: u64 = 14;
 
 impl Rounds {
