@@ -1,5 +1,5 @@
-//! Hosts, namespaces and targets come and go while commands are with Ceph: what is left is whole, and nobody holds an image
-//! whose namespace is gone.
+//! Hosts, namespaces and targets come and go while commands are with Ceph: the remaining data is
+//! whole, and no image of a removed namespace stays open.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String
     target.end()
 }
 
-/// An image that is made after the target was started is served then, and the host is told.
+/// An image that is made after the target was started is served then, and the host is notified.
 pub(super) fn image_comes_later(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.spec("later"), "memory:1m"])?;
     let controller = target.connect(2)?;

@@ -20,7 +20,7 @@ use crate::program::Program;
 
 const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
-/// What a target keeps in its state directory while it has connections to a cluster.
+/// File in the state directory of a target that has connections to a cluster.
 const KEPT: &str = "ceph-connections.json";
 /// Until a host has many commands under way.
 const UNDER_WAY: Duration = Duration::from_millis(500);
@@ -158,7 +158,7 @@ fn lock_owner(ground: &Ground, name: &str) -> Result<Option<String>, String> {
     Ok(first.and_then(|lock| lock["address"].as_str()).map(str::to_owned))
 }
 
-/// A target that is stopped has its state directory, so that nobody takes it for dead.
+/// A target that is stopped holds its state directory, so that no other takes it for dead.
 pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String> {
     let spec = ground.image("paused", MIB)?;
     let folder = fresh(ground, "paused-state")?;
@@ -242,7 +242,7 @@ fn fresh(ground: &Ground, name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// What its targets have said.
+/// Log of its targets.
 fn log(folder: &Path) -> Result<String, String> {
     std::fs::read_to_string(folder.with_extension("log")).map_err(said)
 }
@@ -257,7 +257,7 @@ fn kept(folder: &Path) -> Result<Vec<String>, String> {
     addresses.filter(|all| !all.is_empty()).ok_or_else(|| format!("{KEPT} has no addresses: {text}"))
 }
 
-/// Whether a connection is on the cluster's blocklist.
+/// True if a connection is on the cluster's blocklist.
 pub(super) fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
     let list = ground.cluster.ceph(&["osd", "blocklist", "ls"])?;
     let is_it = |line: &str| line.split_whitespace().next() == Some(address);

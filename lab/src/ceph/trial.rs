@@ -83,13 +83,13 @@ const REPLICATED: [Check; 3] = [
     ("all OSDs are away: hosts may try again, and memory goes on", failures::all_osds_are_stopped),
 ];
 
-/// What is to be tried.
+/// Arguments of the trial.
 #[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trial {
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     pub(super) program: String,
-    /// Where its files and the logs go
+    /// Folder of its files and the logs
     #[arg(long, value_name = "DIR", default_value = "ceph")]
     pub(super) output: std::path::PathBuf,
     /// Only checks with this in their names

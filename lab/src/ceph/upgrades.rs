@@ -12,7 +12,7 @@ use crate::program::Program;
 const MIB: u64 = 32;
 /// Upgrades that end well, before one whose former process is killed.
 const UPGRADES: usize = 3;
-/// How long the hosts write, in seconds.
+/// Time for which the hosts write, in seconds.
 const RUNTIME_S: &str = "60";
 const HOST_LIMIT: Duration = Duration::from_secs(180);
 /// The next process has come by then, and is far from having opened anything.

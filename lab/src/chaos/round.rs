@@ -14,7 +14,8 @@ use super::schedule::{Kind, Schedule};
 use super::target::Role;
 use crate::emulator::link::Dice;
 
-/// How long hosts of one round work, and what the round takes after that at most; a shorter round is not begun.
+/// Time for which hosts of one round work, and the longest rest of the round after that; a shorter
+/// round is not begun.
 const WORK_S: u64 = 90;
 const WORK_S_MIN: u64 = 15;
 const AFTER_S: u64 = 20;
@@ -227,7 +228,7 @@ impl<'a> Rounds<'a> {
         if self.sampled.elapsed() >= SAMPLE {
             self.sampled = Instant::now();
             for role in Role::ALL {
-                // A target that is away or paused answers nobody.
+                // A target that is away or paused does not answer.
                 let is_silent = active.iter().any(|active| {
                     let disturbance = &active.disturbance;
                     disturbance.role == role
