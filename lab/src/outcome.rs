@@ -11,7 +11,7 @@ use crate::seed;
 use crate::statistics::median;
 use crate::table::{Table, ratio, whole};
 
-/// How much slower than the best the product may be.
+/// Part by which the product may be slower than the best.
 const TOLERANCE: f64 = 0.03;
 
 /// All runs of one cell.

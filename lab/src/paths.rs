@@ -43,7 +43,7 @@ struct Lab<'a> {
     arguments: &'a Arguments,
     /// Of each workload.
     runtime_s: u32,
-    /// Where raw runs go.
+    /// Folder of raw runs.
     runs: PathBuf,
 }
 
@@ -275,7 +275,7 @@ fn curve(name: String, at_s: &[f64], mb_s: &[f64]) -> Curve {
     Curve { name, style: Style::Plain, points: points.collect() }
 }
 
-/// When links were cut; the names are left out where there is no room for them.
+/// Marks of cuts; the names are left out where there is no room for them.
 fn cut_marks(events: &[Event]) -> Vec<Mark> {
     let few = events.len() <= 4;
     let named = |link: usize| if few { format!("link {link} cut") } else { String::new() };

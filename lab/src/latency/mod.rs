@@ -34,7 +34,7 @@ pub(crate) const DEPTHS: [u32; 3] = [1, 8, 32];
 const NAMESPACE_MIB: u32 = 256;
 /// Captures of one run, until one is whole.
 const ATTEMPTS: u32 = 4;
-/// How long a program may take for a run.
+/// Time for a program's run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Does what the arguments say.

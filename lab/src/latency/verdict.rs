@@ -36,7 +36,7 @@ impl Figures {
     }
 }
 
-/// One run under tcpdump: the same commands as seen by both.
+/// Run under tcpdump: the same commands as seen by both.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Wired {
     pub(crate) round: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Wired {
     pub(crate) idle_percent: f64,
 }
 
-/// One run of fio, which asks one at a time through the bridge.
+/// Run of fio, which sends one request at a time through the bridge.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Bridged {
     pub(crate) round: u32,

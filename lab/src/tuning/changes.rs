@@ -138,7 +138,7 @@ pub(super) fn list(text: &str) -> Result<BTreeSet<u32>, String> {
     Ok(cpus)
 }
 
-/// How many files there were and still are as they were, of those that the plan does not name. None has changed.
+/// Number of files that the plan does not name, and that are as they were. None may have changed.
 fn untouched(before: &Snapshot, named: &BTreeMap<String, BTreeSet<u32>>) -> Result<usize, String> {
     let now = Snapshot::of(&[DEVICE], &[])?;
     let unnamed = |snapshot: &Snapshot| snapshot.without(|path| named.contains_key(path) || is_new(path));
@@ -146,7 +146,7 @@ fn untouched(before: &Snapshot, named: &BTreeMap<String, BTreeSet<u32>>) -> Resu
     Ok(unnamed(&now).len())
 }
 
-/// Whether a file is of a queue that the device does not have at first.
+/// True if a file is of a queue that the device does not have at first.
 fn is_new(path: &str) -> bool {
     (2..QUEUES_MAX).any(|queue| path.contains(&format!("x-{queue}/")))
 }

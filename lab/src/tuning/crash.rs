@@ -59,7 +59,8 @@ pub(super) fn journal_refuses_apply(ground: &Ground) -> Result<(), String> {
     super::changes::nothing_has_changed(ground, &before)
 }
 
-/// Workers that somebody has put on one processor: that is what comes back, and not all of the machine's.
+/// Affinities that an administrator has set, all on one processor: those come back, and not all of
+/// the machine's.
 pub(super) fn affinities_come_back(ground: &Ground) -> Result<(), String> {
     let _target = ground.serve(PORT)?;
     let bench = ground.bench(PORT, 2)?;

@@ -10,11 +10,11 @@ use super::snapshot::{Snapshot, queues};
 use crate::answer::{Answer, await_some};
 use crate::program::Program;
 
-/// What a pipe holds, so that the next word into it waits (pipe(7)).
+/// Size of a pipe's buffer: the next word into it waits (pipe(7)).
 const PIPE_BYTES: usize = 65_536;
 
-/// The program tells each change when it is made. Here nobody listens, so that it waits with its first word, and the
-/// interface goes exactly between two changes.
+/// The program prints each change when it is made. Its output is not read here, so that it waits
+/// with its first word, and the interface goes exactly between two changes.
 pub(super) fn gone_in_the_middle(ground: &Ground) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
     // Another interface was changed before: that is undone.

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     program: String,
-    /// Where its files go
+    /// Folder of its files
     #[arg(long, value_name = "DIR", default_value = "tuning")]
     output: PathBuf,
     /// The target's namespace, where this process is inside the host's already.
