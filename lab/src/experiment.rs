@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_chooses_what_nobody_names() {
+    fn the_product_chooses_unnamed_settings() {
         let plan = plan(Cell { paths: 2, ..Cell::product(Scenario::Lossy) });
         assert_eq!(
             target_command(&plan).join(" "),

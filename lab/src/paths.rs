@@ -142,10 +142,10 @@ impl<'a> Lab<'a> {
             scenarios.into_iter().flat_map(|scenario| compared_cells(scenario, queues)).collect();
         let outcomes = self.measure(&cells, "compare")?;
         let verdicts = outcome::verdicts(&outcomes);
-        let (all, told) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
-        print!("\n{}\n{}", all.text(), told.text());
-        self.keep("compare.md", &format!("{}\n{}", told.markdown(), all.markdown()))?;
-        self.keep("compare.txt", &format!("{}\n{}", told.text(), all.text()))?;
+        let (all, verdict) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
+        print!("\n{}\n{}", all.text(), verdict.text());
+        self.keep("compare.md", &format!("{}\n{}", verdict.markdown(), all.markdown()))?;
+        self.keep("compare.txt", &format!("{}\n{}", verdict.text(), all.text()))?;
         let title = "Default settings against all other ways, 4 links of 1 Gbit/s, 128 KiB";
         self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
         let kept = json!({ "verdicts": verdicts, "cells": outcomes });

@@ -175,7 +175,7 @@ pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Resul
     for image in ["closed-free", "closed-small", "closed-locked"] {
         soon("its end", || {
             let users = ground.cluster.rbd(&["status", &format!("rbd/{image}")])?;
-            wanted(&format!("nobody has rbd/{image} open: {users}"), users.contains("Watchers: none"))
+            wanted(&format!("rbd/{image} is not open: {users}"), users.contains("Watchers: none"))
         })?;
     }
     for image in ["closed-free", "closed-small", "closed-locked"] {
@@ -276,7 +276,7 @@ pub(super) fn clones_are_what_was_there(ground: &mut Ground) -> Result<(), Strin
 }
 
 /// While a cluster does not answer, who asks for an image of it waits; others are answered.
-pub(super) fn a_silent_cluster_keeps_nobody(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn a_silent_cluster_delays_no_administration(ground: &mut Ground) -> Result<(), String> {
     let desk = Desk::open(ground, "silent")?;
     ground.cluster.osd(0).stop();
     let outcome = std::thread::scope(|scope| {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn is_small_unless_told_otherwise() {
+    fn is_small_by_default() {
         let Ok(Task::Up(usual)) = parsed("up --dir d") else { panic!("no cluster") };
         assert_eq!((usual.shape(), usual.folder), (Shape::SMALL, PathBuf::from("d")));
         let line = "up --osds 3 --store bluestore --auth cephx --dir d";

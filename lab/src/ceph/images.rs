@@ -136,8 +136,8 @@ fn resized(ground: &Ground, namespace: &Volume, mib: u64) -> Result<Duration, St
         })?;
         soon("an event", || {
             let events = controller.events();
-            let is_told = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
-            if is_told { Ok(()) } else { Err(format!("only {events:?} came")) }
+            let is_notified = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+            if is_notified { Ok(()) } else { Err(format!("only {events:?} came")) }
         })?;
         // The next event comes when this one has been looked after.
         controller.log_page(LogPageId::CHANGED_NAMESPACES, 0, 0, CHANGED_LIST_BYTES).map_err(said)?;
@@ -166,7 +166,7 @@ pub(super) fn users_have_their_own_keys(ground: &mut Ground) -> Result<(), Strin
     // Who has the image open is known to Ceph by the user's name.
     let watchers = ground.cluster.rbd(&["status", "rbd/keyed"])?;
     if !watchers.contains("watcher=") {
-        return Err(format!("nobody watches the image: {watchers}"));
+        return Err(format!("the image has no watcher: {watchers}"));
     }
     same("rbd export", &ground.export("keyed")?, &content)
 }

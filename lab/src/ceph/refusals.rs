@@ -45,8 +45,8 @@ pub(super) fn no_configuration(ground: &mut Ground) -> Result<(), String> {
 }
 
 pub(super) fn no_such_user(ground: &mut Ground) -> Result<(), String> {
-    let spec = format!("{},id=nobody", ground.spec("any"));
-    refused(ground, &spec, &["client.nobody", "ceph auth get client.nobody", "keyring"])
+    let spec = format!("{},id=unknown", ground.spec("any"));
+    refused(ground, &spec, &["client.unknown", "ceph auth get client.unknown", "keyring"])
 }
 
 pub(super) fn no_keyring(ground: &mut Ground) -> Result<(), String> {
@@ -113,10 +113,10 @@ fn refused_by(ground: &Ground, program: &[&str], spec: &str, words: &[&str]) -> 
     works(&target, 2)?;
     // A monitor may be waited for longer than the target waits until it listens.
     soon("its reason", || {
-        let told = std::fs::read_to_string(&log).map_err(said)?;
-        match words.iter().find(|word| !told.contains(**word)) {
+        let text = std::fs::read_to_string(&log).map_err(said)?;
+        match words.iter().find(|word| !text.contains(**word)) {
             None => Ok(()),
-            Some(word) => Err(format!("`{word}` is not in: {told}")),
+            Some(word) => Err(format!("`{word}` is not in: {text}")),
         }
     })
     .map(drop)

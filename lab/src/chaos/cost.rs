@@ -345,7 +345,7 @@ mod tests {
         assert!(Cost { left_kb: 1 << 20, ..cost() }.fault().is_some());
         assert!(Cost { iops_beside: 0, ..cost() }.fault().is_some());
         assert!(Cost { connections: 65, ..cost() }.fault().is_some());
-        assert!(Cost { named_fault: Some("nobody got in".to_owned()), ..cost() }.fault().is_some());
+        assert!(Cost { named_fault: Some("no host got in".to_owned()), ..cost() }.fault().is_some());
     }
 
     #[test]

@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(seen(1000, 500).fault(), None);
         assert!(seen(1001, 1).fault().is_some());
         assert!(seen(1, 501).fault().is_some());
-        assert!(Seen::default().fault().is_some(), "nobody got in");
+        assert!(Seen::default().fault().is_some(), "no host got in");
     }
 
     #[test]

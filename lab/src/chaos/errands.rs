@@ -71,7 +71,7 @@ impl Errand {
             if expected.iter().any(|words| complaint.contains(words)) {
                 Ok(())
             } else {
-                Err(format!("a host whose namespace went was told otherwise: {complaint}"))
+                Err(format!("a host whose namespace went got another status: {complaint}"))
             }
         });
         if outcome.is_err() {
@@ -104,7 +104,7 @@ impl Errand {
             host.ended_badly(Instant::now() + END_LIMIT)?;
             let complaint = host.complaint();
             if !complaint.contains("Capacity Exceeded") {
-                return Err(format!("a host on a full disk was told otherwise: {complaint}"));
+                return Err(format!("a host on a full disk got another status: {complaint}"));
             }
             std::thread::sleep(SETTLE);
             let mut deeds = host.check()?;

@@ -81,7 +81,7 @@ pub(super) struct Rounds<'a> {
     usual: Vec<(u64, u64)>,
     number: u32,
     sampled: Instant,
-    told: Instant,
+    reported: Instant,
     outcome: Outcome,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Rounds<'a> {
             usual: Role::ALL.map(usual).to_vec(),
             number: 0,
             sampled: now,
-            told: now,
+            reported: now,
             outcome: Outcome::default(),
         }
     }
@@ -244,8 +244,8 @@ impl<'a> Rounds<'a> {
                 }
             }
         }
-        if self.told.elapsed() >= PROGRESS {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= PROGRESS {
+            self.reported = Instant::now();
             let commands: u64 = self.ground.targets.iter().map(|target| target.commands()).sum();
             let now: Vec<String> = active.iter().map(|active| active.disturbance.line()).collect();
             let happened: u64 = self.ground.happened.values().sum();

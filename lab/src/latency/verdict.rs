@@ -31,7 +31,7 @@ impl Figures {
     }
 
     /// A program's own.
-    pub(crate) fn told(reading: &Reading) -> Option<Figures> {
+    pub(crate) fn of_reading(reading: &Reading) -> Option<Figures> {
         Some(Figures { mean_us: reading.mean_us?, p50_us: reading.p50_us?, p99_us: reading.p99_us? })
     }
 }

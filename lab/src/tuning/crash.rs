@@ -25,9 +25,10 @@ pub(super) fn killed_before_any_write(ground: &Ground) -> Result<(), String> {
     for write in 0..WRITES_MAX {
         let is_killed = apply_until(ground, write)?;
         halves += usize::from(is_killed && look()?.is_as(&before).is_err());
-        let told = ground.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
-        if is_killed != told.output.contains("had not been applied to its end") {
-            return Err(format!("write {write}: revert says {}", told.output));
+        let reverted =
+            ground.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
+        if is_killed != reverted.output.contains("had not been applied to its end") {
+            return Err(format!("write {write}: revert says {}", reverted.output));
         }
         look()?.is_as(&before).map_err(|reason| format!("write {write}: {reason}"))?;
         if is_killed {

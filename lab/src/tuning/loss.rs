@@ -52,8 +52,8 @@ fn apply_and_lose(ground: &Ground, interfaces: &str, first: &str) -> Result<Answ
         if now == wanted { Ok(()) } else { Err(format!("{first} has {now:?} queues")) }
     })?;
     ip(&["link", "del", SPARE])?;
-    let mut told = Vec::new();
-    reader.read_to_end(&mut told).map_err(failed)?;
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).map_err(failed)?;
     Answer::of_program(program, &["tune", "apply"])
 }
 
@@ -64,9 +64,9 @@ pub(super) fn gone_after_a_crash(ground: &Ground) -> Result<(), String> {
         return Err("it was to be killed before write 4".to_owned());
     }
     ip(&["link", "del", SPARE])?;
-    let told = ground.tune(&["revert"])?.well()?;
-    if !told.output.contains("no longer there") {
-        return Err(format!("revert says only: {}", told.output));
+    let reverted = ground.tune(&["revert"])?.well()?;
+    if !reverted.output.contains("no longer there") {
+        return Err(format!("revert says only: {}", reverted.output));
     }
     nothing_has_changed(ground, &before)?;
     ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;

@@ -273,8 +273,8 @@ fn events() -> Value {
         event["state"] = state.into();
         event
     };
-    let mut nobody = moves(20.0, 2, "", "handing_over");
-    nobody.as_object_mut().expect("it is one").remove("gateway");
+    let mut unowned = moves(20.0, 2, "", "handing_over");
+    unowned.as_object_mut().expect("it is one").remove("gateway");
     json!([
         at(2000.0, "gateway_there", "a"),
         moves(2000.0, 1, "a", "serving"),
@@ -285,6 +285,6 @@ fn events() -> Value {
         moves(300.0, 2, "b<i>", "handing_over"),
         moves(299.9, 2, "b<i>", "serving"),
         at(10.0, "gateway_drained", "b<i>"),
-        nobody,
+        unowned,
     ])
 }

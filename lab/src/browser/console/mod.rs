@@ -55,11 +55,11 @@ type Check = fn(&mut Page<'_>, &Set) -> Result<(), String>;
 /// In the order in which they run. Each begins with a page that was just opened and knows no token.
 const CHECKS: [(&str, Check); 19] = [
     ("a page without a token asks for nothing", use_of::stranger),
-    ("who is refused is told why, and may try another token", use_of::refusals),
+    ("a refused user sees the reason, and may try another token", use_of::refusals),
     ("each view shows what the target tells", views::all),
     ("a subsystem leads to its hosts, and a host to its queues", views::ways),
     ("names are text, whatever is in them", views::names),
-    ("a picture is drawn anew, without what does not belong there", views::picture),
+    ("a picture is redrawn, without foreign parts", views::picture),
     ("nothing is wider than the window", looks::width),
     ("colours differ enough, light and dark", looks::contrast),
     ("everything has a name", looks::tree),
@@ -72,7 +72,7 @@ const CHECKS: [(&str, Check); 19] = [
     ("a sweep that is published to a real target is shown while it runs", sweeps::real),
     ("a change is shown before it is made, with its command", changes::all),
     ("a gateway is let serve again, from where it is shown", changes::gateways),
-    ("who may not change something is told, and nothing changes", changes::refused),
+    ("a change without the right is refused, and nothing changes", changes::refused),
 ];
 
 /// Looks at the console of `program`; how many checks failed.

@@ -148,7 +148,7 @@ fn serve(stream: &TcpStream, play: &Play, target: SocketAddr, version: &str) -> 
     match path.as_str() {
         "/v1/live" => follow(stream, play, version),
         "/v1/subsystems" => answer(stream, "200 OK", &fixture::subsystems()),
-        "/v1/topology" => answer(stream, "200 OK", &play.packet_paths.told),
+        "/v1/topology" => answer(stream, "200 OK", &play.packet_paths.shown),
         "/v1/topology/picture?bare" => {
             answer_with(stream, "200 OK", "image/svg+xml", &play.packet_paths.picture)
         }

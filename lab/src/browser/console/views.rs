@@ -150,10 +150,10 @@ pub(super) fn names(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     let shown = HOSTILE.replace('\u{202e}', "\\u202e");
     open(page, "findings")?;
     wait(page, "there are causes", "document.querySelectorAll('.causes li').length === 3")?;
-    let told = page.ask("document.querySelector('.causes').textContent")?;
-    let is_text = |name: &str| told.as_str().is_some_and(|told| told.contains(name));
+    let causes = page.ask("document.querySelector('.causes').textContent")?;
+    let is_text = |name: &str| causes.as_str().is_some_and(|causes| causes.contains(name));
     demand(is_text(&shown) && is_text("<b>controller 1</b>"), || {
-        format!("a name is not told as it is: {told}")
+        format!("a name is not shown as it is: {causes}")
     })?;
     let subsystem = format!("subsystems/{}", DISKS.replace(':', "%3A"));
     let tables = VIEWS.into_iter().filter(|view| !matches!(*view, "overview" | "changes"));
@@ -203,8 +203,8 @@ pub(super) fn picture(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     demand(strays == 0, || format!("{strays} attributes that do not belong there"))?;
     let shown = INTERFACE.replace('\u{202e}', "\\u202e");
     for place in ["svg.courses", "#view tbody", ".findings"] {
-        let told = page.ask(&format!("document.querySelector('{place}').textContent"))?;
-        demand(told.as_str().is_some_and(|told| told.contains(&shown)), || {
+        let content = page.ask(&format!("document.querySelector('{place}').textContent"))?;
+        demand(content.as_str().is_some_and(|content| content.contains(&shown)), || {
             format!("{place} does not tell {shown}")
         })?;
     }

@@ -150,7 +150,7 @@ impl Stand<'_> {
         });
         let figures = figures.collect::<Result<Vec<_>, _>>()?;
         Ok(Outcome {
-            figures: Figures::together(&figures).ok_or("nobody was asked")?,
+            figures: Figures::together(&figures).ok_or("no client was started")?,
             spent: seen.spent(seconds)?,
             whole_client_s: seen.whole_client_s,
             held,

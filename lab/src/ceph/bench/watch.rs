@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_nobody_looked() {
+    fn says_when_samples_are_missing() {
         let Seen { samples, end_s, whole_client_s } = seen(4);
         let few = Seen { samples: samples[..20].to_vec(), end_s, whole_client_s };
         assert!(few.spent(4).is_err());

@@ -49,5 +49,5 @@ fn writer(group: &Group, nsid: u32) -> Result<String, String> {
     let locks: Value =
         serde_json::from_str(&text).map_err(|error| format!("rbd lock ls: {error}: {text}"))?;
     let address = locks[0]["address"].as_str().map(str::to_owned);
-    address.ok_or_else(|| format!("nobody has the lock of the image: {text}"))
+    address.ok_or_else(|| format!("the image is not locked: {text}"))
 }

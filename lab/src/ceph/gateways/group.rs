@@ -232,10 +232,10 @@ impl Group {
         }
         soon("forgetting closed connections", || {
             let status = self.gateways[0].status()?;
-            let told = self.gateways.iter().map(|gateway| status.connections(gateway.name));
-            let told: Vec<Option<u64>> = told.collect();
-            let is_done = told.iter().all(|told| told.is_some_and(|told| told < CLOSED_MAX));
-            if is_done { Ok(()) } else { Err(format!("gateways report {told:?} connections")) }
+            let reported = self.gateways.iter().map(|gateway| status.connections(gateway.name));
+            let reported: Vec<Option<u64>> = reported.collect();
+            let is_done = reported.iter().all(|count| count.is_some_and(|count| count < CLOSED_MAX));
+            if is_done { Ok(()) } else { Err(format!("gateways report {reported:?} connections")) }
         })?;
         let shut_out = self.blocklist()?.len() as u64 - before;
         let least = self.gateways.len() as u64 * (CLOSINGS - CLOSED_MAX);
@@ -293,11 +293,12 @@ impl Group {
         // The log level follows from the environment in which the next process is started.
         let words = ["env", LEVEL, &self.program, "upgrade", "--control", &control, "-o", "json"];
         let there: Vec<&str> = there.iter().map(String::as_str).collect();
-        let told = Answer::of(&[&there[..], &words].concat())?
+        let answer = Answer::of(&[&there[..], &words].concat())?
             .well()
             .map_err(|reason| format!("upgrade: {reason}"))?;
-        let told: Value = serde_json::from_str(&told.output).map_err(|error| format!("upgrade: {error}"))?;
-        let process = told["process"].as_u64().and_then(|process| i32::try_from(process).ok());
+        let upgrade: Value =
+            serde_json::from_str(&answer.output).map_err(|error| format!("upgrade: {error}"))?;
+        let process = upgrade["process"].as_u64().and_then(|process| i32::try_from(process).ok());
         self.gateways[gateway].daemon.follow(process.ok_or("upgrade: no process")?)
     }
 
@@ -326,10 +327,10 @@ impl Group {
     /// # Errors
     /// It does not answer.
     pub(super) fn controllers(&self, gateway: usize) -> Result<Vec<u64>, String> {
-        let told = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
-        let told: Value =
-            serde_json::from_str(&told.output).map_err(|error| format!("controllers: {error}"))?;
-        let all = told["controllers"].as_array().ok_or("no list of controllers")?;
+        let answer = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
+        let list: Value =
+            serde_json::from_str(&answer.output).map_err(|error| format!("controllers: {error}"))?;
+        let all = list["controllers"].as_array().ok_or("no list of controllers")?;
         let mut all: Vec<u64> = all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect();
         all.sort_unstable();
         Ok(all)

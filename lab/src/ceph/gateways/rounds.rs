@@ -160,7 +160,7 @@ impl Rounds {
         };
         deeds.add(&hosts.check()?);
         self.has_states(nsid, victim)?;
-        self.has_told(other, victim, began_ms)?;
+        self.has_reported(other, victim, began_ms)?;
         let figures = Figures {
             takeover_ms: ms(takeover),
             return_ms: ms(returned),
@@ -285,8 +285,8 @@ impl Rounds {
         has_states(&self.group.paths(nsid)?, &gateways[gateway].address, gateways.len())
     }
 
-    /// Whether a gateway tells who asks that the group of another one moved, and came back.
-    fn has_told(&self, asked: usize, victim: usize, since_ms: u64) -> Result<(), String> {
+    /// Checks that a gateway reports that the group of another one moved, and came back.
+    fn has_reported(&self, asked: usize, victim: usize, since_ms: u64) -> Result<(), String> {
         let (asked, victim) = (&self.group.gateways[asked], &self.group.gateways[victim]);
         let status = asked.status()?;
         if status.has_seen_return(victim.group, victim.name, since_ms) {
