@@ -81,7 +81,7 @@ impl Folder {
         self.state().files.len()
     }
 
-    /// Record keeper for a life of the process.
+    /// Records of a life of the process.
     pub(crate) fn keeper(&self, life: u64, keep_alive_ms: u32, has_random_numbers: bool) -> Arc<Keeper> {
         let mut state = self.state();
         state.made += 1;

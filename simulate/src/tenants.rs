@@ -1,8 +1,6 @@
-//! Two tenants: hosts of different rights at one target, with a subsystem of their own. Each asks for what it may not have,
-//! over and over, and has to be refused by the rule that forbids it. On what they share they use the commands that hosts of
-//! the volume do not: Copy, Dataset Management, and Compare and Write as one.
-//!
-//! They do one thing at a time, so that what every block holds is known, on memory and on a file.
+//! Two tenants: hosts of different rights at one target, with a subsystem of their own. Each requests forbidden objects and
+//! has to be refused by the right rule. On shared namespaces they send Copy, Dataset Management, and fused Compare and Write.
+//! Commands of both are sequential, so the content of every block is known, on memory and on a file.
 
 use std::rc::Rc;
 use std::time::Duration;

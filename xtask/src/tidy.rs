@@ -190,7 +190,7 @@ fn find_machine_paths(file: &File, problems: &mut Vec<String>) {
             let hit = line.match_indices(path).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
                 let after = line[at + path.len()..].chars().next();
-                // In the middle of another path it is a folder's name; before a variable it is no
+                // In the middle of another path it is a folder's name; before a variable it is not a
                 // path of a machine.
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
                     && after.is_some_and(|c| c.is_alphanumeric() || c == '.')

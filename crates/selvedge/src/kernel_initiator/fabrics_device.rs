@@ -29,7 +29,7 @@ pub(crate) enum Refusal {
     AlreadyConnected,
     /// The kernel's answer, and what it logged.
     Refused(io::Error, Vec<String>),
-    /// The answer is no controller number.
+    /// The answer is not a controller number.
     NotUnderstood(String),
 }
 

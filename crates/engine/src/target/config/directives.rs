@@ -16,7 +16,7 @@ pub struct Directives {
     /// open here, and their blocks are not accessed while their ANA groups are inaccessible, which
     /// the caller ensures.
     pub standby: BTreeSet<(String, u32)>,
-    /// Generation of openings: with another number all images are reopened, for instance on new
+    /// Generation of open requests: with another number all images are reopened, for instance on new
     /// connections to their clusters, and hosts keep the namespaces meanwhile.
     pub opening: u64,
     /// True if other targets serve the same subsystems, possibly on ports that this one does not

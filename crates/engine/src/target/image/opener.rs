@@ -29,7 +29,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Request of a namespace of the subsystem `nqn`, in this generation of openings.
+    /// Request of a namespace of the subsystem `nqn`, in this generation of open requests.
     pub(crate) fn of(nqn: &str, config: &NamespaceConfig, opening: u64) -> Self {
         Self {
             nqn: nqn.to_owned(),
