@@ -26,6 +26,7 @@ pub enum SyncKind {
 /// A sync that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
+    /// Call that makes data durable.
     pub kind: SyncKind,
     /// Sequence number among the syncs that may take each other's errors; 0 for one with an error
     /// of its own.

@@ -35,6 +35,7 @@ pub struct NewImage {
 /// A snapshot of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
+    /// Name of the snapshot within its image.
     pub name: String,
     /// Bytes of the image when it was made.
     pub size: u64,

@@ -102,8 +102,8 @@ extern "C" fn notified(
     // SAFETY: the argument is the listener that the watch was started with, which outlives it.
     #[allow(unsafe_code)]
     let listener = unsafe { &*argument.cast_const().cast::<Listener>() };
-    // The sender waits for this. Failing means that it waits for nothing; there is no one to report
-    // it to.
+    // The sender waits for this. A failure costs it its wait, and cannot be reported to anyone.
+    // SAFETY: pool and name are valid for the life of the watch.
     #[allow(unsafe_code)]
     unsafe {
         (listener.rados.notify_ack)(
