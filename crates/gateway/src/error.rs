@@ -32,6 +32,7 @@ pub enum Reason {
 /// Refusal of a change, with its reason and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
+    /// Cause of the failure.
     pub reason: Reason,
     /// Description of the fault.
     pub what: String,
