@@ -287,7 +287,7 @@ mod tests {
         let path = folder.path().join("config.json");
         fs::write(&path, "{broken").unwrap();
         let refused = keep_entries(&path, &entries("-a 127.0.0.1 -n nqn.a")).unwrap_err().line().unwrap();
-        assert!(refused.contains("left as it is"), "{refused}");
+        assert!(refused.contains("the file is unchanged"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{broken");
     }
 
