@@ -263,7 +263,7 @@ fn tokens_come_expire_and_go_while_the_target_runs() {
 }
 
 #[test]
-fn whoever_guesses_waits_even_with_the_right_token() {
+fn a_client_that_guesses_waits_even_with_the_right_token() {
     let house = House::with_tokens("");
     let address = house.controls[0].endpoint().socket_address().unwrap();
     let mut statuses = Vec::new();
