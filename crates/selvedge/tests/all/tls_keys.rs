@@ -179,7 +179,7 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
     with(WITH_KEY, &["--tls-key-file", &secret], &|words| target.refuses(words, "not a TLS key"));
     with(WITH_KEY, &["-S", &secret], &|words| target.refuses(words, "tls_key_file"));
     with(WITHOUT, &["-S", &secret], &|words| {
-        assert!(target.output_of(words).contains("has to authenticate"))
+        assert!(target.output_of(words).contains("has to authenticate"));
     });
     with(WITHOUT, &["--tls-key-file", &key], &|words| target.refuses(words, "dhchap_secret_file"));
     let listed = |target: &Target| {
