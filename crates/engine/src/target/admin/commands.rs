@@ -61,7 +61,7 @@ impl AdminCommands {
 
     /// Whose they are.
     pub(crate) fn owner(&self) -> Owner {
-        Owner { host_id: self.controller.host.id, controller: self.controller.instance }
+        Owner { host: self.controller.host.digest, controller: self.controller.instance }
     }
 
     /// Whether a command is under way that is answered as soon as its data has come.

@@ -26,7 +26,7 @@ use crate::target::identity::NamespaceIdentities;
 use crate::target::image::OpenRequest;
 use crate::target::messaging::{Fenced, Loss, Message, Then};
 use crate::target::reactor::{Listener, Listening, PortChange};
-use crate::target::reservation::{Abandoned, Access};
+use crate::target::reservation::{Abandoned, Access, HostDigest};
 use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
 
@@ -285,10 +285,6 @@ impl Fabric {
                     "a host loses its controller by a change of the configuration"
                 );
                 self.end_controller(&controller);
-            } else if let Some((nsid, other)) = controller.subsystem.registered_otherwise(&controller.host) {
-                // The namespace came with registrations that were kept of it.
-                let why = format!("registered on namespace {nsid} by {other}");
-                self.end_impostor(&controller, &why);
             } else if controller.subsystem.is_discovery {
                 if discovery_changed {
                     notices.push((controller, Notice::DiscoveryLog));
@@ -310,6 +306,7 @@ impl Fabric {
 /// Sees that a host changes no namespace that it may not write to since another has reserved it: to take it away, to hide it
 /// and to protect it are no less than a write.
 fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> Result<(), TargetError> {
+    let digest = HostDigest::of(&host.nqn, host.host_id.as_bytes());
     for change in changes {
         let (Change::NamespaceRemoved { nqn, nsid }
         | Change::NamespaceReplaced { nqn, nsid }
@@ -320,7 +317,7 @@ fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> 
         };
         let subsystem = old.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
         let namespace = subsystem.and_then(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
-        if namespace.is_some_and(|n| n.reservation_forbids(host.host_id.as_bytes(), Access::Write)) {
+        if namespace.is_some_and(|n| n.reservation_forbids(digest, Access::Write)) {
             return Err(TargetError::Reserved { nqn: nqn.clone(), nsid: *nsid });
         }
     }

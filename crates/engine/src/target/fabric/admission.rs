@@ -255,6 +255,8 @@ pub(crate) struct Refusals {
     handshakes: Seldom,
     discovery_ended: AtomicU64,
     silent_ended: AtomicU64,
+    /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
+    displaced: Seldom,
 }
 
 impl Refusals {
@@ -288,6 +290,11 @@ impl Refusals {
         self.handshakes.count_to_log(ring::now())
     }
 
+    /// Counts a controller that ended for a proved host with the same HOSTID; the number if it is one to be logged.
+    pub(crate) fn count_displaced(&self) -> Option<u64> {
+        self.displaced.count_to_log(ring::now())
+    }
+
     /// Counts a controller whose keep alive timer ran out.
     pub(crate) fn count_silent_ended(&self) {
         self.silent_ended.fetch_add(1, Ordering::Relaxed);
@@ -307,6 +314,10 @@ impl Refusals {
 
     pub(crate) fn silent_ended(&self) -> u64 {
         self.silent_ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn displaced(&self) -> u64 {
+        self.displaced.read()
     }
 
     pub(crate) fn discovery_ended(&self) -> u64 {

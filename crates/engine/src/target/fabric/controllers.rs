@@ -59,6 +59,39 @@ impl Controllers {
         Ok(id)
     }
 
+    /// Sees that a host may use its identifier in a subsystem; the controllers of other hosts that have to go for that. Whoever
+    /// proves its name goes before who claims one: a proved host ends controllers of unproved ones, and is refused for none, not
+    /// even for another proved one, which reservations tell from it by its NQN. Between unproved hosts the first keeps the
+    /// identifier as long as it has controllers, since two machines with one HOSTID are a mistake that somebody has to learn of.
+    /// Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is open to all, where no claim counts.
+    ///
+    /// # Errors
+    /// The host that has the identifier.
+    pub(super) fn claim_host_id(
+        &self,
+        subsystem: &Arc<Subsystem>,
+        host: &Host,
+        is_proved: bool,
+    ) -> Result<Vec<Arc<Controller>>, NoController> {
+        if host.is_nameless() || subsystem.is_discovery {
+            return Ok(Vec::new());
+        }
+        let is_other = |known: &&Arc<Controller>| {
+            known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
+        };
+        let mut others = self.by_id.values().filter(is_other);
+        if is_proved {
+            return Ok(others.filter(|other| !other.is_proved).cloned().collect());
+        }
+        match others.next() {
+            Some(known) => {
+                let taken = format!("{}, which has controller {}", known.host.nqn, known.id);
+                Err(NoController::HostIdTaken(taken))
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The discovery controller that has to go for another one, when there are as many as there may be: the one that has been
     /// silent for longest, of the network that has the most.
     pub(super) fn discovery_in_excess(&self) -> Option<Arc<Controller>> {
@@ -88,21 +121,4 @@ impl From<Rule> for NoController {
     fn from(rule: Rule) -> Self {
         Self::NoPlace(rule)
     }
-}
-
-/// Who has the identifier of this host in the subsystem, and is another host by its name. An identifier is a host's as long as
-/// it has controllers or registrations. Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is
-/// open to everybody, so that nobody can claim one there.
-pub(super) fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
-    if host.is_nameless() || subsystem.is_discovery {
-        return None;
-    }
-    let is_other = |known: &&Arc<Controller>| {
-        known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
-    };
-    if let Some(known) = controllers.by_id.values().find(is_other) {
-        return Some(format!("{}, which has controller {}", known.host.nqn, known.id));
-    }
-    let (nsid, nqn) = subsystem.registered_otherwise(host)?;
-    Some(format!("{nqn}, which is registered on namespace {nsid}"))
 }

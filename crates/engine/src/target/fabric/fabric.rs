@@ -16,7 +16,7 @@ use secure_channel::{RecordLimit, SealingKey};
 use uuid::Uuid;
 
 use super::admission::{Quotas, Refusals, Rule};
-use super::controllers::{Controllers, NoController, holder};
+use super::controllers::{Controllers, NoController};
 use super::directory::Directory;
 use super::generated_keys::GeneratedKeys;
 use super::target_config::TargetConfig;
@@ -354,17 +354,14 @@ impl Fabric {
     pub(crate) fn add_controller(
         &self,
         subsystem: &Arc<Subsystem>,
-        host: &Host,
+        (host, is_proved): (&Host, bool),
         guest: &Guest,
         promised: Option<u16>,
         make: impl FnOnce(ControllerInstance) -> Controller,
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
-        // Under the lock: whoever registers a host looks for others with its identifier afterwards, and takes it, too.
-        if let Some(holder) = holder(controllers, subsystem, host) {
-            return Err(NoController::HostIdTaken(holder));
-        }
+        let displaced = controllers.claim_host_id(subsystem, host, is_proved)?;
         let id = match promised {
             Some(id) => id,
             None => controllers.free_id(&self.controller_ids)?,
@@ -382,6 +379,7 @@ impl Fabric {
         let controller = Arc::new(make(instance));
         controllers.by_id.insert(id, controller.clone());
         drop(guard);
+        displaced.iter().for_each(|displaced| self.displace(displaced, &host.nqn));
         if let Some(in_excess) = in_excess {
             self.refusals.count_discovery_ended();
             tracing::debug!(
@@ -394,28 +392,20 @@ impl Fabric {
         Ok(controller)
     }
 
-    /// Ends the controllers that other hosts have of the same subsystem by the identifier of this host, which is registered now.
-    /// They have come since it lost its last controller, while its command was on its way.
-    pub(crate) fn end_others_by_id_of(&self, controller: &Controller) {
-        let host = &controller.host;
-        for other in self.controllers_of(&controller.subsystem) {
-            if other.host.id == host.id && other.host.nqn != host.nqn {
-                self.end_impostor(&other, &format!("registered by {}", host.nqn));
-            }
+    /// Ends a controller of a host that has not proved its name, since one that has proved its own comes with the same HOSTID.
+    fn displace(&self, controller: &Arc<Controller>, by: &str) {
+        if let Some(times) = self.refusals.count_displaced() {
+            let (Host { nqn, id, .. }, subsystem) = (&controller.host, &controller.subsystem.nqn);
+            let (id, controller) = (Uuid::from_bytes(*id), controller.id);
+            tracing::warn!(
+                host = nqn,
+                controller,
+                subsystem,
+                times,
+                "Ended a controller: HOSTID {id} is used by {by}, which has proved its name, and this host has not; give each \
+                 host its own HOSTID"
+            );
         }
-    }
-
-    /// Ends a controller whose host has an identifier that is another's.
-    pub(crate) fn end_impostor(&self, controller: &Arc<Controller>, why: &str) {
-        let Host { nqn, id } = &controller.host;
-        let (id, subsystem) = (Uuid::from_bytes(*id), &controller.subsystem.nqn);
-        let controller_id = controller.id;
-        tracing::warn!(
-            host = nqn,
-            controller = controller_id,
-            subsystem,
-            "Ended a controller: its host's identifier (HOSTID) {id} is {why}"
-        );
         self.end_controller(controller);
     }
 

@@ -106,7 +106,7 @@ impl Commands {
     /// Whose they are.
     pub(crate) fn owner(&self) -> Owner {
         let controller = &self.of.controller;
-        Owner { host_id: controller.host.id, controller: controller.instance }
+        Owner { host: controller.host.digest, controller: controller.instance }
     }
 
     /// Where an answer for one of them goes that somebody else gives.
@@ -149,7 +149,7 @@ impl Commands {
         }
         let view = self.view.clone();
         let checked = match view.attachment(entry.nsid.get()) {
-            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)
+            Some(attachment) => check(entry, capsule.length, attachment, controller.host.digest)
                 .map(|checked| (checked, attachment)),
             None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         };

@@ -133,7 +133,7 @@ impl Commands {
     /// Whether another host's reservation forbids this host such work now.
     #[cold]
     pub(super) fn is_reserved_from(&self, work: Work, namespace: &Namespace) -> bool {
-        work.access().is_some_and(|access| namespace.reservation_forbids(&self.owner().host_id, access))
+        work.access().is_some_and(|access| namespace.reservation_forbids(self.owner().host, access))
     }
 
     /// What a command meets on a namespace with claims or unreadable blocks: it is held back (`None`), or fails.

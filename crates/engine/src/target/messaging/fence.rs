@@ -12,13 +12,13 @@ use super::address::Address;
 use super::cross_reset::CrossReset;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::target::controller::{Controller, Quiesce};
-use crate::target::reservation::HostId;
+use crate::target::reservation::HostDigest;
 use crate::target::served::{ByteRange, Namespace};
 
 /// Whose a connection's commands are, even when nothing but them is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    pub(crate) host_id: HostId,
+    pub(crate) host: HostDigest,
     pub(crate) controller: ControllerInstance,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Fenced {
     /// Those that write behind the end that the namespace has now. New ones are refused.
     Beyond(Arc<Namespace>),
     /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
-    Hosts(Arc<Namespace>, Vec<HostId>),
+    Hosts(Arc<Namespace>, Vec<HostDigest>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
     Controller(ControllerInstance),
     /// All of this controller's I/O queues, which are closed, while its admin queue stays.

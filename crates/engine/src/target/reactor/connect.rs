@@ -309,14 +309,16 @@ fn connect_admin(
         is_named: subsystem.names(&host.nqn),
     };
     let former = caller.former.as_ref().and_then(|former| former.instance);
+    // A TLS key is the host's whose name it has, as `check_protection` has seen.
+    let is_proved = proof.is_some() || caller.protection.is_some();
     let make = |instance| {
-        let of = (port, guest.clone(), proof.map(|(proof, _)| proof));
+        let (of, proof) = ((port, guest.clone()), (proof.map(|(proof, _)| proof), is_proved));
         let instance = former.unwrap_or(instance);
-        Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
+        Controller::new(instance, subsystem.clone(), host.clone(), of, proof, keep_alive_ms, now)
     };
     let former_id = former.map(|former| former.controller_id);
     let promised = former_id.or_else(|| proof.and_then(|(_, promised)| promised));
-    let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
+    let controller = caller.fabric.add_controller(&subsystem, (&host, is_proved), &guest, promised, make)?;
     tracing::info!(
         controller = controller.id,
         subsystem = controller.subsystem.nqn,
@@ -448,7 +450,7 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         return Err(refusal.counted(Fault::NotAllowed));
     }
     check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
-    Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
+    Ok(Names { subsystem, host: Host::new(host.to_owned(), data.host_id), unusual })
 }
 
 /// Checks that a stream that is TLS is used by whom its key is for, and for what; and that one in clear may be.
