@@ -179,3 +179,47 @@ fn a_registration_keeps_no_other_host_off_and_is_its_hosts_alone() {
         }
     }
 }
+
+#[test]
+fn a_denied_host_leaves_no_registration() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = start(ENGINES[1], folder.path());
+    let address = target.ports()[0];
+    let mut squatter = connect(address, UNPROVED[0]).unwrap();
+    reserve(&mut squatter);
+    let mut other = connect(address, PROVED[0]).unwrap();
+    other.check_access(SPACE, true, false, "before");
+    let mut wanted = target.config();
+    wanted.subsystems[0].hosts.retain(|host| *host != name(UNPROVED[0]));
+    target.apply(&wanted).unwrap();
+    other.check_access(SPACE, true, true, "after");
+    assert_eq!(target.reservations(NQN, 1).unwrap().registrants, []);
+    drop((other, target));
+    let target = start(ENGINES[1], folder.path());
+    assert_eq!(target.reservations(NQN, 1).unwrap().registrants, [], "nothing of it is kept");
+}
+
+#[test]
+fn an_operator_clears_the_registrations_of_one_host_or_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = start(ENGINES[1], folder.path());
+    let address = target.ports()[0];
+    let mut first = connect(address, PROVED[0]).unwrap();
+    let mut second = connect(address, PROVED[1]).unwrap();
+    reserve(&mut first);
+    second.register(1);
+    let seen = target.reservations(NQN, 1).unwrap();
+    assert_eq!((seen.kind, seen.persists, seen.registrants.len()), (Some("write_exclusive"), true, 2));
+    assert_eq!(seen.registrants.iter().map(|of| of.holds).collect::<Vec<_>>(), [true, false]);
+    let cleared = |host: Option<&str>| target.clear_reservations(NQN, 1, host).unwrap();
+    assert_eq!(cleared(Some(&name(UNPROVED[0]))), [""; 0], "it has none");
+    second.await_event();
+    assert_eq!(cleared(Some(&name(PROVED[0]))), [name(PROVED[0])]);
+    second.check_access(SPACE, true, true, "the reservation went with its holder");
+    assert_eq!(cleared(None), [name(PROVED[1])]);
+    second.expect_event();
+    assert_eq!(target.reservations(NQN, 1).unwrap().registrants, []);
+    let error = target.clear_reservations(NQN, 9, None).unwrap_err().to_string();
+    assert!(error.contains("not served here"), "{error}");
+    assert!(target.reservations(NQN, 9).is_none());
+}

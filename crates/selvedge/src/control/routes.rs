@@ -136,6 +136,7 @@ const TOPOLOGY_PATH: &str = "/v1/topology";
 pub(super) const PICTURE_PATH: &str = "/v1/topology/picture";
 /// A gateway of the group.
 const GATEWAY_PATH: &str = "/v1/gateways/{name}";
+const RESERVATIONS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations";
 const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
 /// What a change would come to.
@@ -236,6 +237,13 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
         "Open a namespace's file or device anew that could not be synchronized; it takes writes again", None,
         200 Some("Namespace"), namespaces::reopen),
+    route!(Read "GET" RESERVATIONS_PATH, "Hosts that are registered on a namespace, and its reservation", None,
+        200 Some("Reservations"), namespaces::reservations),
+    route!(Admin "DELETE" RESERVATIONS_PATH, "Clear all registrations of a namespace, and its reservation; their hosts get a notice", None,
+        204 None, namespaces::clear_reservations),
+    route!(Admin "DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations/{host}",
+        "Clear the registration of one host, and the reservation if it is its alone", None,
+        204 None, namespaces::clear_reservations),
     route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
     route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
         201 Some("Snapshot"), images::snapshot),

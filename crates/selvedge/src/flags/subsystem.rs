@@ -262,6 +262,37 @@ Example:
         #[command(flatten)]
         control: ControlFlags,
     },
+    /// List the hosts that are registered on a namespace, and which of them holds a reservation
+    #[command(after_help = "Example:
+  selvedge namespace reservations nqn.2026-01.org.example:disks 1")]
+    Reservations {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Clear the registrations of a namespace, and its reservation: whoever was kept off may use it again
+    #[command(
+        after_help = "A host that is gone for good leaves registrations that nobody else can take back. Make sure that it is, or
+that it cannot write: what its reservation protected is no longer protected.
+
+Examples:
+  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1
+  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1 --host nqn.2014-08.org.example:b"
+    )]
+    ClearReservations {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        /// Clear the registration of this host alone
+        #[arg(long, value_name = "NQN")]
+        host: Option<Nqn>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
     /// Make snapshots of namespaces' images, several at one moment, or remove or list them
     #[command(after_help = "Examples:
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday

@@ -104,6 +104,7 @@ impl Fabric {
         let images = prepared.namespaces.clone();
         let listening = self.commit(&old, prepared, (&directives, order.overlap), &changes);
         reservation_worker::forget(archive.as_ref(), &removed);
+        reservation_worker::drop_denied(self, archive.as_ref(), &old.config, &changes);
         forget_shared(&leaving, &directives);
         drop(archive);
         // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.

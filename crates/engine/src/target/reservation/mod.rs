@@ -7,6 +7,7 @@ mod log;
 mod record;
 mod shared_reservations;
 mod state;
+mod status;
 
 pub(crate) use file::ReservationDirectory;
 pub(crate) use host_digest::{HostDigest, HostId};
@@ -15,3 +16,4 @@ pub(crate) use shared_reservations::{Abandoned, Hold, SharedReservationError, Sh
 pub(crate) use state::{Access, Acquire, Outcome, Register, Release, ReservationView, Reservations};
 #[cfg(test)]
 pub(crate) use state::{Registrant, Reservation};
+pub use status::{RegistrantStatus, ReservationStatus};

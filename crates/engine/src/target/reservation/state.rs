@@ -351,6 +351,32 @@ impl Reservations {
         Ok(outcome)
     }
 
+    /// Registrants whose NQN `is_meant`, off by the administration's order: registrations end, and the reservation with its
+    /// last holder. Hosts that lose theirs, and registrants that may use the namespace again, get notices.
+    pub(crate) fn drop_hosts(&mut self, is_meant: impl Fn(&str) -> bool) -> Outcome {
+        let dropped: Vec<HostDigest> = self
+            .registrants
+            .iter()
+            .filter(|registrant| is_meant(&registrant.host_nqn))
+            .map(|registrant| registrant.host)
+            .collect();
+        let mut outcome = Outcome { changed: !dropped.is_empty(), ..Outcome::default() };
+        let mut released = None;
+        for host in &dropped {
+            released = self.remove(*host).or(released);
+            outcome.notices.push((*host, ReservationNotification::RegistrationPreempted));
+        }
+        if released.is_some_and(admits_registrants) {
+            let left = self.registrants.iter();
+            let notice = ReservationNotification::ReservationReleased;
+            outcome.notices.extend(left.map(|registrant| (registrant.host, notice)));
+        }
+        if outcome.changed {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        outcome
+    }
+
     fn take(&mut self, host: HostDigest, kind: ReservationType) -> Result<Outcome, Status> {
         match self.reservation {
             None => {

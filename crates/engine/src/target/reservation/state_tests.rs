@@ -321,6 +321,27 @@ fn two_names_with_one_identifier_are_two_hosts() {
     assert!(reservations.holds(of(A)));
 }
 
+#[test]
+fn dropped_hosts_lose_their_registration_and_others_are_notified_where_they_may_go_on() {
+    for kind in ReservationType::ALL {
+        let mut reservations = held_by_a(kind, &[1]);
+        reservations.register(B, "nqn.b", &register(RegisterAction::Register, 0, 2)).expect("a new host");
+        let b = HostDigest::of("nqn.b", &B);
+        let before = reservations.clone();
+        assert_eq!(reservations.drop_hosts(|nqn| nqn == "nqn.c"), Outcome::default());
+        assert_eq!(reservations, before, "a host without registration loses none");
+        let outcome = reservations.drop_hosts(|nqn| nqn == "nqn");
+        let mut told = vec![(of(A), RegistrationPreempted)];
+        told.extend(kind.registrants_only().then_some((b, ReservationReleased)));
+        assert_eq!((outcome.notices, outcome.changed), (told, true), "{kind:?}");
+        assert_eq!(reservations.holds(b), kind.all_registrants(), "{kind:?}");
+        assert!(reservations.is_registered(b) && reservations.generation() == before.generation() + 1);
+        let all = reservations.drop_hosts(|_| true);
+        assert_eq!(all.notices, [(b, RegistrationPreempted)]);
+        assert_eq!((reservations.registrants(), reservations.reservation()), (&[][..], None));
+    }
+}
+
 /// The rules once more, over sets and without a thought for speed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {

@@ -181,6 +181,28 @@ pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&config)
 }
 
+/// Hosts that are registered on a namespace.
+pub(super) fn reservations(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let nsid = ask.number("nsid")?;
+    find(ask, &ask.administration.shown(), nsid)?;
+    let unknown = || Refusal::conflict(format!("namespace {nsid} is not available here"));
+    Answer::with(&ask.administration.reservations(ask.part("nqn"), nsid).ok_or_else(unknown)?)
+}
+
+/// Clears the registrations of a namespace, or of the host that the path names.
+pub(super) fn clear_reservations(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    find(ask, &ask.administration.fabric(), nsid)?;
+    let host = Some(ask.part("host")).filter(|host| !host.is_empty());
+    let cleared = ask.administration.clear_reservations(nqn, nsid, host)?;
+    match host {
+        Some(host) if cleared.is_empty() => {
+            Err(Refusal::not_found(format!("{host} is not registered on namespace {nsid}")))
+        }
+        _ => Ok(Answer::done()),
+    }
+}
+
 /// Removes a namespace, and its image if that is asked for.
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nsid = ask.number("nsid")?;
