@@ -196,8 +196,8 @@ pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Letters of a sealed secret in a configuration: eight of the longest kind (`SECRETS_PER_HOST_MAX`) take 1,160.
 pub const SEALED_SECRET_BYTES_MAX: usize = 2048;
-/// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
-/// again.
+/// Steps of authentication that wait to be computed; with more, the last one of the network with the most is given up: its host
+/// comes again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
 /// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
 /// hellos wait.
@@ -212,11 +212,11 @@ pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usi
 pub const AUTHENTICATION_TIMEOUT_MS: u64 = 120_000;
 /// How long a host whose authentication has failed may take to fetch the reason, in milliseconds.
 pub const AUTHENTICATION_FAILURE_LINGER_MS: u64 = 5_000;
-/// How long a host waits for its next challenge after it has failed once, in milliseconds; after each failure twice as long.
+/// Delay of the refusal of a wrong proof, in milliseconds; after each failure of the same network twice as long.
 pub const AUTHENTICATION_DELAY_MS: u64 = 100;
-/// The longest such delay: hosts give a command up after a minute.
+/// The longest such delay, and never more than half of the time that the host has: hosts give a command up after a minute.
 pub const AUTHENTICATION_DELAY_MS_MAX: u64 = 10_000;
-/// Hosts that are remembered to have failed; the one that did so longest ago is forgotten.
+/// Networks that are remembered to have failed; the one that did so longest ago is forgotten.
 pub const AUTHENTICATION_OFFENDERS_MAX: usize = 4096;
 /// Bytes of an Authentication Receive: Linux asks for 4 KiB.
 pub const AUTHENTICATION_RECEIVE_BYTES_MAX: u32 = 64 << 10;

@@ -10,14 +10,16 @@ use clap::Parser as _;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use hyper::Method;
-use prerequisite::{patience, wait_for};
+use prerequisite::patience;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
+use super::access::{Access, Peer};
 use super::administration::Administration;
 use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
+use super::limits::CONNECTIONS_PER_NETWORK_MAX;
 use super::routes::{AUDIT_PATH, LIVE_PATH, ROUTES};
 use super::{Control, Doors, test_target};
 use crate::failure::Failure;
@@ -120,11 +122,7 @@ impl House {
 
     pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
         let Some(address) = self.controls[0].endpoint().socket_address() else { panic!("no address") };
-        // Who was refused waits, as it is told.
-        wait_for("an answer", || {
-            let response = ask(address, method, path, token, body);
-            (response.status != 429).then_some(response)
-        })
+        ask(address, method, path, token, body)
     }
 
     fn client(&self, flags: &ControlTlsFlags, token: Option<&Path>) -> Result<Client, Failure> {
@@ -133,12 +131,22 @@ impl House {
 }
 
 fn ask(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
+    finish(begin(address, method, path, token, body))
+}
+
+/// Sends a request.
+fn begin(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(patience())).unwrap();
     let header = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Content-Length: {}\r\n", body.len());
     let request = format!("{head}\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// Receives the answer.
+fn finish(mut stream: TcpStream) -> Response {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -263,18 +271,29 @@ fn tokens_come_expire_and_go_while_the_target_runs() {
 }
 
 #[test]
-fn whoever_guesses_waits_even_with_the_right_token() {
+fn a_right_token_is_taken_however_many_wrong_ones_come_from_its_address() {
     let house = House::with_tokens("");
     let address = house.controls[0].endpoint().socket_address().unwrap();
-    let mut statuses = Vec::new();
-    for guess in 0..200 {
-        statuses.push(ask(address, "GET", "/v1/log", Some(&format!("selvedge_guess_{guess}")), "").status);
+    // As many at a time as leave one address a place.
+    for _ in 0..3 {
+        let begin = |guess| begin(address, "GET", "/v1/log", Some(&format!("selvedge_guess_{guess}")), "");
+        let guesses: Vec<TcpStream> = (0..CONNECTIONS_PER_NETWORK_MAX - 1).map(begin).collect();
+        assert_eq!(ask(address, "GET", "/v1/log", Some(&token("read")), "").status, 200);
+        let refused = guesses.into_iter().map(|guess| finish(guess).status);
+        assert!(refused.into_iter().all(|status| status == 401));
     }
-    let wrong = statuses.iter().filter(|status| **status == 401).count();
-    assert!((1..20).contains(&wrong), "{wrong} of 200 guesses were looked at");
-    assert_eq!(statuses.len() - wrong, statuses.iter().filter(|status| **status == 429).count());
-    let waiting = ask(address, "GET", "/v1/log", Some(&token("read")), "");
-    assert!(waiting.status == 429 && waiting.body.contains("try again in"), "{}", waiting.body);
+}
+
+#[test]
+fn refusals_of_one_address_leave_the_later_the_more_there_are() {
+    let access = Access::new(None, None).unwrap();
+    let peer = |last| Peer::Remote { address: ([10, 0, 0, last], 1).into(), certificate: None };
+    let delay_ms = |last| access.count_refusal(&peer(last)).0.as_millis();
+    let delays: Vec<u128> = (0..7).map(|_| delay_ms(1)).collect();
+    assert_eq!(delays, [100, 200, 400, 800, 1600, 2000, 2000]);
+    assert_eq!(delay_ms(2), 100, "another address has its own");
+    let local = Peer::Local { uid: 7, pid: None };
+    assert_eq!(access.count_refusal(&local).0, Duration::ZERO);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
 /// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
+/// The longest delay of the refusal of a wrong token: it has a place among the connections as long.
+pub(super) const REFUSAL_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a token file: nobody types more, and it might be the wrong file.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.

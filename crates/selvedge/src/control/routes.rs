@@ -20,7 +20,7 @@ use hyper::header::{
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
@@ -356,28 +356,27 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
         let what = format!("{} {}", request.method(), request.uri());
         move || {
             let known = access.identify(&peer, header.as_deref());
-            // Whoever has to wait may ask as often as it likes.
-            if let Err(refusal) = &known
-                && refusal.status != 429
-            {
+            known.map_err(|refusal| {
                 administration.audit().write(Event {
                     what: Some(what),
                     ..Event::failed_login(Identity::Nobody, &peer, &refusal.error)
                 });
-            }
-            known
+                (refusal, access.count_refusal(&peer))
+            })
         }
     });
-    match known.await.unwrap_or_else(|_| Err(Refusal::new(500, "who asks could not be found out"))) {
+    let unknown = || (Refusal::new(500, "who asks could not be found out"), (Duration::ZERO, None));
+    match known.await.unwrap_or_else(|_| Err(unknown())) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refusal) => {
-            // Whoever has to wait may ask as often as it likes.
-            if refusal.status != 429 {
-                tracing::warn!(from = %peer, "Refused a client of the control API: {}", refusal.error);
+        Err((refusal, (delay, logged))) => {
+            if let Some(times) = logged {
+                tracing::warn!(from = %peer, times, "Refused a client of the control API: {}", refusal.error);
             }
+            // Nobody else waits for it: what is delayed is this answer.
+            sleep(delay).await;
             let mut response = refuse(&refusal);
             if refusal.status == 401 {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -1,19 +1,18 @@
 //! What the authentication worker is to compute, and for whom.
 
 use std::sync::Weak;
+use std::time::Duration;
 
-use authentication::ControllerSide;
+use authentication::{ControllerSide, Group};
 
 use super::asker::Asker;
 use super::handshake::HandshakeStep;
 use crate::target::controller::Network;
 
-/// Who authenticates: a name, which is not proved yet, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Party {
-    pub(crate) host_nqn: String,
-    pub(crate) network: Network,
-}
+/// Microseconds of a step without public-key work: messages, hashes, and their way.
+const STEP_US: u64 = 50;
+/// Microseconds of a TLS hello: a key exchange on an elliptic curve, and the library's state.
+const HELLO_US: u64 = 500;
 
 /// One step of an exchange.
 pub(crate) enum Step {
@@ -32,9 +31,13 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it is what begins the work, and what a host that guesses has to wait for.
-    pub(crate) const fn begins(&self) -> bool {
-        matches!(self, Self::Exchange(_, Step::Give)) || self.takes_place()
+    /// Microseconds of the worker's thread that it takes, about.
+    pub(crate) fn cost_us(&self) -> u64 {
+        match self {
+            Self::Exchange(side, _) => STEP_US + side.next_group().map_or(0, Group::cost_us),
+            Self::Handshake(HandshakeStep::Hello { .. }) => HELLO_US,
+            Self::Handshake(HandshakeStep::Flight { .. }) => STEP_US,
+        }
     }
 
     /// Whether a handshake of TLS is under way behind it, if the host has a key.
@@ -46,8 +49,11 @@ impl Work {
 /// A step that somebody waits for.
 pub(crate) struct AuthenticationJob {
     pub(crate) asker: Asker,
-    pub(crate) party: Party,
+    /// Network that its host comes from.
+    pub(crate) network: Network,
     pub(crate) work: Work,
+    /// Longest time by which its answer is delayed, if it is a refusal.
+    pub(crate) delay_max: Duration,
     /// There as long as somebody waits.
     pub(crate) is_wanted: Weak<()>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::target::messaging::{Party, PendingHandshake};
+use crate::target::messaging::PendingHandshake;
 
 /// A connection of which it is not known yet whether it is TLS, or whose handshake is under way.
 #[derive(Default)]
@@ -12,7 +12,6 @@ pub(super) struct Securing {
     pub(super) stage: Stage,
     /// What the worker's jobs look at to know whether somebody waits for them.
     pub(super) waits: Arc<()>,
-    pub(super) party: Option<Party>,
     /// Whether it wants a turn: what came while the worker was busy was reported then.
     pub(super) is_due: bool,
 }

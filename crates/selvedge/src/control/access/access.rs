@@ -1,11 +1,13 @@
-//! Decides who somebody is that asks for something, and what it may do. Whoever shows a wrong token waits longer each time.
+//! Decides who somebody is that asks for something, and what it may do. A refusal of a wrong token leaves late, each time later;
+//! a right token has its answer at once, whatever others of its address have shown.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use engine::offenders::Offenders;
 use engine::ring::Moment;
+use engine::seldom::Seldom;
 use engine::target::Network;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,6 +16,7 @@ use rustls::server::ParsedCertificate;
 use super::super::Token;
 use super::super::file_stamp::FileStamp;
 use super::super::fingerprint::Fingerprint;
+use super::super::limits::REFUSAL_DELAY_MAX;
 use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
 use super::allowed_storage::AllowedStorage;
@@ -37,6 +40,8 @@ pub(crate) struct Access {
     /// Whoever reaches the door may do everything.
     is_open: bool,
     offenders: Mutex<Offenders<Network>>,
+    /// Refusals of what somebody has shown.
+    refused: Seldom,
     since: Instant,
 }
 
@@ -69,7 +74,7 @@ impl Access {
 
     /// Nobody but this process, its user and root.
     pub(crate) fn of_this_process() -> Self {
-        Self { file: None, token: None, is_open: false, offenders: Mutex::default(), since: Instant::now() }
+        Self { file: None, token: None, is_open: false, offenders: Mutex::default(), refused: Seldom::default(), since: Instant::now() }
     }
 
     /// The same for a door that is open to everybody who reaches it.
@@ -101,39 +106,31 @@ impl Access {
             Peer::Local { uid, .. } => local(&file, *uid)?,
             Peer::Remote { .. } if self.is_open => (Identity::Nobody, Rights::admin()),
             Peer::Remote { address, certificate } => {
-                let network = Network::of(address.ip());
-                self.check_patience(network)?;
                 let known = match (header, certificate) {
                     (Some(header), _) => self.bearer(&file, header),
                     (None, Some(certificate)) => by_certificate(&file, certificate),
                     (None, None) => Err(unknown("a token is missing")),
-                };
-                let mut offenders = self.offenders.lock().unwrap_or_else(PoisonError::into_inner);
-                match &known {
-                    Ok(_) => offenders.forgive(&network),
-                    Err(_) => offenders.add(&network, self.now()),
-                }
-                known?
+                }?;
+                self.offenders().forgive(&Network::of(address.ip()));
+                known
             }
         };
         let lists = lists(&file, &rights);
         Ok(Caller { identity, rights, lists })
     }
 
-    fn now(&self) -> Moment {
-        Moment::default().after(self.since.elapsed())
+    /// Counts a refusal of what somebody has shown: the delay with which it leaves, and its number if it is one to be logged.
+    pub(in crate::control) fn count_refusal(&self, peer: &Peer) -> (Duration, Option<u64>) {
+        let now = Moment::default().after(self.since.elapsed());
+        let delay = match peer {
+            Peer::Remote { address, .. } => self.offenders().add(&Network::of(address.ip()), now),
+            Peer::Process | Peer::Local { .. } => Duration::ZERO,
+        };
+        (delay.min(REFUSAL_DELAY_MAX), self.refused.count_to_log(now))
     }
 
-    /// Refuses somebody that has just failed, whatever it shows.
-    fn check_patience(&self, network: Network) -> Result<(), Refusal> {
-        let due = self.offenders.lock().unwrap_or_else(PoisonError::into_inner).due(&network);
-        let left = due.since(self.now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        let seconds = left.as_millis().div_ceil(1000);
-        let refusal = Refusal::new(429, "what was shown from this address before was wrong");
-        Err(refusal.hint(format!("try again in {seconds} s")))
+    fn offenders(&self) -> MutexGuard<'_, Offenders<Network>> {
+        self.offenders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bearer(&self, file: &AccessFile, header: &[u8]) -> Result<(Identity, Rights), Refusal> {
