@@ -78,6 +78,12 @@ pub const NAMED_QUEUES_SHARE: usize = 8;
 /// Discovery controllers, of which any stranger may have one: apart from all others, so that no crowd of them keeps a host from
 /// its volumes. With more, the one that has been silent for longest goes, of whoever has the most.
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
+/// Identifiers of controllers that are promised to hosts which have yet to authenticate. A gateway has some thousands in all; with
+/// more, the oldest promise goes, of the network that has the most, and its host connects again.
+pub const PROMISED_IDS_MAX: usize = 640;
+/// Those of hosts from one network, which then loses its own oldest one: all hosts behind one address come at once when a target
+/// is back, and need some milliseconds each.
+pub const PROMISED_IDS_PER_NETWORK_MAX: usize = 320;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
 /// Connections of one reactor that have not become queues, which anybody can open: with more, the oldest of whoever has the most
@@ -465,7 +471,9 @@ const _: () = {
         GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,
         "identifiers from FFF0h on are reserved"
     );
-    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX);
+    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX + PROMISED_IDS_MAX);
+    assert!(PROMISED_IDS_MAX >= 2 * PROMISED_IDS_PER_NETWORK_MAX, "no network takes more than half");
+    assert!(PROMISED_IDS_PER_NETWORK_MAX >= CONTROLLERS_PER_HOST_MAX, "a host's paths may come at once");
     assert!(IDENTITIES_KEPT_MAX as u64 * (4096 + 64) < IDENTITIES_FILE_BYTES_MAX);
     assert!(GATEWAY_LEASE_MS >= 2 * (GATEWAY_OPENING_PATIENCE_MS + GATEWAY_BEAT_MS));
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);

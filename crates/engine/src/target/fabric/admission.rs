@@ -55,16 +55,19 @@ pub(crate) enum Rule {
     ControllersPerNetwork,
     QueuesPerHost,
     QueuesPerNetwork,
+    /// Others that have yet to authenticate have taken the identifier that the host was promised.
+    Promises,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Controllers,
         Self::Reserve,
         Self::ControllersPerHost,
         Self::ControllersPerNetwork,
         Self::QueuesPerHost,
         Self::QueuesPerNetwork,
+        Self::Promises,
     ];
 
     /// Its name in metrics.
@@ -76,6 +79,7 @@ impl Rule {
             Self::ControllersPerNetwork => "controllers_per_network",
             Self::QueuesPerHost => "queues_per_host",
             Self::QueuesPerNetwork => "queues_per_network",
+            Self::Promises => "promised_controllers",
         }
     }
 }
@@ -89,6 +93,7 @@ impl fmt::Display for Rule {
             Self::ControllersPerNetwork => "the host's network has as many controllers as one may have",
             Self::QueuesPerHost => "the host has as many I/O queues as one host may have",
             Self::QueuesPerNetwork => "the host's network has as many I/O queues as one may have",
+            Self::Promises => "too many hosts have connected that have yet to authenticate",
         })
     }
 }

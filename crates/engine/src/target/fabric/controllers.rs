@@ -1,11 +1,15 @@
 //! The controllers of a target, with the identifiers that they have, had, or will have. It makes none.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::admission::{Admission, Rule};
+use super::fabric::Fabric;
+use super::promises::Promises;
 use super::target_config::TargetConfig;
 use crate::ring;
 use crate::target::controller::{Controller, Network};
@@ -19,7 +23,7 @@ pub(super) struct Controllers {
     pub(super) ending: HashMap<u16, Arc<Controller>>,
     last_id: u16,
     /// Identifiers that were promised to hosts that have yet to authenticate.
-    pub(super) promised: BTreeSet<u16>,
+    pub(super) promises: Promises,
     /// The uniquifier that the last controller with each identifier had.
     pub(super) uniquifiers: HashMap<u16, u8>,
 }
@@ -35,7 +39,7 @@ impl Controllers {
             by_id: HashMap::new(),
             ending: HashMap::new(),
             last_id: ids.start() + (ring::random() % count) as u16,
-            promised: BTreeSet::new(),
+            promises: Promises::default(),
             uniquifiers: HashMap::new(),
         }
     }
@@ -44,14 +48,14 @@ impl Controllers {
     /// finds nobody rather than somebody else.
     pub(super) fn free_id(&mut self, ids: &RangeInclusive<u16>) -> Result<u16, NoController> {
         // An ending one still has what it had.
-        if self.by_id.len() + self.ending.len() + self.promised.len() >= ids.clone().count() {
+        if self.by_id.len() + self.ending.len() + self.promises.len() >= ids.clone().count() {
             return Err(Rule::Controllers.into());
         }
         let mut id = self.last_id;
         loop {
             id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
             let is_taken = self.by_id.contains_key(&id) || self.ending.contains_key(&id);
-            if !is_taken && !self.promised.contains(&id) {
+            if !is_taken && !self.promises.have(id) {
                 break;
             }
         }
@@ -120,5 +124,24 @@ pub(crate) enum NoController {
 impl From<Rule> for NoController {
     fn from(rule: Rule) -> Self {
         Self::NoPlace(rule)
+    }
+}
+
+impl Fabric {
+    /// Ends a controller of a host that has not proved its name, since one that has proved its own comes with the same HOSTID.
+    pub(super) fn displace(&self, controller: &Arc<Controller>, by: &str) {
+        if let Some(times) = self.refusals.count_displaced() {
+            let (Host { nqn, id, .. }, subsystem) = (&controller.host, &controller.subsystem.nqn);
+            let (id, controller) = (Uuid::from_bytes(*id), controller.id);
+            tracing::warn!(
+                host = nqn,
+                controller,
+                subsystem,
+                times,
+                "Ended a controller: HOSTID {id} is used by {by}, which has proved its name, and this host has not; give each \
+                 host its own HOSTID"
+            );
+        }
+        self.end_controller(controller);
     }
 }

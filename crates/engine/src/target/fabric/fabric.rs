@@ -13,12 +13,12 @@ use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::log_page::CrossResetStatus;
 use secure_channel::{RecordLimit, SealingKey};
-use uuid::Uuid;
 
 use super::admission::{Quotas, Refusals, Rule};
 use super::controllers::{Controllers, NoController};
 use super::directory::Directory;
 use super::generated_keys::GeneratedKeys;
+use super::promises::WantedId;
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
 use crate::ring::channel::SyncSender;
@@ -41,7 +41,7 @@ use crate::target::telemetry::{Peculiarities, SlowCommands, TlsHandshakes};
 pub(crate) struct Fabric {
     directory: RwLock<Arc<Directory>>,
     discovery: Arc<Subsystem>,
-    controllers: Mutex<Controllers>,
+    pub(super) controllers: Mutex<Controllers>,
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<Option<PendingRequest>>>,
@@ -63,7 +63,7 @@ pub(crate) struct Fabric {
     /// What hosts did that was unusual, and accepted.
     pub(crate) peculiarities: Arc<Peculiarities>,
     pub(crate) slow_commands: Arc<SlowCommands>,
-    controller_ids: RangeInclusive<u16>,
+    pub(super) controller_ids: RangeInclusive<u16>,
     identities: Identities,
     offers_reservations: bool,
     /// The connections that images share.
@@ -78,19 +78,6 @@ pub(crate) struct Fabric {
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
-}
-
-/// An identifier that was promised to a host. Dropping it gives it back.
-#[derive(Debug)]
-pub(crate) struct PromisedId {
-    fabric: Arc<Fabric>,
-    pub(crate) id: u16,
-}
-
-impl Drop for PromisedId {
-    fn drop(&mut self) {
-        lock(&self.fabric.controllers).promised.remove(&self.id);
-    }
 }
 
 /// A random number that is not 0.
@@ -335,19 +322,7 @@ impl Fabric {
         controllers.uniquifiers.extend(uniquifiers.iter().copied());
     }
 
-    /// Promises an identifier to a host that has to authenticate before it gets a controller: what anybody can ask for has to
-    /// take nothing from anybody.
-    ///
-    /// # Errors
-    /// When all are taken.
-    pub(crate) fn promise_id(self: &Arc<Self>) -> Result<PromisedId, NoController> {
-        let controllers = &mut *lock(&self.controllers);
-        let id = controllers.free_id(&self.controller_ids)?;
-        controllers.promised.insert(id);
-        Ok(PromisedId { fabric: self.clone(), id })
-    }
-
-    /// Makes a controller of `subsystem` for `host`, with the identifier that it was promised, if it was.
+    /// Makes a controller of `subsystem` for `host`, with the identifier that it had or was promised, if it was.
     ///
     /// # Errors
     /// Why the host gets none.
@@ -356,15 +331,17 @@ impl Fabric {
         subsystem: &Arc<Subsystem>,
         (host, is_proved): (&Host, bool),
         guest: &Guest,
-        promised: Option<u16>,
+        wanted: WantedId,
         make: impl FnOnce(ControllerInstance) -> Controller,
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
         let displaced = controllers.claim_host_id(subsystem, host, is_proved)?;
-        let id = match promised {
-            Some(id) => id,
-            None => controllers.free_id(&self.controller_ids)?,
+        let id = match wanted {
+            WantedId::Former(id) => id,
+            WantedId::Promised(promise) if controllers.promises.hold(promise) => promise.id,
+            WantedId::Promised(_) => return Err(Rule::Promises.into()),
+            WantedId::Any => controllers.free_id(&self.controller_ids)?,
         };
         let in_excess = if subsystem.is_discovery {
             controllers.discovery_in_excess()
@@ -390,23 +367,6 @@ impl Fabric {
             self.end_controller(&in_excess);
         }
         Ok(controller)
-    }
-
-    /// Ends a controller of a host that has not proved its name, since one that has proved its own comes with the same HOSTID.
-    fn displace(&self, controller: &Arc<Controller>, by: &str) {
-        if let Some(times) = self.refusals.count_displaced() {
-            let (Host { nqn, id, .. }, subsystem) = (&controller.host, &controller.subsystem.nqn);
-            let (id, controller) = (Uuid::from_bytes(*id), controller.id);
-            tracing::warn!(
-                host = nqn,
-                controller,
-                subsystem,
-                times,
-                "Ended a controller: HOSTID {id} is used by {by}, which has proved its name, and this host has not; give each \
-                 host its own HOSTID"
-            );
-        }
-        self.end_controller(controller);
     }
 
     /// Gives a controller's host the place for another I/O queue.

@@ -21,14 +21,14 @@ use crate::secure_stream::Protection;
 use crate::target::admin::AdminCommands;
 use crate::target::config::TlsUse;
 use crate::target::controller::{Controller, Guest, Network, OpenQueue};
-use crate::target::fabric::{Fabric, Fault, NoController};
+use crate::target::fabric::{Fabric, Fault, NoController, Promise, WantedId};
 use crate::target::io::{Commands, QueueIdentity};
 use crate::target::messaging::{Address, RefusedHost};
 use crate::target::served::{GeneratedKey, Host, Subsystem};
 use crate::target::telemetry::{Peculiarity, Seen};
 
 /// How a host has authenticated, with the identifier that it was promised for a controller.
-pub(super) type Proof = (Authenticated, Option<u16>);
+pub(super) type Proof = (Authenticated, Option<Promise>);
 
 /// Who connects, and from where.
 pub(super) struct Caller<'a> {
@@ -237,8 +237,9 @@ fn join(
     if wants_proof.is_some() && proof.is_none() {
         // Nothing of the target is taken, and nothing of it shows, before the host has proved its name: whoever makes one up
         // must neither have its places nor be in its way.
-        let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
-        let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.id);
+        let promised =
+            if is_admin { Some(caller.fabric.promise_id(Network::of(caller.peer.ip()))?) } else { None };
+        let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.promise.id);
         let unproved = Unproved { connect: *entry, data: data.as_bytes().to_vec(), promised };
         return Ok((id, Role::Unproved(Box::new(unproved)), wants_proof));
     }
@@ -316,9 +317,13 @@ fn connect_admin(
         let instance = former.unwrap_or(instance);
         Controller::new(instance, subsystem.clone(), host.clone(), of, proof, keep_alive_ms, now)
     };
-    let former_id = former.map(|former| former.controller_id);
-    let promised = former_id.or_else(|| proof.and_then(|(_, promised)| promised));
-    let controller = caller.fabric.add_controller(&subsystem, (&host, is_proved), &guest, promised, make)?;
+    let promised = proof.and_then(|(_, promised)| promised);
+    let wanted = match (former, promised) {
+        (Some(former), _) => WantedId::Former(former.controller_id),
+        (None, Some(promise)) => WantedId::Promised(promise),
+        (None, None) => WantedId::Any,
+    };
+    let controller = caller.fabric.add_controller(&subsystem, (&host, is_proved), &guest, wanted, make)?;
     tracing::info!(
         controller = controller.id,
         subsystem = controller.subsystem.nqn,

@@ -74,7 +74,14 @@ impl Access {
 
     /// Nobody but this process, its user and root.
     pub(crate) fn of_this_process() -> Self {
-        Self { file: None, token: None, is_open: false, offenders: Mutex::default(), refused: Seldom::default(), since: Instant::now() }
+        Self {
+            file: None,
+            token: None,
+            is_open: false,
+            offenders: Mutex::default(),
+            refused: Seldom::default(),
+            since: Instant::now(),
+        }
     }
 
     /// The same for a door that is open to everybody who reaches it.

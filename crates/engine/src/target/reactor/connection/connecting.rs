@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use authentication::Authenticated;
 use nvme::command::admin_opcode;
 use nvme::fabrics::{Connect, fabrics_type};
 use nvme::{Status, SubmissionEntry};
@@ -12,7 +11,7 @@ use crate::target::admin::{Taken, check_capsule};
 use crate::target::controller::Network;
 use crate::target::io::Reply;
 use crate::target::queue::Disconnect;
-use crate::target::reactor::connect::{self, Caller, Connected, Refused, WantsProof};
+use crate::target::reactor::connect::{self, Caller, Connected, Proof, Refused, WantsProof};
 use crate::target::reactor::host_authentication::HostAuthentication;
 use crate::target::reactor::role::Role;
 
@@ -102,7 +101,7 @@ impl Connection {
         &mut self,
         entry: &SubmissionEntry,
         data: &[u8],
-        proof: Option<(Authenticated, Option<u16>)>,
+        proof: Option<Proof>,
         env: &Environment<'_>,
     ) -> Result<Connected, Refused> {
         let caller = Caller {

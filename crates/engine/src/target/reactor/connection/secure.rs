@@ -35,7 +35,11 @@ impl Connection {
             Stage::Complete => return self.settle_with(env),
             Stage::First | Stage::Flight(_) => {}
         }
-        let Received::Bytes { length, .. } = self.queue.receive(scratch)? else { return Ok(NextTurn::Wait) };
+        // No more than a handshake may have: until a host has proved something, what it sends beyond stays in the socket.
+        let room = HANDSHAKE_BYTES_MAX.saturating_sub(securing.bytes.len()).clamp(1, scratch.len());
+        let Received::Bytes { length, .. } = self.queue.receive(&mut scratch[..room])? else {
+            return Ok(NextTurn::Wait);
+        };
         securing.bytes.extend_from_slice(&scratch[..length]);
         match std::mem::take(&mut securing.stage) {
             Stage::Flight(pending) => {
