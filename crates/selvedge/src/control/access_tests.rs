@@ -12,6 +12,7 @@ use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig,
 use hyper::Method;
 use prerequisite::patience;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
 use super::access::{Access, Peer};
@@ -19,7 +20,7 @@ use super::administration::Administration;
 use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
-use super::limits::CONNECTIONS_PER_NETWORK_MAX;
+use super::limits::CONNECTIONS_PER_PARTY_MAX;
 use super::routes::{AUDIT_PATH, LIVE_PATH, ROUTES};
 use super::{Control, Doors, test_target};
 use crate::failure::Failure;
@@ -134,15 +135,18 @@ fn ask(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body:
     finish(begin(address, method, path, token, body))
 }
 
-/// Sends a request.
+/// Connects and sends a request.
 fn begin(address: SocketAddr, method: &str, path: &str, token: Option<&str>, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(patience())).unwrap();
+    send(&mut stream, method, path, token, body);
+    stream
+}
+
+fn send(stream: &mut TcpStream, method: &str, path: &str, token: Option<&str>, body: &str) {
     let header = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Content-Length: {}\r\n", body.len());
-    let request = format!("{head}\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
 }
 
 /// Receives the answer.
@@ -277,11 +281,32 @@ fn a_right_token_is_taken_however_many_wrong_ones_come_from_its_address() {
     // As many at a time as leave one address a place.
     for _ in 0..3 {
         let begin = |guess| begin(address, "GET", "/v1/log", Some(&format!("selvedge_guess_{guess}")), "");
-        let guesses: Vec<TcpStream> = (0..CONNECTIONS_PER_NETWORK_MAX - 1).map(begin).collect();
+        let guesses: Vec<TcpStream> = (0..CONNECTIONS_PER_PARTY_MAX - 1).map(begin).collect();
         assert_eq!(ask(address, "GET", "/v1/log", Some(&token("read")), "").status, 200);
         let refused = guesses.into_iter().map(|guess| finish(guess).status);
         assert!(refused.into_iter().all(|status| status == 401));
     }
+}
+
+#[test]
+fn silent_connections_of_some_addresses_keep_no_administrator_out() {
+    let house = House::with_tokens("");
+    let address = house.controls[0].endpoint().socket_address().unwrap();
+    let connect = |from: u8| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        TcpStream::from(socket)
+    };
+    let silent: Vec<TcpStream> =
+        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(2 + (at % 3) as u8)).collect();
+    for from in [1, 2, 3] {
+        let mut stream = connect(from);
+        stream.set_read_timeout(Some(patience())).unwrap();
+        send(&mut stream, "GET", "/v1/log", Some(&token("read")), "");
+        assert_eq!(finish(stream).status, 200, "from address {from}");
+    }
+    drop(silent);
 }
 
 #[test]

@@ -34,6 +34,7 @@ use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::namespaces::snapshot_set::{self, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
+use super::places::Identified;
 use super::refusal::Refusal;
 use super::subsystems::{AnaGroupBody, HostBody};
 use super::{
@@ -342,7 +343,9 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     if let Err(refusal) = browser::check(request.headers(), request.extensions().get::<Peer>()) {
         return refuse(&refusal);
     }
+    let identified = request.extensions().get::<Identified>().cloned();
     let Some(access) = service.access else {
+        identified.iter().for_each(Identified::set);
         request.extensions_mut().insert(Caller::anybody());
         return next.run(request).await;
     };
@@ -368,6 +371,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     let unknown = || (Refusal::new(500, "who asks could not be found out"), (Duration::ZERO, None));
     match known.await.unwrap_or_else(|_| Err(unknown())) {
         Ok(caller) => {
+            identified.iter().for_each(Identified::set);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
