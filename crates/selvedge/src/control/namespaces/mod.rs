@@ -131,6 +131,7 @@ fn prepare_image(
     let BackendConfig::Rbd(image) = &config.backend else { return Ok(Prepared::Nothing) };
     images::check_free(&ask.administration.fabric(), image)?;
     if let Some(create) = body.create_image() {
+        create.check_pool(ask, image)?;
         let made = Image::make(ask.administration, image, create.size.0, &create.new_image())?;
         return Ok(Prepared::Made(made));
     }
@@ -210,8 +211,14 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let image = afterwards.map(|afterwards| images::removable(ask, afterwards)).transpose()?;
     change(ask, |subsystem| {
         let at = subsystem.namespaces.iter().position(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?;
-        subsystem.namespaces.remove(at);
-        Ok(())
+        let removed = subsystem.namespaces.remove(at);
+        // Another administrator may have put another namespace in its place since it was looked up.
+        match &image {
+            Some(image) if !image.is_of(&removed) => {
+                Err(Refusal::conflict("what is served has changed at the same moment"))
+            }
+            _ => Ok(()),
+        }
     })?;
     let task = match (image, afterwards) {
         (Some(image), Some(afterwards)) => images::remove(ask, image, afterwards)?,
