@@ -71,7 +71,7 @@ impl Group {
         Self::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Its identifier.
+    /// Identifier in messages.
     pub const fn id(self) -> u8 {
         match self {
             Self::Null => 0,

@@ -14,7 +14,7 @@ struct Record {
     last: Moment,
 }
 
-/// Who has failed since it last succeeded, by whatever `P` a party is known.
+/// Parties that have failed since they last succeeded, each by a name `P`.
 #[derive(Debug)]
 pub struct Offenders<P>(HashMap<P, Record>);
 
@@ -38,7 +38,7 @@ impl<P: Hash + Eq + Clone> Offenders<P> {
         Duration::from_millis(doubled.min(AUTHENTICATION_DELAY_MS_MAX))
     }
 
-    /// It has succeeded.
+    /// Forgets the failures of a party that has succeeded.
     pub fn forgive(&mut self, party: &P) {
         self.0.remove(party);
     }

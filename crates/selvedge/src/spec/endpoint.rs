@@ -56,7 +56,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Where a target listens for TCP by it.
+    /// Address on which a target listens for TCP; `None` for other endpoints.
     pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),

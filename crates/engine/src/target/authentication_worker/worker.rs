@@ -67,13 +67,13 @@ struct Refusal {
 struct Queue {
     waiting: WaitingLine<Network, AuthenticationJob>,
     refusals: Vec<Refusal>,
-    /// Where hosts' TLS keys are.
+    /// Source of hosts' TLS keys.
     fabric: Weak<Fabric>,
     offenders: Offenders<Network>,
     handshakes: HandshakePlaces,
 }
 
-/// How long it takes to notice that a handshake has ended whose host was not heard of again, when there is place for no other.
+/// Interval of checks for handshakes whose hosts have disconnected, while all places are taken.
 const PLACE_LOOK: Duration = Duration::from_millis(10);
 
 impl Queue {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::limits::{AUTHENTICATION_DELAY_MS, TLS_HANDSHAKES_MAX};
 
-    /// A job that is told from others by its command, of a host at an address that ends in this.
+    /// A job distinguished by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
         job_of(command_id, address, Work::Exchange(side(host), step), waits)
     }

@@ -19,7 +19,7 @@ use crate::target::served::{Host, Subsystem};
 pub(super) struct Controllers {
     pub(super) admission: Admission,
     pub(super) by_id: HashMap<u16, Arc<Controller>>,
-    /// Those that have ended, while the storage may still work on their commands.
+    /// Controllers that have ended, while the storage may still work on their commands.
     pub(super) ending: HashMap<u16, Arc<Controller>>,
     last_id: u16,
     /// Identifiers that were promised to hosts that have yet to authenticate.
@@ -44,10 +44,10 @@ impl Controllers {
         }
     }
 
-    /// The next free identifier after the last: one comes back as late as possible, so that a host that still uses an old one
-    /// finds nobody rather than somebody else.
+    /// Next free identifier after the last one. An identifier is reused as late as possible: a host
+    /// that still uses an old one should find no controller rather than another host's.
     pub(super) fn free_id(&mut self, ids: &RangeInclusive<u16>) -> Result<u16, NoController> {
-        // An ending one still has what it had.
+        // A controller that is ending still has its identifier.
         if self.by_id.len() + self.ending.len() + self.promises.len() >= ids.clone().count() {
             return Err(Rule::Controllers.into());
         }
@@ -117,7 +117,7 @@ impl Controllers {
 pub(crate) enum NoController {
     /// There is no place for it.
     NoPlace(Rule),
-    /// Its identifier is another host's, as this says.
+    /// The host identifier belongs to another host, which the text names.
     HostIdTaken(String),
 }
 

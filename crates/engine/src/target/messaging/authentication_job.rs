@@ -1,4 +1,4 @@
-//! What the authentication worker is to compute, and for whom.
+//! Jobs of the authentication worker.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const STEP_US: u64 = 50;
 /// Microseconds of a TLS hello: a key exchange on an elliptic curve, and the library's state.
 const HELLO_US: u64 = 500;
 
-/// One step of an exchange.
+/// A single step of an exchange.
 pub(crate) enum Step {
     /// The host has sent this message.
     Take(Vec<u8>),
@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Give,
 }
 
-/// What is to be computed.
+/// Computation to perform.
 pub(crate) enum Work {
     /// A step of an exchange, by the side that does it.
     Exchange(Box<ControllerSide>, Step),
@@ -40,13 +40,13 @@ impl Work {
         }
     }
 
-    /// Whether a handshake of TLS is under way behind it, if the host has a key.
+    /// True for a step that starts a TLS handshake, if the host has a key.
     pub(crate) const fn takes_place(&self) -> bool {
         matches!(self, Self::Handshake(HandshakeStep::Hello { .. }))
     }
 }
 
-/// A step that somebody waits for.
+/// A step for a connection that waits for its result.
 pub(crate) struct AuthenticationJob {
     pub(crate) asker: Asker,
     /// Network that its host comes from.
@@ -54,6 +54,6 @@ pub(crate) struct AuthenticationJob {
     pub(crate) work: Work,
     /// Longest time by which its answer is delayed, if it is a refusal.
     pub(crate) delay_max: Duration,
-    /// There as long as somebody waits.
+    /// Dead once the connection no longer waits.
     pub(crate) is_wanted: Weak<()>,
 }

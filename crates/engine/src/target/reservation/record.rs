@@ -74,7 +74,7 @@ impl Reservations {
         })
     }
 
-    /// What was written down in a format, with its generation.
+    /// Restores reservations recorded in a format, with their generation.
     ///
     /// # Errors
     /// What no sequence of commands could have led to, in words.

@@ -1,4 +1,4 @@
-//! What may differ between an answer as it was recorded and as it is now: each such place is a mask with a name and a
+//! Permitted differences between a recorded answer and the present one: each such place is a mask with a name and a
 //! reason, and everything else has to be the same, byte by byte.
 
 use std::mem::offset_of;
@@ -24,12 +24,12 @@ const PLACE_AT: usize = 12;
 /// Entries of the discovery log begin behind its header, and have its length.
 const DISCOVERY_ENTRY: usize = size_of::<DiscoveryEntry>();
 
-/// What an answer may have otherwise.
+/// Part of an answer that may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mask {
     /// CNTLID: which identifiers are free, and where they begin, is the target's affair.
     ControllerId,
-    /// CIU and CIRN of Identify Controller: made anew for each controller.
+    /// CIU and CIRN of Identify Controller: new for each controller.
     Instance,
     /// FR and the firmware slot log: this program's version.
     Firmware,
@@ -47,14 +47,14 @@ pub(crate) enum Mask {
     Digest,
 }
 
-/// What a PDU of the target answers.
+/// Command that a PDU of the target answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answered {
     /// The command, where there is one.
     pub(crate) entry: Option<SubmissionEntry>,
-    /// Whether it is on an admin queue: the same opcodes mean something else on the others.
+    /// Set on an admin queue: the same opcodes mean something else on the others.
     pub(crate) is_admin: bool,
-    /// Whether others are under way on its queue.
+    /// Set if others are under way on its queue.
     pub(crate) among_several: bool,
     /// Digests of header and data.
     pub(crate) digests: (bool, bool),
@@ -114,12 +114,12 @@ fn is_connect(entry: &SubmissionEntry) -> bool {
     entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT
 }
 
-/// Whether a Property Get is answered with the status of a controller whose shutdown has begun.
+/// True if a Property Get is answered with the status of a controller whose shutdown has begun.
 fn tells_shutdown(entry: &SubmissionEntry, pdu: &[u8]) -> bool {
     asks_status(entry) && u32::from(pdu[COMPLETION_AT]) & controller_status::SHUTDOWN_MASK != 0
 }
 
-/// Whether the answer says that a controller is ready, as one is until its reset is complete.
+/// True if the answer says that a controller is ready, as one is until its reset is complete.
 pub(crate) fn tells_ready(pdu: &[u8], answered: &Answered) -> bool {
     answered.is_admin
         && answered.entry.as_ref().is_some_and(asks_status)

@@ -80,7 +80,7 @@ fn keep_lines(path: &Path, lines: &[DiscoveryLine]) -> Result<PathBuf, Failure> 
     replace(&file, path, &text.unwrap_or_default(), false)
 }
 
-/// What was taken out.
+/// Entries removed from a file.
 pub(in crate::commands) struct Forgotten {
     pub(in crate::commands) place: PathBuf,
     pub(in crate::commands) entries: usize,
@@ -138,7 +138,7 @@ fn replace(file: &KeptFile, path: &Path, text: &str, has_secrets: bool) -> Resul
 }
 
 fn unreadable(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::failed(format!("{}: {error}; it is left as it is", path.display()))
+    Failure::failed(format!("{}: {error}; the file is unchanged", path.display()))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
@@ -208,7 +208,8 @@ fn line(flags: &ConnectFlags, connection: &Connection, queues: Option<u16>) -> D
     DiscoveryLine { address: path.address, options }
 }
 
-/// What nvme-cli's options and files have the same names for: a number, or that it is on.
+/// Returns settings that have the same names as options and in nvme-cli's files: with a number, or
+/// without for a switch.
 fn settings(flags: &ConnectFlags, queues: Option<u16>) -> Vec<(&'static str, Option<i64>)> {
     let (kernel, connection) = (&flags.kernel, &flags.connection);
     let numbers: [(&'static str, Option<i64>); 9] = [
