@@ -12,15 +12,12 @@ use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig,
 use hyper::Method;
 use prerequisite::patience;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
-use super::access::{Access, Peer};
 use super::administration::Administration;
 use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
-use super::limits::CONNECTIONS_PER_PARTY_MAX;
 use super::routes::{AUDIT_PATH, LIVE_PATH, ROUTES};
 use super::{Control, Doors, test_target};
 use crate::failure::Failure;
@@ -29,6 +26,9 @@ use crate::flags::serve::AdministeredFlags;
 use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::role::Role;
+
+#[path = "access_guess_tests.rs"]
+mod guesses;
 
 pub(super) const MINE: &str = "nqn.2026-01.io.selvedge:mine";
 pub(super) const OTHER: &str = "nqn.2026-01.io.selvedge:other";
@@ -272,53 +272,6 @@ fn tokens_come_expire_and_go_while_the_target_runs() {
     assert_eq!(status("read").status, 200);
     std::fs::remove_file(house.folder.path().join("access.toml")).unwrap();
     assert_eq!(status("read").status, 401, "a file that is gone admits no caller");
-}
-
-#[test]
-fn a_right_token_is_taken_however_many_wrong_ones_come_from_its_address() {
-    let house = House::with_tokens("");
-    let address = house.controls[0].endpoint().socket_address().unwrap();
-    // As many at a time as leave one address a place.
-    for _ in 0..3 {
-        let begin = |guess| begin(address, "GET", "/v1/log", Some(&format!("selvedge_guess_{guess}")), "");
-        let guesses: Vec<TcpStream> = (0..CONNECTIONS_PER_PARTY_MAX - 1).map(begin).collect();
-        assert_eq!(ask(address, "GET", "/v1/log", Some(&token("read")), "").status, 200);
-        let refused = guesses.into_iter().map(|guess| finish(guess).status);
-        assert!(refused.into_iter().all(|status| status == 401));
-    }
-}
-
-#[test]
-fn silent_connections_of_some_addresses_keep_no_administrator_out() {
-    let house = House::with_tokens("");
-    let address = house.controls[0].endpoint().socket_address().unwrap();
-    let connect = |from: u8| {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
-        TcpStream::from(socket)
-    };
-    let silent: Vec<TcpStream> =
-        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(2 + (at % 3) as u8)).collect();
-    for from in [1, 2, 3] {
-        let mut stream = connect(from);
-        stream.set_read_timeout(Some(patience())).unwrap();
-        send(&mut stream, "GET", "/v1/log", Some(&token("read")), "");
-        assert_eq!(finish(stream).status, 200, "from address {from}");
-    }
-    drop(silent);
-}
-
-#[test]
-fn refusals_of_one_address_leave_the_later_the_more_there_are() {
-    let access = Access::new(None, None).unwrap();
-    let peer = |last| Peer::Remote { address: ([10, 0, 0, last], 1).into(), certificate: None };
-    let delay_ms = |last| access.count_refusal(&peer(last)).0.as_millis();
-    let delays: Vec<u128> = (0..7).map(|_| delay_ms(1)).collect();
-    assert_eq!(delays, [100, 200, 400, 800, 1600, 2000, 2000]);
-    assert_eq!(delay_ms(2), 100, "another address has its own");
-    let local = Peer::Local { uid: 7, pid: None };
-    assert_eq!(access.count_refusal(&local).0, Duration::ZERO);
 }
 
 #[test]
