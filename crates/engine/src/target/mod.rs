@@ -59,6 +59,7 @@ pub use report::{
     NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics, PortStatus,
     StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
+pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;
 use served::Namespace;
 pub use succession::{
@@ -258,6 +259,27 @@ impl Target {
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
     pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
         self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
+    }
+
+    /// Drops all registrations of a namespace, or those of the host with this NQN; the NQNs of hosts that had one. The
+    /// reservation goes with its last holder.
+    ///
+    /// # Errors
+    /// When the namespace is not served here, or what stays cannot be kept.
+    pub fn clear_reservations(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        host: Option<&str>,
+    ) -> Result<Vec<String>, TargetError> {
+        reservation_worker::clear(&self.fabric, (nqn, nsid), host)
+    }
+
+    /// The registrations of a namespace, if it is served here.
+    pub fn reservations(&self, nqn: &str, nsid: u32) -> Option<ReservationStatus> {
+        let namespace = self.fabric.find(nqn)?.state().namespaces.get(&nsid).cloned()?;
+        let status = lock(&namespace.reservations).status();
+        Some(status)
     }
 
     /// The namespaces that refuse writes since their storage could not be synchronized.

@@ -13,8 +13,8 @@ use engine::ceph::Cluster;
 use engine::limits::SNAPSHOT_HOLD_MS;
 use engine::ring::{Moment, Vital, now};
 use engine::target::{
-    Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, SealedSecret,
-    SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
+    Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, ReservationStatus,
+    SealedSecret, SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
 };
 use private_folder::Replacement;
 use serde_json::Value;
@@ -274,6 +274,24 @@ impl Administration {
     pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
         let _keeper = self.lock();
         Ok(self.target.reopen(nqn, nsid)?)
+    }
+
+    /// The registrations of a namespace, if it is available here.
+    pub(crate) fn reservations(&self, nqn: &str, nsid: u32) -> Option<ReservationStatus> {
+        self.target.reservations(nqn, nsid)
+    }
+
+    /// Clears the registrations of a namespace, or those of one host; the hosts that had one.
+    pub(crate) fn clear_reservations(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        host: Option<&str>,
+    ) -> Result<Vec<String>, Refusal> {
+        let _keeper = self.lock();
+        let cleared = self.target.clear_reservations(nqn, nsid, host)?;
+        tracing::info!(subsystem = nqn, nsid, hosts = ?cleared, "Cleared registrations of a namespace by an operator's order");
+        Ok(cleared)
     }
 
     /// Ends a controller; whether there was one.

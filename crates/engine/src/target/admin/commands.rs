@@ -61,7 +61,7 @@ impl AdminCommands {
 
     /// Host and controller that these commands belong to.
     pub(crate) fn owner(&self) -> Owner {
-        Owner { host_id: self.controller.host.id, controller: self.controller.instance }
+        Owner { host: self.controller.host.digest, controller: self.controller.instance }
     }
 
     /// True while a command waits for its data.

@@ -26,7 +26,7 @@ pub(crate) use arrival::Arrival;
 pub(crate) use asker::Asker;
 pub use asker::AskingHost;
 pub(crate) use authentication_done::AuthenticationDone;
-pub(crate) use authentication_job::{AuthenticationJob, Party, Step, Work};
+pub(crate) use authentication_job::{AuthenticationJob, Step, Work};
 pub(crate) use claim::Claim;
 pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};
