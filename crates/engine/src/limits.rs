@@ -407,9 +407,9 @@ pub const GATEWAY_GIVE_UP_MS: u64 = 500;
 pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
 /// Hosts that a gateway publishes as present, by a number of 64 bits each: 20 KiB, which is written
 /// when it changes. Of one that has more, the missing hosts are unknown.
-pub const GATEWAY_HOSTS_TOLD_MAX: usize = 1024;
+pub const GATEWAY_HOSTS_REPORTED_MAX: usize = 1024;
 /// Hosts that a gateway names because they have no path to another one.
-pub const GATEWAY_UNREACHED_TOLD_MAX: usize = 32;
+pub const GATEWAY_UNREACHED_REPORTED_MAX: usize = 32;
 /// Events of a group that a gateway keeps for later readers: a takeover of one load-balancing group
 /// is three, and a group of all gateways that there may be is reported as a whole once when a
 /// gateway begins.
@@ -426,7 +426,7 @@ pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
 pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
 /// Ports that a gateway publishes to the others: each gateway reads the records of all with every
 /// change of the group's state.
-pub const GATEWAY_PORTS_TOLD_MAX: usize = 16;
+pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it
 /// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. As many as a subsystem has
 /// namespaces, for an operator who gives each image a connection of its own.
@@ -447,7 +447,7 @@ pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
 pub const GATEWAY_DESERTED_MS: u64 = 1_500;
 /// Time without hosts, in milliseconds, after which it publishes that: two beats before it acts on
 /// it, and no gateway gives it groups then.
-pub const GATEWAY_DESERTED_TOLD_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
+pub const GATEWAY_DESERTED_REPORTED_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
 /// A host that has lost its way to a gateway waits so long for others to give that one up, in milliseconds: a lease, and what
 /// fencing takes on a busy cluster. A gateway that lives then has only lost that host.
 pub const GATEWAY_RESET_PATIENCE_MS: u64 = 10_000;

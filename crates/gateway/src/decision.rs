@@ -159,7 +159,7 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {
         return None;
     }
-    // Nobody is in a hurry to have what a drained gateway serves: who has just come may be gone again.
+    // A drained gateway serves on and can wait: a gateway that has just connected may be gone again.
     let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
     heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
 }

@@ -453,7 +453,7 @@ fn commands_that_wait_for_limits_are_no_reason_to_wait() {
 }
 
 #[test]
-fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
+fn only_a_host_that_stops_amid_a_pdu_is_closed() {
     let mut bed = Bed::new(Engine::Automatic, |_| ());
     let (honest, stopped) = (
         Host::connect(bed.address()),

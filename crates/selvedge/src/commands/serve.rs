@@ -70,7 +70,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     };
     match printed {
         // A target serves even if its output has no reader.
-        Ok(()) | Err(Failure::NobodyListens) => {}
+        Ok(()) | Err(Failure::ReaderGone) => {}
         Err(failure) => return Err(failure),
     }
     let places = controls.iter().map(|control| control.endpoint().clone());

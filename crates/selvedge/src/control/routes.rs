@@ -421,8 +421,8 @@ async fn perform(
     let record =
         Event { who: Some(caller.identity.clone()), from: peer, what: Some(what), ..Event::default() };
     if let Err(refusal) = caller.check(route.needs, subsystem) {
-        let told = Event { kind: Kind::Refused, result: refusal.to_string(), status: Some(403), ..record };
-        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(told));
+        let refused = Event { kind: Kind::Refused, result: refusal.to_string(), status: Some(403), ..record };
+        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(refused));
         // What a panic there had to say stands in its own message.
         let _ = recorded.await;
         return Err(refusal);
