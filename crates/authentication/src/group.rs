@@ -105,7 +105,7 @@ impl Group {
         }
     }
 
-    /// Its name, by the words of nvmet.
+    /// Name, as nvmet writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -84,7 +84,7 @@ pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// Identifiers of controllers that are promised to hosts which have yet to authenticate. A gateway has some thousands in all; with
 /// more, the oldest promise goes, of the network that has the most, and its host connects again.
 pub const PROMISED_IDS_MAX: usize = 640;
-/// Those of hosts from one network, which then loses its own oldest one: all hosts behind one address come at once when a target
+/// Promised identifiers of hosts from one network, which then loses its own oldest one: all hosts behind one address come at once when a target
 /// is back, and need some milliseconds each.
 pub const PROMISED_IDS_PER_NETWORK_MAX: usize = 320;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.

@@ -20,7 +20,7 @@ const HOST: &str = "nqn.2014-08.org.example:known";
 const CONNECTIONS: usize = 2000;
 /// Bytes behind each hello.
 const MORE: usize = 250 << 10;
-/// What a connection may cost beside what was received: itself, and the library's state while its hello is looked at.
+/// Kilobytes of a connection beside what was received: itself, and the library's state while its hello is examined.
 const CONNECTION_KB: usize = 8;
 
 /// The most memory that this process has had, in kB.

@@ -47,7 +47,7 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Duration of a connection, which has one request, even if its client does not read: long enough
 /// for a change that opens many files and waits for outstanding commands.
 pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often it is looked whether they have ended.
+/// Interval of looks for their end.
 pub(super) const SHUTDOWN_LOOK: Duration = Duration::from_millis(10);
 /// Requests under way may take this long when the target is shut down.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

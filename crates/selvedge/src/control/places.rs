@@ -1,6 +1,6 @@
 //! Places of connections at a door of the control API. Any process of the machine, and any address, can open connections and
 //! say nothing: each party has a quota, the oldest connection that has not identified itself makes room for one that comes, and
-//! some places are kept for root and the target's own user. Whoever has identified itself keeps its place.
+//! some places are kept for root and the target's own user. A connection that has identified itself keeps its place.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,7 @@ impl Party {
         Self::Network(Network::of(address.ip()))
     }
 
-    /// Whether places are kept for it: it administers the target in any case.
+    /// True if places are kept for the party: it administers the target in any case.
     fn is_operator(self) -> bool {
         matches!(self, Self::User(uid) if uid == 0 || uid == rustix::process::geteuid().as_raw())
     }
@@ -61,7 +61,7 @@ struct Entry {
     party: Party,
     identified: Identified,
     task: Option<AbortHandle>,
-    /// It has made room for another one.
+    /// Set once it has made room for another connection.
     is_leaving: bool,
 }
 
@@ -118,7 +118,7 @@ impl Places {
         }
     }
 
-    /// Whether nobody has a place.
+    /// True while no connection has a place.
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().1.is_empty()
     }
@@ -150,7 +150,7 @@ impl Entry {
     }
 }
 
-/// Whether another connection can come as it is.
+/// Room for another connection.
 enum Crowded {
     No,
     /// A connection of this party has to make room.
@@ -201,7 +201,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    const NOBODY: Party = Party::User(65_534);
+    const OTHER_USER: Party = Party::User(65_534);
 
     fn network(last: u8) -> Party {
         Party::of(([10, 0, 0, last], 1).into())
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_silent_user_keeps_neither_root_nor_another_user_out() {
         let places = Places::default();
-        let silent = enter(&places, NOBODY, 3 * CONNECTIONS_MAX);
+        let silent = enter(&places, OTHER_USER, 3 * CONNECTIONS_MAX);
         let gone = leaving(&places);
         assert_eq!(
             gone.len(),
@@ -269,7 +269,7 @@ mod tests {
         let all: Vec<_> =
             (1..=CONNECTIONS_MAX as u8).flat_map(|last| enter(&places, network(last), 1)).collect();
         all.iter().for_each(|place| place.identified.set());
-        assert!(places.enter(network(99)).is_none() && places.enter(NOBODY).is_none());
+        assert!(places.enter(network(99)).is_none() && places.enter(OTHER_USER).is_none());
         assert_eq!(enter(&places, Party::User(0), CONNECTIONS_KEPT).len(), CONNECTIONS_KEPT);
     }
 }

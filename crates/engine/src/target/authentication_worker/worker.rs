@@ -123,7 +123,7 @@ impl Queue {
         self.waiting.next(|job| !job.work.takes_place() || has_room(job))
     }
 
-    /// Refusals whose time has come, without those that nobody waits for.
+    /// Refusals whose time has come, without those of closed connections.
     fn due_refusals(&mut self, now: Moment) -> Vec<Refusal> {
         self.refusals.retain(|refusal| refusal.is_wanted.strong_count() > 0);
         self.refusals.extract_if(.., |refusal| refusal.due <= now).collect()
@@ -279,7 +279,7 @@ mod tests {
     fn a_wrong_answer_waits_and_a_right_one_of_the_same_network_does_not() {
         let (mut queue, waits, gone) = (Queue::default(), Arc::default(), Arc::default());
         let now = Moment(1_000_000_000);
-        // Garbage, a message that is not due, and one for which nobody waits.
+        // Garbage, a message that is not due, and one of a closed connection.
         queue.work(job(1, "nqn.a", 1, (Step::Take(vec![1, 2, 3]), &waits)), now);
         queue.work(job(2, "nqn.a", 1, (Step::Give, &waits)), now);
         queue.work(job(3, "nqn.a", 1, (Step::Take(Vec::new()), &gone)), now);

@@ -63,10 +63,10 @@ impl Controllers {
         Ok(id)
     }
 
-    /// Sees that a host may use its identifier in a subsystem; the controllers of other hosts that have to go for that. Whoever
-    /// proves its name goes before who claims one: a proved host ends controllers of unproved ones, and is refused for none, not
+    /// Sees that a host may use its identifier in a subsystem; the controllers of other hosts that have to go for that. Proof
+    /// goes before claim: a proved host ends controllers of unproved ones, and is refused for none, not
     /// even for another proved one, which reservations tell from it by its NQN. Between unproved hosts the first keeps the
-    /// identifier as long as it has controllers, since two machines with one HOSTID are a mistake that somebody has to learn of.
+    /// identifier as long as it has controllers, since two machines with one HOSTID are a mistake that an operator has to learn of.
     /// Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is open to all, where no claim counts.
     ///
     /// # Errors

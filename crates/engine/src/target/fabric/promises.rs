@@ -1,6 +1,6 @@
 //! Identifiers of controllers that hosts were promised in the answer to their Connect, before they have proved their names. Any
 //! stranger can ask for one, so that a network has a quota of them, and all networks together leave enough for all controllers
-//! that there may be. Whoever asks gets one: the oldest promise goes, of the network that has the most.
+//! that there may be. Each host that asks gets one: the oldest promise goes, of the network that has the most.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,12 +27,12 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// Whether the identifier is promised.
+    /// True if the identifier is promised.
     pub(super) fn have(&self, id: u16) -> bool {
         self.by_id.contains_key(&id)
     }
 
-    /// Whether this promise still holds.
+    /// True if this promise still holds.
     pub(super) fn hold(&self, promise: Promise) -> bool {
         self.by_id.get(&promise.id).is_some_and(|(known, _)| *known == promise)
     }

@@ -40,7 +40,7 @@ pub(super) fn holder_among(registrants: &[Registrant], host_id: Uuid, host_nqn: 
     let is_named = |registrant: &&Registrant| {
         registrant.host_id == *host_id.as_bytes() && host_nqn.is_none_or(|nqn| nqn == registrant.host_nqn)
     };
-    // One that is not registered is nobody's digest, and refused as such.
+    // A holder that is not registered has the digest of no registrant, and is refused.
     let unknown = || HostDigest::of(host_nqn.unwrap_or_default(), host_id.as_bytes());
     registrants.iter().find(is_named).map_or_else(unknown, |registrant| registrant.host)
 }

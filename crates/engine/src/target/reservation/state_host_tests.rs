@@ -32,9 +32,9 @@ fn dropped_hosts_lose_their_registration_and_others_are_notified_where_they_may_
         assert_eq!(reservations.drop_hosts(|nqn| nqn == "nqn.c"), Outcome::default());
         assert_eq!(reservations, before, "a host without registration loses none");
         let outcome = reservations.drop_hosts(|nqn| nqn == "nqn");
-        let mut told = vec![(of(A), RegistrationPreempted)];
-        told.extend(kind.registrants_only().then_some((b, ReservationReleased)));
-        assert_eq!((outcome.notices, outcome.changed), (told, true), "{kind:?}");
+        let mut notices = vec![(of(A), RegistrationPreempted)];
+        notices.extend(kind.registrants_only().then_some((b, ReservationReleased)));
+        assert_eq!((outcome.notices, outcome.changed), (notices, true), "{kind:?}");
         assert_eq!(reservations.holds(b), kind.all_registrants(), "{kind:?}");
         assert!(reservations.is_registered(b) && reservations.generation() == before.generation() + 1);
         let all = reservations.drop_hosts(|_| true);

@@ -13,7 +13,7 @@ pub struct ReservationStatus {
     /// Type of the reservation, where one is held.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
-    /// Whether they outlive a restart of the target and a loss of power (PTPL).
+    /// True if they outlive a restart of the target and a loss of power (PTPL).
     pub persists: bool,
     /// Hosts that are registered, in the order in which they came.
     pub registrants: Vec<RegistrantStatus>,
@@ -27,7 +27,7 @@ pub struct RegistrantStatus {
     pub host_nqn: String,
     /// The host's identifier. Another host may have the same.
     pub host_id: Uuid,
-    /// Whether it holds the reservation.
+    /// True if it holds the reservation.
     pub holds: bool,
 }
 

@@ -29,7 +29,7 @@ use crate::spec::role::Role;
 const ONLY_TOKEN: &str = "of --control-token-file";
 
 /// A number that no user and no group has.
-const UNKNOWN_ID: u32 = u32::MAX - 1;
+const OTHER_USERS_ID: u32 = u32::MAX - 1;
 
 /// Tokens, certificates, users and groups that may use the API, and their rights.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Access {
         if file.is_some() {
             // The C library loads its name-lookup modules at their first use, and a confined
             // process can load nothing. A look-up of unassigned numbers loads all of them.
-            let _ = (uzers::get_user_by_uid(UNKNOWN_ID), uzers::get_group_by_gid(UNKNOWN_ID));
+            let _ = (uzers::get_user_by_uid(OTHER_USERS_ID), uzers::get_group_by_gid(OTHER_USERS_ID));
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }

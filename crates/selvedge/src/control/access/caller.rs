@@ -109,7 +109,7 @@ impl Caller {
         self.lists.iter().try_for_each(|list| list.allow(before, wanted))
     }
 
-    /// Refuses an image that it may not name, whoever serves it.
+    /// Refuses an image that the caller may not name, also one that a subsystem serves.
     pub(in crate::control) fn check_image(
         &self,
         image: &RbdConfig,

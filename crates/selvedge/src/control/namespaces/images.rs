@@ -141,7 +141,7 @@ impl Image {
         Ok(self.pool.image_size(self.name(), self.config.snapshot.as_deref())?)
     }
 
-    /// Whether a namespace is on it.
+    /// True if the namespace is on this image.
     pub(in crate::control) fn is_of(&self, namespace: &NamespaceConfig) -> bool {
         matches!(&namespace.backend, BackendConfig::Rbd(config) if *config == self.config)
     }
