@@ -36,9 +36,9 @@ pub use change::{EarlyImages, secret_file_faults};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
     HostKeyConfig, KeyKind, KnownHost, MODEL_DEFAULT, NO_PORT, NamespaceConfig, NamespaceOwned, Nguid,
-    OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, StorageConfig, SubsystemConfig, TlsUse,
-    Visibility, WriteProtection, check_block_size, check_congestion, check_serial, check_subsystem_nqn,
-    free_nsid, free_port, parse_uuid, parse_write_delay,
+    OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, SeparatedName, StorageConfig,
+    SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size, check_congestion, check_serial,
+    check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
 pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus, TlsStatus};
 pub use error::TargetError;
@@ -140,7 +140,7 @@ impl Target {
 
     /// The addresses it listens on, with the real ports.
     pub fn ports(&self) -> Vec<SocketAddr> {
-        self.fabric.directory().config.ports.iter().map(|port| port.address).collect()
+        self.fabric.directory().config.ports.iter().map(|port| port.address.to_socket_addr()).collect()
     }
 
     /// What it serves now. Services that were to be free ones are the real ones here.

@@ -32,7 +32,7 @@ fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
 /// Tries to start; gives the error, its text without the namespace's name in front, and sees that nothing listens.
 fn refusal(config: &TargetConfig) -> (BackendError, String) {
     let error = Target::start(config).expect_err("it cannot start");
-    let address = config.fabric.ports[0].address;
+    let address = config.fabric.ports[0].address.to_socket_addr();
     assert!(TcpListener::bind(address).is_ok(), "nothing listens on {address}");
     let text = error.to_string();
     let Some(text) = text.strip_prefix(&format!("namespace 2 of {}: ", crate::raw_host::NQN)) else {

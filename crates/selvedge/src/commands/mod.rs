@@ -24,6 +24,7 @@ mod log_level;
 mod namespace;
 mod namespace_states;
 mod report;
+mod ports;
 mod schemas;
 mod serve;
 mod slow_commands;
@@ -54,14 +55,14 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Compare(flags) => report::compare(flags),
         Command::Subsystem(flags) => subsystem::run(&flags.action),
         Command::Namespace(flags) => namespace::run(&flags.action),
-        Command::Listener(flags) => fabric::listener(&flags.action),
+        Command::Listener(flags) => ports::listener(&flags.action),
         Command::Host(flags) => fabric::host(&flags.action),
         Command::Key(flags) => key::run(&flags.action),
         Command::Token(flags) => token::run(&flags.action),
         Command::Audit(flags) => audit::run(&flags.action),
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
-        Command::Referral(flags) => fabric::referral(&flags.action),
+        Command::Referral(flags) => ports::referral(&flags.action),
         Command::Upgrade(flags) => upgrade::run(flags),
         Command::Log(flags) => log_level::run(flags),
         Command::SlowCommands(flags) => slow_commands::run(flags),

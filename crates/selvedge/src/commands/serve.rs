@@ -142,13 +142,21 @@ fn begin(
             subsystem.nqn
         );
     }
+    for name in engine.fabric.separated_names() {
+        tracing::warn!(
+            "{} `{}`: no host can have or ask for a name with a comma or a space; kept from an earlier version, remove it",
+            name.path,
+            name.name
+        );
+    }
     // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
     match &successor {
         Some(successor) => successor.prepare(&mut engine),
         None => engine.inherited = service::inherited()?,
     }
-    let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
+    let addresses: Vec<SocketAddr> =
+        engine.fabric.ports.iter().map(|port| port.address.to_socket_addr()).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
     let connections = match &successor {
         Some(_) => directory.clone().map(ClusterConnections::beside),
@@ -364,8 +372,11 @@ impl MptcpSummary {
     ) -> Result<(Option<Self>, Option<Applied>), Failure> {
         let Some(machine) = machine else { return Ok((None, former)) };
         let ports = target.config().ports;
-        let addresses: Vec<SocketAddr> =
-            ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
+        let addresses: Vec<SocketAddr> = ports
+            .iter()
+            .filter(|port| !port.transport.is_tcp())
+            .map(|port| port.address.to_socket_addr())
+            .collect();
         let plan = MptcpPlan::for_target(machine, &addresses);
         let mut summary = Self { remarks: plan.remarks().to_vec(), ..Self::default() };
         if !flags.configure_mptcp {

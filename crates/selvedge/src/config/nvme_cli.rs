@@ -2,12 +2,13 @@
 //! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Secret;
+use engine::address::{HostAddress, NetAddress};
 use engine::initiator::{HostIdentity, HostSecrets, TlsKeys};
 use engine::secret_file;
 use nvme::discovery::{DISCOVERY_NQN, Nqn};
@@ -150,7 +151,7 @@ struct KnownSubsystem {
 #[derive(Clone)]
 struct KnownPort {
     /// `None` where it has a name, or nothing.
-    address: Option<SocketAddr>,
+    address: Option<NetAddress>,
     secret: Option<Secret>,
     controller_secret: Option<Secret>,
     tls: KnownTls,
@@ -250,7 +251,7 @@ impl KnownHost {
     }
 
     fn connects_to(&self, addresses: &[SocketAddr]) -> bool {
-        self.ports().any(|port| port.address.is_some_and(|address| addresses.contains(&address)))
+        self.ports().any(|port| port.is_at(addresses))
     }
 
     fn ports(&self) -> impl Iterator<Item = &KnownPort> {
@@ -267,7 +268,7 @@ impl KnownHost {
             .subsystems
             .iter()
             .flat_map(|subsystem| subsystem.ports.iter().map(move |port| (subsystem, port)));
-        let meant = ports.filter(|(_, port)| port.address.is_none_or(|address| addresses.contains(&address)));
+        let meant = ports.filter(|(_, port)| port.address.is_none() || port.is_at(addresses));
         for (subsystem, port) in meant {
             let has_secret = [&port.secret, &subsystem.secret, &self.secret].into_iter().any(Option::is_some);
             if port.concat && !has_secret {
@@ -364,8 +365,8 @@ impl KnownSubsystem {
 
     /// What it says of its port at this address: by that, or where it does not say which port it is about.
     fn port(&self, address: SocketAddr) -> Option<&KnownPort> {
-        let of = |own| self.ports.iter().find(|port| port.address == own);
-        of(Some(address)).or_else(|| of(None))
+        let at = self.ports.iter().find(|port| port.is_at(&[address]));
+        at.or_else(|| self.ports.iter().find(|port| port.address.is_none()))
     }
 }
 
@@ -378,7 +379,7 @@ impl KnownPort {
             None => SERVICE,
         };
         // A name is not looked up: a file of many would be slow to read where one name is not known.
-        let ip = port.traddr.as_ref().and_then(|Text(traddr)| traddr.parse::<IpAddr>().ok());
+        let traddr = port.traddr.as_ref().and_then(|Text(traddr)| traddr.parse::<HostAddress>().ok());
         let concat = port.concat.is_some_and(|Yes(yes)| yes);
         if concat && port.tls.is_some_and(|Yes(yes)| yes) {
             return Err(format!("{place} has both tls and concat"));
@@ -387,6 +388,11 @@ impl KnownPort {
             address: ip.map(|ip| SocketAddr::new(ip, service)),
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
+    fn is_at(&self, addresses: &[SocketAddr]) -> bool {
+        let fits = |own: NetAddress| addresses.iter().any(|address| own.fits(&(*address).into()));
+        self.address.is_some_and(fits)
+    }
+
             tls: KnownTls::of(port, place)?,
             concat,
         })

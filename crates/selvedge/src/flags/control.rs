@@ -6,6 +6,7 @@ use std::time::Duration;
 use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use engine::address::HostAddress;
 use engine::units::parse_time;
 use nvme::discovery::Nqn;
 
@@ -202,7 +203,7 @@ pub(crate) enum ListenerAction {
     #[command(after_help = "Example:
   selvedge listener add 192.168.0.232 -s 4420 -t mptcp")]
     Add {
-        /// An address of this machine
+        /// An address of this machine, or a name of it, with :PORT where that is not -s
         address: String,
         /// Port to listen on; 0 takes a free one
         #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
@@ -222,7 +223,7 @@ pub(crate) enum ListenerAction {
         #[arg(long, value_name = "USE")]
         tls: Option<TlsUse>,
         /// Address that discovery tells hosts, where it differs
-        #[arg(long, value_name = "ADDR")]
+        #[arg(long, value_name = "ADDR", value_parser = HostAddress::advertised)]
         advertise: Option<String>,
         /// Let only the discovery subsystem be found here
         #[arg(long)]
@@ -459,11 +460,11 @@ pub(crate) enum ReferralAction {
     #[command(after_help = "Example:
   selvedge referral add 192.168.0.232 -s 8009")]
     Add {
-        /// Its address
+        /// Its address, an IP address or a name, with :PORT where that is not -s
         address: String,
-        /// Its port
-        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
-        trsvcid: u16,
+        /// Its port [default: 8009]
+        #[arg(short = 's', long, value_name = "PORT")]
+        trsvcid: Option<u16>,
         /// Its NQN [default: the well-known one]
         #[arg(short = 'n', long, value_name = "NQN")]
         nqn: Option<Nqn>,
@@ -474,11 +475,11 @@ pub(crate) enum ReferralAction {
     #[command(after_help = "Example:
   selvedge referral remove 192.168.0.232")]
     Remove {
-        /// Its address
+        /// Its address, as `referral list` shows it
         address: String,
-        /// Its port
-        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
-        trsvcid: u16,
+        /// Its port [default: 8009]
+        #[arg(short = 's', long, value_name = "PORT")]
+        trsvcid: Option<u16>,
         #[command(flatten)]
         control: ControlFlags,
     },

@@ -2,12 +2,12 @@
 //! It is a snapshot, made when somebody asks; what was served is in `metrics`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::host_key_age::HostKeyAge;
+use crate::address::NetAddress;
 use crate::backend::SyncFailure;
 use crate::ring::{self};
 use crate::target::config::{CommandQuiesce, Nguid, PortConfig};
@@ -54,7 +54,7 @@ pub struct PortStatus {
     /// Its number.
     pub id: u16,
     /// The address with the real service.
-    pub address: SocketAddr,
+    pub address: NetAddress,
     /// What carries its connections, where the hosts have it too.
     pub transport: Transport,
 }

@@ -205,7 +205,7 @@ fn line(flags: &ConnectFlags, connection: &Connection, queues: Option<u16>) -> D
     for (name, value) in settings(flags, queues) {
         options.push((name, value.map(|value| value.to_string())));
     }
-    DiscoveryLine { address: path.address, options }
+    DiscoveryLine { address: path.address.into(), options }
 }
 
 /// What nvme-cli's options and files have the same names for: a number, or that it is on.
