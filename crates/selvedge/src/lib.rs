@@ -28,6 +28,7 @@ mod mptcp;
 mod packet_path;
 mod report;
 mod service;
+mod size_watch;
 mod spec;
 mod state;
 mod state_directory;

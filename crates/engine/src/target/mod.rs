@@ -2,6 +2,7 @@
 //! Protocol bytes are the `nvme` crate's, blocks are `backend`'s, time and sockets are `ring`'s.
 
 mod admin;
+mod allocation_worker;
 mod authentication_worker;
 mod change;
 mod config;
@@ -29,6 +30,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use allocation_worker::AllocationWorker;
 use authentication_worker::AuthenticationWorker;
 use change::ImageWatch;
 use change::{Absence, Configurator, Order};
@@ -84,6 +86,7 @@ pub struct Target {
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
+    allocation_worker: Mutex<Option<AllocationWorker>>,
     /// Connections from which nothing had come at the former process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
     /// What looks at images that have another size, once there are images.
@@ -109,6 +112,7 @@ impl Target {
         let fabric = Arc::new(Fabric::new(archive, config, clusters));
         let worker = ReservationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let authenticator = AuthenticationWorker::start(&fabric).map_err(TargetError::Reactor)?;
+        let allocation_worker = AllocationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
             Reactors::Count(count) => vec![None; *count],
@@ -129,6 +133,7 @@ impl Target {
             reactors: Mutex::new(reactors),
             reservation_worker: Mutex::new(Some(worker)),
             authenticator: Mutex::new(Some(authenticator)),
+            allocation_worker: Mutex::new(Some(allocation_worker)),
             resting: Mutex::default(),
             started: ring::wall_time(),
         };
@@ -253,6 +258,23 @@ impl Target {
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
     pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
         self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
+    }
+
+    /// Looks whether files and devices have grown whose size nobody named, and has their namespaces grow with them: hosts are
+    /// notified. The file systems are asked, which may take long; no I/O waits for it. Returns true if one has grown.
+    ///
+    /// # Errors
+    /// When the change cannot be carried out: it is tried again with the next look.
+    pub fn notice_growth(&self) -> Result<bool, TargetError> {
+        let directory = self.fabric.directory();
+        let mut namespaces = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+        let has_grown = namespaces.any(|namespace| namespace.has_grown());
+        drop(namespaces);
+        drop(directory);
+        if has_grown {
+            self.carry_out(&Order::SAME)?;
+        }
+        Ok(has_grown)
     }
 
     /// The namespaces that refuse writes since their storage could not be synchronized.
@@ -459,6 +481,7 @@ impl Target {
         // Nobody waits for it now. What it has begun it finishes.
         drop(lock(&self.reservation_worker).take());
         drop(lock(&self.authenticator).take());
+        drop(lock(&self.allocation_worker).take());
         {
             // Not while its lock is held: it may wait for an administrator who waits for that.
             let image_watch = lock(&self.image_watch).take();

@@ -30,6 +30,7 @@ use crate::mptcp::{Applied, HandedSettings, MptcpMachine, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
+use crate::size_watch::SizeWatch;
 use crate::spec::namespace;
 use crate::spec::size::Size;
 use crate::state::StateFile;
@@ -56,7 +57,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
             None => begin(flags, list.as_ref(), successor)?,
         };
     administration.audit().write(Event::done(Kind::Start));
-    let desk = HostDesk::open(&target, administration.clone())?;
+    let desk = (HostDesk::open(&target, administration.clone())?, SizeWatch::start(&target));
     let metrics = doors.start_metrics(&administration)?;
     let calls = doors.start_calls(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
