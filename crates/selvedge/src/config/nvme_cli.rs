@@ -1,4 +1,4 @@
-//! What nvme-cli keeps in a config.json: who this host is, and which secrets it has for which subsystem. The rest of such a
+//! What nvme-cli keeps in a config.json, or in nvme-fabrics.conf from version 3 on: who this host is, and which secrets it has for which subsystem. The rest of such a
 //! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
 
 use std::fmt;
@@ -17,6 +17,10 @@ use serde::{Deserialize, Deserializer, de};
 use zeroize::Zeroizing;
 
 use super::tls::TlsChoice;
+use crate::kernel_initiator::fabrics_conf::is_ini;
+
+#[path = "nvme_cli_ini.rs"]
+mod ini;
 
 /// Bytes that such a file may have: thousands of subsystems.
 const BYTES_MAX: u64 = 4 << 20;
@@ -189,7 +193,16 @@ pub(super) struct Meant<'a> {
 /// What is wrong with the file, or which hosts it could be.
 pub(super) fn read(path: &Path, meant: &Meant<'_>) -> Result<KnownHost, String> {
     let text = secret_file::text(path, BYTES_MAX).map_err(|error| error.to_string())?;
-    read_text(&text, meant).map_err(|what| format!("{}: {what}", path.display()))
+    let known = if is_ini(&text) { read_ini(path, &text, meant) } else { read_text(&text, meant) };
+    known.map_err(|what| format!("{}: {what}", path.display()))
+}
+
+fn read_ini(path: &Path, text: &str, meant: &Meant<'_>) -> Result<KnownHost, String> {
+    let own = match meant.host {
+        Some(nqn) => nqn.to_string(),
+        None => HostIdentity::of_this_machine().nqn,
+    };
+    chosen(ini::hosts(path, text, &own)?, meant)
 }
 
 pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, String> {
@@ -204,6 +217,10 @@ pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, Stri
     } else {
         serde_json::from_str::<Hosts>(text).map_err(wrong)?.hosts
     };
+    chosen(hosts, meant)
+}
+
+fn chosen(hosts: Vec<Host>, meant: &Meant<'_>) -> Result<KnownHost, String> {
     let mut known = Vec::with_capacity(hosts.len());
     for (at, host) in hosts.into_iter().enumerate() {
         known.extend(KnownHost::of(&host, &format!("hosts[{at}]"), meant)?);
@@ -371,6 +388,11 @@ impl KnownSubsystem {
 }
 
 impl KnownPort {
+    fn is_at(&self, addresses: &[SocketAddr]) -> bool {
+        let fits = |own: NetAddress| addresses.iter().any(|address| own.fits(&(*address).into()));
+        self.address.is_some_and(fits)
+    }
+
     fn of(port: &Port, place: &str) -> Result<Self, String> {
         let service = match &port.trsvcid {
             Some(Text(service)) => {
@@ -385,14 +407,9 @@ impl KnownPort {
             return Err(format!("{place} has both tls and concat"));
         }
         Ok(Self {
-            address: ip.map(|ip| SocketAddr::new(ip, service)),
+            address: traddr.and_then(|traddr| traddr.literal(service)),
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
-    fn is_at(&self, addresses: &[SocketAddr]) -> bool {
-        let fits = |own: NetAddress| addresses.iter().any(|address| own.fits(&(*address).into()));
-        self.address.is_some_and(fits)
-    }
-
             tls: KnownTls::of(port, place)?,
             concat,
         })
