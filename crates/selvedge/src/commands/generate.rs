@@ -151,8 +151,9 @@ fn job_page() -> String {
 
 /// What a shell reads once: it has the program itself complete each line, so that names come from what runs.
 fn completion(shell: &str) -> Result<Vec<u8>, Failure> {
-    let shells = clap_complete::env::Shells::builtins();
-    let completer = shells.completer(shell).ok_or_else(|| Failure::failed(format!("{shell} is unknown")))?;
+    let completer = super::complete::SHELLS
+        .completer(shell)
+        .ok_or_else(|| Failure::failed(format!("{shell} is unknown")))?;
     let mut text = Vec::new();
     completer
         .write_registration(super::complete::VARIABLE, "selvedge", "selvedge", "selvedge", &mut text)

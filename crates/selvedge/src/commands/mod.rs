@@ -15,6 +15,7 @@ mod doctor;
 mod fabric;
 mod gateways;
 mod generate;
+mod host_nqn;
 mod identify;
 mod image;
 mod import;
@@ -23,8 +24,8 @@ mod list;
 mod log_level;
 mod namespace;
 mod namespace_states;
-mod report;
 mod ports;
+mod report;
 mod schemas;
 mod serve;
 mod slow_commands;
@@ -57,6 +58,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Namespace(flags) => namespace::run(&flags.action),
         Command::Listener(flags) => ports::listener(&flags.action),
         Command::Host(flags) => fabric::host(&flags.action),
+        Command::HostNqn(flags) => host_nqn::run(flags),
         Command::Key(flags) => key::run(&flags.action),
         Command::Token(flags) => token::run(&flags.action),
         Command::Audit(flags) => audit::run(&flags.action),

@@ -12,6 +12,7 @@ pub(crate) mod control;
 pub(crate) mod doctor;
 pub(crate) mod fio_names;
 pub(crate) mod fio_options;
+pub(crate) mod help;
 pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     List(look::ListFlags),
     /// Give namespaces to other programs as disks: block devices of this machine, over NBD, or to virtual machines
     Attach(Box<attach::AttachFlags>),
+    /// Print the NQN of this host, as targets have to let it in
+    HostNqn(look::HostNqnFlags),
     /// Connect the kernel's own initiator to a target: its namespaces become block devices of this machine
     Connect(Box<connect::ConnectFlags>),
     /// Disconnect the kernel's own initiator
