@@ -309,18 +309,18 @@ keys_are_tried_one_by_one() {
 }
 
 # The kernel's target replaces no keys either. One queue of our host after the other ends when nothing is outstanding, and
-# connects anew to the same controller: a path that was lost would fail the run.
+# reconnects to the same controller: a path that was lost would fail the run.
 keys_get_old_towards_nvmet() {
-    local anew
+    local reconnected
     insert selvedge /tmp/ours-1 1 "$THEIRS"
     dmesg -C
     "$selvedge" bench -a 127.0.0.1 -s "$NVMET" -n "$THEIRS" -q "$host" --tls-key-file /tmp/ours-1 --tls-identity 1 -k 60 \
         --tls-record-limit 200 --rw randrw --size 4m --numjobs 2 --iodepth 8 --runtime 15 --verify --destroy-data "$@" \
         2>/tmp/visit.log || { tail -n 40 /tmp/visit.log; dmesg; return 1; }
     dmesg
-    anew=$(grep -c 'the queue connects anew' /tmp/visit.log)
-    echo "measured: $anew queues connected anew"
-    ((anew >= 4))
+    reconnected=$(grep -c 'reconnecting the queue' /tmp/visit.log)
+    echo "measured: $reconnected queues reconnected"
+    ((reconnected >= 4))
     (($(dmesg | grep -c 'nvmet: creat.*controller') == 1))
 }
 

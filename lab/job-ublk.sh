@@ -363,7 +363,7 @@ size_is_followed() {
         # What is new can be written.
         dd if=/tmp/image of="$LARGE" bs=1M seek=330 oflag=direct status=none
     else
-        wait_ms 10000 'a warning' grep -q 'attach it anew' /tmp/attach.log
+        wait_ms 10000 'a warning' grep -q 'attach it again' /tmp/attach.log
         has_size "$old"
         detach TERM
         attach --nsid 1

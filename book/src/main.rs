@@ -72,7 +72,7 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
     values.filter(|link| !link.contains("://") && !link.starts_with("mailto:") && link.contains(".html"))
 }
 
-/// Whether there is such a page, with such a place in it.
+/// True if there is such a page, with such an anchor in it.
 fn leads_somewhere(output: &Path, page: &Path, link: &str) -> bool {
     let (file, place) = link.split_once('#').unwrap_or((link, ""));
     let target = output.join(page.parent().unwrap_or(Path::new(""))).join(file);
@@ -80,7 +80,7 @@ fn leads_somewhere(output: &Path, page: &Path, link: &str) -> bool {
     place.is_empty() || text.contains(&format!("id=\"{place}\""))
 }
 
-/// Pages that nobody finds, since the summary does not have them.
+/// Pages that the summary does not have.
 fn missing(docs: &Path, pages: &BTreeSet<std::path::PathBuf>) -> Result<Vec<String>, String> {
     let mut missing = Vec::new();
     for folder in ["", "internals"] {

@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     /// The number of the user and of the group that own it.
     pub(crate) owner: u32,
     pub(crate) kind: Kind,
-    /// Whether it is the administrator's to change.
+    /// True if administrators may change it.
     pub(crate) is_configuration: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     File(Vec<u8>),
 }
 
-/// What the contents are for.
+/// Purpose of the contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Installed by a package manager, which runs scripts.
@@ -71,7 +71,7 @@ const FOLDERS: [(&str, &str); 4] = [
     ("docs", "usr/share/doc/selvedge/docs"),
 ];
 
-/// Where the shells look for completions.
+/// Folders of the shells' completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions"),
     ("zsh", "usr/share/zsh/vendor-completions"),

@@ -111,7 +111,7 @@ fn version(release: &Release) -> String {
     format!("{}-{}", release.version, release.revision)
 }
 
-/// What the program needs of others, from what it is linked with.
+/// Dependencies of the program, from its libraries.
 fn depends(program: &Program) -> Result<String, String> {
     let mut depends = Vec::new();
     let (major, minor) = program.libc;
@@ -131,7 +131,7 @@ fn conffiles(contents: &Contents) -> String {
     files.map(|entry| format!("/{}\n", entry.path)).collect()
 }
 
-/// What a file takes on a disk, as dpkg counts it.
+/// Size of a file on a disk, as dpkg counts it.
 fn size_kib(entry: &Entry) -> u64 {
     match &entry.kind {
         Kind::Folder => 1,
@@ -152,7 +152,7 @@ fn changelog(release: &Release) -> Result<Vec<u8>, String> {
     archive::gzip(text.as_bytes())
 }
 
-/// What lintian asks of those who upload to Debian, which this package was not made for.
+/// Overrides of lintian's checks for packages of Debian, which this one is not.
 fn overrides(name: &str) -> Vec<u8> {
     format!(
         "# Debian has no bug that asks for this package: it is not an upload to Debian.\n\

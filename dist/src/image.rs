@@ -84,7 +84,7 @@ pub(crate) fn write(
     put(&output.join(format!("selvedge-{}-oci.tar", release.version)), &tar)
 }
 
-/// What the archive has in it, by the digest of the one image.
+/// Index of the archive, with the digest of its only image.
 fn index(release: &Release, manifest: &str, size: usize, name: &str) -> serde_json::Value {
     json!({
         "schemaVersion": 2,
@@ -102,7 +102,7 @@ fn index(release: &Release, manifest: &str, size: usize, name: &str) -> serde_js
     })
 }
 
-/// What the image consists of: nothing in it is writable but the three folders of its user.
+/// Files of the image: only the three folders of its user are writable.
 fn layer(program: &Program, licences: &ThirdParty, release: &Release) -> Result<Contents, String> {
     let bytes =
         std::fs::read(&program.path).map_err(|error| format!("{}: {error}", program.path.display()))?;

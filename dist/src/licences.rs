@@ -24,7 +24,7 @@ impl ThirdParty {
         }
         text.push_str(
             "\nThe static program also has the GNU C Library in it (LGPL-2.1-or-later); its sources, like ours, are open, and\n\
-             `cargo xtask dist` links them anew.\n",
+             `cargo xtask dist` relinks them.\n",
         );
         for (licence, crates) in &texts {
             text.push_str(&format!(

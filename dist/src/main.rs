@@ -33,7 +33,7 @@ the commit that is checked out. It vendors the sources of all crates first, and 
 optimizes no more than the data path, and nothing across crates, which takes most of the time: for the suites.
 --twice makes everything again in a second folder and compares.";
 
-/// What the command line asks for.
+/// Arguments of the command line.
 struct Wanted {
     root: PathBuf,
     work: PathBuf,

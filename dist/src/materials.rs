@@ -17,9 +17,9 @@ pub(crate) struct Crate {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) licence: String,
-    /// Where its sources are.
+    /// Folder of its sources.
     pub(crate) folder: PathBuf,
-    /// Whether it is from a registry; the project's own have no checksum and no page there.
+    /// True if it is from a registry; the project's own have no checksum and no page there.
     is_foreign: bool,
     checksum: Option<String>,
     needs: Vec<String>,
@@ -141,14 +141,14 @@ impl Crate {
     }
 }
 
-/// What a crate is known by, whichever folder it is in.
+/// Name and version of a crate, whichever folder it is in.
 fn reference(package: &Value) -> String {
     let text = |key: &str| package[key].as_str().unwrap_or_default();
     let kind = if package["source"].is_null() { "selvedge" } else { "pkg:cargo" };
     format!("{kind}/{}@{}", text("name"), text("version"))
 }
 
-/// That of the archive that a vendored crate came in.
+/// Checksum of the archive that a vendored crate came in.
 fn checksum(folder: &Path) -> Option<String> {
     let text = std::fs::read_to_string(folder.join(".cargo-checksum.json")).ok()?;
     let sums: Value = serde_json::from_str(&text).ok()?;

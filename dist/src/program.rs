@@ -11,12 +11,13 @@ use crate::run;
 /// The only machine that packages are made for where no other standard library is installed.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What is optimized in a quick build, too: the data path, and code that is not safe by itself.
+/// Crates that are optimized in a quick build, too: the data path, and code that is not safe by
+/// itself.
 const QUICK_AS_DELIVERED: [&str; 2] = ["engine", "nvme"];
-/// What is hardly ever waited for: optimizing it takes longer than the tests.
+/// Crates that are not optimized in a quick build: optimizing them takes longer than the tests.
 const QUICK_AS_WRITTEN: [&str; 4] = ["selvedge", "lab", "chart", "topology"];
 
-/// How the C library gets into the program.
+/// Linkage of the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Linkage {
     /// The machine's own, as every package of a distribution does.
@@ -29,7 +30,7 @@ pub(crate) enum Linkage {
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) debug: PathBuf,
-    /// What joins the two, in hexadecimal.
+    /// Identifier that joins the two, in hexadecimal.
     pub(crate) build_id: String,
     /// The libraries it is linked with, by file name.
     pub(crate) libraries: BTreeSet<String>,
@@ -50,7 +51,7 @@ impl<'a> Builder<'a> {
         Self { root, work: work.join("dist-work"), release, is_quick }
     }
 
-    /// Where the sources of all crates are.
+    /// Folder of all crates' sources.
     pub(crate) fn vendored(&self) -> PathBuf {
         self.work.join("vendor")
     }
@@ -63,7 +64,7 @@ impl<'a> Builder<'a> {
         if folder.exists() && std::fs::read(&stamp).is_ok_and(|vendored| vendored == lock) {
             return Ok(());
         }
-        // What crates of another lock file left would be in nobody's way, but in the licences.
+        // Crates of another lock file would appear in the licences.
         if folder.exists() {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }

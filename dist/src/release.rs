@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::run;
 
-/// What all packages of one run have in common.
+/// Common properties of all packages of one run.
 #[derive(Clone)]
 pub(crate) struct Release {
     pub(crate) version: String,

@@ -76,13 +76,13 @@ fn add(package: &mut PackageBuilder, contents: &Contents) -> Result<(), rpm::Err
     Ok(())
 }
 
-/// Where RPM's distributions have what Debian's have elsewhere.
+/// Path in RPM's distributions for a path in Debian.
 fn place(path: &str) -> String {
     let path = path.replace("usr/share/zsh/vendor-completions", "usr/share/zsh/site-functions");
     format!("/{path}")
 }
 
-/// What the program needs of others, in the words that RPM finds by itself in a program.
+/// Dependencies of the program, in the form that RPM finds by itself in a program.
 fn needs(program: &Program) -> Vec<Dependency> {
     let (major, minor) = program.libc;
     let mut needs = vec![Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)"))];

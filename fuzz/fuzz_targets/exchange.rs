@@ -1,4 +1,4 @@
-//! Authentication with somebody on the way.
+//! Authentication with an attacker on the way.
 #![no_main]
 
 use fuzz::exchange;

@@ -1,4 +1,4 @@
-//! Whole TLS handshakes, with somebody on the way.
+//! Whole TLS handshakes, with an attacker on the way.
 #![no_main]
 
 use fuzz::handshake;

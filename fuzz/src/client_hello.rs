@@ -1,5 +1,6 @@
-//! What hosts say first, of any bytes, and as three libraries say it with bytes changed: it is read or refused, each prefix of
-//! it is incomplete, and nobody is taken for a host whose binder or hello was changed. Keys and identities as texts besides.
+//! First messages of hosts: any bytes, and those of three libraries with bytes changed. Each is
+//! read or refused, each prefix of it is incomplete, and no host is accepted whose binder or hello
+//! was changed. Keys and identities as texts besides.
 
 use arbitrary::{Result, Unstructured};
 use secure_channel::{
@@ -133,7 +134,7 @@ fn message(mut stream: &[u8]) -> Vec<u8> {
     message
 }
 
-/// What is read is the same after being written and read again.
+/// Checks that a text is the same after being written and read again.
 fn texts(text: &str) {
     match text.parse::<ConfiguredPsk>() {
         Ok(psk) => assert_eq!(psk.reveal().parse(), Ok(psk)),

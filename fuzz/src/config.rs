@@ -23,7 +23,8 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// Whether a port has an address that would be looked up: a fuzzer must not ask the network for anything.
+/// True if a port has an address that would be looked up: a fuzzer must not ask the network for
+/// anything.
 fn asks_for_names(text: &str) -> bool {
     let Ok(table) = toml::from_str::<Table>(text) else { return false };
     let ports = table.get("port").and_then(Value::as_array).into_iter().flatten();

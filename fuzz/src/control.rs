@@ -19,9 +19,9 @@ use crate::schema;
 const NQN: &str = "nqn.2026-01.io.selvedge:a";
 /// Requests of one input.
 const REQUESTS_MAX: usize = 10;
-/// Where ports of an input listen that are not to be free ones: nobody else uses this address.
+/// Address of an input's ports that are not to be free ones: no other program uses it.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 77, 0, 1));
-/// What a path's variable parts are, mostly.
+/// Usual values of a path's variable parts.
 const PARTS: [&str; 16] = [
     NQN,
     "nqn.2026-01.io.selvedge:b%2Fc",
@@ -56,7 +56,7 @@ pub fn check(bytes: &[u8]) {
     });
 }
 
-/// What the document says can be asked.
+/// Operation of the API, by its document.
 struct Operation {
     method: String,
     path: String,
@@ -65,7 +65,7 @@ struct Operation {
     successes: Vec<Success>,
 }
 
-/// One of the answers of an operation that went well: at once, or as a task that goes on.
+/// Successful response of an operation: at once, or as a task that goes on.
 struct Success {
     status: u16,
     /// The schema of the answer, where it has one.
@@ -246,7 +246,7 @@ impl Bed {
         assert_eq!(reply.kind.as_deref(), Some("application/json"));
     }
 
-    /// What was made or changed is shown as it was, and what was removed is not there.
+    /// Checks that a made or changed object is shown so, and that a removed one is gone.
     fn is_there(&self, operation: &Operation, path: &str, json: Option<&Value>, said: &str) {
         let has_get = self.operations.iter().any(|get| get.method == "GET" && get.path == operation.path);
         if !has_get || operation.path == "/v1/config" {

@@ -1,6 +1,6 @@
-//! Exchanges of DH-HMAC-CHAP between both sides, whose messages somebody on the way changes, cuts, replaces and repeats, and
-//! secrets of any text: nobody comes to believe a message that was changed, who fails says why in one line, and a side that has
-//! ended takes nothing more for a proof.
+//! Exchanges of DH-HMAC-CHAP between both sides, whose messages an attacker changes, cuts, replaces
+//! and repeats, and secrets of any text: no changed message is believed, the failing side says why
+//! in one line, and a side that has ended accepts no further proof.
 
 use arbitrary::{Result, Unstructured};
 use authentication::{
@@ -17,7 +17,7 @@ pub fn check(bytes: &[u8]) {
     let _ = run(&mut Unstructured::new(bytes));
 }
 
-/// What the controller has come to, and whether what proves the host's name has arrived as it was sent.
+/// State of the controller, and if the proof of the host's name has arrived as it was sent.
 #[derive(Default)]
 struct Seen {
     believes: bool,
@@ -95,8 +95,9 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What of a message the host's response is about, and itself. The offer is none of it: who takes something out of that only makes
-/// the exchange weaker. The host's own challenge is not either: whoever changes it makes the host refuse the answer.
+/// Parts of a message that the host's response covers, and the response. The offer is not covered:
+/// to take something out of it only makes the exchange weaker. Nor is the host's own challenge: a
+/// change of it makes the host refuse the answer.
 fn proof(bytes: &[u8]) -> Option<(u16, Vec<u8>, Vec<u8>)> {
     match Message::decode(bytes) {
         Ok(Message { transaction, body: Body::Reply(reply) }) => {
@@ -117,7 +118,7 @@ fn hear(progress: &Progress, seen: &mut Seen) {
     }
 }
 
-/// What arrives of a message, and whether it means what was sent.
+/// Message as it arrives, and if its meaning is unchanged.
 fn on_the_way(input: &mut Unstructured<'_>, message: &[u8]) -> Result<(Vec<u8>, bool)> {
     let mut passed = message.to_owned();
     match input.int_in_range(0..=15)? {
@@ -140,7 +141,7 @@ fn on_the_way(input: &mut Unstructured<'_>, message: &[u8]) -> Result<(Vec<u8>, 
     Ok((passed, is_same))
 }
 
-/// What is read is the same after being written and read again.
+/// Checks that a text is the same after being written and read again.
 fn parse(text: &str, bytes: &[u8]) {
     match text.parse::<Secret>() {
         Ok(secret) => assert_eq!(secret.reveal().parse(), Ok(secret)),

@@ -16,7 +16,7 @@ const NQN: &str = "nqn.2026-01.io.selvedge:a";
 /// Queues of one input; more show nothing else.
 const QUEUES_MAX: usize = 8;
 
-/// One target for all inputs: none may leave anything behind that the next one meets.
+/// Target for all inputs: none may leave anything behind that the next one meets.
 fn target() -> &'static Target {
     static TARGET: OnceLock<Target> = OnceLock::new();
     TARGET.get_or_init(|| {

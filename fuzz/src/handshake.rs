@@ -1,7 +1,8 @@
-//! Whole TLS handshakes of hosts and controllers, with somebody on the way who flips, cuts, repeats, leaves out, injects, and
-//! sends to one end what was meant for another: no end has a channel that its peer has not, or one of another key than both
-//! have; each takes and sends a bounded number of bytes, and whoever fails says why in one line. Randomness is the library's
-//! own: the same input need not do the same twice, but where records end does not change.
+//! Whole TLS handshakes of hosts and controllers, with an attacker who flips, cuts, repeats, leaves
+//! out, injects, and sends to one end the bytes for another: no end has a channel that its peer has
+//! not, or one of another key than both have; each takes and sends a bounded number of bytes, and
+//! the failing end says why in one line. Randomness is the library's own: the same input need not
+//! do the same twice, but where records end does not change.
 
 use std::sync::OnceLock;
 
@@ -40,7 +41,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a thing happens that is seldom. An input that is used up has nothing more happen.
+/// True for a rare event. An input that is used up has no more of them.
 fn one_in(input: &mut Unstructured<'_>, many: u8) -> Result<bool> {
     Ok(input.int_in_range(1..=many)? == many)
 }
@@ -90,21 +91,21 @@ fn known(input: &mut Unstructured<'_>, offered: &[TlsPsk]) -> Result<Vec<TlsPsk>
     Ok(known)
 }
 
-/// What an end has come to: a channel with its key, or why there is none.
+/// Result of an end: a channel with its key, or the reason why there is none.
 type Outcome = std::result::Result<(Established, TlsPsk), String>;
 
 /// A host, or a controller with the listener before it.
 struct End {
-    /// Who it has at the other end.
+    /// Peer at the other end.
     peer: Peer,
     keys: Vec<TlsPsk>,
     /// A controller has none before it knows which key the host has.
     handshake: Option<Handshake>,
     /// The one that a controller has found its host to have.
     found: Option<TlsPsk>,
-    /// What has come from a host that has not said all of its hello.
+    /// Bytes of a host that has not sent all of its hello.
     first: Vec<u8>,
-    /// What has come and was not taken yet.
+    /// Bytes received and not taken.
     waiting: Vec<u8>,
     taken_bytes: usize,
     sent_bytes: usize,
@@ -165,7 +166,8 @@ impl End {
         Ok(())
     }
 
-    /// What a listener does before there is a handshake: it finds the key that the host has, which is the only one then.
+    /// Work of a listener before there is a handshake: it finds the key of the host, which is the
+    /// only one then.
     fn listen(&mut self, bytes: &[u8]) -> std::result::Result<Option<Vec<u8>>, HandshakeError> {
         if self.handshake.is_some() {
             return Ok(None);
@@ -188,7 +190,7 @@ impl End {
         }
     }
 
-    /// Nothing comes of what follows an end.
+    /// Checks that an ended side repeats its error for further bytes.
     fn says_the_same(&mut self, error: &HandshakeError) {
         let Some(handshake) = &mut self.handshake else { return };
         let mut sent = Vec::new();
@@ -198,7 +200,7 @@ impl End {
     }
 }
 
-/// Has all ends talk, by way of somebody; whether all of it arrived as it was sent.
+/// Connects all ends by way of the attacker. True if all bytes arrived as they were sent.
 fn carry(input: &mut Unstructured<'_>, ends: &mut [End]) -> Result<bool> {
     let mut way = Way { earlier: Vec::new(), is_as_sent: true };
     for at in (0..ends.len()).step_by(2) {
@@ -220,9 +222,9 @@ fn carry(input: &mut Unstructured<'_>, ends: &mut [End]) -> Result<bool> {
     Ok(false)
 }
 
-/// Who is between the ends.
+/// Attacker between the ends.
 struct Way {
-    /// What was sent before, by whomever.
+    /// Bytes sent before, by any end.
     earlier: Vec<Vec<u8>>,
     is_as_sent: bool,
 }
@@ -278,7 +280,7 @@ impl Way {
     }
 }
 
-/// Bytes of somebody's own, mostly as a record.
+/// Bytes of the attacker's own, mostly as a record.
 fn injected(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let length = input.int_in_range(0..=input.len().min(64))?;
     let bytes = input.bytes(length)?;
@@ -304,13 +306,13 @@ fn reframed(input: &mut Unstructured<'_>, sent: &[u8]) -> Result<Vec<u8>> {
     Ok([record(first), record(second), rest.to_vec()].concat())
 }
 
-/// Whoever has a channel has it with somebody who has the key.
+/// Checks that each end with a channel shares it with a peer that has the key.
 fn believe(ends: &[End]) {
     let (hosts, controllers): (Vec<&End>, Vec<&End>) =
         ends.iter().partition(|end| end.peer == Peer::Controller);
     for (_, key) in hosts.iter().filter_map(|host| channel(host)) {
         let has_it = |controller: &&End| controller.keys.contains(key);
-        assert!(controllers.iter().any(has_it), "a host believes somebody without its key");
+        assert!(controllers.iter().any(has_it), "a host believes a peer without its key");
     }
     for (established, key) in controllers.iter().filter_map(|controller| channel(controller)) {
         let is_it = |host: &&&End| {
@@ -327,7 +329,7 @@ fn channel(end: &End) -> Option<(&Established, &TlsPsk)> {
     }
 }
 
-/// Whether both directions are the same at both ends, and not the same as each other.
+/// True if both directions are the same at both ends, and not the same as each other.
 fn is_channel(host: &Established, controller: &Established) -> bool {
     is_same(&host.sending, &controller.receiving)
         && is_same(&controller.sending, &host.receiving)
@@ -335,7 +337,7 @@ fn is_channel(host: &Established, controller: &Established) -> bool {
         && (host.suite, &host.group) == (controller.suite, &controller.group)
 }
 
-/// Whether records that are sealed with one secret are opened with the other.
+/// True if records that are sealed with one secret are opened with the other.
 fn is_same(sending: &TrafficSecret, receiving: &TrafficSecret) -> bool {
     let mut record = vec![0; 4 + OVERHEAD_BYTES];
     record[HEADER_BYTES..][..4].copy_from_slice(b"data");

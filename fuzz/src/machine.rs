@@ -1,5 +1,6 @@
-//! Recorded machines: the files of a system and the kernel's answers about queues, tables, rules, sockets and routes, as
-//! somebody sends them. What they are seen as can be planned for, modelled and described, whatever it is.
+//! Recorded machines: the files of a system and the kernel's answers about queues, tables, rules,
+//! sockets and routes, from an untrusted source. Any topology read from them can be planned for,
+//! modelled and described.
 
 use topology::model::{Costs, Load, simulate};
 use topology::plan::{PlanOptions, QueuesWanted, applied, plan};

@@ -83,9 +83,9 @@ fn request(input: &mut Unstructured<'_>, stream: &mut Vec<u8>, is_extended: bool
     Ok(())
 }
 
-/// What a connection came to.
+/// Result of a connection.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Played {
     output: Vec<u8>,
     /// The option that chooses an export comes behind one that begins TLS.
     is_secure: bool,
@@ -94,8 +94,8 @@ struct Told {
     error: Option<ProtocolError>,
 }
 
-fn play(tls: Tls, stream: &[u8], cuts: &[usize]) -> Told {
-    let (exports, mut handshake, mut told) = (exports(), Handshake::with_tls(tls), Told::default());
+fn play(tls: Tls, stream: &[u8], cuts: &[usize]) -> Played {
+    let (exports, mut handshake, mut played) = (exports(), Handshake::with_tls(tls), Played::default());
     let (mut at, mut skip) = (0usize, 0usize);
     for end in cuts.iter().copied().chain([stream.len()]) {
         while at <= end {
@@ -105,25 +105,25 @@ fn play(tls: Tls, stream: &[u8], cuts: &[usize]) -> Told {
                 break;
             }
             let bytes = &stream[at..end];
-            let step = match told.session {
-                None => option_step(&mut handshake, bytes, &exports, &mut told),
-                Some(session) => request_step(&session, bytes, &exports, &mut told, &mut skip),
+            let step = match played.session {
+                None => option_step(&mut handshake, bytes, &exports, &mut played),
+                Some(session) => request_step(&session, bytes, &exports, &mut played, &mut skip),
             };
             match step {
                 Ok(Some(count)) => {
-                    assert!(told.session.is_none() || told.is_secure || tls != Tls::Required);
+                    assert!(played.session.is_none() || played.is_secure || tls != Tls::Required);
                     assert!(count > 0 && count <= bytes.len());
                     at += count;
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    told.error = error;
-                    return told;
+                    played.error = error;
+                    return played;
                 }
             }
         }
     }
-    told
+    played
 }
 
 /// The next option: how long it was, if it has come; an error without a reason is the client's own wish.
@@ -131,21 +131,21 @@ fn option_step(
     handshake: &mut Handshake,
     bytes: &[u8],
     exports: &[Export],
-    told: &mut Told,
+    played: &mut Played,
 ) -> std::result::Result<Option<usize>, Option<ProtocolError>> {
-    match handshake.step(bytes, exports, &mut told.output).map_err(Some)? {
+    match handshake.step(bytes, exports, &mut played.output).map_err(Some)? {
         Step::NeedsMore => Ok(None),
         Step::Took(count) => Ok(Some(count)),
         Step::Secures(count) => {
             // As if TLS' handshake took no bytes.
-            assert!(!std::mem::replace(&mut told.is_secure, true), "TLS begins once");
+            assert!(!std::mem::replace(&mut played.is_secure, true), "TLS begins once");
             handshake.secured();
             Ok(Some(count))
         }
         Step::Chosen(count, session) => {
             assert!(session.export < exports.len());
             assert!(!session.has_allocation || session.headers != Headers::Simple);
-            told.session = Some(session);
+            played.session = Some(session);
             Ok(Some(count))
         }
         Step::Ended => Err(None),
@@ -156,7 +156,7 @@ fn request_step(
     session: &Session,
     bytes: &[u8],
     exports: &[Export],
-    told: &mut Told,
+    played: &mut Played,
     skip: &mut usize,
 ) -> std::result::Result<Option<usize>, Option<ProtocolError>> {
     let Some((count, request)) = Request::read(bytes, session.headers).map_err(Some)? else {
@@ -178,6 +178,6 @@ fn request_step(
             assert!(!writes || !export.is_read_only);
         }
     }
-    told.commands.push(command);
+    played.commands.push(command);
     Ok(Some(count))
 }

@@ -11,12 +11,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of an input that say how the rest is taken.
 const SETTINGS_LENGTH: usize = 3;
-/// What one PDU may carry, of which an input chooses one: limits that short inputs reach, and real ones.
+/// Limits on the data of one PDU, of which an input chooses one: limits that short inputs reach,
+/// and real ones.
 const DATA_LENGTHS_MAX: [u32; 4] = [64, 300, 16 << 10, 1 << 20];
-/// What the target offers for one H2CData PDU; it plays no part in receiving.
+/// Limit on the data of one H2CData PDU that the target offers; it plays no part in receiving.
 const DATA_TO_CONTROLLER_MAX: u32 = 4096;
 
-/// How an input's bytes are taken.
+/// Settings by which an input's bytes are taken.
 #[derive(Clone, Copy)]
 struct Settings {
     role: Role,
@@ -90,7 +91,7 @@ struct Outcome {
     events: Vec<Event>,
     /// The data of all PDUs, one behind the other.
     data: Vec<u8>,
-    /// How receiving failed, and the header that is sent back for it.
+    /// Error of receiving, and the header that is sent back for it.
     error: Option<(DecodeError, Vec<u8>)>,
 }
 
@@ -188,7 +189,7 @@ fn receive(stream: &[u8], settings: Settings, mut cuts: Cuts) -> Outcome {
                 pdu.digests = digests;
             }
         }
-        assert!(input.is_empty(), "bytes are left that nobody wants");
+        assert!(input.is_empty(), "bytes are left over");
         if behind.is_empty() {
             return outcome;
         }
@@ -228,7 +229,7 @@ fn end(receiver: &mut Receiver, error: DecodeError, faulty: &[u8], outcome: &mut
 struct Pdu {
     digests: Digests,
     at: usize,
-    /// Where its data begins among all data, and how much there is to be.
+    /// Offset of its data among all data, and expected length.
     data: Option<(usize, usize)>,
 }
 
@@ -344,7 +345,8 @@ fn send(transmitter: &mut Transmitter<()>, data: &[u8], stream: &mut Vec<u8>) {
     assert_eq!(done, usize::from(!data.is_empty()));
 }
 
-/// Events without what framing chooses anew: where data stands, and the length that follows from it.
+/// Events without the values that depend on framing: the place of data, and the length that follows
+/// from it.
 fn plain(events: &[Event]) -> impl Iterator<Item = Event> {
     events.iter().map(|event| match event {
         Event::Data(pdu) => Event::Data(bare(pdu)),

@@ -1,6 +1,7 @@
-//! Streams of records between a sealer and an opener, with somebody on the way who changes, repeats, leaves out and cuts; and a
-//! peer that has the right key and seals content of any type, with keys that a library derives. Data that is opened is data
-//! that was sealed, in its order; after an error nothing more is opened.
+//! Streams of records between a sealer and an opener, with an attacker who changes, repeats, leaves
+//! out and cuts; and a peer that has the right key and seals content of any type, with keys that a
+//! library derives. Data that is opened is data that was sealed, in its order; after an error
+//! nothing more is opened.
 
 use arbitrary::{Result, Unstructured};
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -30,7 +31,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     }
 }
 
-/// Both ends are honest, and somebody is between them.
+/// Plays two honest ends with an attacker between them.
 fn on_the_way(input: &mut Unstructured<'_>, suite: Suite, secret: &[u8], mut opener: Opener) -> Result<()> {
     let secret = TrafficSecret::new(suite, secret).expect("as long as its hash");
     let mut sealer = Sealer::new(&secret, RecordLimit::default());
@@ -59,7 +60,7 @@ fn on_the_way(input: &mut Unstructured<'_>, suite: Suite, secret: &[u8], mut ope
     assert!(sent.starts_with(&received), "other data than was sealed");
     match error {
         None => assert!(is_changed || sent == received, "data was lost"),
-        // Thirty-three records without data in a row are refused, though nobody changed them.
+        // Thirty-three records without data in a row are refused, even if unchanged.
         Some(error) => assert!(is_changed || matches!(error, RecordError::Idle(_)), "{error}"),
     }
     Ok(())
@@ -191,7 +192,7 @@ fn content(input: &mut Unstructured<'_>, kind: u8) -> Result<Vec<u8>> {
     })
 }
 
-/// What content of this type is: zeros at the end are padding, and the type is what is before them.
+/// Content without its type: zeros at the end are padding, and the type is the byte before them.
 fn meant(kind: u8, mut content: Vec<u8>) -> (u8, Vec<u8>) {
     content.push(kind);
     let length = content.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);

@@ -4,12 +4,12 @@
 use arbitrary::{Result, Unstructured};
 use serde_json::{Map, Value, json};
 
-/// How deep a value gets that is made.
+/// Depth limit of generated values.
 const DEPTH_MAX: usize = 6;
 /// Elements of a list that is made.
 const ITEMS_MAX: usize = 3;
 
-/// Strings that mean something to somebody, sizes and names among them.
+/// Strings with a meaning, sizes and names among them.
 const STRINGS: [&str; 24] = [
     "nqn.2026-01.io.selvedge:a",
     "nqn.2026-01.io.selvedge:b/c",
@@ -143,7 +143,7 @@ fn list<'a>(schema: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + 
     schema.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// What is wrong with a value as the schema says it, with its place.
+/// First deviation of a value from the schema, with its place.
 pub(crate) fn mistake(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     let schema = resolve(document, schema);
     if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {

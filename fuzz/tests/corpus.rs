@@ -1,5 +1,5 @@
-//! Every kept input of every fuzzer, once more: what a fuzzer has met and nobody wants to meet again. Without libFuzzer, so that any
-//! machine that builds the crates can do it.
+//! Every kept input of every fuzzer, once more, as a test against relapses. Without libFuzzer, so
+//! that any machine that builds the crates can do it.
 
 use std::path::Path;
 

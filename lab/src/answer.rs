@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::program::Program;
 
-/// One command of the program, on a machine with other work.
+/// Time for one command of the program, on a machine with other work.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How a program ended, and what it said.
+/// Exit status and output of a program.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Its exit status; none where a signal ended it.
+    /// Exit status; None after a signal.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
@@ -76,7 +76,7 @@ impl Answer {
         Ok(Answer { code: status.code(), signal: status.signal(), output, errors: program.errors() })
     }
 
-    /// It went well.
+    /// Requires success.
     ///
     /// # Errors
     /// It did not: with what it said.
@@ -87,7 +87,7 @@ impl Answer {
         }
     }
 
-    /// It failed with `code` and one line, with each of `parts` in it.
+    /// Requires failure with `code` and one line that has each of `parts` in it.
     ///
     /// # Errors
     /// It did not: with what it said.
@@ -109,7 +109,7 @@ impl Answer {
         }
     }
 
-    /// What it printed, as JSON.
+    /// Output as JSON.
     ///
     /// # Errors
     /// It failed, or printed something else.

@@ -18,31 +18,31 @@ const CUT_RUNTIME_S: u32 = 24;
 /// 5 s of it are the cut.
 const CUT_RUNTIME_S_MIN: u32 = 12;
 
-/// What is to be done.
+/// Task of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Task {
-    /// One cell, reads and then writes.
+    /// Run of one cell, reads and then writes.
     Single(Cell),
     /// All cells of the seed's table.
     Seed { congestion: Congestion, queues: u32 },
     /// The product with default settings against everything else, in one scenario or in all.
     Compare { scenario: Option<Scenario>, queues: u32 },
-    /// One cell, with a cut in the middle.
+    /// Run of one cell, with a cut in the middle.
     Cut(Cell),
-    /// One cell, with many cuts under checked writes.
+    /// Run of one cell, with many cuts under checked writes.
     Cuts(Cell, u32),
 }
 
 /// The whole command line; the positions are those of the seed's self-test.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
-    /// What carries the connections
+    /// Transport of the connections
     #[arg(value_name = "TRTYPE", default_value = "mptcp", conflicts_with_all = ["all", "compare"])]
     transport: Transport,
-    /// How many addresses of the target the host connects to
+    /// Addresses of the target to which the host connects
     #[arg(value_name = "PATH", default_value = "1", value_parser = value_parser!(u32).range(1..=LINKS as i64))]
     paths: u32,
-    /// How a command finds its path
+    /// Policy for choosing a path
     #[arg(value_name = "IOPOLICY", default_value = "numa")]
     policy: Policy,
     /// With 1: 5 ms each way and 0.5 % loss on every link
@@ -64,10 +64,10 @@ pub(crate) struct Arguments {
     /// The selvedge to measure
     #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
-    /// Where results go
+    /// Folder of the results
     #[arg(long, value_name = "DIR", default_value = "paths")]
     pub(crate) output: PathBuf,
-    /// What the links are like, in place of LOSS
+    /// Properties of the links, in place of LOSS
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
     /// Congestion control of both ends [default: default; cubic with --all]
@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     /// Runs of each cell, taken in turns, of which the median counts
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// What is lost at once
+    /// Unit of loss
     #[arg(long, default_value = "skb")]
     pub(crate) mode: LossUnit,
     /// Seed of losses and cuts [default: random, and printed]
@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What is to be done.
+    /// Task of the command line.
     pub(crate) fn task(&self) -> Task {
         let queues = self.queues.unwrap_or(QUEUES);
         let cell = Cell {

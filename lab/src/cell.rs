@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use crate::scenario::Scenario;
 
-/// What has a word on the command line.
+/// Value with a word on the command line.
 pub(crate) trait Word: ValueEnum {
-    /// That word, which files and other programs' command lines have too.
+    /// Word on the command line, which files and other programs' command lines use too.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
     }
@@ -15,7 +15,7 @@ pub(crate) trait Word: ValueEnum {
 
 impl<T: ValueEnum> Word for T {}
 
-/// What carries the connections.
+/// Transport of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Transport {
@@ -23,7 +23,7 @@ pub(crate) enum Transport {
     Mptcp,
 }
 
-/// How a command finds its path.
+/// Policy by which a command finds its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Policy {
@@ -39,13 +39,13 @@ pub(crate) enum Policy {
 pub(crate) enum Congestion {
     Cubic,
     Bbr,
-    /// What follows the path.
+    /// Congestion control by the path.
     Auto,
-    /// What the program takes when nobody names one.
+    /// Default of the program.
     Default,
 }
 
-/// Which way the data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Access {
@@ -72,7 +72,7 @@ impl Access {
     }
 }
 
-/// How the host reaches the target, and over what network.
+/// Settings by which the host reaches the target, with the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Cell {
     pub(crate) transport: Transport,

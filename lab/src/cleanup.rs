@@ -6,9 +6,10 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The shell lives through the signals that a terminal sends. Nobody ever writes to it, so that `read` waits for the end
-/// of the pipe. What still runs in a namespace would keep it alive, and is ended by its process id; it leaves no record of
-/// its queues, and the namespace no journal of the tuner, which is named after its inode.
+/// The shell lives through the signals that a terminal sends. Nothing is ever written to its input,
+/// so that `read` waits for the end of the pipe. Processes that still run in a namespace would keep
+/// it alive, and are ended by their process ids; this leaves no record of their queues, and the
+/// namespace no journal of the tuner, which is named after its inode.
 const SCRIPT: &str = r#"trap "" INT TERM HUP
 PATH="$PATH:/usr/sbin:/sbin"
 read -r _
@@ -41,7 +42,7 @@ impl WaitingShell {
         Ok(WaitingShell(shell))
     }
 
-    /// What the script reads.
+    /// Gives lines to the script.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         if let Some(pipe) = &mut self.0.stdin {
             // A shell that is gone does nothing more.

@@ -43,7 +43,7 @@ enum Program {
 }
 
 impl Lab {
-    /// Runs the program; a failure is told in one line.
+    /// Runs the program; a failure is printed in one line.
     pub(crate) fn run(&self) -> ExitCode {
         let outcome = match &self.program {
             Program::Paths(arguments) => paths::main(arguments),
@@ -77,7 +77,7 @@ pub(crate) fn chance() -> u64 {
     now.map_or(1, |since| since.as_millis() as u64 % 1_000_000)
 }
 
-/// What arguments say without their program's name.
+/// Parses arguments without their program's name.
 #[cfg(test)]
 pub(crate) fn parsed<T: clap::Args>(line: &str) -> Result<T, String> {
     let command = T::augment_args(clap::Command::new("lab").no_binary_name(true));

@@ -6,11 +6,12 @@ use crate::network::LINKS;
 
 /// The link of the one cut.
 const MIDDLE_LINK: usize = 2;
-/// How long the one cut lasts.
+/// Length of the one cut, in seconds.
 const MIDDLE_S: f64 = 5.0;
 /// Before the first of many cuts, so that all connections stand; and after the last, so that they can stand again.
 const CALM_S: f64 = 3.0;
-/// One cut in this many outlasts the keep alive timeout of 5 s, so that the controller on it is lost.
+/// Inverse share of cuts that outlast the keep alive timeout of 5 s, so that the controller on the
+/// link is lost.
 const LONG_ONE_IN: u32 = 4;
 
 /// Link 2 is cut for 5 s in the middle of `runtime_s`.

@@ -19,9 +19,9 @@ use crate::program::Program;
 const NQN: &str = "nqn.2026-01.io.selvedge:lab";
 /// The seed's workload: 128 KiB, four jobs, 256 commands each.
 const WORKLOAD: &str = "--bs 128k --iodepth 256 --numjobs 4";
-/// How long until the target listens.
+/// Time until the target listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a workload may take besides its runtime: to connect, to come to its end over links that lose.
+/// Time for a workload besides its runtime: to connect, and to end over links that lose.
 const GRACE: Duration = Duration::from_secs(90);
 /// The time between two looks at the links, and until data flows.
 const SAMPLE: Duration = Duration::from_millis(250);
@@ -38,17 +38,17 @@ pub(crate) struct Event {
     pub(crate) at_s: f64,
     /// Counted from 1.
     pub(crate) link: usize,
-    /// Whether the link carries from now on.
+    /// True if the link carries from now on.
     pub(crate) up: bool,
 }
 
-/// What to run.
+/// Parameters of a run.
 pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
     pub(crate) cell: Cell,
     pub(crate) access: Access,
     pub(crate) runtime_s: u32,
-    /// Whether everything is checked, and in the end read back.
+    /// True if everything is checked, and in the end read back.
     pub(crate) verify: bool,
     pub(crate) mode: LossUnit,
     /// In order of time.
@@ -58,13 +58,13 @@ pub(crate) struct Plan<'a> {
 /// Megabytes (10^6 bytes) per second and link, one after the other.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LinkRates {
-    /// When each interval ends, in seconds since data began to flow.
+    /// End of each interval, in seconds since data began to flow.
     pub(crate) at_s: Vec<f64>,
     pub(crate) to_host_mb_s: [Vec<f64>; LINKS],
     pub(crate) to_target_mb_s: [Vec<f64>; LINKS],
 }
 
-/// What happened in a run. This is what is kept of it.
+/// Record of a run. Nothing else is kept of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
     pub(crate) cell: Cell,
@@ -76,21 +76,22 @@ pub(crate) struct Record {
     pub(crate) failure: Option<String>,
     pub(crate) target_command: Vec<String>,
     pub(crate) host_command: Vec<String>,
-    /// The congestion control of a connection for which nobody names one.
+    /// Congestion control of a connection by default.
     pub(crate) kernel_congestion: String,
     pub(crate) load: Load,
     pub(crate) late_us_max: u64,
     pub(crate) events: Vec<Event>,
-    /// When the workload's program ended, in seconds since data began to flow, or since its start where none did.
+    /// Time at which the workload's program ended, in seconds since data began to flow, or since
+    /// its start where none did.
     pub(crate) ended_s: f64,
     pub(crate) links: LinkRates,
     pub(crate) counters: Totals,
-    /// What the workload's program printed, and what it said on its error output.
+    /// Output of the workload's program, and its error output.
     pub(crate) bench: Value,
     pub(crate) errors: String,
 }
 
-/// What went over all links during a run, both ways together.
+/// Totals of all links during a run, both ways together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Totals {
     pub(crate) delivered_segments: u64,
@@ -156,7 +157,7 @@ fn target_command(plan: &Plan<'_>) -> Vec<String> {
         line += &format!(" -a {}", target_address(link));
     }
     line += &format!(" -n {NQN} --namespace memory:256M --allow-any-host");
-    // TCP is what a target listens for unless told otherwise.
+    // A target listens for TCP by default.
     if plan.cell.transport == Transport::Mptcp {
         line += " -t mptcp";
     }
@@ -214,7 +215,7 @@ fn start_target(network: &Network, words: &[String], addresses: usize) -> Result
     Err(format!("`{}` does not listen: {}", words.join(" "), target.errors()))
 }
 
-/// What was seen while the workload ran.
+/// Observations while the workload ran.
 struct Watched {
     /// None for a workload that had to be ended.
     status: Option<ExitStatus>,
@@ -272,7 +273,7 @@ fn watch(
 }
 
 impl AllCounters {
-    /// What all links together have delivered in the direction of the data.
+    /// Bytes that all links together have delivered in the direction of the data.
     fn bytes(&self, access: Access) -> u64 {
         let links = match access {
             Access::Read => &self.to_host,
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_chooses_what_nobody_names() {
+    fn the_product_chooses_unnamed_settings() {
         let plan = plan(Cell { paths: 2, ..Cell::product(Scenario::Lossy) });
         assert_eq!(
             target_command(&plan).join(" "),

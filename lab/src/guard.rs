@@ -1,5 +1,6 @@
-//! Removing a folder or a file even when this process is killed: a shell holds the other end of a pipe, and removes it
-//! when the pipe closes, unless it was told to keep it. It keeps out what is in there.
+//! Removal of a folder or a file even when this process is killed: a shell holds the other end of a
+//! pipe, and removes it when the pipe closes, unless it has the order to keep it. It keeps out what
+//! is in there.
 
 use std::path::Path;
 

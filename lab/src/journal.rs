@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Where runs are kept: a line of JSON each, written as soon as it is known.
+/// File of runs: a line of JSON each, written as soon as it is known.
 pub(crate) struct Journal {
     directory: PathBuf,
     file: std::fs::File,

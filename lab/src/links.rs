@@ -13,28 +13,28 @@ const ORDERS: &str = "It says `ready`, then takes orders on its standard input, 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = ORDERS)]
 pub(crate) struct Arguments {
-    /// Where the target is; of several, each has as many of the links, in order
+    /// Namespace of the target; of several, each has as many of the links, in order
     #[arg(long = "target", value_name = "NAMESPACE", value_delimiter = ',', required = true)]
     targets: Vec<String>,
-    /// Where the host is
+    /// Namespace of the host
     #[arg(long, value_name = "NAMESPACE")]
     host: String,
-    /// How many
+    /// Number of links
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=LINKS_MAX as i64))]
     links: u16,
     /// Of each link, 1000 by default
     #[arg(long, value_name = "MBIT", value_parser = |value: &str| Change::parse("rate", value))]
     rate: Option<Change>,
-    /// One way, 0 by default
+    /// Delay in one direction, 0 by default
     #[arg(long, value_name = "MS", value_parser = |value: &str| Change::parse("delay", value))]
     delay: Option<Change>,
     /// From 0 to 1, 0 by default
     #[arg(long, value_name = "PROBABILITY", value_parser = |value: &str| Change::parse("loss", value))]
     loss: Option<Change>,
-    /// What is lost at once: skb (as netem does, the default) or mtu (a packet on the wire)
+    /// Unit of loss: skb (as netem does, the default) or mtu (a packet on the wire)
     #[arg(long, value_parser = |value: &str| Change::parse("mode", value))]
     mode: Option<Change>,
-    /// What waits at most before a link, 16000 by default
+    /// Limit of the queue before a link, 16000 by default
     #[arg(long, value_name = "KB", value_parser = |value: &str| Change::parse("queue", value))]
     queue: Option<Change>,
     /// Seed of losses

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Clock ticks per second in /proc, on every architecture that Linux still has (USER_HZ).
 const TICKS_PER_S: f64 = 100.0;
 
-/// How busy everything was.
+/// Load of processors and processes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Load {
     /// Of all processors together.
@@ -54,7 +54,7 @@ pub(crate) fn cpu_s(id: u32) -> Option<f64> {
     (ticks.len() == 4).then(|| ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-/// What all processors together have done since the machine began, in ticks.
+/// Time of all processors together since the machine began, in ticks.
 #[derive(Clone, Copy)]
 pub(crate) struct Clocks {
     all: f64,
@@ -62,11 +62,11 @@ pub(crate) struct Clocks {
     stolen: f64,
 }
 
-/// What all processors together did between two moments, in percent of their time.
+/// Shares of all processors' time between two moments, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shares {
     pub(crate) idle_percent: f64,
-    /// What the machine below did not give although there was work.
+    /// Time that the hypervisor did not give although there was work.
     pub(crate) steal_percent: f64,
 }
 

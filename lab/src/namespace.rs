@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip netns` keeps namespaces by name.
+/// Folder in which `ip netns` keeps namespaces by name.
 pub(crate) const FOLDER: &str = "/run/netns";
 
 /// Does `work` in the network namespace `name`. Sockets, devices and programs that `work` makes stay there for as long

@@ -21,8 +21,8 @@ pub(crate) const LINKS: usize = 4;
 /// The emulator answers at once; this is for a machine that is very busy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What both namespaces have: buffers that fill a gigabit over 50 ms, no memory of an earlier run's congestion windows,
-/// and no IPv6, whose own packets would have a part in the losses.
+/// Settings of both namespaces: buffers that fill a gigabit over 50 ms, no memory of an earlier
+/// run's congestion windows, and no IPv6, whose own packets would have a part in the losses.
 const SYSCTLS: [(&str, &str); 8] = [
     ("net/mptcp/enabled", "1"),
     ("net/ipv4/conf/all/rp_filter", "0"),
@@ -148,7 +148,7 @@ impl Network {
         self.emulator.ask(&format!("restore {link}")).map(drop)
     }
 
-    /// What has gone over the links since they are there.
+    /// Counters of the links since they exist.
     pub(crate) fn counters(&mut self) -> Result<AllCounters, String> {
         let answer = self.emulator.ask("counters")?;
         serde_json::from_str(&answer).map_err(|error| format!("the emulator's counters are not: {error}"))
@@ -196,7 +196,7 @@ impl Network {
         spawn(&self.host, command)
     }
 
-    /// The congestion control that a connection has when nobody names one.
+    /// Congestion control of connections by default.
     pub(crate) fn default_congestion(&self) -> Result<String, String> {
         namespace::inside(&self.host, || {
             let path = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -217,7 +217,8 @@ impl Emulator {
     fn start(targets: &[String], host: &str, links: usize, seed: u64) -> Result<Emulator, String> {
         let program =
             std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        // Real time, so that a packet is not late because somebody else computes. Who may not have it goes without.
+        // Real-time priority, so that a packet is not late because of other processes. A user
+        // without the right goes without.
         let real_time = Command::new("chrt").args(["-f", "10", "true"]).stderr(Stdio::null()).status();
         let mut command = if real_time.is_ok_and(|status| status.success()) {
             let mut command = Command::new("chrt");
@@ -279,8 +280,8 @@ fn target_setup(links: RangeInclusive<usize>) -> String {
     lines
 }
 
-/// What leaves from one of the host's addresses takes that address's link, whatever address it goes to: otherwise all
-/// subflows to one address would share one link.
+/// Routes packets from one of the host's addresses by that address's link, whatever address they go
+/// to: otherwise all subflows to one address would share one link.
 fn host_setup(links: RangeInclusive<usize>) -> String {
     let mut lines = "link set lo up\n".to_owned();
     for link in links {

@@ -11,7 +11,7 @@ use crate::seed;
 use crate::statistics::median;
 use crate::table::{Table, ratio, whole};
 
-/// How much slower than the best the product may be.
+/// Part by which the product may be slower than the best.
 const TOLERANCE: f64 = 0.03;
 
 /// All runs of one cell.
@@ -218,10 +218,10 @@ mod tests {
             outcome(slower, 50.0, &[50.0]),
         ];
         let verdicts = verdicts(&outcomes);
-        let told: Vec<(bool, &str)> =
+        let found: Vec<(bool, &str)> =
             verdicts.iter().map(|verdict| (verdict.holds, verdict.best_other.as_str())).collect();
         let best = "tcp 4 round-robin, cubic, 4 queues";
-        assert_eq!(told, [(true, best), (false, best)]);
+        assert_eq!(found, [(true, best), (false, best)]);
         assert!(verdict_table(&verdicts).text().contains("lossy write"));
         assert!(compare_picture("title", &outcomes).contains("default settings"));
     }

@@ -43,7 +43,7 @@ struct Lab<'a> {
     arguments: &'a Arguments,
     /// Of each workload.
     runtime_s: u32,
-    /// Where raw runs go.
+    /// Folder of raw runs.
     runs: PathBuf,
 }
 
@@ -142,10 +142,10 @@ impl<'a> Lab<'a> {
             scenarios.into_iter().flat_map(|scenario| compared_cells(scenario, queues)).collect();
         let outcomes = self.measure(&cells, "compare")?;
         let verdicts = outcome::verdicts(&outcomes);
-        let (all, told) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
-        print!("\n{}\n{}", all.text(), told.text());
-        self.keep("compare.md", &format!("{}\n{}", told.markdown(), all.markdown()))?;
-        self.keep("compare.txt", &format!("{}\n{}", told.text(), all.text()))?;
+        let (all, verdict) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
+        print!("\n{}\n{}", all.text(), verdict.text());
+        self.keep("compare.md", &format!("{}\n{}", verdict.markdown(), all.markdown()))?;
+        self.keep("compare.txt", &format!("{}\n{}", verdict.text(), all.text()))?;
         let title = "Default settings against all other ways, 4 links of 1 Gbit/s, 128 KiB";
         self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
         let kept = json!({ "verdicts": verdicts, "cells": outcomes });
@@ -275,7 +275,7 @@ fn curve(name: String, at_s: &[f64], mb_s: &[f64]) -> Curve {
     Curve { name, style: Style::Plain, points: points.collect() }
 }
 
-/// When links were cut; the names are left out where there is no room for them.
+/// Marks of cuts; the names are left out where there is no room for them.
 fn cut_marks(events: &[Event]) -> Vec<Mark> {
     let few = events.len() <= 4;
     let named = |link: usize| if few { format!("link {link} cut") } else { String::new() };

@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::load;
 
-/// How often to look whether a program has ended.
+/// Interval at which the end of a program is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a program that has ended on its own leaves behind.
+/// Output and status of a program that has ended on its own.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     /// User and system time of the program and of all its processes, in seconds.
@@ -26,7 +26,7 @@ pub(crate) struct Ended {
 /// A running program. Dropping it ends it.
 pub(crate) struct Program {
     process: Child,
-    /// Whoever wants a line takes it from the others.
+    /// Receiver of lines. Each line goes to one reader.
     lines: Mutex<Receiver<String>>,
     errors: Option<JoinHandle<String>>,
 }
@@ -51,8 +51,8 @@ impl Program {
         Program { process, lines: Mutex::new(lines), errors }
     }
 
-    /// Starts `words`, a program and its arguments. It gets SIGKILL when this process ends in whatever way, so that
-    /// nothing stays behind when somebody is impatient.
+    /// Starts `words`, a program and its arguments. It gets SIGKILL when this process ends in
+    /// whatever way, so that nothing stays behind after an interrupt.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -110,7 +110,7 @@ impl Program {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that a program that has ended has printed and nobody has read.
+    /// Unread output of a program that has ended.
     pub(crate) fn rest(&self) -> String {
         let mut text = String::new();
         let lines = self.lines();
@@ -122,7 +122,7 @@ impl Program {
         }
     }
 
-    /// What a program has said on its error output; it is ended if it still runs.
+    /// Error output of a program, which is ended if it still runs.
     pub(crate) fn errors(&mut self) -> String {
         self.end();
         self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -166,12 +166,12 @@ impl Drop for Program {
     }
 }
 
-/// Where programs are looked for: some are the system's, which are not in everybody's PATH.
+/// Search path for programs: some are the system's, which are not in every user's PATH.
 fn path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
-/// Whether there is a program of this name.
+/// True if there is a program of this name.
 pub(crate) fn is_installed(name: &str) -> bool {
     path().split(':').any(|folder| Path::new(folder).join(name).is_file())
 }

@@ -10,7 +10,7 @@ use engine::ring::{Buffer, Event, Readiness, Ring, RingOptions};
 use nvme::io::{Fused, IoCommand};
 use nvme::{Status, SubmissionEntry};
 
-/// One queue of a target.
+/// Queue of a target.
 pub(crate) struct Remote {
     ring: Ring,
     queue: Queue,

@@ -27,7 +27,7 @@ const LOSS: f64 = 0.005;
 const DELAY_MS: f64 = 5.0;
 
 impl Scenario {
-    /// What a link is like, counted from 1. What is lost at once is for the caller to say.
+    /// Properties of a link, counted from 1, with the caller's unit of loss.
     pub(crate) fn link(self, link: usize, mode: LossUnit) -> Settings {
         let mut settings = Settings { mode, delay_ms: DELAY_MS, ..Settings::default() };
         match self {

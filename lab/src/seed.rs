@@ -4,7 +4,7 @@
 use crate::cell::{Policy, Transport};
 use crate::scenario::Scenario;
 
-/// One cell of the seed's table. All have four paths.
+/// Cell of the seed's table. All have four paths.
 pub(crate) struct Row {
     pub(crate) transport: Transport,
     pub(crate) policy: Policy,

@@ -9,12 +9,12 @@ use crate::experiment::{LinkRates, Record};
 /// Megabytes (10^6 bytes) per second, interval by interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Series {
-    /// When each interval ends, in seconds since data began to flow.
+    /// End of each interval, in seconds since data began to flow.
     pub(crate) at_s: Vec<f64>,
     pub(crate) mb_s: Vec<f64>,
 }
 
-/// What a cut did to the throughput.
+/// Effect of a cut on the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Recovery {
     /// Before the cut.
@@ -25,16 +25,17 @@ pub(crate) struct Recovery {
     pub(crate) full_s: Option<f64>,
 }
 
-/// What counts as three quarters and as all: a little less than exactly that, since throughput is never even.
+/// Shares that count as three quarters and as all: a little less than exactly that, since
+/// throughput is never even.
 const THREE_QUARTERS: f64 = 0.73;
 const FULL: f64 = 0.95;
 /// Throughput is back when it has been for this long.
 const STEADY_S: f64 = 1.0;
-/// What was before the cut is the mean of this long.
+/// Time before the cut whose mean is the reference.
 const BEFORE_S: f64 = 3.0;
 
 impl Series {
-    /// What the workload completed over time; where it does not say, what the links carried.
+    /// Throughput of the workload over time; where it does not say, that of the links.
     pub(crate) fn of(record: &Record) -> Series {
         // The workload's own account begins with its first command, which is when data begins to flow.
         Series::from_timeline(&record.bench, record.access)
@@ -60,7 +61,7 @@ impl Series {
         Series { at_s: links.at_s.clone(), mb_s: (0..links.at_s.len()).map(sum).collect() }
     }
 
-    /// What a cut from `cut_s` to `return_s` did.
+    /// Effect of a cut from `cut_s` to `return_s`.
     pub(crate) fn recovery(&self, cut_s: f64, return_s: f64) -> Option<Recovery> {
         let before_mb_s = self.mean(cut_s - BEFORE_S, cut_s)?;
         let back = |from_s: f64, share: f64| {

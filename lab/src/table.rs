@@ -58,7 +58,7 @@ pub(crate) fn short(figure: Option<f64>) -> String {
     }
 }
 
-/// How many times `of` is in `figure`, or a dash.
+/// Ratio of `figure` to `of`, or a dash.
 pub(crate) fn ratio(figure: Option<f64>, of: Option<f64>) -> String {
     match (figure, of) {
         (Some(figure), Some(of)) if of > 0.0 => format!("{:.2}", figure / of),

@@ -17,11 +17,11 @@ use crate::write_hold;
 
 /// The spare image's namespace.
 const SPARE_NSID: u32 = 100;
-/// How often it is tried to take a gateway out of the group, and the time between.
+/// Attempts to remove a gateway from the group, and the interval between them.
 const REMOVALS: usize = 40;
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What a gateway is to do for an administrator.
+/// Order of an administrator to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Move {
@@ -44,7 +44,7 @@ pub(crate) enum Order {
     },
 }
 
-/// What is changed, and when that is over.
+/// Makes a change to the group, and waits until it is complete.
 pub(crate) fn befall(scene: &Scene, change: GroupChange, time: Duration) {
     match change {
         GroupChange::Move { volume, group } => {
@@ -77,7 +77,7 @@ pub(crate) fn befall(scene: &Scene, change: GroupChange, time: Duration) {
     }
 }
 
-/// One that is to serve nothing for a while, through any of the gateways; through the last one it may serve again.
+/// Drains a gateway for a while, through any of the gateways; ends the drain through the last one.
 fn drain(scene: &Scene, change: GroupChange, target: usize, time: Duration) {
     let Some(any) = (0..scene.targets.len()).find(|number| is_there(scene, *number)) else { return };
     scene.cover(Fault::Group(change));
@@ -102,7 +102,7 @@ pub(crate) fn resume_all(scene: &Scene) {
     group_check::drained().into_iter().for_each(|target| resume(scene, target));
 }
 
-/// One that has gone, and has not come back.
+/// Removes a gateway that has gone and has not come back.
 fn remove(scene: &Scene, change: GroupChange, target: usize) {
     // Of others than the one that is meant, any that has gone does as well.
     let is_gone = |number: &usize| !scene.targets[*number].is_running.get();

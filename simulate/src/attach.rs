@@ -30,16 +30,16 @@ use crate::{host, secrets};
 pub(crate) const PROCESS: &str = "attach";
 /// Number of the host it is.
 const NUMBER: usize = 0x2ff;
-/// Time after which somebody starts it again that could not connect.
+/// Time after which the process is started again when it could not connect.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How often it looks whether the disk is still another one's.
+/// Interval at which it checks if another process still has the disk.
 const PLACE_INTERVAL: Duration = Duration::from_millis(2);
-/// How often a thread looks whether it is to end.
+/// Interval at which a thread checks if it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest time that a controller of which nothing is known but its keep alive time-out may take to come to rest.
 const UNKNOWN_QUIESCE: Duration = Duration::from_millis(u16::MAX as u64);
 
-/// Who it is.
+/// Host identity of the disk.
 pub(crate) fn identity() -> HostIdentity {
     secrets::identity(NUMBER)
 }
@@ -65,7 +65,7 @@ fn options(scene: &Scene, plan: &DiskPlan) -> PathOptions {
     }
 }
 
-/// One life of the process.
+/// Runs one life of the process.
 pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
     let Some(seat) = &scene.disk else { return };
     let began = simulation::now();
@@ -107,7 +107,7 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
 
 fn connect(scene: &Scene, seat: &DiskSeat, life: u64) -> (Arc<Paths>, Arc<Keeper>) {
     loop {
-        // Whoever could not connect is another process from then on.
+        // A process that could not connect is another one from then on.
         let keeper = seat.folder.keeper(life, seat.plan.keep_alive_ms, seat.plan.has_resets);
         let predecessors = keeper.predecessors();
         seat.count("predecessors found", predecessors.len());

@@ -7,11 +7,11 @@ const CELL: usize = 16;
 /// Why a block cannot have been written by one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// It holds parts of these two writes.
+    /// Parts of these two writes.
     Torn(u64, u64),
-    /// It holds what was written to this other block.
+    /// Data of a write to this other block.
     Misplaced(u64),
-    /// It holds what nobody writes.
+    /// Data of no write.
     Garbage,
 }
 

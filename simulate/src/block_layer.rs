@@ -1,6 +1,6 @@
-//! A block layer: requests of a disk's users, which outlive the process that serves the disk. Whoever takes the disk over is
-//! given those again that were not answered, as ublk does and the in-flight region of vhost-user. Each is answered once, by the
-//! process that has it.
+//! A block layer: requests of a disk's users, which outlive the process that serves the disk. A
+//! process that takes the disk over gets the unanswered requests again, as with ublk and the
+//! in-flight region of vhost-user. Each is answered once, by the process that has it.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use engine::simulation::{self, Random};
 
 use crate::history::Look;
 
-/// What a request is about.
+/// Operation of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Read { look: Look },
@@ -17,7 +17,7 @@ pub(crate) enum Work {
     Flush { name: u64, era: u64 },
 }
 
-/// How blocks are changed.
+/// Change to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Write,
@@ -46,7 +46,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct BlockLayer {
     queues: Vec<Queue>,
-    /// Which life of the process has the disk.
+    /// Life of the process that has the disk.
     server: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl BlockLayer {
         self.queues[usize::from(queue)].waker = Some(waker);
     }
 
-    /// Whether a queue takes another request.
+    /// True if a queue takes another request.
     pub(crate) fn has_room(&self, queue: u16) -> bool {
         self.queues[usize::from(queue)].requests.iter().any(Option::is_none)
     }

@@ -21,7 +21,7 @@ const WRITE_US_MAX: [u64; 4] = [1_000, 3_000, 3_000, 400_000];
 #[derive(Clone, Debug)]
 struct File {
     number: u64,
-    /// Which life of the process wrote it.
+    /// Life of the process that wrote it.
     life: u64,
     is_locked: bool,
     is_readable: bool,
@@ -33,7 +33,7 @@ struct File {
 struct State {
     files: Vec<File>,
     made: u64,
-    /// Nothing can be written.
+    /// Set while nothing can be written.
     is_full: bool,
     /// Files that were found and could not be read.
     unreadable: u64,
@@ -65,12 +65,12 @@ impl Folder {
         }
     }
 
-    /// How many files of killed processes could not be read so far.
+    /// Number of files of killed processes that could not be read so far.
     pub(crate) fn unreadable(&self) -> u64 {
         self.state().unreadable
     }
 
-    /// Whether a process has written down that it has this controller.
+    /// True if a process has recorded that it has this controller.
     pub(crate) fn holds(&self, life: u64, address: SocketAddr, controller_id: u16) -> bool {
         let is_it = |one: &ControllerRecord| (one.address, one.controller_id) == (address, controller_id);
         let state = self.state();
@@ -81,7 +81,7 @@ impl Folder {
         self.state().files.len()
     }
 
-    /// What a life of the process keeps here.
+    /// Records of a life of the process.
     pub(crate) fn keeper(&self, life: u64, keep_alive_ms: u32, has_random_numbers: bool) -> Arc<Keeper> {
         let mut state = self.state();
         state.made += 1;
@@ -173,7 +173,7 @@ impl Keeper {
         self.kept.predecessors().unwrap_or_default()
     }
 
-    /// What a file takes until it is in place, or until whoever wrote it goes on.
+    /// Sleeps for the time of a step with a file.
     fn take_time(&self) {
         sleep(Duration::from_micros(simulation::random() % self.write_us_max));
     }

@@ -7,19 +7,19 @@ use nvme::Status;
 use crate::host::Io;
 use crate::takeover_phase::Phase;
 
-/// How often each was met.
+/// Number of times that each event was met.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage {
     faults: BTreeMap<&'static str, u64>,
     met: BTreeMap<(&'static str, &'static str), u64>,
     endings: BTreeMap<(&'static str, String), u64>,
-    /// What befell upgrades, and at which of their steps: where in which word.
+    /// Troubles of upgrades, by the step at which they struck: position in a word, and the word.
     upgrades: BTreeMap<(&'static str, (&'static str, &'static str)), u64>,
-    /// How upgrades ended that this befell.
+    /// Outcomes of upgrades, by trouble.
     outcomes: BTreeMap<(&'static str, &'static str), u64>,
-    /// What befell gateways, and how far the takeover of the volume was.
+    /// Mishaps of gateways, by the phase of the volume's takeover.
     takeovers: BTreeMap<(&'static str, Phase), u64>,
-    /// What else there was to count.
+    /// Further counters.
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -88,7 +88,7 @@ impl Coverage {
         }
     }
 
-    /// What befell gateways and at which moment, with the cells that nothing has met, too.
+    /// Table of gateways' mishaps and phases, with the cells that are empty.
     fn takeovers(&self) -> String {
         let columns = Phase::ALL.map(Phase::name);
         let mut text = format!("| what befell gateways | {} |\n|---|", columns.join(" | "));
@@ -126,7 +126,7 @@ impl Coverage {
     }
 }
 
-/// How often each thing of the rows met each of the columns.
+/// Table of the counts of each row and column.
 fn table(
     title: &str,
     met: &BTreeMap<(&'static str, &'static str), u64>,

@@ -22,7 +22,7 @@ pub(crate) struct DiskPlan {
     pub(crate) digests: Digests,
     pub(crate) keep_alive_ms: u32,
     pub(crate) reconnect_ms: u64,
-    /// Whether controllers of a killed process can be reset by others.
+    /// True if controllers of a killed process can be reset by others.
     pub(crate) has_resets: bool,
     /// Longest pause between two requests of a queue, in microseconds.
     pub(crate) pause_us_max: u64,
@@ -104,8 +104,8 @@ impl Plan {
         }
     }
 
-    /// What goes on when a process is killed: something slow keeps what it had sent under way, or something else befalls
-    /// somebody.
+    /// Adds a second mishap to a kill: something slow keeps the process' commands under way, or
+    /// something else fails.
     fn add_company(&mut self, kill_us: u64, random: &mut Random) {
         let host = self.disk_number();
         let path = random.below((self.targets * self.ports) as u64) as usize;

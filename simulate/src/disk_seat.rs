@@ -25,7 +25,7 @@ pub(crate) struct DiskSeat {
     pub(crate) plan: DiskPlan,
     pub(crate) machine: MachineId,
     process: Cell<ProcessId>,
-    /// How often a process was started for it.
+    /// Number of processes started for it.
     lives: Cell<u64>,
     pub(crate) layer: RefCell<BlockLayer>,
     pub(crate) folder: Folder,
@@ -40,11 +40,11 @@ pub(crate) struct DiskSeat {
 }
 
 impl DiskSeat {
-    pub(crate) fn new(plan: DiskPlan, nobody: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
+    pub(crate) fn new(plan: DiskPlan, absent: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
         Self {
             layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
             machine: simulation::add_machine(&[]),
-            process: Cell::new(nobody),
+            process: Cell::new(absent),
             lives: Cell::new(0),
             folder: Folder::default(),
             is_busy: Cell::new(false),
@@ -64,7 +64,7 @@ impl DiskSeat {
         }
     }
 
-    /// Whether nobody uses it any longer.
+    /// True if all its users are done.
     pub(crate) fn users_are_done(&self) -> bool {
         self.users_done.get() == self.plan.queues && self.layer.borrow().outstanding().next().is_none()
     }

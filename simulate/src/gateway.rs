@@ -19,7 +19,7 @@ use crate::takeover_phase::Phase;
 use crate::upgrade::State;
 use crate::{group_check, succession, target};
 
-/// How often it looks whether something is wanted of it.
+/// Interval at which it checks for orders.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time until it tries again what the cluster has refused.
 pub(crate) const AGAIN: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ pub(crate) const AGAIN: Duration = Duration::from_millis(500);
 /// Mishaps of ten that are meant for the gateway that has a volume when they come, or for the one that has its lock yet.
 const AIMED: u64 = 5;
 const AIMED_AT_HOLDER: u64 = 7;
-/// How long a mishap waits for its moment, and how often it looks.
+/// Limit on the time that a mishap waits for its moment, and the interval of its checks.
 const AMBUSH: Duration = Duration::from_secs(15);
 const AMBUSH_LOOK: Duration = Duration::from_micros(300);
 
@@ -67,7 +67,7 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan) {
     serve_on(scene, number, plan, (member, target));
 }
 
-/// What a gateway's process does once it serves.
+/// Work of a gateway's process once it serves.
 pub(crate) fn serve_on(
     scene: &Rc<Scene>,
     number: usize,
@@ -95,7 +95,8 @@ pub(crate) fn serve_on(
             if seat.upgrades() == 0 && !group_check::is_removed(number) {
                 return simulation::fail(format!("gateway {number} has lost its place in its group"));
             }
-            // Its former process may have begun anew before it died, while the cluster did not tell.
+            // Its former process may have started an epoch before it died, while the cluster did
+            // not answer.
             drop(member);
             target.shutdown();
             scene.has_gone(seat);
@@ -131,7 +132,7 @@ impl Scene {
         let stage = self.stages.borrow().get(volume).copied();
         let aim = stage.and_then(|stage| match mishap.at_us % 10 {
             // It is one that has just come.
-            _ if mishap.amid == Some(Phase::Nobody) => self.free_gateway(),
+            _ if mishap.amid == Some(Phase::Unowned) => self.free_gateway(),
             ..AIMED => stage.owner,
             AIMED..AIMED_AT_HOLDER => stage.holder,
             _ => None,
@@ -148,7 +149,7 @@ impl Scene {
         while simulation::now() < until {
             let is_here = |stage: &group_check::Stage| stage.phase(&self.targets) == Some(phase);
             let volume = self.stages.borrow().iter().position(is_here);
-            if volume.is_some() && (phase != Phase::Nobody || self.free_gateway().is_some()) {
+            if volume.is_some() && (phase != Phase::Unowned || self.free_gateway().is_some()) {
                 return volume;
             }
             sleep(AMBUSH_LOOK);
@@ -161,12 +162,12 @@ impl Scene {
         self.targets.iter().position(|seat| !seat.is_busy.get())
     }
 
-    /// How far the takeovers of all volumes are.
+    /// Phases of the takeovers of all volumes.
     pub(crate) fn phases(&self) -> Vec<Phase> {
         self.stages.borrow().iter().filter_map(|stage| stage.phase(&self.targets)).collect()
     }
 
-    /// Whether all gateways know of the volumes.
+    /// True if all gateways know of the volumes.
     pub(crate) fn is_served_by_all(&self) -> bool {
         self.targets.iter().all(|seat| seat.generation.get() > 0)
     }
@@ -191,7 +192,7 @@ pub(crate) fn spec() -> GroupSpec {
     format!("{POOL}/{GROUP}").parse().expect("it is one")
 }
 
-/// What a gateway's target is started with.
+/// Configuration with which a gateway's target is started.
 pub(crate) fn config(
     scene: &Scene,
     plan: &GatewayPlan,
@@ -243,7 +244,7 @@ fn subsystem(scene: &Scene, plan: &GatewayPlan) -> SubsystemConfig {
     subsystem
 }
 
-/// What befalls the cluster.
+/// Causes a fault of the cluster.
 pub(crate) fn befall(scene: &Scene, fault: ClusterFault, time: Duration) {
     let Some(plan) = &scene.plan.gateways else { return };
     scene.cover(Fault::Cluster(fault));

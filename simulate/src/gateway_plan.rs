@@ -10,7 +10,7 @@ use crate::upgrade_plan::{Trouble, Version};
 pub(crate) const POOL: &str = "rbd";
 /// The group's name.
 pub(crate) const GROUP: &str = "group";
-/// An image that comes and goes, and that nobody uses.
+/// An image that comes and goes, and that no host uses.
 pub(crate) const SPARE: &str = "spare";
 
 /// A gateway that is drained serves nothing after this time, in milliseconds, when all else is well.
@@ -24,36 +24,36 @@ pub(crate) fn image(volume: usize) -> String {
     format!("disk{volume}")
 }
 
-/// What is special about such a scene.
+/// Plan of a scene with gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayPlan {
     /// The load-balancing groups that the volumes are in at first.
     pub(crate) groups: Vec<u32>,
     /// Blocks of an object of an image.
     pub(crate) object_blocks: u64,
-    /// How long a command may wait for the cluster, in milliseconds.
+    /// Limit on the time that a command may wait for the cluster, in milliseconds.
     pub(crate) operation_timeout_ms: u64,
     /// Longest time until an OSD has a new map by itself, in microseconds.
     pub(crate) map_us_max: u64,
 }
 
-/// What befalls the cluster, or the way there.
+/// Fault of the cluster, or of the way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterFault {
     /// A gateway's machine has no way to it.
     CutOff { target: usize },
-    /// It answers nobody.
+    /// No part of the cluster answers.
     Silent,
-    /// It is slow.
+    /// The cluster is slow.
     Slow,
-    /// One of its OSDs answers nobody.
+    /// An OSD does not answer.
     SilentOsd { osd: usize },
-    /// Its monitors answer nobody.
+    /// The monitors do not answer.
     SilentMonitors,
 }
 
 impl ClusterFault {
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::CutOff { .. } => "gateway cut off its cluster",
@@ -65,7 +65,7 @@ impl ClusterFault {
     }
 }
 
-/// What administrators change of the group.
+/// Change of the group by an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupChange {
     /// A volume moves to another load-balancing group.
@@ -81,7 +81,7 @@ pub(crate) enum GroupChange {
 }
 
 impl GroupChange {
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Move { .. } => "namespace moved",
@@ -152,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// Whether something befalls the cluster.
+    /// True if there is a fault of the cluster.
     pub(crate) fn has_cluster_trouble(&self) -> bool {
         self.mishaps.iter().any(|mishap| matches!(mishap.fault, Fault::Cluster(_)))
     }
@@ -199,7 +199,7 @@ impl Plan {
         }
     }
 
-    /// What comes just at a moment of a takeover, and what brings that takeover about.
+    /// Adds mishaps at the moments of a takeover, and the cause of that takeover.
     fn add_ambushes(&mut self, random: &mut Random) {
         for _ in 0..random.between(1, 3) {
             let phase = *random.pick(&Phase::ALL);
@@ -211,7 +211,7 @@ impl Plan {
                 (Phase::Served, _) => None,
                 (Phase::HandedOver | Phase::HandedOverLocked, 0) => Some(self.any_move(random)),
                 (Phase::HandedOver | Phase::HandedOverLocked, _) => Some(Fault::StopTarget { target }),
-                (Phase::Nobody, _) => {
+                (Phase::Unowned, _) => {
                     for target in 0..self.targets {
                         let stop_us = at_us + random.between(0, 300_000);
                         let fault = Fault::StopTarget { target };
@@ -376,12 +376,13 @@ impl Plan {
     }
 }
 
-/// One that is meant for nobody but the one that it names.
+/// Mishap that strikes only the target that it names.
 const fn as_planned(at_us: u64, for_ms: u64, fault: Fault) -> Mishap {
     Mishap::new(at_us - at_us % 10 + 9, for_ms, fault)
 }
 
-/// What befalls the upgrade of a gateway. What other versions say is the same for every target, and played there.
+/// Trouble of a gateway's upgrade. Words of other versions are the same for every target, and
+/// played there.
 fn gateway_trouble(random: &mut Random) -> Trouble {
     match Trouble::any(random) {
         Trouble::Version(_) => Trouble::Version(Version::SaysMore),

@@ -34,7 +34,7 @@ impl<'a> Lender<'a> {
         Ok(Self { target, membership, offered, connections: Vec::new(), turn: None, has_left: false })
     }
 
-    /// What is to be offered.
+    /// Offer for the next process.
     pub(crate) fn offered(&self) -> Value {
         serde_json::to_value(&self.offered).expect("plain data")
     }
@@ -131,7 +131,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
         Err(NotOffered::Silence(_)) => {
             drop(line);
             let has_died = has_died_within(upgrade.former, END);
-            return start_anew(scene, number, plan, upgrade, has_died);
+            return restart(scene, number, plan, upgrade, has_died);
         }
         Err(NotOffered::Refused(reason)) => {
             simulation::say(|| format!("the next process is refused: {reason}"));
@@ -155,9 +155,10 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
             simulation::say(|| format!("the next gateway does not start: {reason}"));
             drop(line);
             disk::forget();
-            // The others may have given up a gateway whose process died meanwhile: nobody else would serve as it.
+            // The others may have given up a gateway whose process died meanwhile: no other process
+            // would serve as it.
             if has_died_within(upgrade.former, DEATH) {
-                return start_anew(scene, number, plan, upgrade, true);
+                return restart(scene, number, plan, upgrade, true);
             }
             return ends();
         }
@@ -188,7 +189,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
 }
 
 /// Serves as after the end of any process. One whose name another has that lives does not.
-fn start_anew(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Upgrade, tries_again: bool) {
+fn restart(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Upgrade, tries_again: bool) {
     let begun = loop {
         match process::begin(scene, number, plan) {
             Ok(begun) => break begun,

@@ -1,5 +1,6 @@
-//! The rules by which no gateway writes beside another, looked at whenever something of the group or the lock of an image changes, and
-//! whenever a host is told that a lost gateway's controller rests. It also says how far a takeover is.
+//! Rules by which no gateway writes beside another, checked whenever the group or the lock of an
+//! image changes, and whenever a host is notified that a lost gateway's controller is at rest. Also
+//! determines the phase of a takeover.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,8 +124,9 @@ fn number_of(name: &str) -> Option<usize> {
     name.strip_prefix('g')?.parse().ok()
 }
 
-/// Whoever gets a lock must find nothing under way that others have sent: it could take effect after what this one writes. A
-/// connection that was shut out and is so no longer is another rule's: the library takes the lock when it can, be that late.
+/// Violation: a new holder of a lock while commands of others are under way, which could take
+/// effect after its own writes. A connection that was on the blocklist and is so no longer is for
+/// another rule: the library takes the lock when it can, be that late.
 fn late_writer(view: &View<'_>, volume: usize, is_new: bool) -> Option<String> {
     let image = image(volume);
     let holder = view.holder(POOL, &image).filter(|_| is_new)?;
@@ -135,7 +137,8 @@ fn late_writer(view: &View<'_>, volume: usize, is_new: bool) -> Option<String> {
     })
 }
 
-/// An image that is open on a connection which has never been in the group's state: nobody can shut that out.
+/// Violation: an image that is open on a connection which has never been in the group's state, so
+/// that no gateway can put it on the blocklist.
 fn unknown_opener(view: &View<'_>, volumes: usize, known: &mut BTreeSet<usize>) -> Option<String> {
     let records = view.pairs(POOL, &object())?.iter().filter(|(key, _)| key.starts_with("gateway."));
     let records = records.filter_map(|(_, value)| serde_json::from_slice::<Value>(value).ok());
@@ -146,7 +149,8 @@ fn unknown_opener(view: &View<'_>, volumes: usize, known: &mut BTreeSet<usize>) 
     })
 }
 
-/// Which rule does not hold now, with a lock that is new or was there before: then what has to be before it may be over.
+/// Violation of a rule at present, with a lock that is new or was there before: then earlier
+/// preconditions may be over.
 fn broken_rule(
     scene: &Scene,
     (volume, record): (usize, &Record),
@@ -188,7 +192,7 @@ fn addresses(view: &View<'_>, gateway: usize) -> Vec<usize> {
     connections(&record["addresses"])
 }
 
-/// A host is told that nothing of this controller takes effect from now on: why that is wrong.
+/// Violation by a notification that nothing of this controller takes effect from now on.
 pub(crate) fn judge_rest(controller_id: u16, random_number: u64) -> Option<&'static str> {
     let number = controller_id.saturating_sub(1) / GATEWAY_CONTROLLERS + 1;
     let (name, record) = rados::look(|view| {
@@ -204,22 +208,24 @@ pub(crate) fn judge_rest(controller_id: u16, random_number: u64) -> Option<&'sta
     // The connections of an epoch that is there are not those of a controller of another.
     let is_of_now = record[EPOCH].as_u64().is_some_and(|epoch| (epoch >> 32).max(1) == random_number >> 32);
     if is_of_now && record["life"] == "alive" {
-        return Some("a host is told that a controller rests whose gateway may serve");
+        return Some("a host is notified that a controller is at rest whose gateway may serve");
     }
     let present = connections(&record["addresses"]);
     let is_late =
         rados::look(|view| view.writers(machine)).into_iter().any(|client| !present.contains(&client));
-    is_late.then_some("a host is told that a controller rests whose gateway's writes may yet take effect")
+    is_late.then_some(
+        "a host is notified that a controller is at rest whose gateway's writes may yet take effect",
+    )
 }
 
-/// Whether the group has no such gateway.
+/// True if the group has no such gateway.
 pub(crate) fn is_removed(gateway: usize) -> bool {
     rados::look(|view| {
         view.pairs(POOL, &object()).is_some_and(|pairs| !pairs.contains_key(&format!("gateway.g{gateway}")))
     })
 }
 
-/// Whether a gateway is to serve nothing as long as another one can.
+/// True if a gateway is to serve nothing as long as another one can.
 pub(crate) fn is_drained(gateway: usize) -> bool {
     drained().contains(&gateway)
 }
@@ -234,7 +240,7 @@ pub(crate) fn drained() -> BTreeSet<usize> {
     names.as_array().into_iter().flatten().filter_map(Value::as_str).filter_map(number_of).collect()
 }
 
-/// Whether no load-balancing group is a gateway's.
+/// True if no load-balancing group is a gateway's.
 pub(crate) fn serves_nothing(gateway: usize) -> bool {
     rados::look(|view| {
         let pairs = view.pairs(POOL, &object()).into_iter().flatten();
@@ -247,8 +253,8 @@ pub(crate) fn serves_nothing(gateway: usize) -> bool {
     })
 }
 
-/// Whether each gateway of the group serves the load-balancing group that is meant for it, and nothing is left to be shut out: where
-/// all are well and hosts are at all, that is so in the end.
+/// True if each gateway of the group serves its own load-balancing group, and no fence is left:
+/// with all well and with hosts, that is so in the end.
 pub(crate) fn is_settled() -> bool {
     let records = |prefix: &str| {
         rados::look(|view| {
@@ -277,14 +283,14 @@ pub(crate) fn is_settled() -> bool {
         && groups.values().all(is_home)
 }
 
-/// How far the takeover of an image is, and who stands where in it.
+/// Phase of an image's takeover, with the gateways that take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// How far it is, whether or not its owner is there; none before the group has it.
+    /// Phase, whether or not its owner is alive. None before the group has the image.
     phase: Option<Phase>,
-    /// Who has it, or is to.
+    /// Present or next owner.
     pub(crate) owner: Option<usize>,
-    /// Who has its lock.
+    /// Holder of its lock.
     pub(crate) holder: Option<usize>,
 }
 
@@ -294,7 +300,7 @@ fn stage(scene: &Scene, view: &View<'_>, (volume, record): (usize, Option<&Recor
     let holder = view.holder(POOL, &image(volume)).map(|holder| holder.machine);
     let holder = scene.targets.iter().position(|seat| Some(seat.machine) == holder);
     let phase = match state.as_str() {
-        _ if owner.is_none() => Phase::Nobody,
+        _ if owner.is_none() => Phase::Unowned,
         "serving" => Phase::Served,
         "handing_over" if holder != owner => Phase::HandedOver,
         "handing_over" => Phase::HandedOverLocked,
@@ -306,7 +312,7 @@ fn stage(scene: &Scene, view: &View<'_>, (volume, record): (usize, Option<&Recor
 }
 
 impl Stage {
-    /// How far it is now.
+    /// Phase at present.
     pub(crate) fn phase(&self, targets: &[TargetSeat]) -> Option<Phase> {
         let is_gone = |seat: &TargetSeat| !seat.is_running.get() || seat.is_down();
         let owner = self.owner.and_then(|owner| targets.get(owner));

@@ -1,9 +1,10 @@
 //! What hosts did and saw, block by block, and whether it could be: each read has to return what some order of the writes
 //! explains, what was synchronized has to survive, and no write may take effect after its end.
 //!
-//! Hosts keep off a block while somebody's write of it has not ended, as whoever shares a disk does. So a block's writes
-//! come one after the other, and a value is known by its place among them. The users of one disk need not keep off each other:
-//! their writes of a block may be under way together, and then any of them may be the last, but only one of them.
+//! Hosts avoid a block while another host's write of it has not ended, as users of a shared disk
+//! do. So a block's writes come one after the other, and a value is known by its place among them.
+//! The users of one disk need not avoid each other: their writes of a block may be under way
+//! together, and then any of them may be the last, but only one of them.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +14,21 @@ use nvme::Status;
 
 use crate::block;
 
-/// What became of a write.
+/// End of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteEnd {
-    /// It was answered.
+    /// The host has its status.
     Answered(Status),
-    /// Nobody will answer it, and it may go on until this moment.
+    /// The write gets no answer, and may take effect until this moment.
     Lost { rest: Moment },
     /// No queue took it.
     NotSent,
 }
 
-/// How a write ended.
+/// State of a write's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// It has not.
+    /// The write is under way.
     Pending,
     /// Well, as the so many-th event of the history.
     Done { event: u64, durable: bool },
@@ -42,7 +43,7 @@ enum Ending {
 struct Write {
     mark: u64,
     name: u64,
-    /// Whose place is before this one had ended when it began.
+    /// Index of the last write that had ended when this one began.
     since: usize,
     /// Others of the same disk may be under way together with it.
     shares: bool,
@@ -58,7 +59,7 @@ struct Block {
     writes: Vec<Write>,
     /// No read that begins now may see an older write than this.
     floor: usize,
-    /// Nobody else writes it before that.
+    /// Time until which other writes of it are not begun.
     busy_until: Option<Moment>,
     /// Writes under way, and how many of them may be so together.
     pending: usize,
@@ -83,7 +84,7 @@ impl Block {
         rests.then_some(self.writes.len())
     }
 
-    /// Whether one that nobody waits for may yet happen.
+    /// True if a write without a waiting host may yet take effect.
     fn may_change(&self) -> bool {
         self.writes[self.floor..].iter().any(|write| write.ending == Ending::Late)
     }
@@ -97,7 +98,7 @@ pub(crate) struct Look {
     blocks: Vec<BlockLook>,
 }
 
-/// What a read may see of a block.
+/// Values that a read may see of a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockLook {
     /// At the earliest.
@@ -118,9 +119,9 @@ pub(crate) struct History {
     last_mark: u64,
     /// Writes up to this one began before the last power loss.
     old_marks: u64,
-    /// Whether the storage may take longer than targets promise.
+    /// True if the storage may take longer than targets promise.
     is_late: bool,
-    /// When a write was told to have ended.
+    /// Times of reported ends, by write.
     ended: BTreeMap<u64, Moment>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -170,12 +171,12 @@ impl History {
         start as usize..(start + count) as usize
     }
 
-    /// Whether these blocks may be written now.
+    /// True if these blocks may be written now.
     pub(crate) fn is_free(&self, start: u64, count: u64, now: Moment) -> bool {
         self.blocks[Self::range(start, count)].iter().all(|block| block.writes_at_rest(now).is_some())
     }
 
-    /// Whether the disk's users may write these blocks now, where others of them may do so.
+    /// True if the disk's users may write these blocks now, where others of them may do so.
     pub(crate) fn is_free_but_for_sharers(&self, start: u64, count: u64, now: Moment) -> bool {
         let may = |block: &Block| {
             block.pending == block.sharing && block.busy_until.is_none_or(|until| until <= now)
@@ -315,8 +316,8 @@ impl History {
         self.era
     }
 
-    /// Somebody goes on with a storage that has failed to synchronize: of what was not synchronized before, no later sync
-    /// keeps anything that is lost.
+    /// Records that the storage is used again after it has failed to synchronize: no later sync
+    /// saves lost writes that were not synchronized before.
     pub(crate) fn may_have_lost(&mut self) {
         let synchronized = self.synchronized;
         for write in self.blocks.iter_mut().flat_map(|block| &mut block.writes) {
@@ -370,7 +371,7 @@ impl History {
                 && effect.at > *ended
             {
                 return simulation::fail(format!(
-                    "write {} took effect at {:.6} s, after its end at {:.6} s was told",
+                    "write {} took effect at {:.6} s, after its end was reported at {:.6} s",
                     effect.mark,
                     effect.at.0 as f64 / 1e9,
                     ended.0 as f64 / 1e9
@@ -404,7 +405,7 @@ mod tests {
         Options { seed: 1, limit: Duration::from_secs(1), traces: false, judge: None }
     }
 
-    /// What is wrong with a history of one block.
+    /// Fault in a history of one block.
     fn fault(what: impl FnOnce(&mut History) + 'static) -> Option<String> {
         run(options(), move || what(&mut History::new(1, SIZE))).failure
     }

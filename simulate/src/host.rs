@@ -33,14 +33,14 @@ use crate::target::NQN;
 
 /// Time between two attempts of a host's to connect at all.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How often a job looks whether it is to end.
+/// Interval at which a job checks if it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time in which all paths have to come back when nothing keeps them from it.
 const PATIENCE: Duration = Duration::from_secs(100);
-/// What a command's rest is said to take beyond what is known.
+/// Allowance beyond the known time after which a command is at rest.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What a command was about.
+/// Operation of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Io {
     Read { start: u64, count: u64, look: Look },
@@ -96,7 +96,7 @@ fn connect(scene: &Scene, number: usize, volume: usize) -> Arc<Paths> {
     }
 }
 
-/// When all is well, every path has to be of use again.
+/// Waits, when all is well, until every path is usable again.
 pub(crate) fn wait_for_paths(number: usize, paths: &Paths) {
     let until = simulation::now().after(PATIENCE);
     let is_of_use = |path: &PathStatus| path.state == PathState::Live && path.ana == "optimized";
@@ -112,7 +112,8 @@ pub(crate) fn wait_for_paths(number: usize, paths: &Paths) {
     }
 }
 
-/// When all is well, every gateway has to be reached again and serve its own, and one of them serves the volume.
+/// Waits, when all is well, until every gateway is reached and serves its own, and one of them
+/// serves the volume.
 fn wait_for_gateways(scene: &Scene, number: usize, paths: &Paths) {
     let until = simulation::now().after(PATIENCE);
     let are_of_use = |paths: &[PathStatus]| {
@@ -158,7 +159,7 @@ fn options(scene: &Scene, number: usize, volume: usize) -> PathOptions {
     }
 }
 
-/// When the commands are at rest of a controller that is lost now.
+/// Time at which the commands of a controller that is lost now are at rest.
 pub(crate) fn rest(scene: &Scene, keep_alive_ms: u32) -> Moment {
     let keep_alives = Duration::from_millis(u64::from(keep_alive_ms)) * 3;
     let quiesce = Duration::from_millis(u64::from(scene.plan.quiesce_ms));
@@ -227,9 +228,9 @@ struct Job<'a> {
     next_at: Moment,
     last_user: u64,
     nsid: u32,
-    /// Its volume's blocks, as the history counts them.
+    /// Blocks of its volume, as the history counts them.
     blocks: Range<u64>,
-    /// Where the last look over all of them is.
+    /// Position of the last sweep over all of them.
     swept: u64,
 }
 
@@ -280,7 +281,7 @@ impl<'a> Job<'a> {
         self.scene.ends.get() && self.outstanding() == 0 && !sweeps
     }
 
-    /// Where its volume ends, which may grow where it is the only one.
+    /// End of its volume, which may grow where it is the only one.
     fn volume_end(&self) -> u64 {
         if self.scene.plan.volumes() == 1 {
             self.scene.history.borrow().block_count()
@@ -361,7 +362,7 @@ impl<'a> Job<'a> {
             drop(history);
             self.submit(IoCommand::Flush, Data::None, io);
         } else if choice < writes + zeroes + flushes + compares {
-            // What nobody has ever written cannot be equal to what is there.
+            // Data that was never written differs from any stored data.
             let mut buffer = self.buffer(count);
             crate::block::fill(&mut buffer, self.scene.plan.block_size, start, u64::MAX);
             let command = IoCommand::Compare { start: self.place(start), blocks: count as u32 };
@@ -371,7 +372,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Where a block is in its volume.
+    /// Position of a block in its volume.
     const fn place(&self, block: u64) -> u64 {
         block - self.blocks.start
     }

@@ -1,4 +1,4 @@
-//! What a target does while nobody asks anything of it: it sleeps, and misses nothing that has its time.
+//! An idle target: it sleeps, and misses no timer.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ const fn seconds(seconds: u64) -> Duration {
 #[derive(Clone, Default)]
 struct Seat {
     connections: Rc<Cell<usize>>,
-    /// Its controllers are to be reset.
+    /// Set when its controllers are to be reset.
     resets: Rc<Cell<bool>>,
 }
 

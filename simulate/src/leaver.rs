@@ -28,12 +28,12 @@ const PAUSE_MS_MAX: u64 = 400;
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest that a reset, a shutdown or a Disconnect may take when all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a Disconnect carries, which no write has for its mark.
+/// Mark of a Disconnect, which no write has.
 const LEAVING: u64 = u64::MAX;
-/// What the Compare of a fused pair carries, and what nobody has ever written.
+/// Mark of the Compare of a fused pair, which was never written.
 const COMPARING: u64 = u64::MAX - 1;
 
-/// What a leaver is like.
+/// Plan of a leaver.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaverPlan {
     pub(crate) target: usize,
@@ -45,7 +45,7 @@ pub(crate) struct LeaverPlan {
     pub(crate) pairs: u64,
 }
 
-/// How it leaves.
+/// Way of leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
     Reset,
@@ -179,7 +179,7 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// Begins a write, if nobody else writes there.
+    /// Begins a write, if no other write is under way there.
     fn write(&mut self, number: usize, random: &mut Random) {
         let blocks = self.scene.history.borrow().block_count();
         let count = random.between(1, blocks.min(8));
@@ -201,7 +201,8 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Begins a Compare and a Write as one: of what it has written, which others may have written since, or of what nobody has.
+    /// Begins a Compare and a Write as one: of its own data, which others may have overwritten, or
+    /// of data that was never written.
     fn compare_and_write(&mut self, number: usize, random: &mut Random) {
         let at = number % self.queues.len();
         let known = self.known.take().filter(|_| random.chance(700));
@@ -281,7 +282,7 @@ impl<'a> Visit<'a> {
     fn take_completions(&mut self) {
         for at in 0..self.queues.len() {
             while let Some(ended) = self.queues[at].pop() {
-                // Where the connection is lost, nobody has said that the command has ended.
+                // A lost connection does not mean that the command has ended.
                 let Ok(completion) = ended.answer() else { continue };
                 if completion.user == COMPARING {
                     // How its Write ends says it, too.
@@ -338,7 +339,8 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Nobody knows what becomes of what is left, until all that could be under way has ended.
+    /// Marks its outstanding commands as of unknown outcome, until all that could be under way has
+    /// ended.
     fn forget(mut self) {
         let rest = host::rest(self.scene, self.plan.keep_alive_ms);
         for name in self.begun.iter().map(|begun| begun.name).collect::<Vec<_>>() {

@@ -28,13 +28,13 @@ pub(crate) enum Descriptor {
     HasResumed(Rc<Cell<bool>>),
 }
 
-/// What goes over the line at once.
+/// Bytes and descriptors that are sent at once.
 struct Part {
     bytes: Vec<u8>,
     descriptors: Vec<Descriptor>,
 }
 
-/// One end of the line.
+/// End of the line between two processes.
 pub(crate) struct Line {
     side: Side,
     upgrade: Rc<Upgrade>,
@@ -96,7 +96,7 @@ impl Line {
         if sent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// What another version says, which the next process is.
+    /// Rewrites bytes as the next process, which is of another version, would send them.
     fn write_as_other_version(&self, bytes: &mut Vec<u8>, descriptors: &mut Vec<Descriptor>) {
         let Trouble::Version(version) = self.upgrade.trouble else { return };
         match version {

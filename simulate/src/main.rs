@@ -68,7 +68,7 @@ simulate --scale                               takeovers of groups of several si
   --brief       a failure in one line
 ";
 
-/// What was asked for.
+/// Arguments of the command line.
 struct Arguments {
     seeds: std::ops::Range<u64>,
     minutes: Option<f64>,
@@ -206,7 +206,7 @@ fn play_one(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What all threads add up.
+/// Sum over all threads.
 #[derive(Default)]
 struct Sum {
     coverage: Coverage,

@@ -17,7 +17,7 @@ use crate::visitor::VisitorPlan;
 /// The longest Command Quiesce Time of scenes in which the storage may be late.
 const LATE_QUIESCE_MS_MAX: u16 = 2_000;
 
-/// Something that happens to somebody.
+/// Fault that strikes a machine, a process, a link or the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// SIGKILL, and a start afterwards.
@@ -26,13 +26,13 @@ pub(crate) enum Fault {
     StopTarget { target: usize },
     /// SIGSTOP, and SIGCONT; where `resets`, the administrator resets all controllers at that very moment.
     PauseTarget { target: usize, resets: bool },
-    /// The machine loses its power; nobody is told.
+    /// The machine loses its power, without a notice to its peers.
     PowerOffTarget { target: usize },
     /// SIGKILL of a host, and a start afterwards.
     KillHost { host: usize },
     /// SIGSTOP of a host, and SIGCONT.
     PauseHost { host: usize },
-    /// A link carries nothing there, back, or either way, and nobody is told.
+    /// A link drops packets there, back, or either way, without a notice.
     CutLink { host: usize, path: usize, there: bool, back: bool },
     /// The connections over a link are reset.
     ResetLink { host: usize, path: usize },
@@ -51,7 +51,7 @@ pub(crate) enum Fault {
     /// The storage fills up in the middle of its work, and later has some room again. Copy on write needs room to
     /// overwrite.
     FillingStorage { copies_on_write: bool },
-    /// Now and then the storage takes longer than hosts are told that anything can take.
+    /// The storage sometimes takes longer than targets promise to hosts.
     LateStorage,
     /// The storage and all targets lose their power.
     StorageLosesPower,
@@ -67,7 +67,7 @@ pub(crate) enum Fault {
     ResetControllers { target: usize },
     /// Another process comes in the place of the target's, and takes its hosts over.
     Upgrade { target: usize, trouble: Trouble },
-    /// A host takes the reservation from whoever has it, and its commands with it.
+    /// A host preempts the reservation, and aborts the holder's commands.
     Preempt { host: usize },
     /// SIGKILL of the process that serves the disk. The next one is started afterwards, or was so already. Its links may be cut
     /// at that moment, and something may happen to its record of controllers.
@@ -82,16 +82,17 @@ pub(crate) enum Fault {
     Group(GroupChange),
 }
 
-/// What becomes of the record of a killed process.
+/// State of a killed process' record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Stays,
     Unreadable,
-    /// It is gone, as after a restart of the machine. The next process is started when nothing can be left of the killed one.
+    /// The record is gone, as after a restart of the machine. The next process is started when
+    /// nothing can be left of the killed one.
     Gone,
 }
 
-/// Which links of the disk's machine are cut.
+/// Links of the disk's machine that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     None,
@@ -100,7 +101,7 @@ pub(crate) enum Cut {
 }
 
 impl Fault {
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::KillTarget { .. } => "target killed",
@@ -142,12 +143,12 @@ impl Fault {
         }
     }
 
-    /// Whether it concerns the disk's processes alone.
+    /// True if it concerns the disk's processes alone.
     pub(crate) const fn is_of_disk(self) -> bool {
         matches!(self, Self::KillAttach { .. } | Self::PauseAttach | Self::RefuseRecords)
     }
 
-    /// Whether a target's process ends or is stopped by it.
+    /// True if it ends or stops a target's process.
     pub(crate) const fn ends_target(self) -> bool {
         matches!(
             self,
@@ -158,12 +159,12 @@ impl Fault {
         )
     }
 
-    /// Whether a target's process stands still for a while.
+    /// True if it pauses a target's process.
     pub(crate) const fn pauses_target(self) -> bool {
         matches!(self, Self::PauseTarget { .. } | Self::Upgrade { trouble: Trouble::Pause { .. }, .. })
     }
 
-    /// Whether commands may fail because of it.
+    /// True if commands may fail because of it.
     pub(crate) const fn lets_commands_fail(self) -> bool {
         matches!(
             self,
@@ -182,7 +183,7 @@ pub(crate) struct Mishap {
     pub(crate) at_us: u64,
     pub(crate) for_ms: u64,
     pub(crate) fault: Fault,
-    /// It waits for this moment of a takeover.
+    /// Phase of a takeover at which it strikes.
     pub(crate) amid: Option<Phase>,
 }
 
@@ -228,9 +229,9 @@ pub(crate) struct Plan {
     pub(crate) mishaps: Vec<Mishap>,
     /// The number of calls in a thousand that move fewer bytes than asked, among the calls to the storage that can.
     pub(crate) short_moves: u64,
-    /// Whether the volume is reserved by one host at a time.
+    /// True if the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
-    /// Whether hosts hardly pause between their commands.
+    /// True if hosts hardly pause between their commands.
     is_busy: bool,
     /// A process that uses the volume through the library meanwhile.
     pub(crate) visitor: Option<VisitorPlan>,
@@ -308,8 +309,8 @@ impl Plan {
         plan
     }
 
-    /// What was added later than the rest. It draws from a random source of its own, so that scenes without it stay the
-    /// same.
+    /// Adds variations that are newer than the rest. They draw from a random source of their own,
+    /// so that scenes without them stay the same.
     fn vary(&mut self) {
         let mut random = Random::new(self.seed.wrapping_mul(0x2545_f491).wrapping_add(7));
         if !self.is_reserved && random.chance(300) {
@@ -361,12 +362,12 @@ impl Plan {
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
 
-    /// Whether records are damaged.
+    /// True if records are damaged.
     pub(crate) fn damages(&self) -> bool {
         self.mishaps.iter().any(|mishap| matches!(mishap.fault, Fault::DamageRecord { .. }))
     }
 
-    /// Whether the storage may take longer than targets promise.
+    /// True if the storage may take longer than targets promise.
     pub(crate) fn is_late(&self) -> bool {
         self.mishaps.iter().any(|mishap| mishap.fault == Fault::LateStorage)
     }
@@ -393,9 +394,10 @@ impl Plan {
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
 
-    /// Whether what comes late must do no harm: what is left of a lost connection keeps others off its blocks at one target
-    /// for as long as that lives, and its file keeps the next one from starting before all has ended. Who goes to another
-    /// target relies on the time. Kills are left out.
+    /// True if late commands must do no harm: the orphaned slots of a lost connection keep others
+    /// off its blocks at one target for as long as that lives, and its file keeps the next process
+    /// from starting before all has ended. A host that goes to another target relies on the time.
+    /// Kills are left out.
     fn may_be_late(&self) -> bool {
         let kills =
             |mishap: &Mishap| matches!(mishap.fault, Fault::KillTarget { .. } | Fault::PowerOffTarget { .. });
@@ -416,7 +418,7 @@ impl Plan {
         let (at_us, until_us) = (mishap.at_us, mishap.at_us + mishap.for_ms * 1000);
         let mut next = self.mishap(random);
         match mishap.fault {
-            // The storage works on while nobody reaches it by this target.
+            // The storage works on while no host reaches it by this target.
             Fault::SlowStorage => {
                 let (host, target) = (self.any_host(random), self.any_target(random));
                 let at_us = at_us + random.between(0, 400_000);
@@ -427,7 +429,7 @@ impl Plan {
                 }
                 return;
             }
-            // It goes while somebody has just begun to ask about it.
+            // It goes just after a host has begun to ask about it.
             Fault::RemoveNamespace { target } => {
                 let host = self.any_host(random);
                 let path = target * self.ports + self.any_port(random);
@@ -518,12 +520,12 @@ impl Plan {
         Mishap::new(at_us, random.between(10, longest), fault)
     }
 
-    /// Whether commands may fail.
+    /// True if commands may fail.
     pub(crate) fn lets_commands_fail(&self) -> bool {
         self.is_reserved || self.mishaps.iter().any(|mishap| mishap.fault.lets_commands_fail())
     }
 
-    /// Whether the storage may lose what it has acknowledged, while it has power.
+    /// True if the storage may lose acknowledged data while it has power.
     pub(crate) fn loses(&self) -> bool {
         self.mishaps.iter().any(|mishap| mishap.fault == Fault::LosingStorage)
     }

@@ -1,4 +1,5 @@
-//! Who holds the volume's reservation, as far as it is known, and that nobody else writes meanwhile.
+//! Holder of the volume's reservation, as far as it is known, and the check that no other host
+//! writes meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ struct Term {
     to: Option<Moment>,
 }
 
-/// What was known when a write began.
+/// Knowledge at the time when a write began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     terms: usize,
@@ -34,14 +35,14 @@ pub(crate) struct Reservation {
     asked: u64,
     /// Requests that have not ended.
     open: BTreeSet<u64>,
-    /// Whether the last request, if it goes well, says who has the reservation.
+    /// True if success of the last request determines the holder.
     is_alone: bool,
     /// A request of a host that has ended may still be carried out until then.
     doubt_until: Moment,
     preempts: Option<usize>,
     /// The last that took it, whether or not it still has it.
     last: Option<usize>,
-    /// Whether it outlives its targets.
+    /// True if it outlives its targets.
     is_kept: bool,
 }
 
@@ -79,7 +80,7 @@ impl Reservation {
         }
     }
 
-    /// Its target has forgotten it.
+    /// Records that its target has lost it.
     pub(crate) fn is_forgotten(&mut self) {
         if self.is_kept {
             return;
@@ -89,8 +90,9 @@ impl Reservation {
         self.asked += 1;
     }
 
-    /// A host asks for it: the request's number, and from whom it has to be taken, as far as is known. One that `confirms`
-    /// takes it from nobody, and goes well only if the host has it.
+    /// Records a request of a host. Returns the request's number, and the host to preempt, as far
+    /// as is known. One that `confirms` preempts no host, and succeeds only if the host holds the
+    /// reservation.
     pub(crate) fn ask(&mut self, host: usize, confirms: bool) -> (u64, Option<usize>) {
         self.preempts = self.last.filter(|last| *last != host && !confirms);
         // Who takes it from a host that does not have it only ends that one's registration, and that goes well, too.
@@ -121,7 +123,7 @@ impl Reservation {
         self.ends();
     }
 
-    /// Nobody knows what becomes of a request until `rest`.
+    /// Marks a request as of unknown outcome until `rest`.
     pub(crate) fn is_unknown(&mut self, asked: u64, rest: Moment) {
         self.open.remove(&asked);
         self.doubt_until = self.doubt_until.max(rest);
@@ -132,7 +134,8 @@ impl Reservation {
         Ticket { terms: self.terms.len(), holder: self.holder() }
     }
 
-    /// A write has gone well that began with this ticket: somebody else must not have held the reservation all the time.
+    /// Checks a successful write that began with this ticket: no other host may have held the
+    /// reservation all the time.
     pub(crate) fn check(&self, host: usize, ticket: &Ticket, name: u64) {
         if let Some(holder) = ticket.holder
             && holder != host

@@ -23,7 +23,7 @@ const CALM: Duration = Duration::from_secs(5);
 /// Blocks of each image.
 const BLOCKS: usize = 8;
 
-/// How long it was until others served what the killed one had, and how many namespaces those were.
+/// Time until others served the killed gateway's namespaces, and number of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Takeover {
     pub(crate) namespaces: usize,

@@ -25,13 +25,14 @@ use crate::upgrade::Upgrade;
 use crate::write_hold::WriteHolds;
 use crate::{administration, gateway, group_check, leaver, target, tenants, trace, visitor};
 
-/// Where the targets' volume is.
+/// Path of the targets' volume.
 pub(crate) const VOLUME: &str = "/volume";
 /// Virtual time after which a scene has to be over, whatever happened in it.
 const LIMIT: Duration = Duration::from_secs(400);
 /// Time that everything gets to come to its end, once all is well again.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// How long a target may take to end, as service managers have it: a gateway's cluster may be silent.
+/// Limit on the time in which a target ends, as service managers have it: a gateway's cluster may
+/// be silent.
 const END: Duration = Duration::from_secs(90);
 /// Turns that a thread which minds a path may have: to begin with, and for each second, in which it may try to connect
 /// twenty times.
@@ -46,17 +47,17 @@ pub(crate) struct TargetSeat {
     pub(crate) is_busy: Cell<bool>,
     /// A new process comes in the place of its process.
     is_upgrading: Cell<bool>,
-    /// How often one has begun to come or was there.
+    /// Number of upgrades begun or completed.
     upgrades: Cell<u32>,
-    /// What the two of them have come to.
+    /// Present upgrade.
     pub(crate) upgrade: RefCell<Option<Rc<Upgrade>>>,
-    /// Its process is stopped, or none.
+    /// Set while its process is stopped or absent.
     is_down: Cell<bool>,
     pub(crate) is_running: Cell<bool>,
-    /// It is to end properly.
+    /// Set when it is to end properly.
     pub(crate) ends: Cell<bool>,
     pub(crate) wanted: RefCell<FabricConfig>,
-    /// What it served last, as a target's state has it.
+    /// Configuration that it served last, as a target's state has it.
     pub(crate) served: RefCell<FabricConfig>,
     pub(crate) generation: Cell<u64>,
     pub(crate) applied: Cell<u64>,
@@ -64,7 +65,7 @@ pub(crate) struct TargetSeat {
     /// Controllers and connections it has, as it said last.
     pub(crate) controllers: Cell<usize>,
     pub(crate) connections: Cell<usize>,
-    /// What administrators want of it.
+    /// Order of an administrator.
     pub(crate) order: Cell<Option<Order>>,
 }
 
@@ -74,12 +75,12 @@ impl TargetSeat {
         self.upgrades.get()
     }
 
-    /// Whether its process is stopped, or none.
+    /// True while its process is stopped or absent.
     pub(crate) fn is_down(&self) -> bool {
         self.is_down.get()
     }
 
-    /// Its process is stopped or none, or no longer.
+    /// Records that its process is stopped or absent, or no longer.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.is_down.set(is_down);
     }
@@ -94,9 +95,9 @@ pub(crate) struct HostSeat {
     pub(crate) outstanding: RefCell<Vec<host::Outstanding>>,
     pub(crate) jobs_done: Cell<u16>,
     pub(crate) is_done: Cell<bool>,
-    /// It is to take the reservation.
+    /// Set when it is to preempt the reservation.
     pub(crate) preempts: Cell<bool>,
-    /// How often it was started.
+    /// Number of starts.
     pub(crate) lives: Cell<u64>,
 }
 
@@ -105,7 +106,7 @@ pub(crate) struct Scene {
     pub(crate) plan: Plan,
     pub(crate) history: RefCell<History>,
     pub(crate) reservation: RefCell<Reservation>,
-    /// Whose a write is, and when it began.
+    /// Host of each write, and time of its begin.
     pub(crate) writers: RefCell<BTreeMap<u64, (usize, Moment)>>,
     pub(crate) holds: RefCell<WriteHolds>,
     pub(crate) coverage: Rc<RefCell<Coverage>>,
@@ -120,9 +121,9 @@ pub(crate) struct Scene {
     storage_is_busy: Cell<bool>,
     /// The gateways' group serves the volume.
     pub(crate) is_configured: Cell<bool>,
-    /// How far the takeover of each volume is.
+    /// Phase of each volume's takeover.
     pub(crate) stages: RefCell<Vec<Stage>>,
-    /// Nobody would open anything anew on the storage as it is now.
+    /// Set while the storage cannot be opened again.
     pub(crate) storage_is_bad: Cell<bool>,
 }
 
@@ -189,13 +190,13 @@ fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
 
 impl Scene {
     pub(crate) fn new(plan: Plan, coverage: Rc<RefCell<Coverage>>) -> Rc<Self> {
-        let nobody = simulation::start_process("nobody", simulation::add_machine(&[]), || {});
+        let absent = simulation::start_process("absent", simulation::add_machine(&[]), || {});
         let targets = (0..plan.targets)
             .map(|number| {
                 let addresses: Vec<IpAddr> = (0..plan.ports).map(|port| address(number, port).ip()).collect();
                 TargetSeat {
                     machine: simulation::add_machine(&addresses),
-                    process: Cell::new(nobody),
+                    process: Cell::new(absent),
                     is_busy: Cell::new(false),
                     is_upgrading: Cell::new(false),
                     upgrades: Cell::new(0),
@@ -216,7 +217,7 @@ impl Scene {
             .collect();
         let seat = |_: &_| HostSeat {
             machine: simulation::add_machine(&[]),
-            process: Cell::new(nobody),
+            process: Cell::new(absent),
             is_busy: Cell::new(false),
             outstanding: RefCell::default(),
             jobs_done: Cell::new(0),
@@ -225,7 +226,7 @@ impl Scene {
             lives: Cell::new(0),
         };
         let hosts = plan.hosts.iter().map(seat).collect();
-        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, nobody, coverage.clone()));
+        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, absent, coverage.clone()));
         Rc::new(Self {
             history: RefCell::new(
                 History::new(plan.blocks * plan.volumes(), plan.block_size)
@@ -262,7 +263,8 @@ impl Scene {
         for target in 0..self.targets.len() {
             self.start_target(target);
         }
-        // Whoever asks a gateway for a subsystem that it has not heard of yet is told not to come again.
+        // A host that asks a gateway for a subsystem which that does not know yet gets a final
+        // refusal.
         if self.plan.gateways.is_some() && !self.wait_for(PATIENCE, || self.is_served_by_all()) {
             return simulation::fail("the gateways do not serve the volume");
         }
@@ -313,7 +315,7 @@ impl Scene {
         self.check_end();
     }
 
-    /// Whether anything befalls anybody that can cost a connection.
+    /// True if a mishap can cost a connection.
     pub(crate) fn may_lose_connections(&self) -> bool {
         !self.plan.is_calm()
     }
@@ -329,7 +331,7 @@ impl Scene {
         true
     }
 
-    /// What has to be true when all hosts have gone.
+    /// Checks the state after all hosts have gone.
     fn check_end(&self) {
         self.look_at_effects();
         let Some(content) = self.content() else {
@@ -342,7 +344,9 @@ impl Scene {
         if !self.wait_for(Duration::from_secs(60), are_empty) {
             let left: Vec<(usize, usize)> =
                 self.targets.iter().map(|seat| (seat.controllers.get(), seat.connections.get())).collect();
-            return simulation::fail(format!("targets keep controllers and connections of nobody: {left:?}"));
+            return simulation::fail(format!(
+                "targets keep controllers and connections without a host: {left:?}"
+            ));
         }
         for (number, seat) in self.targets.iter().enumerate() {
             seat.ends.set(true);
@@ -386,7 +390,7 @@ impl Scene {
         self.has_gone(seat);
     }
 
-    /// Whether a target's process is about to be another one, or is none.
+    /// True if a target's process is absent or about to be replaced.
     pub(crate) fn is_changing(seat: &TargetSeat) -> bool {
         seat.is_busy.get() || seat.is_upgrading.get()
     }
@@ -468,7 +472,7 @@ impl Scene {
         }
     }
 
-    /// What befalls a target, unless something else does that it does not go with.
+    /// Causes a fault of a target, unless a fault that excludes it is in effect.
     fn befall_served(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
         let seat = &self.targets[target];
         if let Fault::Upgrade { trouble, .. } = fault {
@@ -549,7 +553,7 @@ impl Scene {
                 let removed = std::mem::take(&mut seat.wanted.borrow_mut().subsystems[0].namespaces);
                 self.change(target, |_| ());
                 sleep(time);
-                // It is opened anew, whatever its storage has lost before.
+                // It is reopened, whatever its storage has lost before.
                 self.forgets();
                 self.change(target, |config| config.subsystems[0].namespaces = removed);
             }

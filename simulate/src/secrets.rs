@@ -1,5 +1,6 @@
-//! Secrets of the scene's hosts, in every fourth scene: their queues authenticate when they connect, and anew again and again
-//! beside their commands. In every other fourth scene their queues are TLS, and their keys are replaced again and again.
+//! Secrets of the scene's hosts, in every fourth scene: their queues authenticate when they
+//! connect, and repeatedly beside their commands. In every other fourth scene their queues are TLS,
+//! and their keys are replaced repeatedly.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,20 +18,21 @@ use uuid::Uuid;
 use crate::attach;
 use crate::plan::Plan;
 
-/// How often queues authenticate anew: some times in each scene.
+/// Interval at which queues reauthenticate: some times in each scene.
 const REAUTH_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Whether hosts authenticate. It follows from the seed without a number being drawn, so that all else stays as it was.
+/// True if hosts authenticate. It follows from the seed without a number being drawn, so that all
+/// else stays as it was.
 pub(crate) const fn are_wanted(plan: &Plan) -> bool {
     plan.seed % 4 == 3
 }
 
-/// Who a host is.
+/// Identity of a host.
 pub(crate) fn identity(number: usize) -> HostIdentity {
     HostIdentity::from_uuid(Uuid::from_u128(number as u128 + 1))
 }
 
-/// Whether their queues are TLS, in the same way.
+/// True if their queues are TLS, in the same way.
 pub(crate) const fn is_tls(plan: &Plan) -> bool {
     plan.seed % 4 == 2
 }
@@ -45,12 +47,13 @@ fn key() -> ConfiguredPsk {
 /// A host's part of TLS.
 pub(crate) fn tls_of_host(plan: &Plan) -> Option<Arc<TlsKeys>> {
     let renew_after = RecordLimit::new(RENEW_AFTER_RECORDS).unwrap_or_default();
-    // In every other one of them as towards a target that takes no new keys on a connection: its queues connect anew.
+    // In every other one of them as towards a target that takes no new keys on a connection: its
+    // queues reconnect.
     let by_key_updates = plan.seed % 8 == 2;
     is_tls(plan).then(|| Arc::new(TlsKeys { renew_after, by_key_updates, ..TlsKeys::new(vec![key()]) }))
 }
 
-/// What a port has of it. Visitors come without: they may, since strangers are what they are.
+/// TLS settings of a port. Visitors come without TLS, as unknown hosts may.
 pub(crate) fn tls_use(plan: &Plan) -> Option<TlsUse> {
     is_tls(plan).then_some(TlsUse::Allowed)
 }
@@ -86,7 +89,7 @@ pub(crate) fn of_target(plan: &Plan) -> Vec<HostKeyConfig> {
     hosts(plan).map(key).collect()
 }
 
-/// Who has secrets.
+/// Hosts with secrets.
 fn hosts(plan: &Plan) -> impl Iterator<Item = HostIdentity> {
     (0..plan.hosts.len()).map(identity).chain(plan.disk.as_ref().map(|_| attach::identity()))
 }

@@ -15,11 +15,12 @@ use crate::target;
 const LATE: u64 = 150;
 /// By how much they are late at the most, in microseconds: longer than hosts wait for a lost controller's commands.
 const LATE_US_MAX: u64 = 8_000_000;
-/// How much later than promised those are at least, and how exactly a target knows, as it looks at its clock once a round.
+/// Least time by which those are later than promised, and precision of a target, which looks at its
+/// clock once a round.
 const LATE_MARGIN: Duration = Duration::from_millis(20);
-/// How long a target may take to see that an operation under way is late.
+/// Limit on the time in which a target sees that an operation under way is late.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// How often a storage that gets full has some room.
+/// Number of times that a full storage gets some room.
 const FILLINGS: u32 = 4;
 /// A target takes a configuration by then, also one that first waits for a next process which is never ready.
 const APPLY_PATIENCE: Duration = Duration::from_secs(100);
@@ -61,7 +62,7 @@ impl Scene {
         self.storage_is_bad.set(false);
     }
 
-    /// How the storage behaves when nothing befalls it.
+    /// Behaviour of the storage without a fault.
     pub(crate) fn usual_mood(&self) -> Mood {
         Mood { short_moves: self.plan.short_moves, ..Mood::default() }
     }

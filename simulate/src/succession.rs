@@ -23,9 +23,9 @@ use crate::target;
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_plan::{Trouble, Version};
 
-/// How long the former process may take to end.
+/// Limit on the time in which the former process ends.
 pub(crate) const END: Duration = Duration::from_secs(30);
-/// How long one may take to die as whom the next one cannot go on.
+/// Limit on the time in which a process dies whose identity the next one needs.
 pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -38,7 +38,7 @@ impl Process for OtherProcess {
     }
 }
 
-/// Whether a process ends in this time.
+/// True if a process ends in this time.
 pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
     let until: Moment = simulation::now().after(time);
     while !simulation::has_died(process) && simulation::now() < until {
@@ -71,7 +71,7 @@ impl Former for FormerProcess {
     }
 }
 
-/// What becomes of a target's process that is upgraded, which `hand` hands over. It changes nothing meanwhile.
+/// Hands a target's process over by `hand` for an upgrade. It makes no change meanwhile.
 pub(crate) fn leave(
     scene: &Scene,
     number: usize,
@@ -132,11 +132,11 @@ fn hand_over(
     knows: &[String],
     (beside, lends): (Value, &mut impl Lends),
 ) -> Result<bool, String> {
-    let told = |error: io::Error| error.to_string();
-    simulation::spare().map_err(told)?;
+    let text = |error: io::Error| error.to_string();
+    simulation::spare().map_err(text)?;
     let has_resumed = Rc::new(Cell::new(false));
-    let listening = target.listening().map_err(told)?;
-    let holds = target.holds().map_err(told)?;
+    let listening = target.listening().map_err(text)?;
+    let holds = target.holds().map_err(text)?;
     let needs_more = upgrade.trouble == Trouble::Version(Version::NeedsMore);
     let offer = Offer {
         needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
@@ -148,12 +148,12 @@ fn hand_over(
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
-    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
+    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(text)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
     target.hand_over_to(line, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }
 
-/// What the former process has open.
+/// Files and sockets of the former process.
 pub(crate) struct Opened {
     pub(crate) listening: Vec<Arc<tcp::Opened>>,
     pub(crate) holds: Vec<Hold>,
@@ -180,7 +180,7 @@ impl Opened {
     }
 }
 
-/// What the former process offers, and has open.
+/// Offer of the former process, with its files and sockets.
 pub(crate) fn offered(line: &Line) -> Result<(Offer, Opened), NotOffered> {
     let (offer, descriptors) = Offer::ask(line, "0.2.0")?;
     match Opened::of(&offer, descriptors) {
@@ -198,7 +198,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
             drop(line);
             // Where the former process lives, it has what this one does not get.
             let has_died = has_died_within(upgrade.former, END);
-            return start_anew(scene, number, upgrade, &[], has_died);
+            return restart(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
             simulation::say(|| format!("the next process is refused: {reason}"));
@@ -217,11 +217,11 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         Ok(Succeeded::Serves) => {}
         Ok(Succeeded::StartsAnew(_)) => {
             drop((target, line));
-            return start_anew(scene, number, upgrade, &opened.listening, true);
+            return restart(scene, number, upgrade, &opened.listening, true);
         }
         Err(_) => return ends(),
     }
-    // Whoever comes and goes may do so at that very moment.
+    // Hosts that come and go may do so at that very moment.
     if scene.plan.is_calm() && scene.plan.only_hosts() {
         let controllers = target.status().controllers;
         upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
@@ -236,7 +236,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
 }
 
 /// Serves as after the end of any process. Where the former one lives after all, it has what this one does not get.
-fn start_anew(
+fn restart(
     scene: &Rc<Scene>,
     number: usize,
     upgrade: &Upgrade,

@@ -2,27 +2,27 @@
 
 /// A stretch of a takeover, from one state of the group or the cluster to the next.
 ///
-/// Two are left out, since no mishap can come then: before the group serves anything nobody has begun to do so, and a scene begins
-/// when all gateways know of its images.
+/// Two phases are left out, since no mishap can come then: before the group serves anything it has
+/// no owners, and a scene begins when all gateways know of its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Its owner serves it.
+    /// The owner serves it.
     Served,
-    /// Its owner is stopped or gone, which the others have not noticed.
+    /// The owner is stopped or gone, which the others have not noticed.
     OwnerGone,
-    /// Somebody else has it, and the former owner is not shut out.
+    /// Another gateway has it, and the former owner is not fenced.
     GivenUp,
-    /// The former owner is shut out, and nobody has the lock.
+    /// The former owner is fenced, and the lock is free.
     Fenced,
     /// The new owner has the lock, and does not serve it.
     FencedLocked,
-    /// Its owner has let go of it for another one, which has no lock.
+    /// The owner has released it for another one, which has no lock.
     HandedOver,
-    /// That one has the lock, and does not serve it.
+    /// The next owner has the lock, and does not serve it.
     HandedOverLocked,
-    /// It is nobody's. It is not moved to another group then, which its owner alone does: of that cell of the table there is only
-    /// what befell another image meanwhile.
-    Nobody,
+    /// The image has no owner. It is not moved to another group then, which its owner alone does:
+    /// that cell of the table counts only mishaps of another image.
+    Unowned,
 }
 
 impl Phase {
@@ -34,10 +34,10 @@ impl Phase {
         Self::FencedLocked,
         Self::HandedOver,
         Self::HandedOverLocked,
-        Self::Nobody,
+        Self::Unowned,
     ];
 
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Served => "served",
@@ -47,7 +47,7 @@ impl Phase {
             Self::FencedLocked => "fenced, locked, not served",
             Self::HandedOver => "handed over, not locked",
             Self::HandedOverLocked => "handed over, locked, not served",
-            Self::Nobody => "nobody has it",
+            Self::Unowned => "without an owner",
         }
     }
 }

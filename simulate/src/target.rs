@@ -1,4 +1,4 @@
-//! A target's process: it starts with the configuration it is to have, follows its changes, and ends when it is told to.
+//! Process of a target: it starts with its configuration, follows changes, and ends on order.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::{secrets, succession, tenants};
 
 /// The subsystem that all targets serve.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
-/// How often it looks whether something is wanted of it.
+/// Interval at which it checks for orders.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest time in which a configuration may be refused.
 const APPLY_TIME_MAX: Duration = Duration::from_secs(15);
 /// Times it tries to start while something of its last life is in the way.
 const STARTS_MAX: usize = 1000;
 
-/// What a target serves at first.
+/// First configuration of a target.
 pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
     let size = (plan.blocks * plan.block_size) as u64;
     let backend = BackendConfig::File { path: volume(), size: Some(size) };
@@ -70,13 +70,13 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     seat.applied.set(generation);
     seat.served.replace(fabric);
     if scene.plan.loses() {
-        // It has opened the volume anew, and hears nothing of what another one was told before.
+        // It has reopened the volume, and gets no reports that went to another process before.
         scene.history.borrow_mut().may_have_lost();
     }
     serve_on(scene, number, target);
 }
 
-/// What a target's process does once it serves.
+/// Work of a target's process once it serves.
 pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
     let seat = &scene.targets[number];
     let target = Rc::new(target);
@@ -132,7 +132,7 @@ pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
     scene.has_gone(seat);
 }
 
-/// Whether the operations that took too long were counted.
+/// Checks the count of late operations.
 fn check_lateness(scene: &Scene, number: usize, target: &Target) {
     let subsystems = target.metrics().subsystems;
     let volume = subsystems.iter().filter(|subsystem| subsystem.nqn == NQN);
@@ -142,20 +142,20 @@ fn check_lateness(scene: &Scene, number: usize, target: &Target) {
     }
 }
 
-/// What an operator does when the storage is well again: namespaces that have failed are opened anew.
+/// Reopens failed namespaces, as an operator does when the storage is well again.
 fn reopen(scene: &Scene, number: usize, target: &Target, failed_since: &mut Option<Moment>) {
     let failures = target.failures();
     if failures.is_empty() {
         *failed_since = None;
     }
     for failure in failures {
-        // Whoever says that all is well takes what was lost until then for lost.
+        // The order that all is well declares earlier losses as final.
         scene.history.borrow_mut().may_have_lost();
         let since = *failed_since.get_or_insert(simulation::now());
         if let Err(error) = target.reopen(&failure.nqn, failure.nsid)
             && simulation::now().since(since) > APPLY_TIME_MAX
         {
-            simulation::fail(format!("target {number} does not open its volume anew: {error}"));
+            simulation::fail(format!("target {number} does not reopen its volume: {error}"));
         }
     }
 }

@@ -116,7 +116,7 @@ impl Tenant {
     }
 }
 
-/// What a shared namespace holds.
+/// Content of a shared namespace.
 pub(crate) struct Content {
     pub(crate) nsid: u32,
     pub(crate) bytes: Vec<u8>,

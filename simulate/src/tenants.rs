@@ -1,8 +1,6 @@
-//! Two tenants: hosts of different rights at one target, with a subsystem of their own. Each asks for what it may not have,
-//! over and over, and has to be refused by the rule that forbids it. On what they share they use the commands that hosts of
-//! the volume do not: Copy, Dataset Management, and Compare and Write as one.
-//!
-//! They do one thing at a time, so that what every block holds is known, on memory and on a file.
+//! Two tenants: hosts of different rights at one target, with a subsystem of their own. Each requests forbidden objects and
+//! has to be refused by the right rule. On shared namespaces they send Copy, Dataset Management, and fused Compare and Write.
+//! Commands of both are sequential, so the content of every block is known, on memory and on a file.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,7 +26,7 @@ use crate::tenant::{Content, Tenant};
 
 /// The name of their process.
 pub(crate) const PROCESS: &str = "tenants";
-/// Their subsystem.
+/// Subsystem of the tenants.
 const NQN: &str = "nqn.2026-01.io.selvedge:tenants";
 /// Numbers of the hosts they are; the others have smaller ones.
 const IDENTITIES: [u128; 2] = [0x300, 0x301];
@@ -47,7 +45,7 @@ const INACCESSIBLE: u32 = 5;
 /// A namespace with a limit of [`SHAPED_IOPS`].
 const SHAPED: u32 = 6;
 const SHAPED_IOPS: u64 = 200;
-/// How far ahead of its limit a namespace may get, which `qos` says.
+/// Time by which a namespace may exceed its limit, from `qos`.
 const BURST: Duration = Duration::from_millis(20);
 /// A file that both use.
 const FILE: u32 = 7;
@@ -61,7 +59,7 @@ const PAUSE_MS_MAX: u64 = 60;
 /// The longest until a change is seen by a host that is well connected.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What tenants are like.
+/// Plan of the tenants.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantPlan {
     pub(crate) target: usize,
@@ -197,7 +195,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// One command; how it ended.
+    /// Sends one command, and returns its status.
     fn ask(
         &mut self,
         tenant: usize,
@@ -209,7 +207,7 @@ impl Visit<'_> {
         Ok(end)
     }
 
-    /// One command, which has to be refused with `expected`.
+    /// Sends one command, which has to be refused with `expected`.
     fn is_refused(
         &mut self,
         tenant: usize,
@@ -264,7 +262,8 @@ impl Visit<'_> {
         (command, Data::Receive(self.buffer(1)))
     }
 
-    /// What is hidden from a host is not there for it, and is for the other.
+    /// Checks that a namespace which is hidden from a host does not exist for it, and exists for
+    /// the other.
     fn ask_for_hidden(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         let command = self.any_command(random);
         self.is_refused(SECOND, HIDDEN, command, Status::INVALID_NAMESPACE)?;
@@ -279,7 +278,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// What is write protected stays as it is.
+    /// Checks that a write-protected namespace keeps its content.
     fn ask_for_protected(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         let tenant = random.below(2) as usize;
         let command = self.any_write(random);
@@ -299,7 +298,7 @@ impl Visit<'_> {
         self.is_refused(tenant, INACCESSIBLE, command, Status::ANA_INACCESSIBLE)
     }
 
-    /// Nobody comes with the HOSTID of a host that is there, under another name.
+    /// Checks that the HOSTID of a connected host is refused under another name.
     fn take_others_identity(&mut self) -> Result<(), InitiatorError> {
         let other = HostIdentity { nqn: "nqn.2026-01.io.selvedge:intruder".to_owned(), id: identity(0).id };
         let outcome = Controller::connect(options(self.plan, other, self.digests));
@@ -329,7 +328,8 @@ impl Visit<'_> {
         }
         let took = simulation::now().since(began);
         let least = Duration::from_secs(1) * (commands as u32 - 1) / SHAPED_IOPS as u32 - BURST;
-        // Another process begins anew, and what waits when the former one comes to rest is done at once.
+        // Another process starts with a full burst, and waiting commands are executed at once when
+        // the former one is quiesced.
         let least = least.saturating_sub(BURST * 3 * (seat.upgrades() - upgraded + seat.upgrades() % 2));
         if took + Duration::from_micros(100) < least {
             simulation::fail(format!(
@@ -339,7 +339,8 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// A namespace is attached to a host, and detached from it again. The host is told each time, and can use it or not.
+    /// Attaches a namespace to a host, and detaches it again. The host is notified each time, and
+    /// can use it or not.
     fn come_and_go(&mut self) -> Result<(), InitiatorError> {
         for is_seen in [true, false] {
             let (tenant, seat) = (&self.tenants[SECOND], &self.scene.targets[self.plan.target]);
@@ -362,22 +363,22 @@ impl Visit<'_> {
             });
             let wanted = seat.generation.get();
             let until = simulation::now().after(CHANGE_TIME_MAX);
-            let mut is_told = false;
+            let mut is_notified = false;
             let expected = if is_seen { Status::SUCCESS } else { Status::INVALID_NAMESPACE };
             loop {
                 let events = self.tenants[SECOND].controller.events();
-                is_told |= events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+                is_notified |= events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
                 let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
                 let data = Data::Receive(self.buffer(1));
                 let status = self.ask(SECOND, FLEETING, read, data)?.status.without_flags();
-                if is_told && status == expected {
+                if is_notified && status == expected {
                     break;
                 }
-                // A change is taken in time, or somebody else's mishap keeps it back.
+                // A change takes effect in time, or another target's mishap delays it.
                 let is_applied = self.scene.targets[self.plan.target].applied.get() >= wanted;
                 if simulation::now() >= until && is_applied {
                     simulation::fail(format!(
-                        "a namespace's visibility was changed to {is_seen}: its host was told: {is_told}, and is \
+                        "a namespace's visibility was changed to {is_seen}: its host was notified: {is_notified}, and is \
                          answered {status}"
                     ));
                     return Ok(());
@@ -408,7 +409,7 @@ impl Visit<'_> {
         start as usize * size..(start + count) as usize * size
     }
 
-    /// One command of either tenant on what they share, which has to go well.
+    /// Sends one command of either tenant to the shared namespace, which has to succeed.
     fn does(
         &mut self,
         random: &mut Random,
@@ -426,7 +427,7 @@ impl Visit<'_> {
         Ok(end)
     }
 
-    /// Data that nobody has written before.
+    /// Data that was never written before.
     fn fresh(&mut self, start: u64, count: u64) -> Buffer {
         let mut data = self.buffer(count);
         self.last_mark += 1;

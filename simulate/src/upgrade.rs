@@ -16,30 +16,31 @@ use crate::{gateway_succession, succession};
 
 /// The longest that an upgrade may take, whatever befalls it.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the director looks how far it is.
+/// Interval at which the director checks the progress.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// How long a step waits at a time for what befalls it.
+/// Interval at which a step waits for a trouble to strike.
 const STEP_INTERVAL: Duration = Duration::from_micros(50);
 
-/// What a process of an upgrade has come to.
+/// State of a process in an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It does not know yet.
+    /// The process has not decided.
     Open,
     /// The former one has said that it will not go on.
     HasGone,
-    /// It serves: the former one again, or the next one what it has taken over.
+    /// The process serves: the former one again, or the next one with the state that it has taken
+    /// over.
     Serves,
-    /// The next one serves what the former one did, and knows of nobody.
+    /// The next process serves the former one's configuration, without its controllers.
     ServesAnew,
-    /// It ends; whether the other one had died by then.
+    /// The process ends; the flag is set if the other one had died by then.
     Ends { is_alone: bool },
 }
 
 /// An upgrade.
 pub(crate) struct Upgrade {
     pub(crate) trouble: Trouble,
-    /// Nothing befalls the scene that a host may notice.
+    /// Set if no mishap of the scene is visible to hosts.
     is_calm: bool,
     pub(crate) former: ProcessId,
     next: Cell<Option<ProcessId>>,
@@ -81,7 +82,7 @@ impl Upgrade {
         (upgrade, struck)
     }
 
-    /// One of the two is at a step; whether what it says now is damaged.
+    /// Records that one of the two is at a step. True if its next word is damaged.
     pub(crate) fn step(&self, side: Side, at: &'static str, word: &'static str) -> bool {
         let number = self.steps.get();
         self.steps.set(number + 1);
@@ -130,7 +131,7 @@ impl Upgrade {
         }
     }
 
-    /// What became of the former process. It must not serve if the next one does.
+    /// Records the state of the former process. It must not serve if the next one does.
     pub(crate) fn former_is(&self, state: State) {
         simulation::say(|| format!("the former process: {state:?}"));
         self.former_state.set(state);
@@ -149,7 +150,7 @@ impl Upgrade {
         self.next.get()
     }
 
-    /// What the former process has come to.
+    /// State of the former process.
     pub(crate) fn former_state(&self) -> State {
         self.former_state.get()
     }
@@ -178,7 +179,7 @@ impl Upgrade {
         }
     }
 
-    /// Whether it is known which of them serves.
+    /// True if it is known which of them serves.
     fn is_settled(&self) -> bool {
         let next = self.next.get().is_none_or(simulation::has_died) || self.next_state.get() != State::Open;
         let former = simulation::has_died(self.former) || self.former_state.get() == State::Serves;
@@ -224,12 +225,12 @@ impl Scene {
         self.end_upgrade(number, &upgrade, next, time);
     }
 
-    /// What is to befall an upgrade does.
+    /// Strikes the upgrade with its trouble.
     fn strike(&self, seat: &TargetSeat, upgrade: &Upgrade, next: ProcessId, time: Duration) {
         let (at, word) = upgrade.last.get();
         simulation::say(|| format!("{} {at} {word}", upgrade.trouble.name()));
         self.coverage.borrow_mut().upgrade(upgrade.trouble.name(), at, word);
-        // Nobody will take it.
+        // The line has no receiver.
         let lets_go = || {
             if simulation::has_died(upgrade.former) {
                 upgrade.line.replace(None);
@@ -267,7 +268,7 @@ impl Scene {
         }
     }
 
-    /// Looks which of the two serves, and starts the target anew where both were ended.
+    /// Determines which of the two serves, and restarts the target where both were ended.
     fn end_upgrade(self: &Rc<Self>, number: usize, upgrade: &Rc<Upgrade>, next: ProcessId, time: Duration) {
         let seat = &self.targets[number];
         seat.upgrade.replace(None);
@@ -275,7 +276,7 @@ impl Scene {
         let outcome = match (former_serves, upgrade.next_state.get()) {
             (true, _) => "the former one serves",
             (_, State::Serves) if next_serves => "the next one serves",
-            (_, State::ServesAnew) if next_serves => "the next one serves anew",
+            (_, State::ServesAnew) if next_serves => "the next one serves without controllers",
             _ => "both are gone",
         };
         simulation::say(|| format!("the upgrade is over: {outcome}"));

@@ -7,16 +7,16 @@ use crate::plan::{Fault, Mishap, Plan};
 /// Steps of an upgrade that goes well: before each of its seven words, amid it and behind it.
 pub(crate) const STEPS: u32 = 21;
 
-/// What befalls an upgrade.
+/// Trouble of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Nothing.
+    /// No trouble.
     None,
     /// SIGKILL of one of the two processes.
     Kill { side: Side, when: When },
     /// SIGSTOP of one of them, and SIGCONT.
     Pause { side: Side, when: When },
-    /// One of them gets no descriptor, thread or memory for a while.
+    /// A process gets no descriptor, thread or memory for a while.
     Starve { side: Side, when: When },
     /// The machine loses its power.
     PowerOff { when: When },
@@ -28,7 +28,7 @@ pub(crate) enum Trouble {
     Version(Version),
 }
 
-/// One of the two processes.
+/// Process of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Former,
@@ -44,20 +44,20 @@ pub(crate) enum When {
     Micros(u64),
 }
 
-/// How another version's hand-over differs.
+/// Difference of another version's hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// It says more than this one knows, which need not be known.
+    /// The version has further fields, which may be ignored.
     SaysMore,
-    /// It needs something to be known that this one does not know.
+    /// The version has a field that must not be ignored, and is unknown.
     NeedsMore,
-    /// Its words have another format, an older or a newer one.
+    /// The version's words have another format, an older or a newer one.
     Format { by: i8 },
-    /// It is not a Selvedge.
+    /// The sender is another program.
     Foreign,
     /// Fewer descriptors come than it says.
     FewerDescriptors,
-    /// What comes is not the socket that it says.
+    /// A descriptor is not the announced socket.
     OtherDescriptors,
 }
 
@@ -92,7 +92,7 @@ impl Trouble {
         }
     }
 
-    /// Its name in tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::None => "nothing",
@@ -115,7 +115,7 @@ impl Trouble {
         }
     }
 
-    /// When it strikes, if it does at a moment of its own.
+    /// Time at which it strikes, if it has one.
     pub(crate) const fn when(self) -> Option<When> {
         match self {
             Self::Kill { when, .. }
@@ -127,21 +127,21 @@ impl Trouble {
         }
     }
 
-    /// Whether what is handed over is not what the next process knows.
+    /// True if the next process does not understand the hand-over.
     pub(crate) const fn is_foreign(self) -> bool {
         matches!(self, Self::Version(Version::NeedsMore | Version::Format { .. } | Version::Foreign))
     }
 
-    /// Whether it ends a process amid its work.
+    /// True if it ends a process while it works.
     const fn kills(self) -> bool {
         matches!(self, Self::Kill { .. } | Self::PowerOff { .. })
     }
 
-    /// Whether hosts notice nothing, where nothing else befalls them.
+    /// True if hosts notice nothing, in absence of other mishaps.
     pub(crate) const fn is_harmless(self) -> bool {
         match self {
             Self::None | Self::Version(_) | Self::Hangup { .. } => true,
-            // Of all words this is the one without which nobody goes on with the hosts that there were.
+            // Of all words this is the one without which no process goes on with the former hosts.
             Self::Damage { step } => step / 3 != 5,
             _ => false,
         }
@@ -183,14 +183,14 @@ impl Plan {
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
 
-    /// Whether a target is upgraded.
+    /// True if a target is upgraded.
     pub(crate) fn upgrades(&self, number: usize) -> bool {
         self.mishaps
             .iter()
             .any(|mishap| matches!(mishap.fault, Fault::Upgrade { target, .. } if target == number))
     }
 
-    /// Whether nothing befalls anybody that hosts may notice.
+    /// True if no mishap is visible to hosts.
     pub(crate) fn is_calm(&self) -> bool {
         let is_harmless = |mishap: &Mishap| match mishap.fault {
             Fault::Upgrade { trouble, .. } => trouble.is_harmless(),
@@ -199,7 +199,7 @@ impl Plan {
         self.mishaps.iter().all(is_harmless)
     }
 
-    /// Whether nobody comes and goes.
+    /// True if there are no hosts that come and go.
     pub(crate) const fn only_hosts(&self) -> bool {
         self.visitor.is_none() && self.leaver.is_none() && self.tenants.is_none() && self.disk.is_none()
     }

@@ -24,7 +24,7 @@ const PAUSE_MS_MAX: u64 = 60;
 /// Requests of one visit.
 const REQUESTS: usize = 12;
 
-/// What a visitor is like.
+/// Plan of a visitor.
 #[derive(Clone, Debug)]
 pub(crate) struct VisitorPlan {
     pub(crate) target: usize,
@@ -81,7 +81,7 @@ pub(crate) fn come(
     Controller::connect(options).inspect_err(|error| simulation::say(|| format!("no visit: {error}"))).ok()
 }
 
-/// One request, of any length the volume has.
+/// Sends one request, of any length that the volume has.
 fn request(
     scene: &Scene,
     plan: &VisitorPlan,

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::scene::{Scene, VOLUME};
 
 impl Plan {
-    /// How many there are.
+    /// Number of volumes.
     pub(crate) fn volumes(&self) -> usize {
         self.gateways.as_ref().map_or(1, |plan| plan.groups.len())
     }
@@ -23,7 +23,7 @@ impl Plan {
 }
 
 impl Scene {
-    /// What they hold.
+    /// Contents of the volumes.
     pub(crate) fn content(&self) -> Option<Vec<u8>> {
         if self.plan.gateways.is_none() {
             return disk::content(Path::new(VOLUME));

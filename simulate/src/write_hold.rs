@@ -1,4 +1,5 @@
-//! Writes to all volumes that somebody has held at all gateways, as for snapshots of one moment, and whether any went on meanwhile.
+//! Holds writes to all volumes at all gateways, as for snapshots of one moment, and checks that
+//! none took effect meanwhile.
 
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use gateway::Membership;
 use crate::gateway_plan::WRITES_HELD;
 use crate::scene::Scene;
 
-/// What is known of writes while somebody has them held.
+/// Writes while they are held.
 #[derive(Debug, Default)]
 pub(crate) struct WriteHolds {
-    /// How many have them held, or try to.
+    /// Number of holds in effect or requested.
     under_way: usize,
-    /// When each write began at its host that has ended well since, and when it ended.
+    /// Begin and end of each write that has succeeded since.
     ended: Vec<(Moment, Moment)>,
 }
 
@@ -26,7 +27,7 @@ impl WriteHolds {
         }
     }
 
-    /// What began after that time, and has ended before this one.
+    /// Write that began after that time, and has ended before this one.
     fn went_on(&self, from: Moment, to: Moment) -> Option<(Moment, Moment)> {
         self.ended.iter().find(|(began, ended)| *began >= from && *ended <= to).copied()
     }

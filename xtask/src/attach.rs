@@ -1,5 +1,5 @@
-//! The `attach` suite: others' NBD clients and a virtual machine on namespaces of our target. What our own clients and guests
-//! can be told without others is tried by the crate's tests.
+//! The `attach` suite: other projects' NBD clients and a virtual machine on namespaces of our
+//! target. The crate's own tests cover our clients and guests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +18,8 @@ const ENDS_LIMIT_S: u64 = 600;
 /// Each client takes seconds.
 const CLIENT_LIMIT_S: u64 = 60;
 
-/// What each client does, as a shell says it: `$DISK` and `$SMALL` are the URIs of a disk with blocks of 4096 bytes and of one
-/// with blocks of 512, `$F` the folder.
+/// Commands of each client, for a shell: `$DISK` and `$SMALL` are the URIs of a disk with blocks of
+/// 4096 bytes and of one with blocks of 512, `$F` the folder.
 const CLIENTS: [(&str, &str); 9] = [
     (
         "nbdinfo",

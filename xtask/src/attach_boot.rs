@@ -12,7 +12,7 @@ use crate::{packages, workspace};
 const NQN: &str = "nqn.2026-01.io.selvedge:boot";
 const DEBIAN: &str = "trixie";
 const BUILD_LIMIT_S: u64 = 900;
-/// One boot on an emulated processor, on a machine with other work.
+/// Time for a boot on an emulated processor, on a machine with other work.
 const GUEST_LIMIT_S: u64 = 600;
 const COPY_LIMIT_S: u64 = 300;
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -112,7 +112,7 @@ fn end(attached: &mut Process) -> Result<(), String> {
     }
 }
 
-/// What the guest's script prints.
+/// Output of the guest's script.
 fn script(words: &[&str], limit_s: u64) -> Result<String, String> {
     let script = workspace::root().join("lab/installed-guest.sh").display().to_string();
     let step = Step::new(&script, words).limit_s(limit_s).run();

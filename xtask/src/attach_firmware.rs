@@ -11,14 +11,14 @@ use crate::guest::{Scratch, Target};
 const NQN: &str = "nqn.2026-01.io.selvedge:firmware";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(20);
-/// It takes a second or two on an emulated processor.
+/// Time for a boot: a second or two on an emulated processor.
 const BOOT_LIMIT_S: u64 = 120;
 const BLOCK_BYTES: u64 = 512;
-/// Where the block with the words is, as the program says.
+/// Offset of the block with the words, which the program prints.
 const WORDS_BLOCK: u64 = 4096;
 const WORDS: &[u8] = b"read from block 4096 by a program that the firmware has started\n\0";
 
-/// What the firmware finds in the first block, and starts.
+/// Program in the first block, which the firmware starts.
 const PROGRAM: [u8; 54] = [
     0x31, 0xc0, //             xor ax, ax
     0x8e, 0xd8, //             mov ds, ax

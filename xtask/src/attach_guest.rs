@@ -15,7 +15,8 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 /// The guest ends by itself before.
 const GUEST_LIMIT: Duration = Duration::from_secs(1600);
 
-/// What the guest finds namespaces 1 and 2 by, the first digits of the UUIDs, the size of their blocks, and their numbers.
+/// UUIDs of namespaces 1 and 2. The guest finds them by their first digits, with the size of their
+/// blocks and their numbers.
 pub(crate) const UUIDS: [&str; 2] =
     ["11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"];
 const DISKS: [&str; 2] = ["11111111000040008000:4096:1", "22222222000040008000:512:2"];

@@ -23,7 +23,7 @@ const FILES: &str = "umask 077; mkdir -p $F/pki $F/ca $F/keys && cd $F/pki &&
     done &&
     cp ca-cert.pem $F/ca && cd $F/keys && psktool -u alice -p keys.psk && psktool -u alice -p other.psk && psktool -u bob -p bob.psk";
 
-/// What each client does, as a shell says it: `$PORT` is that of clients with keys, `$SOCKET` that of
+/// Commands of each client, for a shell: `$PORT` is that of clients with keys, `$SOCKET` that of
 /// clients with certificates, and `$F` the folder.
 const CLIENTS: [(&str, &str); 8] = [
     (
@@ -55,14 +55,14 @@ const CLIENTS: [(&str, &str); 8] = [
          ! grep -qi 'failed\\|error' $F/io",
     ),
     (
-        "whoever has another key, another name or no TLS",
+        "clients with another key, another name or no TLS",
         "! nbdinfo \"nbds://alice@127.0.0.1:$PORT/1?tls-psk-file=$F/keys/other.psk\" &&
          ! nbdinfo \"nbds://bob@127.0.0.1:$PORT/1?tls-psk-file=$F/keys/bob.psk\" &&
          ! nbdinfo --size \"nbd://127.0.0.1:$PORT/1\" && ! nbdinfo --list \"nbd://127.0.0.1:$PORT\" &&
          ! nbdinfo \"nbds://localhost:$PORT/1?tls-certificates=$F/pki\"",
     ),
     (
-        "whoever has no certificate, or no TLS",
+        "clients without a certificate, or without TLS",
         "! nbdinfo \"nbds+unix://localhost/2?socket=$SOCKET&tls-certificates=$F/ca\" &&
          ! nbdinfo --size \"nbd+unix:///2?socket=$SOCKET\"",
     ),

@@ -8,12 +8,12 @@ use std::process::{Command, ExitCode};
 use crate::packages::{self, Package};
 use crate::{lab, workspace};
 
-/// Those without arguments.
+/// Measurements without arguments.
 const PLAIN: [&str; 5] = ["idle", "storm", "limits", "overlap", "tls"];
-/// Those whose connections can be TLS.
+/// Measurements whose connections can be TLS.
 const WITH_TLS: [&str; 2] = ["idle", "storm"];
 const NAMES: &str = "there are roofline, idle, storm, limits, overlap, tls, peers, latency and ceph";
-/// What those without a help text of their own say when they are asked for it; the lab's programs have one.
+/// Help of measurements without a help text of their own; the lab's programs have one.
 const ROOFLINE_HELP: &str = "\
 Usage: cargo xtask bench roofline [OPTIONS]
 
@@ -42,9 +42,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some((name, rest)) if name == "roofline" => roofline(rest),
-        Some((name, rest)) if name == "peers" => told(peers(rest)),
-        Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
-        Some((name, rest)) if name == "ceph" => told(ceph(rest)),
+        Some((name, rest)) if name == "peers" => status(peers(rest)),
+        Some((name, rest)) if name == "latency" => status(become_lab(name, rest, &packages::LATENCY)),
+        Some((name, rest)) if name == "ceph" => status(ceph(rest)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
         Some((name, tls)) if WITH_TLS.contains(&name.as_str()) && tls == ["--tls"] => measure(name, tls),
         Some((name, _)) if PLAIN.contains(&name.as_str()) => {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// How a measurement is called, without starting or building anything.
+/// Usage of a measurement, without starting or building anything.
 fn help(name: &str) -> String {
     match name {
         "roofline" => ROOFLINE_HELP.to_owned(),
@@ -75,7 +75,7 @@ fn roofline(args: &[String]) -> ExitCode {
     measure("roofline", &all)
 }
 
-fn told(outcome: Result<Infallible, String>) -> ExitCode {
+fn status(outcome: Result<Infallible, String>) -> ExitCode {
     match outcome {
         Ok(never) => match never {},
         Err(reason) => {
@@ -162,7 +162,7 @@ fn measure(name: &str, args: &[String]) -> ExitCode {
     }
 }
 
-/// Where today's runs of this machine are kept: `bench-runs/<date>-<machine>`.
+/// Folder for today's runs of this machine: `bench-runs/<date>-<machine>`.
 pub(crate) fn kept_runs() -> PathBuf {
     let date = Command::new("date").arg("+%F").output().map(|output| output.stdout).unwrap_or_default();
     let date = String::from_utf8_lossy(&date).trim().to_owned();

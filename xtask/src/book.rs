@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::command::Step;
 use crate::workspace;
 
-/// Its first build has a hundred crates.
+/// Time for a build: the first one has a hundred crates.
 const LIMIT_S: u64 = 900;
 
 /// `cargo xtask book [--output DIR]`.

@@ -69,7 +69,7 @@ fn library(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, Fault
     }
 }
 
-/// What ceph-nvmeof's own command asks of two gateways.
+/// Runs ceph-nvmeof's own command against two gateways.
 fn calls(program: &str, conf: &str) -> Result<(), Fault> {
     packages::ensure(&packages::CEPH_NVMEOF)?;
     let script = workspace::root().join("lab/ceph-nvmeof.sh").display().to_string();
@@ -83,7 +83,7 @@ fn calls(program: &str, conf: &str) -> Result<(), Fault> {
     }
 }
 
-/// What the lab checks with our own initiator.
+/// Runs the lab's checks with our own initiator.
 fn ours(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> {
     let output = scratch.path.display().to_string();
     let args = ["ceph", "test", "--program", program, "--output", &output];
@@ -97,7 +97,7 @@ fn ours(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> 
     Ok(format!("{count} checks"))
 }
 
-/// What the Linux kernel in the guest checks.
+/// Runs the checks of the Linux kernel in the guest.
 fn kernel(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, Fault> {
     lab::build(&[])?;
     Ok(gateways::kernel(program, &lab.display().to_string(), &scratch.path)?)

@@ -35,7 +35,7 @@ impl Cleanup {
         Cleanup::new(&["sh", "-c", script, "sh", &id.to_string()])
     }
 
-    /// Nothing is left to clean up.
+    /// Ends the clean-up, for which nothing is left.
     pub(crate) fn disarm(mut self) {
         if let Some(mut pipe) = self.shell.stdin.take() {
             // A shell that is gone cannot act either.

@@ -11,7 +11,7 @@ pub(crate) const RULE: CountedRule = CountedRule {
     findings,
 };
 
-/// What has no time of the machine: the simulation's is virtual.
+/// Folders without the machine's time: the simulation's is virtual.
 const VIRTUAL: [&str; 1] = ["simulate/"];
 /// The one place that does both, for all tests.
 const HELPER: &str = "crates/prerequisite/src/patience.rs";
@@ -19,7 +19,7 @@ const HELPER: &str = "crates/prerequisite/src/patience.rs";
 const BY_THE_CLOCK: &str = "by the clock";
 const INSTEAD: &str = "wait for a condition by prerequisite::wait_until";
 
-/// What reads the clock, so that comparing it is comparing elapsed time.
+/// Reads of the clock: to compare them is to compare elapsed time.
 const READINGS: [&str; 2] = ["elapsed()", "Instant::now()"];
 
 fn findings(path: &str, text: &str) -> Vec<Finding> {
@@ -52,7 +52,7 @@ fn findings(path: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Whether the value that is read at `at` is an operand of `<`, `>` or their like.
+/// True if the value that is read at `at` is an operand of `<`, `>` or their like.
 fn is_compared(code: &str, at: usize, length: usize) -> bool {
     let is_path = |c: char| c.is_alphanumeric() || "_.:()".contains(c);
     let behind = code[at + length..].trim_start_matches(is_path).trim_start();

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::cleanup::Cleanup;
 
-/// How often a running program is looked at.
+/// Interval at which a running program is checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// Where nobody watches a terminal, a line of progress comes this often.
+/// Interval of lines about the progress, without a terminal.
 const PROGRESS: Duration = Duration::from_secs(20);
 /// Output that ends this long after its program comes from something the program left behind.
 const LEFTOVER: Duration = Duration::from_secs(2);
 
-/// What was killed is gone as soon as the kernel has seen to it.
+/// Time for a killed process to disappear.
 const KILL_LIMIT: Duration = Duration::from_secs(20);
 
-/// One program that runs to its end.
+/// Program that runs to its end.
 pub(crate) struct Step {
     program: String,
     args: Vec<String>,
@@ -28,9 +28,11 @@ pub(crate) struct Step {
     limit: Duration,
 }
 
-/// How a step ended.
+/// End of a step.
 pub(crate) struct Finished {
     pub(crate) passed: bool,
+    /// Set when the step was ended at its limit, so that its output says nothing about success.
+    pub(crate) was_cut_off: bool,
     pub(crate) output: String,
     pub(crate) elapsed: Duration,
 }
@@ -77,7 +79,8 @@ impl Step {
             Ok(process) => process,
             Err(error) => {
                 let output = format!("{} does not start: {error}", self.program);
-                return Finished { passed: false, output, elapsed: started.elapsed() };
+                let elapsed = started.elapsed();
+                return Finished { passed: false, was_cut_off: false, output, elapsed };
             }
         };
         let status = process.wait(self.limit, true);
@@ -88,7 +91,7 @@ impl Step {
             None => output.push_str(&format!("\nended: it took more than {} s", self.limit.as_secs())),
         }
         let passed = status.is_some_and(|status| status.success());
-        Finished { passed, output, elapsed: started.elapsed() }
+        Finished { passed, was_cut_off: status.is_none(), output, elapsed: started.elapsed() }
     }
 
     fn line(&self) -> String {
@@ -143,7 +146,7 @@ impl Process {
         Ok(Process { child, input, output, reader, cleanup: Some(cleanup), status: None })
     }
 
-    /// What it has written so far.
+    /// Output so far.
     pub(crate) fn output(&self) -> String {
         let bytes = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
@@ -217,7 +220,7 @@ impl Process {
         status
     }
 
-    /// Whether it has come to its end by itself.
+    /// True if it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.ended()
     }

@@ -1,12 +1,13 @@
-//! What a guest asks of somebody outside while its job runs, as `ask N WHOM WORDS` on its output, and the answers,
-//! `N STATUS` on its input. It keeps out what is asked for, which the jobs of lab/ say.
+//! Requests of a guest to the outside while its job runs, as `ask N WHOM WORDS` on its output, and
+//! the answers, `N STATUS` on its input. The requests themselves are the business of the jobs in
+//! lab/.
 
 use std::time::{Duration, Instant};
 
 use crate::command::{Process, Step};
 
 const LOOK: Duration = Duration::from_millis(10);
-/// One command of the program, on a machine with other work.
+/// Time for one command of the program, on a machine with other work.
 const WORD_LIMIT_S: u64 = 60;
 
 /// Something a guest has asked for.

@@ -6,7 +6,7 @@ use crate::counted_rule::{CountedRule, Finding};
 use crate::source::prose;
 
 const COLUMNS_MAX: usize = 100;
-/// What somebody reads who only wants to know what this is.
+/// Words of the README, for readers who only want to know what this is.
 const README_WORDS_MAX: usize = 900;
 
 pub(crate) const RULE: CountedRule = CountedRule {
@@ -15,7 +15,7 @@ pub(crate) const RULE: CountedRule = CountedRule {
     findings,
 };
 
-/// What is not checked: measurements, which programs wrote, and the list of forbidden phrases below.
+/// Unchecked paths: measurements, which programs wrote, and the list of forbidden phrases below.
 const NOT_CHECKED: [&str; 2] = ["bench-runs/", "xtask/src/english.rs"];
 
 /// Phrases that stop a reader, and what says the same. STYLE.md has the reasons.
@@ -83,7 +83,7 @@ const AFTER_NO: [&str; 12] = [
     "different",
 ];
 
-/// What is wrong with one file.
+/// Faults of one file.
 fn findings(path: &str, text: &str) -> Vec<Finding> {
     if NOT_CHECKED.iter().any(|beginning| path.starts_with(beginning)) {
         return Vec::new();
@@ -158,7 +158,7 @@ impl Prose {
         }
     }
 
-    /// Where a phrase stands as words of its own.
+    /// Positions of a phrase as words of its own.
     fn places<'a>(&'a self, phrase: &'a str) -> impl Iterator<Item = usize> + 'a {
         let is_word = |c: char| c.is_alphanumeric() || "_-'".contains(c);
         self.text.match_indices(phrase).map(|(at, _)| at).filter(move |&at| {
@@ -244,7 +244,7 @@ fn wide_lines(text: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether there is a blank outside of links and pictures behind the mark of a list.
+/// True if there is a blank outside of links and pictures behind the mark of a list.
 fn can_be_broken(line: &str) -> bool {
     let line = line.trim().trim_start_matches(|c: char| "-*.".contains(c) || c.is_ascii_digit()).trim_start();
     let mut depth = 0_u32;

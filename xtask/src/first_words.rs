@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::workspace;
 
-/// Where the numbers are.
+/// Path of the numbers.
 pub(crate) const BUDGETS: &str = "xtask/first-words.txt";
 
 /// A comment that begins with one of these has no object yet.

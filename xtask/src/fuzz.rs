@@ -14,7 +14,7 @@ struct Target {
     about: &'static str,
     /// Bytes of the longest input.
     length_max: u32,
-    /// Whether there is a list of words for it.
+    /// True if there is a list of words for it.
     has_words: bool,
 }
 
@@ -32,37 +32,37 @@ const TARGETS: [Target; 16] = [
     target("nvmet_import", "what nvmetcli is said to have saved", 2048, true),
     target("ceph_nvmeof_import", "what is said to be the state of a ceph-nvmeof group", 16384, true),
     target("machine", "a recorded machine of any text", 16384, false),
-    target("exchange", "hosts and controllers that authenticate, with somebody on the way", 4096, false),
+    target("exchange", "hosts and controllers that authenticate, with an attacker on the way", 4096, false),
     target("client_hello", "what hosts of TLS say first, and keys and identities of any text", 4096, false),
     target(
         "handshake",
-        "whole TLS handshakes of hosts and controllers, with somebody on the way",
+        "whole TLS handshakes of hosts and controllers, with an attacker on the way",
         1024,
         false,
     ),
     target("hand_over", "what the former process of a target is said to hand over", 4096, false),
     target("nbd", "an NBD client of any bytes, and one that keeps to the protocol mostly", 4096, false),
-    target("record", "TLS' records, with somebody on the way, or of a peer that has the key", 4096, false),
+    target("record", "TLS' records, with an attacker on the way, or of a peer that has the key", 4096, false),
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];
 
-/// Where nothing is said of it, each fuzzer gets this long.
+/// Default time for each fuzzer.
 const SECONDS: u64 = 60;
 /// In the suite there is less.
 const SUITE_SECONDS: u64 = 5;
-/// One input may take this long, of which the slowest are a few dozen that wait for a silent target.
+/// Time for one input, of which the slowest are a few dozen that wait for a silent target.
 const INPUT_LIMIT_S: u64 = 120;
 /// Memory that no fuzzer needs: a finding of its own.
 const MEMORY_MB: u64 = 2048;
 
-/// How long a fuzzer runs.
+/// Extent of a fuzzer's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Seconds(u64),
     Runs(u64),
 }
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     names: Vec<String>,
@@ -145,7 +145,7 @@ fn fuzz(wanted: &Wanted) -> Result<String, String> {
 fn run_one(build: &FuzzBuild, target: &Target, extent: Extent) -> Result<u64, &'static str> {
     let fuzz = workspace::root().join("fuzz");
     let kept = fuzz.join("corpus").join(target.name);
-    // What is new stays beside what is built: only what somebody has looked at belongs to the project.
+    // New inputs stay beside what is built: only reviewed ones belong to the project.
     let fresh = build.folder.join("corpus").join(target.name);
     let artifacts = build.folder.join("artifacts");
     for folder in [&fresh, &artifacts, &kept] {
@@ -207,7 +207,7 @@ fn summary(target: &Target, finished: &Finished) -> String {
     )
 }
 
-/// What there is to say of a finding: all that is needed to have it again without the machine that it was made on.
+/// Report of a finding: all that is needed to reproduce it without the machine that it was made on.
 fn finding(target: &Target, finished: &Finished) -> String {
     let lines: Vec<&str> = finished.output.lines().filter(|line| !line.starts_with('#')).collect();
     let last = lines[lines.len().saturating_sub(80)..].join("\n");
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn finished(output: &str) -> Finished {
-        Finished { passed: false, output: output.to_owned(), elapsed: Duration::ZERO }
+        Finished { passed: false, was_cut_off: false, output: output.to_owned(), elapsed: Duration::ZERO }
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_told_whole() {
+    fn a_finding_is_reported_whole() {
         let folder = std::env::temp_dir().join(format!("selvedge-fuzz-{}", std::process::id()));
         std::fs::write(&folder, [0, 0xab, 0xff]).unwrap();
         let output = format!("#5 NEW\npanicked at x\nTest unit written to {}\nBase64: x", folder.display());

@@ -11,7 +11,7 @@ use crate::workspace;
 /// The build takes some minutes, and the more the busier the machine's neighbours are: this is when it hangs.
 const BUILD_LIMIT_S: u64 = 3600;
 
-/// What is watched while a fuzzer runs.
+/// Code that is watched while a fuzzer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
     /// Edges, comparisons and memory of everything.
@@ -22,15 +22,15 @@ pub(crate) enum Watch {
     Edges,
 }
 
-/// Where the programs are.
+/// Folder of the programs.
 pub(crate) struct FuzzBuild {
     /// Inputs and findings stay in it.
     pub(crate) folder: PathBuf,
     pub(crate) programs: PathBuf,
 }
 
-/// What has the compiler count which edges of the code an input reaches, and where comparisons were near, as cargo-fuzz asks
-/// for it. Asserts hold here as in tests.
+/// Flags by which the compiler counts which edges of the code an input reaches, and where
+/// comparisons were near, as cargo-fuzz sets them. Asserts hold here as in tests.
 const FLAGS: [&str; 9] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -43,7 +43,8 @@ const FLAGS: [&str; 9] = [
     "-Cdebug-assertions",
     "-Ccodegen-units=16",
 ];
-/// Those of fuzzers that are not fast: they watch memory, and each comparison as a hint for new inputs.
+/// Flags of fuzzers that are not fast: they watch memory, and each comparison as a hint for new
+/// inputs.
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's crates in a fuzzer.
@@ -126,12 +127,13 @@ fn step(watch: Watch) -> Result<Step, String> {
         .limit_s(BUILD_LIMIT_S))
 }
 
-/// Whether cargo has called this program in the compiler's place.
+/// True if cargo has called this program in place of the compiler.
 pub(crate) fn is_compiler() -> bool {
     std::env::var_os(AS_COMPILER).is_some()
 }
 
-/// Is the compiler, which `words` begin with: of the project's own crates it is told what to watch.
+/// Runs the compiler, with which `words` begin. The project's own crates get flags for what to
+/// watch.
 pub(crate) fn compile(words: &[OsString]) -> ExitCode {
     let Some((compiler, words)) = words.split_first() else {
         eprintln!("xtask: {AS_COMPILER} is for cargo, which names a compiler");

@@ -103,7 +103,8 @@ fn failed_tests(output: &str) -> String {
     if names.is_empty() { "see above".to_owned() } else { names.join(", ") }
 }
 
-/// It takes a quarter of a minute, and the more the busier the machine's neighbours are; a longer run hangs.
+/// Time for the demonstration: a quarter of a minute, and the more the busier the machine's
+/// neighbours are; a longer run hangs.
 const DEMO_LIMIT_S: u64 = 600;
 
 /// The demonstration of the program that the tests have built, which is not optimized.

@@ -24,7 +24,7 @@ const IMAGE: &str = "rbd/guest";
 const OTHER_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:5e17ed9e-0000-4000-8000-000000000009";
 const OTHER_HOST_ID: &str = "5e17ed9e-0000-4000-8000-000000000009";
 
-/// How many there are, and their names.
+/// Number of gateways, and their names.
 const COUNT: usize = 3;
 const NAMES: [&str; COUNT] = ["a", "b", "c"];
 
@@ -127,7 +127,7 @@ impl Gateways {
         }
     }
 
-    /// What becomes of a write of another host, which reaches all gateways that run.
+    /// Result of a write of another host, which reaches all gateways that run.
     fn other_host(&self) -> Result<&'static str, String> {
         let ports: Vec<&String> = self
             .ports

@@ -16,7 +16,7 @@ const TARGET_NQN: &str = "nqn.2026-01.io.selvedge:kernel";
 const NVMET_NQN: &str = "nqn.2026-01.io.selvedge:nvmet";
 /// The loopback of this machine, as the guest sees it.
 pub(crate) const OUTSIDE: &str = "10.0.2.2";
-/// Where the kernel's target listens inside the guest.
+/// Port of the kernel's target inside the guest.
 const NVMET_PORT: &str = "4420";
 /// The guest's processor is emulated, and the machine below may have two slow cores and other work.
 const GUEST_LIMIT_S: u64 = 1500;
@@ -168,7 +168,7 @@ pub(crate) fn print_checks(output: &str) {
     }
 }
 
-/// What the target says of each port, in front of its number.
+/// Text before each port number in the target's output.
 const LISTENING: &str = "listening on 127.0.0.1:";
 
 /// The numbers of the ports that a target says it listens on, in its order.
@@ -270,7 +270,7 @@ pub(crate) fn fault(output: &str) -> Fault {
     }
 }
 
-/// One command of ours against the kernel's target, and a word that its output must have.
+/// Command of ours against the kernel's target, and a word that its output must have.
 struct Visit {
     name: &'static str,
     args: Vec<String>,

@@ -18,7 +18,7 @@ pub(crate) struct Imports {
     pub(crate) edges: BTreeSet<(Module, Module)>,
 }
 
-/// What one file says of imports.
+/// Imports of one file.
 #[derive(Debug, Default)]
 struct Source {
     /// Paths that it names.
@@ -28,7 +28,7 @@ struct Source {
 }
 
 impl Imports {
-    /// Those among these files, by their paths below the crate's `src`.
+    /// Imports among these files, by their paths below the crate's `src`.
     pub(crate) fn of<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut sources: BTreeMap<Module, Source> = BTreeMap::new();
         let mut tests = BTreeSet::new();
@@ -66,7 +66,8 @@ impl Imports {
         circles(&edges.cloned().collect())
     }
 
-    /// What imports what among the children of `folder`: its files and its folders, without its own front door.
+    /// Imports among the children of `folder`: its files and its folders, without its own front
+    /// door.
     pub(crate) fn children(&self, folder: &[String]) -> BTreeSet<(String, String)> {
         let child =
             |module: &Module| module.starts_with(folder).then(|| module.get(folder.len()).cloned())?;
@@ -82,7 +83,7 @@ impl Imports {
         folders
     }
 
-    /// Whether `module` is a folder.
+    /// True if `module` is a folder.
     pub(crate) fn is_folder(&self, module: &[String]) -> bool {
         self.modules.iter().any(|other| other.len() > module.len() && other.starts_with(module))
     }
@@ -166,7 +167,7 @@ pub(crate) fn without_tests(code: &str, text: &str) -> (String, Vec<String>) {
     (kept, files)
 }
 
-/// Where the block ends whose brace is at `open`.
+/// End of the block whose brace is at `open`.
 fn block_end(code: &str, open: usize) -> usize {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate().skip(open) {
@@ -266,7 +267,7 @@ fn resolve(
     path: &[String],
     depth: usize,
 ) -> Option<Module> {
-    /// Names that are handed on in a circle are nobody's.
+    /// Names that are handed on in a circle have no origin.
     const DEPTH_MAX: usize = 16;
     let (first, mut rest) = path.split_first()?;
     let mut at = match first.as_str() {

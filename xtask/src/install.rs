@@ -13,7 +13,7 @@ const SUITES: [&str; 2] = ["bookworm", "trixie"];
 const BUILD_LIMIT_S: u64 = 900;
 /// Several boots on an emulated processor, on a machine with other work.
 const GUEST_LIMIT_S: u64 = 1500;
-/// What one layer may have in a registry, without Ceph's libraries.
+/// Most bytes of a layer in a registry, without Ceph's libraries.
 const IMAGE_BYTES_MAX: u64 = 25 << 20;
 /// An upgrade needs something to come from.
 const VERSION_BEFORE: &str = "0.0.9";
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Options, job: &str) -> Outcome {
     tried.into()
 }
 
-/// What others' programs say of them.
+/// Verdicts of other projects' programs on the packages.
 fn packages(made: &Path, scratch: &Path) -> Result<String, String> {
     let alerts = workspace::root().join("packaging/prometheus");
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;

@@ -92,7 +92,7 @@ cargo xtask bench roofline [ARG]...     the target against bare sockets, kept un
 cargo xtask bench peers [ARG]...        target and host beside SPDK's, tgtd, qemu-nbd and bare sockets (docs/peers.md)
 cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
 cargo xtask bench ceph [ARG]...         images of a Ceph through the gateway and by fio's rbd engine alone
-cargo xtask bench idle                  what connected queues cost while nobody asks anything
+cargo xtask bench idle                  processor time of connected queues without I/O
 cargo xtask bench overlap               the share of its time in which target and host work";
 
 fn main() -> ExitCode {

@@ -15,7 +15,7 @@ const FEW_TESTS: &str = "\n[profile.dev.package.engine]\nopt-level = 0\n";
 const SWITCH: &str = "
 extern crate std;
 
-/// Whether the mutant of this name is in force: the one that the environment names.
+/// True if the mutant of this name is in force: the one that the environment names.
 pub fn is_mutant(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<std::string::String> = std::sync::OnceLock::new();
     MUTANT.get_or_init(|| std::env::var(\"MUTANT\").unwrap_or_default()) == name

@@ -86,7 +86,7 @@ pub(crate) fn suite(job: &str) -> Outcome {
 /// Tries the mutants with these names, or all without names, prints their fates and returns their number.
 ///
 /// # Errors
-/// Names of mutants that were not caught, or the reason why they could not be tried.
+/// Mutants that were not caught, by name, or the reason why none was tried.
 fn part_is_caught(names: &[String], part: Part) -> Result<usize, String> {
     let all = mutant::all()?;
     let fates = fates(&all, names, part)?;
@@ -178,10 +178,19 @@ fn search(program: &Path, mutant: &str, first: u64) -> Result<Option<(String, St
     Ok(None)
 }
 
-/// Looks whether a test fails with a mutant. Without any it has passed.
+/// Runs a test with a mutant in force: the evidence if it fails. Without any mutant it has passed.
+///
+/// # Errors
+/// The test is cut off at its limit with the mutant and without it: the machine is too slow to judge.
 fn test(programs: &MutantTests, test: &NamedTest, mutant: &str) -> Result<Option<(String, String)>, String> {
-    let caught = !programs.run(test, mutant, TEST_TIME_MAX_S)?.passed;
-    Ok(caught.then(|| ("test".to_owned(), format!("{} fails", test.name))))
+    let with = programs.run(test, mutant, TEST_TIME_MAX_S)?;
+    // A mutant may hang its test; a starved machine cuts off any test. The test without the mutant tells
+    // one from the other.
+    if with.was_cut_off && !programs.run(test, "", TEST_TIME_MAX_S)?.passed {
+        return Err(format!("{} takes more than {TEST_TIME_MAX_S} s also without {mutant}", test.name));
+    }
+    let how = if with.was_cut_off { "hangs" } else { "fails" };
+    Ok((!with.passed).then(|| ("test".to_owned(), format!("{} {how}", test.name))))
 }
 
 /// Plays scenes until one fails: how many it took, and what it said.

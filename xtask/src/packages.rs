@@ -16,11 +16,11 @@ pub(crate) struct Package {
     pub(crate) evidence: &'static str,
 }
 
-/// What listing the files of the checkout takes.
+/// For a list of the checkout's files.
 pub(crate) const CHECK: [Package; 1] = [Package { name: "git", evidence: "git" }];
 
-/// What tests find on a machine that has everything (crates/prerequisite): networks and terminals of their own, disks that fail,
-/// Ceph's libraries, and others' TLS.
+/// For tests on a machine that has everything (crates/prerequisite): networks and terminals of
+/// their own, disks that fail, Ceph's libraries, and others' TLS.
 pub(crate) const UNIT: [Package; 9] = [
     Package { name: "iproute2", evidence: "ip" },
     Package { name: "bsdutils", evidence: "script" },
@@ -43,7 +43,7 @@ pub(crate) const ATTACH: [Package; 6] = [
     Package { name: "gnutls-bin", evidence: "psktool" },
 ];
 
-/// What building and running the guest takes.
+/// For building and running the guest.
 pub(crate) const GUEST: [Package; 9] = [
     Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },
     Package { name: "seabios", evidence: "/usr/share/seabios/bios-256k.bin" },
@@ -56,7 +56,7 @@ pub(crate) const GUEST: [Package; 9] = [
     Package { name: "debian-archive-keyring", evidence: "/usr/share/keyrings/debian-archive-keyring.gpg" },
 ];
 
-/// What making packages takes, checking them, and the Debians that they are installed in.
+/// For making packages, checking them, and the Debians that they are installed in.
 pub(crate) const INSTALL: [Package; 10] = [
     Package { name: "prometheus", evidence: "promtool" },
     Package { name: "git", evidence: "git" },
@@ -70,39 +70,39 @@ pub(crate) const INSTALL: [Package; 10] = [
     Package { name: "e2fsprogs", evidence: "mke2fs" },
 ];
 
-/// What building the fuzzers takes: libFuzzer is C++.
+/// For building the fuzzers: libFuzzer is C++.
 pub(crate) const FUZZ: [Package; 1] = [Package { name: "g++", evidence: "g++" }];
 
-/// What looking at pages takes: a browser, and a font for it.
+/// For viewing pages: a browser, and a font for it.
 pub(crate) const BROWSER: [Package; 2] = [
     Package { name: "chromium", evidence: "/usr/bin/chromium" },
     Package { name: "fonts-dejavu-core", evidence: "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf" },
 ];
 
-/// What networks with many links take.
+/// For networks with many links.
 pub(crate) const PATHS: [Package; 2] =
     [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
 
-/// What hosts with several paths take: such networks, and the guest.
+/// For hosts with several paths: such networks, and the guest.
 pub(crate) const PATHS_SUITE: [Package; 11] = {
     let [a, b, c, d, e, f, g, h, i] = GUEST;
     let [j, k] = PATHS;
     [a, b, c, d, e, f, g, h, i, j, k]
 };
 
-/// What trying the tuner takes: such networks, and running as somebody without rights.
+/// For the tuner's suite: such networks, and a user without rights.
 pub(crate) const TUNE: [Package; 2] =
     [Package { name: "iproute2", evidence: "tc" }, Package { name: "util-linux", evidence: "setpriv" }];
 
-/// What chaos takes: such networks, and a disk that is small.
+/// For chaos: such networks, and a disk that is small.
 pub(crate) const CHAOS: [Package; 3] = [
     Package { name: "iproute2", evidence: "ip" },
     Package { name: "util-linux", evidence: "unshare" },
     Package { name: "mount", evidence: "mount" },
 ];
 
-/// What a small Ceph takes, and being its client. Where services run, these packages start targets without a service in them:
-/// there is no configuration, and the lab's daemons are its own.
+/// For a small Ceph and its clients. Where services run, these packages start targets without a
+/// service in them: there is no configuration, and the lab's daemons are its own.
 pub(crate) const CEPH: [Package; 7] = [
     Package { name: "ceph-mon", evidence: "ceph-mon" },
     Package { name: "ceph-mgr", evidence: "ceph-mgr" },
@@ -113,18 +113,19 @@ pub(crate) const CEPH: [Package; 7] = [
     Package { name: "util-linux", evidence: "setpriv" },
 ];
 
-/// What installing ceph-nvmeof's command takes, of which one part is compiled, and making certificates for it.
+/// For installing ceph-nvmeof's command, of which one part is compiled, and making certificates for
+/// it.
 pub(crate) const CEPH_NVMEOF: [Package; 3] = [
     Package { name: "python3-venv", evidence: "/var/lib/dpkg/info/python3-venv.list" },
     Package { name: "python3-dev", evidence: "/var/lib/dpkg/info/python3-dev.list" },
     Package { name: "openssl", evidence: "openssl" },
 ];
 
-/// What asking the same of Ceph without a gateway takes beside a Ceph.
+/// For Ceph without a gateway, beside a Ceph.
 pub(crate) const CEPH_BENCH: [Package; 1] = [Package { name: "fio", evidence: "fio" }];
 
-/// What the other storage servers and their clients take. Where services run, Debian's tgt starts one of its own, which is
-/// left alone: the measurement has its own process and its own ports.
+/// For the other storage servers and their clients. Where services run, Debian's tgt starts one of
+/// its own, which is left alone: the measurement has its own process and its own ports.
 pub(crate) const PEERS: [Package; 5] = [
     Package { name: "tgt", evidence: "tgtd" },
     Package { name: "libiscsi-bin", evidence: "iscsi-perf" },
@@ -133,18 +134,19 @@ pub(crate) const PEERS: [Package; 5] = [
     Package { name: "util-linux", evidence: "taskset" },
 ];
 
-/// What qemu-img takes to be an iSCSI host. It has to be of QEMU's own version, and is not where QEMU is from elsewhere.
+/// For qemu-img as an iSCSI host. The package has to be of QEMU's own version, and is absent where
+/// QEMU is from elsewhere.
 pub(crate) const PEERS_BLOCK: [Package; 1] =
     [Package { name: "qemu-block-extra", evidence: "/var/lib/dpkg/info/qemu-block-extra.list" }];
 
-/// What a second opinion on latencies takes.
+/// For a second opinion on latencies.
 pub(crate) const LATENCY: [Package; 2] =
     [Package { name: "tcpdump", evidence: "tcpdump" }, Package { name: "fio", evidence: "fio" }];
 
 /// Installs what is missing.
 ///
 /// # Errors
-/// The packages that somebody else has to install; a mirror that does not answer is the laboratory's fault.
+/// Installs the packages; a mirror that does not answer is the laboratory's fault.
 pub(crate) fn ensure(packages: &[Package]) -> Result<(), Fault> {
     let missing: Vec<&str> =
         packages.iter().filter(|package| !is_here(package.evidence)).map(|package| package.name).collect();
@@ -169,7 +171,8 @@ pub(crate) fn ensure(packages: &[Package]) -> Result<(), Fault> {
     }
 }
 
-/// Whether a program (or, with a path, a file) exists. System programs are not in every user's PATH.
+/// True if a program (or, with a path, a file) exists. System programs are not in every user's
+/// PATH.
 pub(crate) fn is_here(evidence: &str) -> bool {
     if evidence.starts_with('/') {
         return Path::new(evidence).exists();
@@ -179,12 +182,12 @@ pub(crate) fn is_here(evidence: &str) -> bool {
     folders.into_iter().any(|folder| Path::new(folder).join(evidence).is_file())
 }
 
-/// Whether we may do what only root may.
+/// True if this process runs as root.
 pub(crate) fn is_root() -> bool {
     Step::new("id", &["-u"]).run_quietly().output.trim() == "0"
 }
 
-/// Nothing for root, sudo when it asks no questions, or no way at all.
+/// Prefix of commands as root: empty for root, sudo when it asks no questions, or None.
 fn way_to_root() -> Option<&'static [&'static str]> {
     if is_root() {
         Some(&[])

@@ -9,7 +9,7 @@ use crate::{book, lab, packages, workspace};
 /// Two minutes of sweeping and looking at pages, on a machine that does other things as well.
 const LIMIT_S: u64 = 600;
 
-/// Where something is wrong, its pictures stay; `--keep` makes pictures in any case.
+/// Runs the suite. Pictures of failed checks stay; `--keep` makes pictures in any case.
 pub(crate) fn suite(options: &Options) -> Outcome {
     let prepare = || Ok((workspace::program()?, lab::build_program()?, Scratch::new("pages", true)?));
     let prepared: Result<_, String> = prepare();

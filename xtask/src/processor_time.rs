@@ -1,6 +1,6 @@
 //! How busy the machine's processors were: what a suite waits for, and what it computes.
 
-/// What all processors did since the machine started, in ticks.
+/// Time of all processors since the machine started, in ticks.
 #[derive(Clone, Copy)]
 pub(crate) struct ProcessorTime {
     busy: u64,

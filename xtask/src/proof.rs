@@ -16,7 +16,7 @@ use crate::{
     usage_error, versions, workers, workspace,
 };
 
-/// What every program is built of.
+/// Sources of every program.
 const PROGRAM: [&str; 5] = ["Cargo.lock", "Cargo.toml", "crates", "lab", "xtask"];
 const BROWSER: [&str; 8] =
     ["Cargo.lock", "Cargo.toml", "README.md", "book", "crates", "docs", "lab", "xtask"];
@@ -202,7 +202,7 @@ impl Job {
         }
     }
 
-    /// Whether a name of the command line means it.
+    /// True if a name of the command line means it.
     fn is_meant_by(&self, name: &str) -> bool {
         name == self.suite.name || name == self.path()
     }
@@ -248,7 +248,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Whether all that ran passed.
+/// True if all that ran passed.
 fn prove(mut jobs: Vec<Job>, wanted: &Wanted) -> Result<bool, String> {
     let is_meant =
         |job: &Job| wanted.names.is_empty() || wanted.names.iter().any(|name| job.is_meant_by(name));
@@ -289,7 +289,7 @@ fn prove(mut jobs: Vec<Job>, wanted: &Wanted) -> Result<bool, String> {
     Ok(table.is_green())
 }
 
-/// What all jobs of a run share.
+/// State that all jobs of a run share.
 struct Run {
     tree: SourceTree,
     record: Mutex<ProofRecord>,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::suite::{Outcome, words};
 use crate::workspace;
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     /// As [`words`] has it.
@@ -40,7 +40,7 @@ impl Record {
         }
     }
 
-    /// Whether the job passed, and nothing on which it depends has changed since.
+    /// True if the job passed, and nothing on which it depends has changed since.
     pub(crate) fn holds_for(&self, inputs: &str) -> bool {
         self.result == "passed" && self.inputs == inputs
     }

@@ -10,13 +10,13 @@ use crate::{usage_error, workspace};
 /// The build takes some minutes beside busy neighbours, the models half a minute.
 const LIMIT_S: u64 = 1800;
 
-/// What Miri can run: the files with unsafe code of which the system does not do the half. It has no other mappings than private
-/// ones, no io_uring, and one thread that writes megabytes takes it minutes.
+/// Files with unsafe code that Miri can run, and that do not depend on the system. It has no other
+/// mappings than private ones, no io_uring, and one thread that writes megabytes takes it minutes.
 const UNDER_MIRI: [&str; 5] =
     ["ring::buffer", "ring::span", "threads_give_back", "page_locks::tests", "memory::tests"];
 
-/// What builds the models, and plays those that are named. A feature rather than a flag of the compiler: most of what it is built
-/// of is what the unit suite has built.
+/// Builds the models, and plays those that are named. A feature rather than a flag of the compiler:
+/// most of what it is built of is what the unit suite has built.
 fn step(last: &str) -> Step {
     workspace::cargo(&["test", "-p", "engine", "--lib", "--features", "loom", last]).limit_s(LIMIT_S)
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::imports::{Imports, Module, circles};
 
-/// Where the order stands: in blocks of this kind, a line for each folder, from the highest child to the lowest.
+/// File with the order: in blocks of this kind, a line for each folder, from the highest child to
+/// the lowest.
 pub(crate) const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const BLOCK: &str = "```order";
 /// Circles between folders that are still there. It may only shrink.
@@ -23,7 +24,7 @@ pub(crate) fn sources(texts: &Texts<'_>) -> BTreeSet<String> {
     folders.filter(|folder| texts.keys().any(|path| path.starts_with(&format!("{folder}/")))).collect()
 }
 
-/// What is imported in the crate whose sources are in `folder`.
+/// Imports in the crate whose sources are in `folder`.
 pub(crate) fn imports(texts: &Texts<'_>, folder: &str) -> Imports {
     let prefix = format!("{folder}/");
     let inside = texts.iter().filter_map(|(path, text)| Some((path.strip_prefix(prefix.as_str())?, *text)));
@@ -113,7 +114,8 @@ impl<'a> Order<'a> {
         Self(folders)
     }
 
-    /// How many imports the order does not allow, where one is stated for a folder of the crate.
+    /// Number of imports that the order does not allow. None where no order is stated for a folder
+    /// of the crate.
     pub(crate) fn upward(&self, imports: &Imports, source: &str) -> Option<usize> {
         let mut problems = Vec::new();
         self.judge(imports, source, &mut problems);

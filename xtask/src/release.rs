@@ -9,7 +9,7 @@ use crate::{dist, gate, proof, usage_error, workspace};
 
 /// Workspaces of their own, with the same version.
 const APART: [&str; 3] = ["book", "dist", "simulate"];
-/// What tells people to fetch a version.
+/// Files that name a version to fetch.
 const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
@@ -162,8 +162,8 @@ fn documents() -> Result<String, String> {
 
 fn before() -> Result<String, String> {
     let release = releases::before()?;
-    let told = |_| format!("{} is not in the history: {}", release.version, release.commit);
-    git(&["merge-base", "--is-ancestor", release.commit, "HEAD"]).map_err(told)?;
+    let unknown = |_| format!("{} is not in the history: {}", release.version, release.commit);
+    git(&["merge-base", "--is-ancestor", release.commit, "HEAD"]).map_err(unknown)?;
     let manifest = git(&["show", &format!("{}:Cargo.toml", release.commit)])?;
     if !manifest.contains(&format!("version = \"{}\"", release.version)) {
         return Err(format!("commit {} has another version than {}", release.commit, release.version));

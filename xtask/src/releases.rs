@@ -57,7 +57,8 @@ fn sources(release: Release<'_>) -> Result<PathBuf, String> {
     }
 }
 
-/// What builds the program of a release, in the folder of all builds: most of what it takes is there.
+/// Builds the program of a release, in the folder of all builds: most of its dependencies are
+/// there.
 fn step(release: Release<'_>) -> Result<Step, String> {
     let manifest = sources(release)?.display().to_string();
     let own: Vec<String> = OWN.iter().map(|own| format!("profile.dev.package.{own}.opt-level=0")).collect();

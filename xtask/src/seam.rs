@@ -13,11 +13,11 @@ const BEHIND_THE_SEAM: [&str; 5] = [
 ];
 const THE_MACHINE: [&str; 1] = ["crates/engine/src/ceph/real/"];
 
-/// What is taken by the seam alone, and what stands for it there.
+/// Names that only the seam may use, and their replacements there.
 const BY_THE_SEAM: [(&str, &str); 3] =
     [("std::thread", "ring::thread"), ("Instant::now", "ring::now"), ("SystemTime::now", "ring::wall_time")];
 
-/// Whether a file has nothing but tests.
+/// True if a file has nothing but tests.
 pub(crate) fn is_of_tests(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("races.rs")
 }
@@ -34,7 +34,7 @@ pub(crate) fn without_tests(code: &str) -> &str {
     begin.map_or(code, |(at, _)| &code[..at])
 }
 
-/// What goes round the seam in a file.
+/// Finds uses in a file that go round the seam.
 pub(crate) fn judge(path: &str, text: &str, problems: &mut Vec<String>) {
     let is_behind = BEHIND_THE_SEAM.iter().any(|folder| path.starts_with(folder));
     if !is_behind || is_of_tests(path) || THE_MACHINE.iter().any(|folder| path.starts_with(folder)) {

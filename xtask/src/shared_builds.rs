@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::workspace;
 
-/// What the simulation alone is built of: its coroutines, and its allocator.
+/// Crates that only the simulation is built of: its coroutines, and its allocator.
 const ALONE: [&str; 3] = ["corosensei", "libmimalloc-sys", "mimalloc"];
 
-/// Whether the simulation is built of what the workspace has built. What is not is named.
+/// True if the simulation is built of what the workspace has built. Prints the crates that are not.
 pub(crate) fn pass() -> bool {
     let trees = crates(&["--workspace", "--edges", "normal,build,dev"]).and_then(|ours| {
         Some((ours, crates(&["--manifest-path", "simulate/Cargo.toml", "--edges", "normal,build"])?))

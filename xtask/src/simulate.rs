@@ -10,7 +10,7 @@ use crate::{mutants, workspace};
 /// Seeds that the suite plays, and the most seconds it may take for them.
 const SUITE_SEEDS: u64 = 400;
 const SUITE_LIMIT_S: u64 = 900;
-/// How long building may take, in seconds.
+/// Time for a build, in seconds.
 pub(crate) const BUILD_LIMIT_S: u64 = 1200;
 /// Time after which any other run is cut off, in seconds.
 const LIMIT_S: u64 = 24 * 3600;
@@ -57,7 +57,7 @@ fn own_tests() -> Step {
     workspace::cargo(&words).env("CARGO_TARGET_DIR", &target_dir()).limit_s(BUILD_LIMIT_S)
 }
 
-/// What is built already for other tests is not built again.
+/// Folder of builds, shared with other tests.
 fn target_dir() -> String {
     workspace::target_dir().display().to_string()
 }

@@ -1,7 +1,7 @@
 //! What the tidiness check reads out of Rust source: the code without comments and literals, its words,
 //! its functions with their lengths. It keeps out all rules about them, and is not a parser.
 
-/// One function with a body.
+/// Function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub(crate) name: String,
@@ -32,8 +32,8 @@ pub(crate) fn code_only(source: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
-/// What people read in the source: comments, of which neighbouring lines are one text, and the insides of strings, each
-/// with the line it begins at.
+/// Prose in the source: comments, of which neighbouring lines are one text, and the insides of
+/// strings, each with the line it begins at.
 pub(crate) fn prose(source: &str) -> Vec<(usize, String)> {
     let bytes = source.as_bytes();
     let mut texts: Vec<(usize, String)> = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn prose(source: &str) -> Vec<(usize, String)> {
     texts
 }
 
-/// Where the comment or literal that starts at `at` ends; `at` itself when none starts there.
+/// End of the comment or literal that starts at `at`; `at` itself when none starts there.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let after_word = at > 0 && is_word(bytes[at - 1]);
     match bytes[at] {

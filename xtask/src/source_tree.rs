@@ -66,7 +66,7 @@ impl Drop for Index {
     }
 }
 
-/// What git prints.
+/// Output of git.
 fn git(words: &[&str], index: Option<&Index>) -> Result<String, String> {
     let root = workspace::root().display().to_string();
     let mut step = Step::new("git", &[&["-C", &root, "-c", "safe.directory=*"], words].concat());

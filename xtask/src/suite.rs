@@ -29,7 +29,7 @@ impl From<String> for Fault {
     }
 }
 
-/// Where the cause no longer matters.
+/// For callers that need no cause.
 impl From<Fault> for String {
     fn from(fault: Fault) -> Self {
         let (Fault::Product(reason) | Fault::Laboratory(reason)) = fault;
@@ -89,7 +89,7 @@ impl Suite {
     }
 }
 
-/// One line of the table.
+/// Line of the table.
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
@@ -118,7 +118,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether every job passed or was skipped, and at least one passed.
+    /// True if every job passed or was skipped, and at least one passed.
     pub(crate) fn is_green(&self) -> bool {
         let [passed, failed, _] = self.counts();
         failed == 0 && passed > 0

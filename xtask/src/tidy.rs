@@ -89,7 +89,7 @@ pub(crate) fn graph(root: &Path) -> ExitCode {
     }
 }
 
-/// One text file of the project.
+/// Text file of the project.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -190,7 +190,8 @@ fn find_machine_paths(file: &File, problems: &mut Vec<String>) {
             let hit = line.match_indices(path).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
                 let after = line[at + path.len()..].chars().next();
-                // In the middle of another path it is a folder's name; before a variable it is nobody's.
+                // In the middle of another path it is a folder's name; before a variable it is not a
+                // path of a machine.
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-}".contains(c))
                     && after.is_some_and(|c| c.is_alphanumeric() || c == '.')
             });
@@ -264,7 +265,7 @@ fn base_limit(what: &str) -> usize {
     if what.contains(':') { FUNCTION_LINES_MAX } else { FILE_LINES_MAX }
 }
 
-/// What may be longer, and how long: a list that may only shrink.
+/// Items that may be longer, and their length: a list that may only shrink.
 struct Exceptions(BTreeMap<String, usize>);
 
 impl Exceptions {

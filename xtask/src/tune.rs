@@ -6,10 +6,10 @@ use crate::guest::Scratch;
 use crate::suite::{Options, Outcome};
 use crate::{lab, workspace};
 
-/// It takes a tenth of a minute, and the more the busier the machine is.
+/// Time for the suite: a tenth of a minute, and the more the busier the machine is.
 const LIMIT_S: u64 = 300;
 
-/// Where something is wrong, its recording stays.
+/// Runs the suite. The recording of a failed check stays.
 pub(crate) fn suite(options: &Options) -> Outcome {
     let prepare = || Ok((workspace::program()?, lab::build_links()?, Scratch::new("tune", true)?));
     let prepared: Result<_, String> = prepare();

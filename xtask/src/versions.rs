@@ -3,7 +3,7 @@
 use crate::suite::{Outcome, passed_tests};
 use crate::{releases, workspace};
 
-/// Where the tests are that need the release before.
+/// Module of the tests that need the release before.
 pub(crate) const TESTS: &str = "compatibility::";
 /// Most of it is building, where no other suite has done it.
 const LIMIT_S: u64 = 2400;

@@ -10,7 +10,7 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Folder of cargo's builds.
 pub(crate) fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -70,7 +70,7 @@ pub(crate) fn test_program() -> Result<String, String> {
 /// Says to tests, by `required`, that the machine has all of their prerequisites (crates/prerequisite).
 pub(crate) const PREREQUISITES: &str = "SELVEDGE_PREREQUISITES";
 
-/// Whether everything has to be here, and nothing may be skipped.
+/// True if all prerequisites are required, and nothing may be skipped.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }

@@ -19,21 +19,21 @@ use crate::output::Output;
 use crate::storage::Storage;
 use crate::tls::Securing;
 
-/// How far a connection is.
+/// Phase of a connection.
 pub(crate) enum Phase {
     Handshake(Handshake),
     /// TLS' handshake, from which it comes back to the one before.
     Securing(Box<Securing>),
     Transmission(Session),
-    /// It sends no more; what it has asked for is still answered.
+    /// The client sends no more; its requests are still answered.
     Ending,
-    /// It is gone; what was sent for it to a target still ends.
+    /// The client is gone; its outstanding commands at a target still end.
     Gone,
 }
 
-/// What of a request is being received.
+/// Part of a request that is being received.
 pub(crate) enum Incoming {
-    /// Nothing: a header comes next.
+    /// No request: a header comes next.
     Nothing,
     /// Data of a request that was refused.
     Refused { left: u32 },
@@ -50,9 +50,9 @@ pub(crate) enum Needs {
 
 pub(crate) struct Client {
     pub(crate) place: usize,
-    /// What tells it from others who have had its place.
+    /// Number that distinguishes it from former clients at its place.
     pub(crate) number: u64,
-    /// Who it is, for the log.
+    /// Address or name of the client, for the log.
     pub(crate) peer: String,
     /// `None` once it is closed.
     pub(crate) socket: Option<Socket>,
@@ -61,7 +61,7 @@ pub(crate) struct Client {
     pub(crate) secure: Option<Box<SecureStream>>,
     /// TLS' handshake has begun since this was looked at.
     begins_tls: bool,
-    /// It has been told that nothing comes behind what is queued.
+    /// Set once the end of the output has been announced to the client.
     has_last_words: bool,
     pub(crate) input: Input,
     pub(crate) incoming: Incoming,
@@ -72,12 +72,13 @@ pub(crate) struct Client {
     pub(crate) commands: usize,
     pub(crate) held_bytes: usize,
     pub(crate) is_readable: bool,
-    /// Its end has been seen, which only reading shows.
+    /// Set once the end of the input was seen, which only reading shows.
     pub(crate) has_end: bool,
     awaits_writable: bool,
-    /// What it sends is not taken, or not made into commands, until something of what it has under way has ended.
+    /// Set while its input is not read, or not made into commands, until some of its requests or
+    /// commands have ended.
     needs_room: bool,
-    /// Nothing of what it sends is taken: it is to be handed over.
+    /// Set while its input is not read, since it is to be handed over.
     pub(crate) is_frozen: bool,
 }
 
@@ -110,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Its socket, to be closed.
+    /// Takes the socket, to close it.
     pub(crate) const fn take_socket(&mut self) -> Option<Socket> {
         self.socket.take()
     }
@@ -119,12 +120,12 @@ impl Client {
         matches!(self.phase, Phase::Handshake(_) | Phase::Securing(_))
     }
 
-    /// Whether the socket has room for no more of what it is to be sent.
+    /// True if the socket has no room for the rest of its output.
     pub(crate) const fn awaits_writable(&self) -> bool {
         self.awaits_writable
     }
 
-    /// Whether it is one that has proved by TLS who it is.
+    /// True if it has authenticated by TLS.
     pub(crate) const fn is_secure(&self) -> bool {
         self.secure.is_some()
     }
@@ -133,7 +134,7 @@ impl Client {
         matches!(self.phase, Phase::Securing(_))
     }
 
-    /// Whether TLS' handshake has begun since this was asked last.
+    /// True if the TLS handshake has begun since the last call.
     pub(crate) const fn begins_tls(&mut self) -> bool {
         std::mem::replace(&mut self.begins_tls, false)
     }
@@ -150,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing of it is left.
+    /// True if nothing of it is left.
     pub(crate) const fn is_over(&self) -> bool {
         self.is_gone() && self.requests == 0
     }
@@ -278,7 +279,7 @@ impl Client {
         }
     }
 
-    /// Whether it has as many requests under way, or replies to read, as it may have.
+    /// True if it has as many requests under way, or replies to read, as it may have.
     fn has_enough(&self) -> bool {
         self.requests >= CLIENT_REQUESTS_MAX
             || self.commands >= CLIENT_COMMANDS_MAX
@@ -388,7 +389,7 @@ impl Client {
         self.leave(storage);
     }
 
-    /// It sends no more.
+    /// Ends the input of the client.
     pub(crate) fn end(&mut self, storage: &mut Storage) {
         if !self.is_gone() {
             self.phase = Phase::Ending;
@@ -396,7 +397,7 @@ impl Client {
         }
     }
 
-    /// Its time for the handshake of TLS is over.
+    /// Ends the client, whose time for the TLS handshake is over.
     pub(crate) fn end_late(&mut self, storage: &mut Storage) {
         tracing::warn!(
             client = self.peer,
@@ -405,7 +406,7 @@ impl Client {
         self.leave(storage);
     }
 
-    /// It reads no more either. What is left is what a target has under way for it.
+    /// Ends the output too. Only its outstanding commands at a target are left.
     pub(crate) fn leave(&mut self, storage: &mut Storage) {
         if self.is_gone() {
             return;

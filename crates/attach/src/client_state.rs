@@ -16,7 +16,8 @@ use crate::limits::{HANDED_UNSENT_BYTES_MAX, INPUT_BYTES, PIECE_BYTES};
 use crate::requests::{Request, Work};
 use crate::storage::Storage;
 
-/// What is received and not taken, of a client that is handed over: a full input, and the piece that its write waits for.
+/// Most bytes received and not processed, of a client that is handed over: a full input, and the
+/// piece that its write waits for.
 const RECEIVED_BYTES_MAX: usize = INPUT_BYTES + PIECE_BYTES as usize;
 
 impl Client {
@@ -25,14 +26,15 @@ impl Client {
         self.is_frozen = is_frozen;
     }
 
-    /// Whether nothing is under way for it at a target, and all that it gets is ready to be sent.
+    /// True if none of its commands is outstanding at a target, and all its replies are ready to be
+    /// sent.
     pub(crate) fn is_answered(&self) -> bool {
         let receiving = usize::from(matches!(self.incoming, Incoming::Data { .. }));
         self.commands == 0 && self.listed.is_empty() && self.requests == receiving
     }
 
-    /// Whether it waits for nothing but its client. Where `is_late`, it need not have taken all of its answers; a record of TLS has
-    /// to leave whole.
+    /// True if it waits only for its client. If `is_late`, replies may be unsent; a record of TLS
+    /// has to leave whole.
     pub(crate) fn is_quiesced(&self, is_late: bool) -> bool {
         let has_stream_ready = self.secure.as_ref().is_none_or(|secure| secure.state().is_some());
         let has_sent = self.output.is_empty() && (has_stream_ready || self.phase_ends());
@@ -43,8 +45,9 @@ impl Client {
         matches!(self.phase, Phase::Ending | Phase::Gone)
     }
 
-    /// What another process needs to go on with it, and what is to be sent to it first. `None` where none can: it ends anyway, or is in the middle of TLS' handshake,
-    /// or reads too little of what it has asked for.
+    /// State from which another process can continue it, and the bytes to send first. `None` if
+    /// that is impossible: it ends anyway, is in the middle of the TLS handshake, or leaves too
+    /// many replies unread.
     pub(crate) fn state(&self, storage: &mut Storage) -> Option<(HandedClient, Vec<u8>)> {
         if !self.is_answered() {
             return None;
@@ -85,7 +88,7 @@ impl Client {
         is_little.then(|| (HandedClient { peer, stage, received, unsent_bytes, stream }, unsent))
     }
 
-    /// One that another process had. `places` are those of its disks here.
+    /// Client of another process, continued here. `places` are those of its disks here.
     ///
     /// # Errors
     /// When it cannot be what a client of that process was, or its disk is another one.

@@ -14,15 +14,15 @@ use crate::requests::{Request, Work};
 use crate::status;
 use crate::storage::Storage;
 
-/// How far making commands of a request has come.
+/// Result of making commands of a request.
 enum Issued {
     /// There are no more to make.
     All,
-    /// It has as many as one request may have.
+    /// The request has as many as one may have.
     Enough,
-    /// Its client has no buffers for it.
+    /// The client has no buffers for it.
     NoBuffers,
-    /// Its client has as many as it may have, or the disk.
+    /// The client or the disk has as many as it may have.
     Full,
 }
 
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// What goes with the next command of a request; `None` when there is no room for it.
+    /// Buffer for the next command of a request; `None` when there is no room for it.
     fn data(&mut self, place: usize, length: u64, storage: &mut Storage) -> Option<Data> {
         let request = storage.requests.get(place)?;
         match request.work {
@@ -210,7 +210,7 @@ impl Client {
             // Each end brings back the buffer of its command.
             request.error.get_or_insert(Errno::InputOutput);
         }
-        let mut is_told = false;
+        let mut is_answered = false;
         let is_over = request.is_over();
         match (request.work, buffer) {
             (Work::Read { is_whole: true }, Some(buffer)) if error.is_none() => {
@@ -221,15 +221,15 @@ impl Client {
                 request.whole[at] = Some(buffer);
             }
             (Work::Read { is_whole: false }, Some(buffer)) if error.is_none() && !is_gone => {
-                is_told = is_over && request.error.is_none();
+                is_answered = is_over && request.error.is_none();
                 let offset = request.replies.offset + piece * request.piece_bytes;
-                let head = request.replies.data(offset, buffer.len() as u32, is_told);
+                let head = request.replies.data(offset, buffer.len() as u32, is_answered);
                 self.output.put(Some(head), Some(buffer));
             }
             (_, Some(buffer)) => self.release(buffer, storage),
             (_, None) => {}
         }
-        if is_told {
+        if is_answered {
             storage.requests.take(place);
             self.requests -= 1;
         } else if is_over {

@@ -8,7 +8,7 @@ use nbd::limits::{BLOCK_BYTES_MAX, STRING_BYTES_MAX};
 use nvme::identify::bits::optional_nvm_commands::{DATASET_MANAGEMENT, WRITE_ZEROES};
 use thiserror::Error;
 
-/// What requests should be multiples of: pages, whatever the blocks are.
+/// Preferred size of requests: pages, whatever the block size.
 const PREFERRED_BYTES: u32 = 4096;
 
 /// A namespace, and the name by which clients ask for it.
@@ -20,33 +20,33 @@ pub struct Disk {
     pub description: String,
     /// The way to it.
     pub paths: Arc<Paths>,
-    /// Nothing shall be written, whatever the namespace permits.
+    /// Set to refuse writes, whatever the namespace permits.
     pub is_read_only: bool,
 }
 
 /// Why a namespace cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DiskError {
-    /// Its blocks are not what a disk's can be.
+    /// The namespace's block format is not possible for a disk.
     #[error(
         "namespace {nsid} has blocks of {block_bytes} bytes and {metadata_bytes} of metadata; a disk can have those without \
              metadata and of at most {BLOCK_BYTES_MAX} bytes"
     )]
     Blocks {
-        /// Which namespace.
+        /// Namespace identifier (NSID).
         nsid: u32,
         /// Bytes of a block.
         block_bytes: u32,
         /// Bytes of its metadata.
         metadata_bytes: u16,
     },
-    /// Its name or description is too long for the protocol.
+    /// The name or description is too long for the protocol.
     #[error("a name or description has more than {STRING_BYTES_MAX} bytes")]
     Name,
 }
 
 impl Disk {
-    /// What a client that comes now is told.
+    /// Export that new clients get.
     ///
     /// # Errors
     /// When it cannot be a disk.

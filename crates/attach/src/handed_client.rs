@@ -11,10 +11,10 @@ pub struct HandedServer {
     pub clients: Vec<HandedClient>,
 }
 
-/// What clients were told about a disk that must not change.
+/// Properties of a disk that clients know, and that must not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedDisk {
-    /// Its name.
+    /// Name of the disk.
     pub name: String,
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -23,11 +23,12 @@ pub struct HandedDisk {
 /// A client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedClient {
-    /// Who it is, for the log.
+    /// Address or name of the client, for the log.
     pub peer: String,
-    /// How far its connection is.
+    /// Stage of the connection.
     pub stage: HandedStage,
-    /// What has come and was not taken. In the middle of a write it begins with that write's data.
+    /// Bytes received and not processed. In the middle of a write they begin with that write's
+    /// data.
     #[serde(with = "crate::hex_bytes")]
     pub received: Vec<u8>,
     /// Bytes that it has not been sent yet of the answers to what it has asked for. If there are some, they are in a file whose
@@ -37,10 +38,10 @@ pub struct HandedClient {
     pub stream: Option<HandedStream>,
 }
 
-/// How far a connection is.
+/// Stage of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandedStage {
-    /// It has chosen no disk yet.
+    /// No disk is chosen yet.
     Handshake {
         /// The client's flags, once they have come.
         client_flags: Option<u32>,
@@ -51,15 +52,15 @@ pub enum HandedStage {
         /// The disk whose block status the client has chosen to ask for.
         allocation_of: Option<usize>,
     },
-    /// It has chosen a disk.
+    /// A disk is chosen.
     Transmission {
-        /// Which one, by its place.
+        /// Index of the disk.
         disk: usize,
         /// The form of replies.
         headers: HandedHeaders,
-        /// Whether it may ask for the status of blocks.
+        /// True if the client may ask for the status of blocks.
         has_allocation: bool,
-        /// What of a request is being received.
+        /// Part of a request that is being received.
         incoming: HandedIncoming,
     },
 }
@@ -75,10 +76,10 @@ pub enum HandedHeaders {
     Extended,
 }
 
-/// What of a request is being received.
+/// Part of a request that is being received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandedIncoming {
-    /// Nothing: a header comes next.
+    /// No request: a header comes next.
     Nothing,
     /// Data of a request that was refused.
     Refused {
@@ -94,7 +95,7 @@ pub enum HandedIncoming {
 pub struct HandedWrite {
     /// By which its reply is known.
     pub cookie: u64,
-    /// Where it begins on the disk.
+    /// Offset on the disk.
     pub offset: u64,
     /// Bytes of it.
     pub length: u32,
@@ -102,7 +103,7 @@ pub struct HandedWrite {
     pub written: u32,
     /// Why it has failed already, as NBD's number.
     pub error: Option<u32>,
-    /// Whether it has to be durable before it is answered.
+    /// True if it has to be durable before it is answered.
     pub is_durable: bool,
 }
 
@@ -115,10 +116,10 @@ pub struct HandedStream {
     pub sending: HandedKey,
     /// The same for what comes.
     pub receiving: HandedKey,
-    /// What has come of a record.
+    /// Bytes of an incomplete record.
     #[serde(with = "crate::hex_bytes")]
     pub begun: Vec<u8>,
-    /// How often the client had changed its key when it was asked to last.
+    /// Number of key changes by the client when it was last asked for one.
     pub asked: Option<u64>,
 }
 
@@ -130,7 +131,7 @@ pub struct HandedKey {
     pub secret: Vec<u8>,
     /// Records that it was used for.
     pub records: u64,
-    /// How often it was changed.
+    /// Number of key changes.
     pub updates: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A running NBD server, for whoever hands its clients over to another process, or takes over those of one.
+//! Handle of a running NBD server, for a hand-over of its clients to another process, or from one.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
 use crate::order::{Adopted, Hand, Order};
 
-/// How long a thread may take to carry an order out that waits for nothing.
+/// Limit on the time in which a thread carries out an order that waits for nothing.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that may be handed over.
@@ -47,7 +47,7 @@ impl Holder {
     }
 
     fn try_freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), String> {
-        // First nobody gives clients to other threads, so that each knows all of its clients.
+        // First stop passing clients between threads, so that each knows all of its clients.
         let (asker, stopped) = channel();
         self.hands.iter().take(1).for_each(|hand| hand.order(Order::StopAccepting(asker.clone())));
         drop(asker);

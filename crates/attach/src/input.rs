@@ -13,14 +13,14 @@ pub(crate) struct Input {
     end: usize,
 }
 
-/// What a receive came to.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// There may be more.
     Some,
     /// All that there was; an event tells when there is more.
     All,
-    /// Nothing; an event tells when there is something.
+    /// No bytes; an event follows when there are some.
     Nothing,
     /// The client sends no more.
     End,
@@ -31,14 +31,14 @@ impl Input {
         Self { space: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
     }
 
-    /// One in which these bytes are.
+    /// Input that begins with these bytes.
     pub(crate) fn going_on(bytes: &[u8]) -> Self {
         let mut space = vec![0; INPUT_BYTES.max(bytes.len())];
         space[..bytes.len()].copy_from_slice(bytes);
         Self { space: space.into(), start: 0, end: bytes.len() }
     }
 
-    /// What has not been taken.
+    /// Bytes that have not been taken.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.space[self.start..self.end]
     }

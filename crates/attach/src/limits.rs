@@ -23,34 +23,37 @@ pub const INPUT_BYTES: usize = 144 << 10;
 pub const RECEIVES_PER_TURN: usize = 16;
 /// Connections that are accepted before clients have their turn.
 pub const ACCEPTS_PER_TURN: usize = 32;
-/// How long a client may take for the handshake of TLS, in milliseconds: some round trips and some public-key work, of which a
-/// busy machine has many at a time. It holds more memory than one that is silent.
+/// Time for the TLS handshake of a client, in milliseconds: some round trips and some public-key
+/// work, of which a busy machine has many at a time. It holds more memory than a client that is
+/// silent.
 pub const TLS_HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
-/// How long requests that were received may take when a server ends, in milliseconds; where no path is left they would
-/// keep it for as long as a path may come back.
+/// Time for requests that were received when a server ends, in milliseconds; without a path they
+/// would last as long as a path may take to come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
-/// How long what has been asked for may take to end when disks are handed over to another process, in milliseconds. Whoever uses
-/// them waits meanwhile: a storage that takes longer is not waited for, and this process serves on.
+/// Time for outstanding requests to end when disks are handed over to another process, in
+/// milliseconds. Their users wait meanwhile: if a storage takes longer, this process serves on.
 pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
-/// How long a client may take to read what it has asked for when it is handed over, in milliseconds: the answers that are left
-/// then go on with it.
+/// Time for a client to read its replies when it is handed over, in milliseconds: replies left
+/// after that are handed over with it.
 pub const HAND_OVER_STALL_MS: u64 = 100;
-/// How long a handshake of TLS may go on when its client is handed over, in milliseconds: some round trips. Others wait meanwhile,
-/// and one that takes longer connects again.
+/// Time for a TLS handshake to complete when its client is handed over, in milliseconds: some round
+/// trips. Others wait meanwhile, and one that takes longer has to reconnect.
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
 /// Bytes of answers that go on with a client which is handed over: all that one holds buffers for, and what stands before each.
 pub const HANDED_UNSENT_BYTES_MAX: usize = CLIENT_BUFFER_BYTES_MAX + CLIENT_REPLIES_MAX * 1024;
 /// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
-/// How long the kernel may read the partitions of a new block device, in milliseconds, before those reads fail.
+/// Time for the kernel to read the partitions of a new block device, in milliseconds, before those
+/// reads fail.
 pub const DEVICE_START_TIMEOUT_MS: u64 = 30_000;
-/// How long the kernel may take to see that the process of a block device is gone, in milliseconds. Where all tags of a queue were
-/// under way, it looks once in 30 s.
+/// Time for the kernel to see that the process of a block device is gone, in milliseconds. Where
+/// all tags of a queue were under way, it looks once in 30 s.
 pub const RECOVERY_TIMEOUT_MS: u64 = 90_000;
-/// How long a request to a user's block device may wait for a path, in milliseconds. The kernel kills the process when one has no
-/// answer after 30 s, and a path may be missed for some seconds before it is known to be lost.
+/// Time for which a request to a user's block device may wait for a path, in milliseconds. The
+/// kernel kills the process when one has no answer after 30 s, and a path may be missed for some
+/// seconds before it is known to be lost.
 pub const USER_REQUEST_TIMEOUT_MS: u64 = 10_000;
-/// How long the file of a new block device may take to appear, in milliseconds.
+/// Time for the file of a new block device to appear, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 5_000;
 
 /// Virtqueues of one vhost-user front end: QEMU asks for one for each processor of its guest, and starts no guest that gets
@@ -62,7 +65,8 @@ pub const VRING_ENTRIES_MAX: u16 = 1024;
 pub const FRONT_ENDS_MAX: usize = 64;
 /// Segments of data of one virtio request. With one of its header and one of its status they fit a virtqueue of 128 entries.
 pub const SEGMENTS_MAX: usize = 126;
-/// Bytes of data of one virtio request: all segments of a driver that keeps to what it is told.
+/// Bytes of data of one virtio request: all segments of a driver that respects the limits in the
+/// configuration space.
 pub const VRING_REQUEST_BYTES_MAX: u64 = SEGMENTS_MAX as u64 * PIECE_BYTES;
 /// Requests that are taken from one virtqueue before others have their turn.
 pub const REQUESTS_PER_TURN: usize = 256;
@@ -72,8 +76,8 @@ pub const VRING_COMMANDS_MAX: usize = 256;
 pub const VRING_BUFFER_BYTES_MAX: usize = 8 << 20;
 /// Ranges of one discard.
 pub const DISCARD_RANGES_MAX: usize = 32;
-/// How often it is looked whether a disk has the size that its front end knows, in milliseconds: a guest sees another one within
-/// two seconds.
+/// Interval at which the size of a disk is compared with the size that its front end knows, in
+/// milliseconds: a guest sees another size within two seconds.
 pub const SIZE_NOTICE_INTERVAL_MS: u64 = 500;
 /// Parts of its memory that one front end shares: as many as vhost-user's messages can name by ADD_MEM_REG in QEMU.
 pub const MEMORY_REGIONS_MAX: usize = 509;

@@ -1,4 +1,4 @@
-//! What the threads of an NBD server are told while they serve, and by whom.
+//! Orders to the threads of an NBD server while they serve.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ pub(crate) type Quiesced = (HandedClient, Vec<OwnedFd>);
 /// A client of another process, its socket, and what is to be sent to it first.
 pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 
-/// What a thread is told.
+/// Order to a thread.
 pub(crate) enum Order {
     /// A client that has connected, and who it is.
     Client(Socket, String),
-    /// Take no more connections; who asks is told when none is taken from now on.
+    /// Take no more connections. Confirms once none is taken from then on.
     StopAccepting(Sender<()>),
     /// Take nothing that clients send, end what is under way, and say how clients are then.
     Freeze(Sender<Vec<Quiesced>>),
-    /// Serve these, too, which another process had. Their disks are here at these places. Who cannot be served is told, with the
-    /// reason.
+    /// Serve these clients of another process, too. The list maps its disks to those here. Reports
+    /// the clients that cannot be served, with the reason.
     Adopt(Vec<Adopted>, Arc<[Option<usize>]>, Sender<Vec<(String, String)>>),
     /// Serve on. Where another process had the clients meanwhile (`true`), their connections are closed.
     Thaw(bool),

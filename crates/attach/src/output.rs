@@ -146,7 +146,7 @@ impl Output {
         bytes
     }
 
-    /// They are sent by somebody else.
+    /// Drops the bytes, which another process sends.
     pub(crate) fn drop_text(&mut self) {
         self.text.clear();
         self.text_sent = 0;

@@ -16,11 +16,11 @@ use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOU
 use crate::order::{Adopted, Order, Quiesced};
 use crate::worker::{Course, Worker};
 
-/// How often it is looked whether clients have taken their answers.
+/// Interval at which clients are checked for unread replies.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Worker {
-    /// Does what it is told.
+    /// Carries out an order.
     pub(crate) fn carry_out(&mut self, order: Order) {
         match order {
             Order::Client(socket, peer) => self.take_client(socket, peer),
@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// When it is looked again whether it has quiesced.
+    /// Time of the next check for quiescence.
     pub(crate) fn looks_again_at(&self, now: Moment) -> Option<Moment> {
         matches!(self.course, Course::Quiesces { .. }).then(|| now.after(LOOK_INTERVAL))
     }

@@ -6,18 +6,18 @@ use nvme::io::IoCommand;
 
 use crate::places::Places;
 
-/// What the commands of a request do.
+/// Operation of a request's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// They read; the data is sent as one where `is_whole`.
+    /// Read; the data is sent as one where `is_whole`.
     Read { is_whole: bool },
-    /// They write what is received.
+    /// Write of the received data.
     Write { is_durable: bool },
-    /// One makes all durable.
+    /// Flush, as one command.
     Flush,
-    /// They write zeroes.
+    /// Write of zeroes.
     Zeroes { is_durable: bool, may_deallocate: bool },
-    /// They deallocate; where it is to be durable, a Flush follows.
+    /// Deallocation; where it is to be durable, a Flush follows.
     Trim { is_durable: bool },
 }
 
@@ -52,9 +52,9 @@ impl Work {
 
 /// A request.
 pub(crate) struct Request {
-    /// Whose it is, by its place.
+    /// Place of the client.
     pub(crate) client: usize,
-    /// Which disk it is about.
+    /// Index of the disk.
     pub(crate) disk: usize,
     pub(crate) work: Work,
     pub(crate) replies: Replies,
@@ -67,7 +67,8 @@ pub(crate) struct Request {
     pub(crate) commands: usize,
     /// Why it fails; no more commands are made then.
     pub(crate) error: Option<Errno>,
-    /// Its client has it on the list of those to make commands of, or is receiving its data.
+    /// Set while its client has it on the list of those to make commands of, or is receiving its
+    /// data.
     pub(crate) is_listed: bool,
     /// Data that waits until all is there, by the number of its piece.
     pub(crate) whole: Vec<Option<Buffer>>,
@@ -76,18 +77,19 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Where the next command begins within the request, and its length; `None` when there are no more.
+    /// Offset of the next command within the request, and its length; `None` when there are no
+    /// more.
     pub(crate) fn next_piece(&self) -> Option<(u64, u64)> {
         let left = self.length - self.issued;
         (left > 0 && self.error.is_none()).then(|| (self.issued, left.min(self.piece_bytes)))
     }
 
-    /// Whether all that was to be done is done, or will not be.
+    /// True if all its work is done, or given up.
     pub(crate) fn is_over(&self) -> bool {
         self.commands == 0 && !self.is_listed && self.next_piece().is_none()
     }
 
-    /// What the buffers of all its data hold.
+    /// Bytes of the buffers of all its data.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let last = (self.length % self.piece_bytes) as usize;
         let count = (self.length / self.piece_bytes) as usize;

@@ -18,14 +18,14 @@ use crate::order::Hand;
 use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Plan, Worker};
 
-/// How a server works.
+/// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
     /// Threads; each client is served by one of them. There are no more than the controllers have granted I/O queues.
     pub threads: u16,
-    /// What carries their I/O.
+    /// Ring for the disks' I/O.
     pub ring: RingOptions,
-    /// Whether it only gets ready, and serves when it is told to: it goes on in place of another process.
+    /// Set to start in held state: the server takes over from another process, and serves on order.
     pub is_held: bool,
 }
 
@@ -35,14 +35,14 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a server has done.
+/// Counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Clients that have connected.
     pub clients: u64,
     /// Requests they have sent.
     pub requests: u64,
-    /// Those of them that were answered with an error.
+    /// Number of those that were answered with an error.
     pub errors: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     threads: Vec<(Waker, JoinHandle<Tally>)>,
     hands: Vec<Hand>,
-    /// It ends behind them.
+    /// Ended after the workers.
     handshakes: Option<HandshakeThread>,
     /// It ends behind them, too.
     extents: Option<ExtentThread>,
@@ -78,7 +78,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves disks to whoever connects to the listeners, in clear.
+    /// Serves disks to all clients that connect to the listeners, in clear.
     ///
     /// # Errors
     /// When a namespace cannot be a disk, or the system gives no ring or thread.
@@ -131,7 +131,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What hands its clients over to another process.
+    /// Handle for handing its clients over to another process.
     pub fn holder(&self) -> Holder {
         Holder::new(self.hands.clone(), &self.exports)
     }
@@ -146,7 +146,7 @@ impl Server {
         self.threads.len()
     }
 
-    /// Whether a thread has ended though nobody asked for it.
+    /// True if a thread has ended without an order.
     pub fn has_failed(&self) -> bool {
         self.threads.iter().any(|(_, thread)| thread.is_finished())
     }

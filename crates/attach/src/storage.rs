@@ -96,7 +96,7 @@ impl Storage {
         }
     }
 
-    /// Whether a disk takes a command. Where none does, it is remembered that somebody waits.
+    /// True if a disk takes a command. Otherwise records that a client waits.
     pub(crate) fn has_room(&mut self, disk: usize) -> bool {
         let has_room = self.disks[disk].1.has_room();
         self.is_short_of_room |= !has_room;
@@ -109,7 +109,7 @@ impl Storage {
         disk.is_none_or(|disk| self.has_room(disk))
     }
 
-    /// Whether clients that found no room may find some.
+    /// True if clients that found no room may find some.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let has_room = self.is_short_of_room && self.disks.iter().any(|(_, queues)| queues.has_room());
         if has_room {

@@ -16,7 +16,7 @@ impl Turns {
         self.waiting.is_empty()
     }
 
-    /// How many have a turn in this round. Who asks for one from here on has it in the next.
+    /// Number of places in this round. A place that is added from here on is in the next.
     pub(crate) const fn count(&self) -> usize {
         self.waiting.len()
     }

@@ -21,30 +21,30 @@ use crate::storage::Storage;
 use crate::tls::{Handshakes, Jobs};
 use crate::turns::Turns;
 
-/// What a thread is made of.
+/// Parts of a thread.
 pub(crate) struct Plan {
     pub(crate) disks: Vec<(Disk, Export)>,
     pub(crate) number: u16,
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) orders: Receiver<Order>,
-    /// It serves only when it is told to.
+    /// Set to start in held state, and serve on order.
     pub(crate) is_held: bool,
-    /// What clients may do about TLS, and who does its handshakes.
+    /// TLS as it is offered to clients, and the thread for handshakes.
     pub(crate) tls: Option<(Tls, Jobs)>,
     /// The thread that asks which parts of disks are holes.
     pub(crate) extents: Sender<ExtentJob>,
 }
 
-/// What a thread does at present.
+/// Present activity of a thread.
 pub(crate) enum Course {
     Serves,
-    /// It takes nothing that clients send; who asked is told when nothing is under way.
+    /// The thread takes no input of clients, and reports when nothing is under way.
     Quiesces {
         asker: Sender<Vec<Quiesced>>,
         since: Moment,
     },
-    /// Nothing of a client is touched: another process may have it.
+    /// The thread touches no client: another process may have it.
     Rests,
     /// Another process has them.
     Leaves,
@@ -61,14 +61,14 @@ pub(crate) struct Worker {
     next_thread: usize,
     /// Listeners may have more connections than were taken.
     pub(crate) accept_again: bool,
-    /// It was told to take no more connections.
+    /// Set by the order to take no more connections.
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
     orders: Receiver<Order>,
-    /// Where there is TLS.
+    /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
-    /// When it ends whatever is under way, once it shall end.
+    /// Time at which a thread that is to end does so whatever is under way.
     end_at: Option<Moment>,
     events: Vec<Event>,
     scratch: Vec<u8>,
@@ -137,7 +137,8 @@ impl Worker {
         let timeout = self.timeout();
         self.ring.wait(timeout, &mut events)?;
         let now = self.ring.now();
-        // Before the queues' turn: one that is told to serve has to know which writes wait when it begins.
+        // Before the queues' turn: a thread that is ordered to serve has to know which writes wait
+        // when it begins.
         while let Ok(order) = self.orders.try_recv() {
             self.carry_out(order);
         }
@@ -315,7 +316,7 @@ impl Worker {
         self.turns.add(place);
     }
 
-    /// What clients may do about TLS.
+    /// TLS as it is offered to clients.
     pub(crate) fn tls(&self) -> Tls {
         self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer)
     }
@@ -330,7 +331,7 @@ impl Worker {
             return Some(self.clients.len() - 1);
         }
         let is_idle = |client: &Option<Client>| client.as_ref().is_some_and(Client::is_in_handshake);
-        // Whoever has proved who it is goes last.
+        // A client that has authenticated goes last.
         let is_stranger =
             |client: &Option<Client>| is_idle(client) && client.as_ref().is_some_and(|one| !one.is_secure());
         let mut clients = self.clients.iter();
@@ -342,7 +343,8 @@ impl Worker {
         self.clients[place].is_none().then_some(place)
     }
 
-    /// Whether the thread may end. Once it shall, clients send no more, and what they have sent is answered.
+    /// True if the thread may end. Once it is to, clients send no more, and earlier requests are
+    /// answered.
     fn is_done(&mut self) -> bool {
         if matches!(self.course, Course::Leaves) {
             return true;

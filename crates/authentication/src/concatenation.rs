@@ -7,7 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::Hash;
 
-/// Whether a TLS key is to come out of an exchange (SC_C). It is a part of all responses.
+/// Mode of secure channel concatenation (SC_C): the TLS key that an exchange generates, if any. All
+/// responses cover it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concatenation {
     /// None (NOSC).
@@ -20,7 +21,7 @@ pub enum Concatenation {
 }
 
 impl Concatenation {
-    /// How it is written in messages. 1 (SC) is obsolete, and was never a key's.
+    /// Value in messages. 1 (SC) is obsolete, and never stood for a key.
     pub const fn id(self) -> u8 {
         match self {
             Self::None => 0,
@@ -29,13 +30,13 @@ impl Concatenation {
         }
     }
 
-    /// Whether a key comes out of it.
+    /// True if the exchange generates a key.
     pub const fn generates(self) -> bool {
         !matches!(self, Self::None)
     }
 
-    /// Whether the hash function can be used with it: each of the two cipher suites of NVMe's TLS goes with one function, and
-    /// neither with SHA-512.
+    /// True if the hash function can be used with it: each of the two cipher suites of NVMe's TLS
+    /// goes with one function, and neither with SHA-512.
     pub const fn takes(self, hash: Hash) -> bool {
         !self.generates() || !matches!(hash, Hash::Sha512)
     }

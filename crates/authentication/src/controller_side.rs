@@ -8,7 +8,7 @@ use crate::key_exchange::Opening;
 use crate::response::{Question, Role};
 use crate::{Authenticated, Concatenation, Entropy, Fault, GeneratedPsk, Group, Hash, Secret};
 
-/// What a controller asks of a host.
+/// Requirements of a controller towards a host.
 #[derive(Clone, Debug)]
 pub struct ControllerTerms {
     /// The host's name.
@@ -23,18 +23,18 @@ pub struct ControllerTerms {
     pub hashes: Vec<Hash>,
     /// Groups, the preferred one first.
     pub groups: Vec<Group>,
-    /// What the host has to ask for: a TLS key or none.
+    /// Concatenation that the host has to request.
     pub concatenation: Concatenation,
 }
 
-/// How far an exchange is.
+/// Progress of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Something is still to come.
     Continues,
     /// The host is the one that it says it is.
     Authenticated(Authenticated),
-    /// It is not, or not proved. What `give` still returns says so to the host.
+    /// The exchange failed. A last message from `give` reports it to the host.
     Failed(Fault),
 }
 
@@ -56,12 +56,12 @@ struct Challenged {
     sequence: u32,
 }
 
-/// One exchange.
+/// Controller's side of an exchange.
 pub struct ControllerSide {
     terms: ControllerTerms,
     transaction: u16,
     state: State,
-    /// The TLS key, which is nobody's until the host has authenticated.
+    /// Generated TLS key, withheld until the host has authenticated.
     psk: Option<GeneratedPsk>,
     has_authenticated: bool,
 }
@@ -72,7 +72,7 @@ impl ControllerSide {
         Self { terms, transaction: 0, state: State::AwaitsNegotiate, psk: None, has_authenticated: false }
     }
 
-    /// Whether it has ended, and nothing of it is still to be given.
+    /// True if it has ended and no message is left to send.
     pub const fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }
@@ -282,7 +282,7 @@ const fn mismatch(ours: Concatenation, theirs: u8) -> &'static str {
         }
         (Concatenation::New, _) => "the host wants to replace a TLS key that its connection does not have",
         (Concatenation::Replace, 0) => {
-            "the host authenticates anew without another TLS key, which the target wants to come out of it"
+            "the host authenticates again without another TLS key, which the target wants to come out of it"
         }
         (Concatenation::Replace, _) => {
             "the host wants a first TLS key (NEWTLSPSK) on a connection that has one, instead of another \

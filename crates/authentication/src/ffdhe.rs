@@ -101,7 +101,7 @@ impl Field {
         self.power(two, exponent)
     }
 
-    /// What both have in common, with leading zeroes: `None` where the other's value is none of the group's.
+    /// Shared secret, with leading zeroes. `None` if the other's value is not of the group.
     pub(crate) fn shared(&self, exponent: &BoxedUint, other: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = self.bits as usize / 8;
         if other.len() != bytes {

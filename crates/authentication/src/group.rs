@@ -71,7 +71,7 @@ impl Group {
         Self::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Its identifier.
+    /// Identifier in messages.
     pub const fn id(self) -> u8 {
         match self {
             Self::Null => 0,
@@ -89,7 +89,7 @@ impl Group {
         }
     }
 
-    /// Its name, by the words of nvmet.
+    /// Name, as nvmet writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -26,7 +26,7 @@ impl Hash {
         Self::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Its identifier.
+    /// Identifier in messages.
     pub const fn id(self) -> u8 {
         match self {
             Self::Sha256 => 1,
@@ -44,7 +44,7 @@ impl Hash {
         }
     }
 
-    /// Its name, by the words of nvmet.
+    /// Name, as nvmet writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -71,7 +71,8 @@ impl Hash {
         }
     }
 
-    /// Whether their HMAC is `expected`, in a time that does not depend on where it differs.
+    /// True if the HMAC of the parts is `expected`, in a time that does not depend on where it
+    /// differs.
     pub fn verifies(self, key: &[u8], parts: &[&[u8]], expected: &[u8]) -> bool {
         match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).verify_slice(expected).is_ok(),

@@ -8,7 +8,7 @@ use crate::controller_side::sequence;
 use crate::response::{Question, Role};
 use crate::{Authenticated, Concatenation, Entropy, Fault, GeneratedPsk, Group, Hash, Secret, key_exchange};
 
-/// What a host has to offer, and asks for.
+/// Offers and requirements of a host.
 #[derive(Clone, Debug)]
 pub struct HostTerms {
     /// The host's name.
@@ -23,18 +23,18 @@ pub struct HostTerms {
     pub hashes: Vec<Hash>,
     /// Groups.
     pub groups: Vec<Group>,
-    /// Whether a TLS key is to come out of it.
+    /// TLS key that the exchange is to generate, if any.
     pub concatenation: Concatenation,
 }
 
-/// What follows from a message of the controller.
+/// Result of a message of the controller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HostStep {
     /// This is to be sent, and then a message to be asked for.
     Exchange(Vec<u8>),
-    /// It is done, once this is sent, if there is something to send.
+    /// The exchange is complete once this message, if any, is sent.
     Done(Authenticated, Option<Vec<u8>>),
-    /// It has failed; what is to be sent before the queue is closed, if there is something.
+    /// The exchange failed. The message, if any, is to be sent before the queue is closed.
     Failed(Fault, Option<Vec<u8>>),
 }
 
@@ -54,7 +54,7 @@ struct Replied {
     psk: Option<GeneratedPsk>,
 }
 
-/// One exchange.
+/// Host's side of an exchange.
 pub struct HostSide {
     terms: HostTerms,
     transaction: u16,
@@ -86,7 +86,7 @@ impl HostSide {
         }))
     }
 
-    /// Whether this message of the controller is its challenge, which costs public-key work.
+    /// True if this message of the controller is its challenge, which costs public-key work.
     pub fn costs_work(&self, bytes: &[u8]) -> bool {
         let is_challenge = |message: &Message| matches!(message.body, Body::Challenge(_));
         matches!(self.state, State::AwaitsChallenge)
@@ -228,7 +228,7 @@ impl HostSide {
     }
 }
 
-/// What is wrong with a controller whose response is right but for SC_C: Linux' target from 6.16 until 2026.
+/// Fault of a controller whose response is right but for SC_C: Linux' target from 6.16 until 2026.
 const OLD_KERNEL: &str = "the controller's response leaves out that a TLS key is wanted (SC_C): Linux' target does so \
      before commit 5d10069e1a16; give it a newer kernel, or concatenate without the controller's secret";
 

@@ -1,6 +1,6 @@
-//! How two sides agree on a key that nobody else knows who has heard all they said: in a finite field, on an elliptic curve,
-//! by a key that one encapsulates for the other, or by two of these together. The controller opens, and the host
-//! answers.
+//! Key exchanges, after which two sides share a key that an eavesdropper does not learn: in a
+//! finite field, on an elliptic curve, by a key that one encapsulates for the other, or by two of
+//! these together. The controller opens, and the host answers.
 
 use crypto_bigint::BoxedUint;
 use ml_kem::kem::{Decapsulate, FromSeed, KeyExport};
@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 
 use crate::{Entropy, Group, ffdhe};
 
-/// What both sides have in common at the end.
+/// Secret that both sides share at the end.
 pub(crate) type Shared = Zeroizing<Vec<u8>>;
 
-/// What the controller keeps between its half and the host's.
+/// State of the controller between its half and the host's.
 pub(crate) struct Opening {
     private: Private,
-    /// What it sends (KXc).
+    /// Key exchange value of the controller (KXc).
     pub(crate) value: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl Opening {
         (Private::Both(length, Box::new((curve.private, lattice.private))), value)
     }
 
-    /// What it has in common with a host that answers this: `None` where the group does not have it.
+    /// Shared secret with a host that sends this answer. `None` if the answer is not of the group.
     pub(crate) fn conclude(&self, answer: &[u8]) -> Option<Shared> {
         self.private.conclude(answer)
     }

@@ -1,6 +1,6 @@
-//! In-band authentication of NVMe over Fabrics, DH-HMAC-CHAP and its successor KX-HMAC-CHAP (Base 8.3.5): secrets, hash
-//! functions, groups, and the two sides of an exchange as state machines. It does no I/O, reads no clock, and takes
-//! randomness from whoever calls it, so that a simulation can have it too.
+//! In-band authentication of NVMe over Fabrics, DH-HMAC-CHAP and its successor KX-HMAC-CHAP (Base
+//! 8.3.5): secrets, hash functions, groups, and the two sides of an exchange as state machines. It
+//! does no I/O, reads no clock, and takes randomness from its caller, as a simulation needs it.
 
 mod concatenation;
 mod controller_side;
@@ -25,19 +25,19 @@ use std::fmt;
 
 use nvme::authentication::Failure;
 
-/// What fills bytes with random ones.
+/// Function that fills bytes with random ones.
 pub type Entropy<'a> = &'a mut dyn FnMut(&mut [u8]);
 
-/// How two sides have come to trust each other.
+/// Result of a successful exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authenticated {
     /// The hash function.
     pub hash: Hash,
     /// The group of the key exchange.
     pub group: Group,
-    /// Whether the controller has authenticated too.
+    /// True if the controller has authenticated too.
     pub is_bidirectional: bool,
-    /// Which of the secrets that the controller accepts the host has.
+    /// Index of the host's secret, among those that the controller accepts.
     pub secret: usize,
 }
 

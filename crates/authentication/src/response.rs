@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::{Concatenation, Hash, Secret};
 
-/// What a response is computed of.
+/// Inputs of a response.
 pub(crate) struct Question<'a> {
     pub(crate) hash: Hash,
     /// The challenge value as it was sent.
@@ -13,7 +13,7 @@ pub(crate) struct Question<'a> {
     pub(crate) session_key: Option<&'a [u8]>,
     pub(crate) sequence: u32,
     pub(crate) transaction: u16,
-    /// Whether a TLS key is to come out of the exchange.
+    /// TLS key that the exchange is to generate, if any.
     pub(crate) concatenation: Concatenation,
     /// The one that responds.
     pub(crate) role: Role,
@@ -33,7 +33,7 @@ impl Question<'_> {
         self.over(|hash, parts| hash.hmac(&self.key(secret), parts))
     }
 
-    /// Whether this is the response of who has this secret.
+    /// True if the response was computed with this secret.
     pub(crate) fn is_answered(&self, secret: &Secret, response: &[u8]) -> bool {
         self.over(|hash, parts| hash.verifies(&self.key(secret), parts, response))
     }

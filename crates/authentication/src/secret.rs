@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 
 use crate::Hash;
 
-/// What every secret begins with.
+/// First part of every secret.
 const PREFIX: &str = "DHHC-1";
-/// What a secret is transformed with, besides a name.
+/// Salt of a secret's transformation, besides a name.
 const TRANSFORM: &[u8] = b"NVMe-over-Fabrics";
 /// Bytes of the checksum behind it.
 const CHECKSUM_BYTES: usize = 4;
@@ -46,9 +46,9 @@ pub enum SecretError {
     /// A wrong checksum.
     #[error("its checksum is {found:08x}, and that of its key {computed:08x}: a character has been changed")]
     Checksum {
-        /// What stands in it.
+        /// Checksum in the text.
         found: u32,
-        /// What should.
+        /// Checksum of the key.
         computed: u32,
     },
 }
@@ -80,7 +80,7 @@ impl Secret {
         checksum(CrcAlgorithm::Crc32IsoHdlc, &self.bytes) as u32
     }
 
-    /// What shows which secret it is, without being of use for anything else.
+    /// Identifies the secret without revealing it.
     pub fn fingerprint(&self) -> String {
         let transform = [self.transform.map_or(0, Hash::id)];
         let hash = Hash::Sha256.hmac(&self.bytes, &[b"selvedge fingerprint", &transform]);
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What `nvme gen-dhchap-key -s 000102… -n NQN` of nvme-cli 2.13 with libnvme 1.13 printed.
+    /// Output of `nvme gen-dhchap-key -s 000102… -n NQN` of nvme-cli 2.13 with libnvme 1.13.
     #[test]
     fn secrets_are_transformed_as_nvme_cli_transforms_them() {
         let printed = [

@@ -68,10 +68,11 @@ fn usual() -> (ControllerTerms, HostTerms) {
     sides(Hash::Sha256, Group::Secp256r1, secrets)
 }
 
-/// How an exchange ended, for the controller and for the host.
+/// Results of an exchange, for the controller and for the host.
 type Ends = (Result<Authenticated, Fault>, Result<Authenticated, Fault>);
 
-/// Does an exchange whose messages somebody on the way may change: each with its number, in the order of the exchange.
+/// Runs an exchange. `change` may change messages on the way: each comes with its number, in the
+/// order of the exchange.
 fn exchange(
     (controller, host): (ControllerTerms, HostTerms),
     chance: &mut Chance,
@@ -223,8 +224,8 @@ fn what_is_not_common_to_both_is_named() {
         let (mut controller, mut host) = usual();
         change(&mut controller, &mut host);
         let (at_controller, at_host) = honest((controller, host), &mut Chance(4));
-        let (fault, told) = (at_controller.unwrap_err(), at_host.unwrap_err());
-        assert_eq!(fault.reason, told.reason);
+        let (fault, at_host) = (at_controller.unwrap_err(), at_host.unwrap_err());
+        assert_eq!(fault.reason, at_host.reason);
         (fault.reason, fault.why)
     };
     let (reason, why) = with(|_, host| host.hashes = vec![Hash::Sha512]);
@@ -260,8 +261,8 @@ fn the_preferred_group_of_those_that_are_common_is_chosen() {
     assert_eq!(chosen(&[Group::Null]), Ok(Group::Null));
 }
 
-/// Changes one bit of one message after the other: never do both sides come to believe each other by a value that was changed,
-/// and whoever sees it says so.
+/// Changes one bit of one message after the other: the two sides never trust each other by a
+/// changed value, and the side that sees it says so.
 #[test]
 fn a_flipped_bit_is_never_believed() {
     for group in [Group::Null, Group::Secp256r1, Group::MlKem768, Group::Secp256r1MlKem768] {
@@ -357,11 +358,11 @@ fn a_group_that_was_not_offered_is_refused() {
         exchange: Vec::new(),
     };
     let message = Message { transaction: 1, body: Body::Challenge(challenge) }.encode();
-    let HostStep::Failed(fault, Some(told)) = side.take(&message, &mut |bytes| bytes.fill(1)) else {
+    let HostStep::Failed(fault, Some(failure)) = side.take(&message, &mut |bytes| bytes.fill(1)) else {
         panic!("it was taken");
     };
     assert_eq!(fault.why, "the controller chose group 0x00, which was not offered");
-    assert_eq!(Message::decode(&told).unwrap().body, Body::Failure2(Failure::GROUP));
+    assert_eq!(Message::decode(&failure).unwrap().body, Body::Failure2(Failure::GROUP));
 }
 
 /// A controller without the secret cannot have it made by the host's own answers: what it is asked is not what it asks.

@@ -1,6 +1,6 @@
-//! The messages of ceph-nvmeof's gRPC service `Gateway` (version 1.5), as Protocol Buffers: what clients of Ceph's own gateway
-//! ask, and how they are answered. Names and numbers of fields are that project's, so that whoever knows one knows the other; a
-//! field that is not here is skipped where it comes.
+//! The messages of ceph-nvmeof's gRPC service `Gateway` (version 1.5), as Protocol Buffers: what
+//! clients of Ceph's own gateway ask, and how they are answered. Names and numbers of fields are
+//! that project's, for recognition; unknown fields are skipped.
 //!
 //! ```
 //! use ceph_nvmeof::{CreateSubsystemReq, Message as _};
@@ -38,7 +38,7 @@ pub enum AddressFamily {
     Ipv6 = 1,
 }
 
-/// How much a gateway logs.
+/// Verbosity of a gateway's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GwLogLevel {
     Debug = 10,

@@ -9,11 +9,11 @@ pub struct Bars {
     pub id: String,
     /// Above all panels.
     pub title: String,
-    /// What the values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// What each panel shows.
+    /// Titles of the panels.
     pub panels: Vec<String>,
-    /// What the colours mean.
+    /// Meanings of the colours.
     pub kinds: Vec<String>,
     /// From above.
     pub groups: Vec<Group>,
@@ -28,13 +28,13 @@ pub struct Group {
     pub bars: Vec<Bar>,
 }
 
-/// One row of bars.
+/// Row of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// Empty where its colour says all.
     pub name: String,
-    /// Which of the kinds it is.
+    /// Index of its kind.
     pub kind: usize,
-    /// Its value in each panel; none of what failed.
+    /// Value in each panel. None where the measurement failed.
     pub values: Vec<Option<f64>>,
 }

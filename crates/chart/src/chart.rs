@@ -2,37 +2,37 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One picture.
+/// Chart with its texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
     /// Unique in its document; letters, digits and hyphens. It names the SVG file, and anchors in the page.
     pub id: String,
     /// Above it, where it stands alone or in a page.
     pub title: String,
-    /// What a reader should see in it, in one or two sentences.
+    /// Statement of the chart, in one or two sentences.
     pub caption: String,
     /// From left to right.
     pub x: Axis,
     /// From below.
     pub y: Axis,
-    /// What is between the axes.
+    /// Content between the axes.
     pub drawing: Drawing,
     /// Places that deserve a word, such as the knee of a curve.
     pub marks: Vec<Mark>,
 }
 
-/// One direction of a picture.
+/// Axis of a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows, without its unit: `p99 latency`.
+    /// Quantity, without its unit: `p99 latency`.
     pub label: String,
-    /// What its numbers are.
+    /// Unit of the numbers.
     pub unit: Unit,
-    /// How they are laid out.
+    /// Layout of the numbers.
     pub scale: Scale,
 }
 
-/// What the numbers of an axis or a column are; it decides how they are written.
+/// Unit of the numbers of an axis or a column. It decides their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -54,7 +54,7 @@ pub enum Unit {
     Ratio,
 }
 
-/// How numbers are laid out on an axis.
+/// Layout of numbers on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
@@ -66,7 +66,7 @@ pub enum Scale {
     Log10,
 }
 
-/// What is drawn.
+/// Content of a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Drawing {
@@ -81,13 +81,13 @@ pub enum Drawing {
 pub struct Series {
     /// `4 queues`. Empty for the only line of a picture.
     pub name: String,
-    /// How it is drawn.
+    /// Style of the line.
     pub style: Style,
     /// In the order in which the line visits them; `x` need not ascend (a throughput/latency curve turns back).
     pub points: Vec<Point>,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -98,20 +98,20 @@ pub enum Style {
     Dashed,
     /// Points without a line between them.
     Dots,
-    /// A line without markers, for more points than can be told apart.
+    /// A line without markers, for more points than can be distinguished.
     Plain,
 }
 
-/// One measured value.
+/// Measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Where on the x axis.
+    /// Value on the x axis.
     pub x: f64,
-    /// Where on the y axis.
+    /// Value on the y axis.
     pub y: f64,
     /// The interval that holds the true `y` with 95 % confidence, where it was measured more than once.
     pub interval: Option<(f64, f64)>,
-    /// What else to say of it when somebody looks at it: `1 job x depth 32`.
+    /// Text shown on hovering, besides the values: `1 job x depth 32`.
     pub note: Option<String>,
 }
 

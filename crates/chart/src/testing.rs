@@ -1,4 +1,4 @@
-//! Charts of chance, and what holds for every picture: for the tests here, and of whoever shows charts.
+//! Random charts, and properties of every picture: for the tests of this crate and of its users.
 
 use proptest::prelude::*;
 

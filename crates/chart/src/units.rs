@@ -49,7 +49,7 @@ pub fn quantity(unit: Unit, value: f64) -> String {
     }
 }
 
-/// How far the interval around a value reaches: `±1.2 %`. None when there is no such share.
+/// Half-width of the interval around a value, in percent: `±1.2 %`. None if it has no such share.
 pub fn spread(value: f64, (low, high): (f64, f64)) -> Option<String> {
     let share = 100.0 * (high - value).max(value - low) / value.abs();
     match share {

@@ -1,6 +1,7 @@
-//! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues and with 1,000, and
-//! resident memory of one reactor with 1,000 of them. Their ten controllers are those of one other process, which keep alive
-//! together, and then of ten processes. With `--tls` they are TLS. It prints what it saw and asserts nothing.
+//! Cost of a target without requests: processor time and wake-ups with 16 connected queues and with
+//! 1,000, and resident memory of one reactor with 1,000 of them. Their ten controllers are those of
+//! one other process, which keep alive together, and then of ten processes. With `--tls` they are
+//! TLS. It prints what it saw and asserts nothing.
 
 #[path = "shared/tls_key.rs"]
 mod tls_key;
@@ -17,7 +18,7 @@ use engine::ring::{Engine, Event, Readiness, Ring, RingOptions};
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:idle";
-/// What a target does now and then, twice a minute, is part of what it costs.
+/// Time of observation: work that a target does twice a minute is part of what it costs.
 const WATCHED: Duration = Duration::from_secs(60);
 
 /// The longest that a host may take to connect.
@@ -109,7 +110,7 @@ fn leave(mut host: Child) {
     let _ = host.wait();
 }
 
-/// Opens the queues, says so, and keeps them until nobody listens.
+/// Opens the queues, reports that, and keeps them until its output has no reader.
 fn be_a_host(address: SocketAddr, controllers: usize, queues: u16) {
     engine::ring::core::raise_descriptor_limit();
     let tls = tls_key::is_wanted().then(tls_key::of_host);
@@ -155,7 +156,8 @@ fn until_live(ring: &mut Ring, queues: &mut [Queue]) {
     }
 }
 
-/// How often this process's threads have slept and been woken; the main thread's are few.
+/// Number of times that this process's threads have slept and been woken; the main thread's are
+/// few.
 fn wake_ups() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of_thread = |thread: std::fs::DirEntry| {

@@ -1,4 +1,4 @@
-//! What a limit gives and what it leaves to others: a namespace of 1,000 commands a second beside one without a limit,
+//! Effect of a limit on its namespace and on others: a namespace of 1,000 commands a second beside one without a limit,
 //! each read by deep queues of its own, together and the other one alone.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Whether target and host work at the same time or take turns: the share of its time in which each of them works, where one
+//! Overlap of the work of target and host: the share of its time in which each of them works, where one
 //! connection has few, some and many commands outstanding. Where both shares are far below 1, they wait for each other; where
 //! one is near 1, that end is the limit. It prints what it saw and asserts nothing.
 

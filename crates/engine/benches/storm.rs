@@ -1,6 +1,7 @@
-//! 15 controllers with 127 queues each that connect at the same moment, as hosts do after a target was restarted, while
-//! somebody reads steadily from another subsystem: how long it takes, who is refused, and what the reader notices. With `--tls`
-//! each of them does a handshake first.
+//! 15 controllers with 127 queues each that connect at the same moment, as hosts do after a target
+//! was restarted, while another host reads steadily from another subsystem: how long it takes,
+//! which queues are refused, and what the reader notices. With `--tls` each of them does a
+//! handshake first.
 
 #[path = "shared/tls_key.rs"]
 mod tls_key;
@@ -161,7 +162,8 @@ fn p99<'a>(read: impl Iterator<Item = &'a (Instant, Duration)>) -> Duration {
     times.get(times.len() * 99 / 100).copied().unwrap_or_default()
 }
 
-/// What as many threads of hosts do to the reader by their mere presence on this machine's processors.
+/// Cost to the reader of the mere presence of as many threads of hosts on this machine's
+/// processors.
 fn compute() {
     let stop = Arc::new(AtomicBool::new(false));
     let thread = |_| {
@@ -190,7 +192,7 @@ fn rate(reads: &AtomicU64, time: Duration) -> f64 {
     (reads.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// What became of one host's queues.
+/// Results of one host's queues.
 struct Outcome {
     live: usize,
     refused: usize,

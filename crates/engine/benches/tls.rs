@@ -1,4 +1,4 @@
-//! What TLS costs: the same commands over a queue in clear and over one with TLS, one core for each end, in turns. It prints what
+//! Cost of TLS: the same commands over a queue in clear and over one with TLS, one core for each end, in turns. It prints what
 //! it saw and asserts nothing.
 
 #[path = "shared/loaded_host.rs"]

@@ -15,7 +15,7 @@ use engine::initiator::Volume;
 
 /// Time between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long it runs.
+/// Duration of the run.
 const DURATION: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let addresses = arguments.map(|address| address.parse()).collect::<Result<Vec<SocketAddr>, _>>()?;
     let volume = Volume::open(&addresses, &nqn, nsid.parse::<u32>()?)?;
-    let (began, mut told, mut count) = (Instant::now(), Instant::now(), 0_u64);
+    let (began, mut printed, mut count) = (Instant::now(), Instant::now(), 0_u64);
     let mut block = vec![0; volume.block_size() as usize];
     while began.elapsed() < DURATION {
         count += 1;
@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut found = vec![0; block.len()];
         volume.read_at(0, &mut found)?;
         assert_eq!(found, block, "a block that was acknowledged is there");
-        if told.elapsed() >= INTERVAL {
-            told = Instant::now();
+        if printed.elapsed() >= INTERVAL {
+            printed = Instant::now();
             let status = volume.status();
             let paths: Vec<_> =
                 status.iter().map(|path| format!("{} {:?}", path.address, path.state)).collect();

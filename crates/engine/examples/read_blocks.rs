@@ -4,8 +4,8 @@
 //! cargo run -p engine --example read_blocks -- 127.0.0.1:4420 nqn.2014-08.org.example:disk [nsid]
 //! ```
 //!
-//! It needs no root and no kernel driver. Whoever knows the namespace needs the last step only: open a volume, and read and
-//! write at byte offsets.
+//! It needs no root and no kernel driver. A program that knows the namespace needs the last step
+//! only: open a volume, and read and write at byte offsets.
 
 use std::error::Error;
 use std::net::SocketAddr;

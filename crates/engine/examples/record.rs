@@ -30,7 +30,7 @@ use config::Setting;
 use engine::ring::Engine;
 use format::{Change, Event, Recording};
 
-/// Where events are written down, in the order in which they pass.
+/// Record of events, in the order in which they pass.
 type Log = Arc<Mutex<Vec<Event>>>;
 
 struct Arguments {
@@ -79,9 +79,10 @@ struct Way {
     log: Log,
     from: TcpStream,
     to: TcpStream,
-    /// How long each PDU is held back.
+    /// Delay of each PDU.
     delay: Duration,
-    /// What lets one host's PDU through at a time, so that the target reads them in the order in which they are written down.
+    /// Lock that lets one host's PDU through at a time; the target reads them in the order
+    /// in which they are written down.
     turn: Option<Arc<Mutex<()>>>,
 }
 

@@ -1,13 +1,13 @@
-//! What the former process of a target holds, for the one that goes on in its place: descriptors whose locks keep others off, and
-//! files in memory with the blocks of namespaces. Locks belong to what was opened, not to a process (flock(2)), so that nobody
-//! comes in between while both have them.
+//! Holdings of a target's previous process, for the new one: descriptors with locks, and files in
+//! memory with the blocks of namespaces. Locks belong to what was opened, not to a process
+//! (flock(2)), so no third process gets one while both have it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-/// What was handed to this process and is still to be claimed.
+/// Descriptors that were handed to this process and are still to be claimed.
 static INHERITED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// The same of namespaces in memory.
 static MEMORIES: Mutex<Vec<InheritedMemory>> = Mutex::new(Vec::new());
@@ -41,7 +41,8 @@ pub fn inherit_memories(all: Vec<InheritedMemory>) {
     memories().extend(all);
 }
 
-/// Lets go of what nobody has claimed: it is not used any longer. Namespaces in memory whose blocks are among it.
+/// Drops all holdings that were not claimed, and returns the namespaces in memory whose blocks are
+/// among them.
 pub fn forget() -> Vec<Uuid> {
     inherited().clear();
     memories().drain(..).map(|memory| memory.namespace).collect()

@@ -40,7 +40,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// What came since `earlier`, an earlier state of this histogram.
+    /// Values since `earlier`, an earlier state of this histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;

@@ -25,7 +25,7 @@
 //! # A target in a test
 //!
 //! The same target makes a test of a host's behaviour: change what it serves while it is used, and look what follows.
-//! Here a namespace becomes write protected, and its user is told so:
+//! Here a namespace becomes write protected, and its user gets the error:
 //!
 //! ```
 //! # use engine::backend::BackendConfig;
@@ -55,7 +55,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How blocks are read and written over one path or several is told in [`initiator`].
+//! [`initiator`] describes how blocks are read and written over one path or several.
 
 #![cfg_attr(
     feature = "simulation",

@@ -25,10 +25,11 @@ pub const COPY_RANGES_MAX: u16 = 128;
 pub const COPY_RANGE_LENGTH_MAX: u64 = 4 << 20;
 /// Bytes of one Copy (MCL): memory copies so much in some milliseconds, in pieces of `WORK_BYTES_PER_TURN`.
 pub const COPY_LENGTH_MAX: u64 = 16 << 20;
-/// What deallocating a range counts as in limits on bytes, at most: less is zeroed by writing it, more is given back in one
-/// piece whatever its length.
+/// Bytes that deallocating a range counts as in limits on bytes, at most: less is zeroed by writing
+/// it, more is given back in one piece whatever its length.
 pub const DEALLOCATE_COST_BYTES_MAX: u64 = 64 << 10;
-/// What one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is a note.
+/// Bytes that one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is
+/// a note.
 pub const UNCORRECTABLE_COST_BYTES: u64 = 4096;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
@@ -58,13 +59,13 @@ pub const QUEUE_OVERRUN_FACTOR: usize = 2;
 pub const IO_QUEUES_MAX: u16 = 128;
 /// Controllers of one target process, discovery controllers apart.
 pub const CONTROLLERS_MAX: usize = 1024;
-/// Those of them that one host may have, unless the operator says otherwise: four ports of 64 subsystems.
+/// Controllers of one host, unless the operator sets another limit: four ports of 64 subsystems.
 pub const CONTROLLERS_PER_HOST_MAX: usize = 256;
-/// Those that hosts from one network may have together that are on no subsystem's list: where any host may connect, one party
-/// can have any number of names, and must not take all places by them.
+/// Controllers of hosts from one network together that are on no subsystem's list: where any host
+/// may connect, one party can have any number of names, and must not take all places by them.
 pub const CONTROLLERS_PER_NETWORK_MAX: usize = 512;
-/// Those that are kept for hosts on a subsystem's list: a known host that has lost its paths has to get in again, however
-/// many strangers have come meanwhile.
+/// Controllers reserved for hosts on a subsystem's list: a known host that has lost its paths has
+/// to get in again, however many strangers have come meanwhile.
 pub const NAMED_HOSTS_RESERVE: usize = 128;
 /// Seconds for which events that come in floods may go on without a line in the log: a flood fills no disk, and a host that cannot
 /// connect is found there.
@@ -73,16 +74,19 @@ pub const LOGGED_EVERY_S: u64 = 300;
 pub const QUEUES_PER_HOST_MAX: usize = 4096;
 /// I/O queues of hosts from one network that are on no subsystem's list.
 pub const QUEUES_PER_NETWORK_MAX: usize = 8192;
-/// One in this many of the reactors' places for connections is kept for queues of hosts on a subsystem's list.
+/// Fraction of the reactors' places for connections that is reserved for queues of hosts on a
+/// subsystem's list: one in this many.
 pub const NAMED_QUEUES_SHARE: usize = 8;
-/// Discovery controllers, of which any stranger may have one: apart from all others, so that no crowd of them keeps a host from
-/// its volumes. With more, the one that has been silent for longest goes, of whoever has the most.
+/// Discovery controllers, of which any stranger may have one: apart from all others, so that no
+/// crowd of them keeps a host from its volumes. With more, the party with the most loses the one
+/// that has been silent for longest.
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
-/// Connections of one reactor that have not become queues, which anybody can open: with more, the oldest of whoever has the most
-/// goes. A host needs some milliseconds to become a queue, so that even ten thousand strangers a second leave it the time. All
-/// queues of 16 controllers may come at once when a target is back, and have a handshake before them.
+/// Connections of one reactor that have not become queues, which anybody can open: with more, the
+/// party with the most loses the oldest. A host needs some milliseconds to become a queue, so that
+/// even ten thousand strangers a second leave it the time. All queues of 16 controllers may come at
+/// once when a target is back, and have a handshake before them.
 pub const HALF_OPEN_PER_REACTOR_MAX: usize = 2048;
 /// The same with those that are still on their way to the reactor; what is beyond is closed where it is accepted.
 pub const HALF_OPEN_ACCEPTED_MAX: usize = 2 * HALF_OPEN_PER_REACTOR_MAX;
@@ -110,21 +114,21 @@ pub const METRICS_NAMESPACES_MAX: usize = 1024;
 pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Slow commands that are kept with what their time was spent on: half a megabyte.
 pub const SLOW_COMMANDS_KEPT: usize = 1024;
-/// Those of them that are kept of one second: keeping one takes a lock that all reactors share.
+/// Slow commands that are kept of one second: keeping one takes a lock that all reactors share.
 pub const SLOW_COMMANDS_A_SECOND: u32 = 64;
 /// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as there
 /// can be, a few times over, since those of files that are gone stay.
 pub const IDENTITIES_KEPT_MAX: usize = 4096;
 /// Bytes of their file that are read: enough for that number of paths of the greatest length.
 pub const IDENTITIES_FILE_BYTES_MAX: u64 = 32 << 20;
-/// Secrets and TLS keys of hosts whose age is told.
-pub const HOST_KEYS_TOLD_MAX: usize = 1024;
+/// Secrets and TLS keys of hosts whose age is reported.
+pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
 /// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
-/// Namespaces that one host may create in a subsystem where nobody says otherwise: a sixteenth of all there can be, so that
-/// no host takes all identifiers.
+/// Namespaces that one host may create in a subsystem by default: a sixteenth of all there can be,
+/// so that no host takes all identifiers.
 pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 16;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
@@ -138,29 +142,32 @@ pub const ANA_TRANSITION_S_MAX: u8 = 10;
 pub const CROSS_RESETS_MAX: u8 = 4;
 /// Entries of a controller's log of cross-controller resets, until its host removes them.
 pub const CROSS_RESET_ENTRIES: usize = 64;
-/// What a subsystem promises where nobody says otherwise (CQT), in milliseconds: after its host is lost, no command of
-/// a controller takes effect later than that. Disks that are well keep it; one that recovers from an error may take 30 s, so that
-/// it is not a safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
+/// Command Quiesce Time of a subsystem by default (CQT), in milliseconds: after its host is lost,
+/// no command of a controller takes effect later than that. Disks that are well keep it; one that
+/// recovers from an error may take 30 s, so that it is not a safe value for several targets over
+/// one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
-/// What a measured Command Quiesce Time has beyond twice the longest operation that was seen, in milliseconds.
+/// Margin of a measured Command Quiesce Time beyond twice the longest operation that was seen, in
+/// milliseconds.
 pub const COMMAND_QUIESCE_MARGIN_MS: u16 = 500;
 /// The longest measured Command Quiesce Time that is reported to hosts, in milliseconds: they wait for it with their writes,
 /// and storage that takes longer has to be repaired.
 pub const COMMAND_QUIESCE_AUTO_MS_MAX: u16 = 60_000;
-/// When no operation has outlived the Command Quiesce Time for this long, in milliseconds, the trouble is over and the next one
-/// is logged again: a disk that is slow again and again is one trouble.
+/// Time without an operation that outlives the Command Quiesce Time, in milliseconds, after which
+/// the trouble is over and the next one is logged again: a disk that is slow again and again is one
+/// trouble.
 pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
 /// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
-/// What a write may take beyond the time it is held back, in milliseconds.
+/// Time that a write may take beyond the time it is held back, in milliseconds.
 pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
-/// How long opening a namespace anew waits for commands from before its failure, in milliseconds: a disk answers sooner, and
-/// one that does not should not be used further.
+/// Time for which reopening a namespace waits for commands from before its failure, in
+/// milliseconds: a disk answers sooner, and one that does not should not be used further.
 pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
-/// Failed logins, and as many refused Connects, that wait for whoever keeps account of them; more are counted, and nobody
-/// waits.
+/// Failed logins, and as many refused Connects, that wait to be entered into the account of
+/// failures; more are counted, without waiting.
 pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
@@ -169,8 +176,8 @@ pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Bytes of a namespace's reservations as they are kept, in a file or in an object of a cluster: a host's name has at most 223
 /// bytes, which JSON may write as six each, the rest of a registrant is less than as much again, and 255 may be registered.
 pub const RESERVATIONS_BYTES_MAX: u64 = 4096 + 255 * 2048;
-/// How often a reservation command is tried whose namespace's object was changed by another claim of this gateway's own: one
-/// that came late is followed by none.
+/// Attempts at a reservation command whose namespace's object was changed by another claim of this
+/// gateway's own: one that came late is followed by none.
 pub const RESERVATION_TRIES_MAX: usize = 2;
 /// Discovery services a target refers its hosts to.
 pub const REFERRALS_MAX: usize = 64;
@@ -183,10 +190,11 @@ pub const SECRETS_PER_HOST_MAX: usize = 8;
 /// and the former ones; the discovery subsystem takes those of all subsystems. Each costs up to eight derivations, some 0.1 ms
 /// together, which anybody can cause who knows the host's name.
 pub const TLS_KEYS_PER_HELLO_MAX: usize = 4 * SECRETS_PER_HOST_MAX;
-/// How long a host that has authenticated to get a TLS key may take to come back with it, in milliseconds; as long, its
-/// connection in clear may take to end.
+/// Time in which a host that has authenticated to get a TLS key may come back with it, in
+/// milliseconds; as long, its connection in clear may take to end.
 pub const GENERATED_KEY_WAIT_MS: u64 = 30_000;
-/// How long such a key is accepted beside the one that has replaced it, in milliseconds: a connection may be under way with it.
+/// Time for which such a key is accepted beside the one that has replaced it, in milliseconds: a
+/// connection may be under way with it.
 pub const GENERATED_KEY_OVERLAP_MS: u64 = 5_000;
 /// Such keys of one host and subsystem that wait for it: one of each of its paths, and some to spare.
 pub const GENERATED_KEYS_PER_HOST_MAX: usize = 2 * PATHS_MAX;
@@ -207,17 +215,19 @@ pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
 /// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
 /// hellos wait.
 pub const TLS_HANDSHAKES_MAX: usize = 1024;
-/// Those beyond, for hosts from networks that have few under way: a crowd from one network must not keep all others waiting.
+/// Further handshakes for hosts from networks that have few under way: a crowd from one network
+/// must not keep all others waiting.
 pub const TLS_HANDSHAKES_RESERVE: usize = 256;
-/// How many are few.
+/// Handshakes under way of a network that has few.
 pub const TLS_HANDSHAKES_FEW: usize = 16;
 /// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
 pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).
 pub const AUTHENTICATION_TIMEOUT_MS: u64 = 120_000;
-/// How long a host whose authentication has failed may take to fetch the reason, in milliseconds.
+/// Time in which a host whose authentication has failed may fetch the reason, in milliseconds.
 pub const AUTHENTICATION_FAILURE_LINGER_MS: u64 = 5_000;
-/// How long a host waits for its next challenge after it has failed once, in milliseconds; after each failure twice as long.
+/// Delay of a host's next challenge after its first failure, in milliseconds; after each further
+/// failure twice as long.
 pub const AUTHENTICATION_DELAY_MS: u64 = 100;
 /// The longest such delay: hosts give a command up after a minute.
 pub const AUTHENTICATION_DELAY_MS_MAX: u64 = 10_000;
@@ -229,7 +239,7 @@ pub const AUTHENTICATION_RECEIVE_BYTES_MAX: u32 = 64 << 10;
 pub const PORTS_MAX: usize = 64;
 
 /// Subflows of an MPTCP connection that are reported one by one: twice as many as the kernel's own path manager makes.
-pub const SUBFLOWS_TOLD_MAX: usize = 16;
+pub const SUBFLOWS_REPORTED_MAX: usize = 16;
 
 /// A connection that has not finished its handshake and Connect by then is closed: a stranger costs no slot for long.
 pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
@@ -237,9 +247,10 @@ pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const LINGER_TIMEOUT_MS: u64 = 2_000;
 /// Outstanding commands may take this long at shutdown.
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
-/// How long hosts are told to wait for a reset or a shutdown, in milliseconds (CAP.TO, RTD3E). It takes as long as the slowest
-/// command that the storage has: a disk that recovers a sector may need 30 s, and so does an image whose cluster is silent
-/// (`CEPH_OPERATION_TIMEOUT_MS`). A host that gives up before comes back while its old commands may still be carried out.
+/// Time that hosts are asked to wait for a reset or a shutdown, in milliseconds (CAP.TO, RTD3E). It
+/// takes as long as the slowest command that the storage has: a disk that recovers a sector may
+/// need 30 s, and so does an image whose cluster is silent (`CEPH_OPERATION_TIMEOUT_MS`). A host
+/// that gives up before comes back while its old commands may still be carried out.
 pub const CONTROLLER_QUIESCE_MS_MAX: u64 = 60_000;
 /// The longest keep alive time-out that our host asks for, in milliseconds: a day; more would keep dead hosts for good. A
 /// host that asks for more gets it, as one does that wants none at all, and is counted.
@@ -302,16 +313,18 @@ pub const POLL_BUSY_US_MAX: u64 = 15;
 pub const STORES_BUSY: usize = 8;
 /// Threads that do storage calls where io_uring is not available, for each reactor.
 pub const STORAGE_THREADS: usize = 5;
-/// How many of them one file or device may occupy: one that hangs leaves a thread to all others.
+/// Threads of these that one file or device may occupy: one that hangs leaves a thread to all
+/// others.
 pub const STORAGE_THREADS_PER_FILE: usize = 4;
 const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
-/// How long a target that starts waits for its images, in milliseconds, before it listens without those that are not available:
-/// long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter than a
-/// cluster needs to miss one whose connections nobody knows, for which nobody else is to wait.
+/// Time for which a target that starts waits for its images, in milliseconds, before it listens
+/// without those that are not available: long enough for hundreds on a healthy cluster, and for a
+/// dead predecessor's connections to be shut out; shorter than a cluster needs to miss one whose
+/// connections are unknown, for which the other images must not wait.
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
-/// How long after a connection to a Ceph cluster failed the next one is tried, in milliseconds.
+/// Delay of the next attempt after a connection to a Ceph cluster failed, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
 /// A queue may have this many times its entries as slots, when the storage still has commands that were given up, each time up to
 /// the whole queue: images go over to another connection at most that often within a command's time, and then the queue ends.
@@ -325,13 +338,15 @@ pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
 /// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
 /// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
-/// How long a connection that must no longer be used stays on the cluster's blocklist, in seconds: a year, since a process that
-/// was stopped may go on at any time after, with what it had begun there.
+/// Time for which a connection that must no longer be used stays on the cluster's blocklist, in
+/// seconds: a year, since a process that was stopped may go on at any time after, with what it had
+/// begun there.
 pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
-/// How long the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when Ceph's
-/// library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
+/// Time for which the connections of a target that was killed stay on the cluster's blocklist, in
+/// seconds: an hour, as when Ceph's library breaks a lock. Its process is gone with its sockets, so
+/// nothing more can come than what is still on its way.
 pub const PREDECESSOR_FENCE_S: u32 = 3600;
 /// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
 /// more than a machine has memory and threads for, and a file that is written within milliseconds.
@@ -341,9 +356,10 @@ pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 pub const CEPH_OPERATIONS_PENDING_MAX: u64 = 1 << 24;
 /// Bytes of the same: each NVMe connection's own limit holds long before.
 pub const CEPH_BYTES_PENDING_MAX: u64 = 1 << 40;
-/// Threads on which a connection to a Ceph cluster takes its operations' ends, unless Ceph's configuration has another number
-/// (`librados_thread_count`). Ceph's own two wake each other for nearly every operation, and take half again the time for it;
-/// who needs more than one thread does has more connections, each with one.
+/// Threads on which a connection to a Ceph cluster takes its operations' ends, unless Ceph's
+/// configuration has another number (`librados_thread_count`). Ceph's own two wake each other for
+/// nearly every operation, and take half again the time for it; a target that needs more than one
+/// thread has more connections, each with one.
 pub const CEPH_CONNECTION_THREADS: u32 = 1;
 /// Pairs of one object in a Ceph cluster that are read: the cluster gives no more at a time (osd_max_omap_entries_per_request),
 /// and what is read in two parts may be of two times.
@@ -353,12 +369,14 @@ pub const GATEWAYS_MAX: u16 = 31;
 /// Controllers that a gateway of a group may give identifiers to: more than `CONTROLLERS_MAX`, so that one comes back as
 /// late as possible.
 pub const GATEWAY_CONTROLLERS: u16 = 2048;
-/// How often a gateway says that it lives, in milliseconds, and looks whether others do.
+/// Interval of a gateway's heartbeats, and of its looks at those of others, in milliseconds.
 pub const GATEWAY_BEAT_MS: u64 = 500;
-/// A gateway that says nothing for this long is given up by the others, in milliseconds, and gives up its groups itself. With
-/// up to two beats until it is noticed, the blocklist and the locks, hosts are served again within 5 s.
+/// Time without heartbeats after which a gateway is given up by the others, in milliseconds, and
+/// gives up its groups itself. With up to two beats until it is noticed, the blocklist and the
+/// locks, hosts are served again within 5 s.
 pub const GATEWAY_LEASE_MS: u64 = 2_500;
-/// A gateway that could not look for this long, in milliseconds, has to see others be silent anew before it gives one up.
+/// Gap between two looks, in milliseconds, after which a gateway has to see others be silent for a
+/// whole lease again before it gives one up.
 pub const GATEWAY_LOOK_GAP_MS_MAX: u64 = 1_500;
 /// A gateway that was gone has to live for this long, in milliseconds, before its groups are given back: one that fails again
 /// at once would take them with it.
@@ -366,60 +384,69 @@ pub const GATEWAY_RETURN_MS: u64 = 4_000;
 /// An operation on the objects that gateways share may take so long, in milliseconds: what takes longer is tried again, and
 /// a lease allows for two such.
 pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
-/// How many operations on the objects that gateways share have to be late in a row until a gateway makes another
-/// connection: the system waits with sending again for about as long as a network was cut, and what is new begins at once.
+/// Operations on the objects that gateways share that have to be late in a row until a gateway
+/// makes another connection: the system waits with sending again for about as long as a network was
+/// cut, and what is new begins at once.
 pub const GATEWAY_LATE_MAX: usize = 3;
-/// Another connection has to be there in so long, in milliseconds, or the next is tried: with each begins the waiting anew.
+/// Time in which another connection has to be there, in milliseconds, or the next is tried: each
+/// starts the system's waits from the beginning.
 pub const GATEWAY_CONNECT_TIMEOUT_MS: u64 = 3_000;
-/// How often a change of what gateways share is tried when others come first: each try fails only because another's has
-/// succeeded, and there are no more than `GATEWAYS_MAX`.
+/// Attempts at a change of what gateways share when others come first: each fails only because
+/// another's has succeeded, and there are no more than `GATEWAYS_MAX`.
 pub const GATEWAY_CHANGE_TRIES: usize = 64;
-/// How long a gateway that announces a change waits for the others' answers, in milliseconds: a dead one never answers, and
-/// one that was not reached sees the change with its next beat.
+/// Time for which a gateway that announces a change waits for the others' answers, in milliseconds:
+/// a dead one never answers, and one that was not reached sees the change with its next beat.
 pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
-/// A gateway whose lease has ended waits so long for what its storage has under way, in milliseconds. Then its hosts are told
-/// to try elsewhere, where by that time somebody may serve them.
+/// Time for which a gateway whose lease has ended waits for what its storage has under way, in
+/// milliseconds. Then its hosts are sent elsewhere, where by that time another gateway may serve
+/// them.
 pub const GATEWAY_GIVE_UP_MS: u64 = 500;
-/// A gateway tells the others so often which hosts are at it, and reads what they tell, in milliseconds: to name a host that
-/// has no path to one of them is not urgent, and the cluster has other work.
+/// Interval at which a gateway publishes the hosts that are at it, and reads what others publish,
+/// in milliseconds: to name a host that has no path to one of them is not urgent, and the cluster
+/// has other work.
 pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
-/// Hosts of which a gateway tells that they are at it, by a number of 64 bits each: 20 KiB, which is written when it changes.
-/// Of one that has more nobody can tell who is missing.
+/// Hosts that a gateway publishes as present, by a number of 64 bits each: 20 KiB, which is written
+/// when it changes. Of one that has more, the missing hosts are unknown.
 pub const GATEWAY_HOSTS_TOLD_MAX: usize = 1024;
 /// Hosts that a gateway names because they have no path to another one.
 pub const GATEWAY_UNREACHED_TOLD_MAX: usize = 32;
-/// Events of a group that a gateway keeps for whoever looks later: a takeover of one load-balancing group is three, and a group
-/// of all gateways that there may be is told once over when a gateway begins.
+/// Events of a group that a gateway keeps for later readers: a takeover of one load-balancing group
+/// is three, and a group of all gateways that there may be is reported as a whole once when a
+/// gateway begins.
 pub const GATEWAY_EVENTS_MAX: usize = 256;
-/// A host that has had no path to a gateway for this time is named, in milliseconds: Linux tries again to connect every 10 s, and
-/// people connect to one address after the other.
+/// Time without a path to a gateway after which a host is named, in milliseconds: Linux tries again
+/// to connect every 10 s, and people connect to one address after the other.
 pub const GATEWAY_UNREACHED_MS: u64 = 30_000;
-/// How long a gateway that is to serve an image waits at a time until that is open, in milliseconds. It decides nothing meanwhile,
-/// and has to be well within its lease.
+/// Time for which a gateway that is to serve an image waits at a time until that is open, in
+/// milliseconds. It decides nothing meanwhile, and has to be well within its lease.
 pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
-/// How long who gives images back waits for their cluster, in milliseconds: within a gateway's lease, whose hosts have to learn
-/// that it serves no more when the cluster does not answer.
+/// Time for which a gateway or target that gives images back waits for their cluster, in
+/// milliseconds: within a gateway's lease, whose hosts have to learn that it serves no more when
+/// the cluster does not answer.
 pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
-/// Ports of which a gateway tells the others: each gateway reads the records of all with every change of the group's state.
+/// Ports that a gateway publishes to the others: each gateway reads the records of all with every
+/// change of the group's state.
 pub const GATEWAY_PORTS_TOLD_MAX: usize = 16;
-/// Connections for images that a gateway may have: all of them are put on the blocklist when it dies, `CEPH_FENCES_AT_ONCE` at a
-/// time, and hosts wait for that. As many as a subsystem has namespaces, for who gives each image a connection of its own.
+/// Connections for images that a gateway may have: all of them are put on the blocklist when it
+/// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. As many as a subsystem has
+/// namespaces, for an operator who gives each image a connection of its own.
 pub const GATEWAY_CONNECTIONS_MAX: usize = NAMESPACES_MAX as usize;
 /// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
 /// has to shut out that many more, and one change of the cluster's map does for all.
 pub const GATEWAY_CLOSED_MAX: usize = 32;
-/// How long these stay on the blocklist, in seconds: they are closed, and what is left of them in networks and OSDs is carried out
-/// or gone long before.
+/// Time for which these stay on the blocklist, in seconds: they are closed, and what is left of
+/// them in networks and OSDs is carried out or gone long before.
 pub const GATEWAY_CLOSED_FENCE_S: u32 = 3600;
 /// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
 /// of very many all others wait for as long as the lost gateway promised.
 pub const GATEWAY_RESETS_MAX: usize = 1024;
 /// Resets that a gateway asks others for at a time: they are in each of its beats, some 200 bytes each.
 pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
-/// A gateway that no host has been at for this long, in milliseconds, while hosts are at others, gives its groups to these. A host
-/// that has lost its connections comes back sooner than that when it can.
+/// Time without hosts, in milliseconds, after which a gateway gives its groups to others that have
+/// hosts. A host that has lost its connections comes back sooner than that when it can.
 pub const GATEWAY_DESERTED_MS: u64 = 1_500;
-/// It tells the others so after so long, in milliseconds: two beats before it acts on it, so that nobody gives it anything then.
+/// Time without hosts, in milliseconds, after which it publishes that: two beats before it acts on
+/// it, and no gateway gives it groups then.
 pub const GATEWAY_DESERTED_TOLD_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
 /// A host that has lost its way to a gateway waits so long for others to give that one up, in milliseconds: a lease, and what
 /// fencing takes on a busy cluster. A gateway that lives then has only lost that host.
@@ -429,18 +456,20 @@ pub const GATEWAY_RESET_PATIENCE_MS: u64 = 10_000;
 pub const GATEWAY_LEAVE_TIMEOUT_MS: u64 = 8_000;
 /// The identifiers that controllers get (CNTLID; FFF0h and up are reserved, Base 5.1.13).
 pub const CONTROLLER_IDS: std::ops::RangeInclusive<u16> = 1..=0xffef;
-/// Images that share one connection to their cluster unless somebody says otherwise: ceph-nvmeof's number.
+/// Images that share one connection to their cluster by default: ceph-nvmeof's number.
 pub const IMAGES_PER_CLUSTER: usize = 32;
-/// How long a command may wait for the cluster unless somebody says otherwise, in milliseconds: longer than the cluster
-/// needs to notice that one of its members is gone, and no longer than the Linux kernel's host waits.
+/// Time for which a command may wait for the cluster by default, in milliseconds: longer than the
+/// cluster needs to notice that one of its members is gone, and no longer than the Linux kernel's
+/// host waits.
 pub const CEPH_OPERATION_TIMEOUT_MS: u64 = 30_000;
 /// Owners of an image's lock that are asked for: there is one, or, of a shared lock, a few.
 pub const CEPH_LOCK_OWNERS_MAX: usize = 8;
 /// Images of which one command may make snapshots at one moment: as many as can be made while writes are held.
 pub const SNAPSHOT_IMAGES_MAX: usize = 256;
-/// How long writes are held for that at most, in milliseconds: far below what hosts wait for a command.
+/// Longest time for which writes are held for that, in milliseconds: far below what hosts wait for
+/// a command.
 pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
-/// How long the other gateways of a group have to hold theirs, in milliseconds, of this time.
+/// Part of this time in which the other gateways of a group have to hold theirs, in milliseconds.
 pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
 /// Images that change hands at a time: each waits for its cluster, and a gateway's successor has seconds for hundreds.
 pub const IMAGES_AT_A_TIME: usize = 16;
@@ -488,14 +517,17 @@ const _: () = {
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };
 
-/// How long a target that hands its hosts to another process waits for a host that sends and takes nothing of what it owes: the
-/// rest of a PDU, data that it was asked for, or data that it has asked for. All other hosts wait as long.
+/// Time for which a target that hands its hosts to another process waits for a host that sends and
+/// takes nothing of what it owes, in milliseconds: the rest of a PDU, data that it was asked for,
+/// or data that it has asked for. All other hosts wait as long.
 pub const FREEZE_STALL_MS: u64 = 100;
 
-/// How long it waits for hosts that send or take a little now and then, which are closed then, and for its storage: where that
-/// takes longer the target goes on, and nothing is handed over.
+/// Time for which it waits for hosts that send or take a little now and then, which are closed
+/// then, and for its storage, in milliseconds: where that takes longer the target goes on, and
+/// nothing is handed over.
 pub const FREEZE_PATIENCE_MS: u64 = 2000;
 
-/// How long it tries to have its images' locks again when the next process is not to serve after all. A cluster that may not be
-/// told to shut that one out notices within half a minute that it has ended.
+/// Time for which it tries to get its images' locks back when the next process is not to serve
+/// after all, in milliseconds. A cluster that may not be asked to shut that one out notices within
+/// half a minute that it has ended.
 pub const IMAGES_BACK_MS: u64 = 60_000;

@@ -1,7 +1,7 @@
-//! What an end of a connection finds out about the other, as an event that a simulation judges. In a real program nobody
-//! listens: the log tells people, in words that may change.
+//! Findings of an end of a connection about the other, as events that a simulation judges. A real
+//! program ignores them: its log is for people, in words that may change.
 
-/// What an end of a connection found out.
+/// Finding of an end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The other end broke the protocol, or says that this one did.
@@ -10,7 +10,7 @@ pub enum Observation {
     ChannelBroken,
     /// The connection was lost, for no reason that this end knows of.
     ConnectionLost,
-    /// A host is told that nothing of a controller of another target can still take effect.
+    /// A host learns that no command of another target's controller can still take effect.
     PeerRests {
         /// The controller's identifier.
         controller_id: u16,

@@ -1,5 +1,5 @@
-//! Who has failed to prove who it is, and how long it has to wait for its next try: whoever guesses pays for it, and nobody
-//! else does.
+//! Parties that have failed to authenticate, and the wait before their next attempt: guessing costs
+//! time, and only the party that guesses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ struct Record {
     last: Moment,
 }
 
-/// Who has failed since it last succeeded, by whatever `P` a party is known.
+/// Parties that have failed since they last succeeded, each by a name `P`.
 #[derive(Debug)]
 pub struct Offenders<P>(HashMap<P, Record>);
 
@@ -25,7 +25,7 @@ impl<P> Default for Offenders<P> {
 }
 
 impl<P: Hash + Eq + Clone> Offenders<P> {
-    /// It has failed.
+    /// Counts a failure of a party.
     pub fn add(&mut self, party: &P, now: Moment) {
         if !self.0.contains_key(party) && self.0.len() >= AUTHENTICATION_OFFENDERS_MAX {
             let oldest = self.0.iter().min_by_key(|(_, record)| record.last).map(|(party, _)| party.clone());
@@ -36,17 +36,17 @@ impl<P: Hash + Eq + Clone> Offenders<P> {
         record.last = now;
     }
 
-    /// It has succeeded.
+    /// Forgets the failures of a party that has succeeded.
     pub fn forgive(&mut self, party: &P) {
         self.0.remove(party);
     }
 
-    /// How often it has failed.
+    /// Number of failures of a party.
     pub fn failures(&self, party: &P) -> u32 {
         self.0.get(party).map_or(0, |record| record.failures)
     }
 
-    /// When it may try again.
+    /// Time of a party's next attempt.
     pub fn due(&self, party: &P) -> Moment {
         self.0.get(party).map_or(Moment(0), |Record { failures, last }| {
             let doubled = AUTHENTICATION_DELAY_MS << (failures - 1).min(16);

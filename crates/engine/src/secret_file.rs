@@ -31,7 +31,7 @@ impl SecretFileError {
         Self { what, is_forbidden: error.kind() == ErrorKind::PermissionDenied }
     }
 
-    /// Whether this user may not read the file, which another may.
+    /// True if this user may not read the file, which another may.
     pub const fn is_forbidden(&self) -> bool {
         self.is_forbidden
     }
@@ -57,11 +57,11 @@ impl fmt::Display for SecretFileError {
 
 impl std::error::Error for SecretFileError {}
 
-/// What a line of such a file holds.
+/// Content of a line of such a file.
 pub trait Line: FromStr<Err: fmt::Display> {
-    /// What it is called.
+    /// Name of the kind, for people.
     const NAME: &'static str;
-    /// What makes one.
+    /// Command that makes one.
     const MAKER: &'static str;
 }
 
@@ -98,7 +98,7 @@ pub fn text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, SecretFile
 fn open(path: &Path) -> Result<File, SecretFileError> {
     let shown = path.display();
     let failed = |error: io::Error| SecretFileError::of_io(&error, path);
-    // Opening a pipe that nobody writes to would wait forever that somebody does.
+    // Opening a pipe without a writer would wait for one forever.
     let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(no_wait).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -111,7 +111,7 @@ fn open(path: &Path) -> Result<File, SecretFileError> {
     Ok(file)
 }
 
-/// What a stream has, up to this number of bytes.
+/// Text of a stream, up to this number of bytes.
 fn text_of(stream: impl Read, name: &Path, bytes_max: u64) -> Result<Zeroizing<String>, SecretFileError> {
     ring::core::forbid_core_dumps();
     let mut text = Zeroizing::new(String::new());

@@ -27,7 +27,8 @@ pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
     builder.check(scene);
 }
 
-/// Where threads of a model write and read as they do in a buffer: loom reports two that are there at once.
+/// A place that threads of a model write and read like a buffer: loom reports two that are there at
+/// once.
 #[cfg(all(test, feature = "loom"))]
 pub(crate) struct Place(loom::cell::UnsafeCell<u64>);
 
@@ -49,12 +50,12 @@ impl Place {
     }
 
     pub(crate) fn write(&self, value: u64) {
-        // SAFETY: nobody else is there, or loom has stopped already.
+        // SAFETY: no other thread is there, or loom has stopped already.
         self.0.with_mut(|place| unsafe { *place = value });
     }
 
     pub(crate) fn read(&self) -> u64 {
-        // SAFETY: nobody writes there, or loom has stopped already.
+        // SAFETY: no thread writes there, or loom has stopped already.
         self.0.with(|place| unsafe { *place })
     }
 }

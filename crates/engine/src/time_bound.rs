@@ -10,7 +10,7 @@ pub enum TimeBound {
     Known(Duration, String),
     /// Forever, for this reason.
     None(&'static str),
-    /// It does not say.
+    /// The time is unknown.
     Unknown,
 }
 
@@ -26,7 +26,7 @@ impl TimeBound {
         }
     }
 
-    /// Whether it says that a command may be there for longer than this.
+    /// True if it says that a command may be there for longer than this.
     pub fn exceeds(&self, time: Duration) -> bool {
         match self {
             Self::Known(known, _) => *known > time,

@@ -1,4 +1,4 @@
-//! What a hostile target costs the initiator: at most the controller it was taken for. Between the initiator and a real
+//! Cost of a hostile target to the initiator: at most the controller it was taken for. Between the initiator and a real
 //! target stands one that turns hostile in the middle of reads and writes, each time in another way; the table of what
 //! that cost is printed.
 
@@ -18,28 +18,28 @@ const NQN: &str = "nqn.2014-08.org.example:test";
 /// Callers of the hostile target at a time, and bytes of each one's request.
 const CALLERS: usize = 4;
 const REQUEST_LENGTH: usize = 1 << 20;
-/// What they may cost in kB: their requests, as much again in commands under way, what each queue keeps for receiving and
-/// sending, and what the allocator holds back.
+/// Limit of their cost in kB: their requests, as much again in commands under way, what each queue
+/// keeps for receiving and sending, and what the allocator holds back.
 const ALLOWED_KB: i64 = (CALLERS * REQUEST_LENGTH / 1024 * 2 + 8192) as i64;
-/// How long a step of the man in the middle waits.
+/// Poll interval of the man in the middle.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What it does from its turn on.
+/// Conduct of the target from its turn on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// It says nothing more.
+    /// Sends nothing more.
     Silent,
-    /// It takes nothing more.
+    /// Takes nothing more.
     Deaf,
-    /// It says all it should, a byte at a time.
+    /// Sends all it should, a byte at a time.
     Slow,
-    /// It sends bytes of no meaning, without end.
+    /// Sends bytes of no meaning, without end.
     Garbage,
-    /// It begins a PDU of four gigabytes, and sends them.
+    /// Begins a PDU of four gigabytes, and sends them.
     Huge,
-    /// It says the last thing again and again.
+    /// Sends the last bytes again and again.
     Repeats,
-    /// It closes every connection as soon as it is there.
+    /// Closes every connection as soon as it is there.
     Closes,
 }
 
@@ -138,7 +138,7 @@ fn carry(
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// What the host gets from the turn on, in place of what it should.
+/// Does to the host, from the turn on, what the manner demands in place of what it should.
 fn behave(manner: Manner, host: &mut TcpStream, bytes: &[u8], ends: &AtomicBool) -> bool {
     match manner {
         Manner::Deaf => true,
@@ -185,7 +185,7 @@ fn is_slow(error: &std::io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// Sends all of it; false when nobody takes it, or it is over.
+/// Sends all of it; false when the peer does not take it, or it is over.
 fn send(to: &mut TcpStream, mut bytes: &[u8], ends: &AtomicBool) -> bool {
     while !bytes.is_empty() {
         match to.write(bytes) {
@@ -232,7 +232,7 @@ fn costs() -> (i64, usize, usize) {
     (kb, count("/proc/self/task"), count("/proc/self/fd"))
 }
 
-/// What a hostile target has cost.
+/// Cost of a hostile target.
 struct Cost {
     most_kb: i64,
     ended_ms: u128,
@@ -266,7 +266,7 @@ fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     thread::sleep(Duration::from_millis(200));
     let (turned, ios) = (Instant::now(), good.load(Ordering::Relaxed));
     middle.turn();
-    let wait = Wait::begin("callers are told");
+    let wait = Wait::begin("all callers have ended");
     let mut most_kb = 0;
     while callers.iter().any(|caller| !caller.is_finished()) {
         wait.check();
@@ -274,7 +274,7 @@ fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
         thread::sleep(Duration::from_millis(5));
     }
     let ended_ms = turned.elapsed().as_millis();
-    // Whoever connects to what is hostile from the beginning gets an answer, too.
+    // A host that connects to what is hostile from the beginning gets an answer, too.
     let again = Controller::connect(options(middle.address, Duration::from_secs(2)));
     assert!(again.is_err() || manner == Manner::Slow, "{manner:?}: it can be connected");
     drop(again);
@@ -306,7 +306,7 @@ fn a_hostile_target_costs_its_controller_and_nothing_else() {
     };
     wait_until("the bystander reads", || good.load(Ordering::Relaxed) > 0);
     println!(
-        "| the target is | most kB (of {ALLOWED_KB}) | callers were told after ms | I/Os of another controller |"
+        "| the target is | most kB (of {ALLOWED_KB}) | callers ended after ms | I/Os of another controller |"
     );
     println!("|---|---|---|---|");
     for manner in MANNERS {

@@ -6,27 +6,29 @@ use nvme::cross_reset::ControllerInstance;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::write_pause::PauseTold;
+use super::write_pause::PauseReply;
 
-/// That a gateway lives: it counts on.
+/// Heartbeat of a gateway, with a counter that grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Beat {
     // Gateways of a former version read it under this name.
     #[serde(rename = "incarnation")]
     pub(crate) epoch: u64,
     pub(crate) count: u64,
-    /// Whether no host has been at it for a while. A gateway that does not know of this has hosts.
+    /// True if no host has had a controller at it for a while. A gateway that does not know the
+    /// field counts as having hosts.
     #[serde(default)]
     pub(crate) is_deserted: bool,
     /// Controllers of other gateways whose hosts have lost them, and wait until nothing of them can still take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) asked: Vec<Lost>,
-    /// Its own of those that others ask for, of which nothing can still take effect.
+    /// Controllers of this gateway that others have asked about and whose commands can no longer
+    /// take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rested: Vec<Lost>,
-    /// Whether it holds its writes for a pause that somebody has asked for.
+    /// Reply to the write pause in the group's state, once it holds its writes for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pause: Option<PauseTold>,
+    pub(crate) pause: Option<PauseReply>,
 }
 
 /// A controller that its host has lost.

@@ -19,12 +19,13 @@ use super::membership::Membership;
 use super::serving::Serving;
 use super::state::GroupState;
 
-/// How often writing a configuration may fail before it is given up.
+/// Failed attempts to write a configuration after which the change is refused.
 const FAILURES_MAX: usize = 3;
 
 impl Membership {
-    /// Begins to open the images that all gateways would serve by `wanted` and this one has not, for whoever has the turn. It need
-    /// not be kept until they are open: a cluster that does not answer would keep this gateway from all else.
+    /// Begins to open the images that all gateways would serve by `wanted` and this one does not
+    /// have yet. The caller holds the turn, and may release it before they are open: a cluster that
+    /// does not answer would keep this gateway from all else.
     pub fn open_early(&self, serving: &Serving, wanted: &FabricConfig) -> Result<EarlyImages, GroupError> {
         let Some(target) = self.target.get() else {
             return Err(Refused::unavailable("this gateway serves nothing yet").into());
@@ -58,8 +59,9 @@ impl Membership {
         Err(Refused::unavailable(what).hint("see whether its cluster answers: ceph -s").into())
     }
 
-    /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn. Where hosts have
-    /// new secrets, all read their files anew, and accept the former ones for this time.
+    /// Makes all gateways serve the shared part of `wanted`, and this one its ports. The caller
+    /// holds the turn. When hosts get new secrets, all gateways reread their files and accept the
+    /// former secrets for this time.
     pub fn put(
         &self,
         serving: &Serving,
@@ -112,8 +114,8 @@ impl Membership {
             true => Ok(()),
             false => self.share(&base, &next),
         };
-        // A cluster that does not answer would keep whoever needs images or their locks of it: the deciding thread does it when it
-        // answers.
+        // The deciding thread repeats the change once the cluster answers: a cluster that does not
+        // would keep every caller that needs images or their locks.
         if outcome.as_ref().is_err_and(|refused| refused.reason != Reason::Unavailable)
             && target.open_early(&before.0, &before.1).pending().is_empty()
             && let Err(error) = target.apply_directed(&before.0, &before.1, Duration::ZERO)
@@ -125,7 +127,8 @@ impl Membership {
         outcome.map(|()| changes).map_err(GroupError::from)
     }
 
-    /// Whether images leave this gateway, which they cannot while what is under way on them may be carried out late.
+    /// True if images leave this gateway. An error while commands on them have timed out and may
+    /// still be executed.
     fn may_move(
         &self,
         base: &GroupState,
@@ -136,16 +139,17 @@ impl Membership {
         if leaves && self.has_late() { Err(self.doubt()) } else { Ok(leaves) }
     }
 
-    /// Has this gateway begin anew, which shuts its connections out: what is under way by them is over then. Nothing else ends that,
-    /// and to have its images back in the meantime would wait for the cluster, with the turn.
+    /// Makes this gateway start a new epoch, which puts its connections on the blocklist and so
+    /// ends commands that are under way on them. Nothing else ends those, and to reclaim the images
+    /// in the meantime would wait for the cluster while holding the turn.
     fn doubt(&self) -> Refused {
         self.has_doubt.store(true, Ordering::Release);
         self.wake();
-        let what = "commands on this gateway's images have taken too long, and may be carried out yet: it begins anew";
+        let what = "commands on this gateway's images have taken too long and may still be executed; the gateway starts a new epoch";
         Refused::unavailable(what).hint("ask again in a moment, when the cluster answers")
     }
 
-    /// Whether commands on images of this gateway have taken too long, and may be carried out yet.
+    /// True if commands on images of this gateway have taken too long and may still be executed.
     fn has_late(&self) -> bool {
         late_operations() != self.seen().late_before
     }
@@ -204,7 +208,7 @@ impl Membership {
     }
 }
 
-/// What of a configuration gateways of former versions cannot read.
+/// Name of the first setting in a configuration that gateways of former versions cannot read.
 fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
     wanted.subsystems.iter().find_map(|subsystem| {
         let is_sealed = subsystem.dhchap_ctrl_secret_sealed.is_some()
@@ -231,7 +235,7 @@ fn check_format(base: &GroupState, wanted: &FabricConfig) -> Result<(), Refused>
     }
 }
 
-/// Whether an image that is this gateway's goes to another load-balancing group, which is not.
+/// True if an image of this gateway goes to a load-balancing group of another gateway.
 fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> bool {
     wanted.subsystems.iter().any(|subsystem| {
         let before = base.config.subsystem(&subsystem.nqn);
@@ -346,6 +350,6 @@ mod tests {
         assert!(!moves_away(&state, &fabric(1), &a) && !moves_away(&state, &fabric(2), &b));
         assert_eq!(moved_from_another(&state, &fabric(2), &BTreeSet::from([1, 2])), None, "one has both");
         state.gateways.get_mut("a").unwrap().life = Life::Dead;
-        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "nobody has it");
+        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "it has no owner");
     }
 }

@@ -1,4 +1,5 @@
-//! What a gateway has seen happen in its group, for whoever looks later. It is bounded, and ends with the process.
+//! Events that a gateway has seen in its group, for the status. The list is bounded and ends with
+//! the process.
 
 use std::collections::VecDeque;
 use std::time::UNIX_EPOCH;
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_takeover_is_told_step_by_step() {
+    fn a_takeover_is_recorded_step_by_step() {
         let first = state(Some("a"), Phase::Serving);
         let mut chronicle = Chronicle::new(&first);
         let mut fenced = state(Some("b"), Phase::Fencing);
@@ -100,7 +101,7 @@ mod tests {
         let mut removed = served.clone();
         removed.gateways.remove("a");
         chronicle.record(&served, &removed);
-        let told: Vec<_> = chronicle
+        let events: Vec<_> = chronicle
             .events()
             .into_iter()
             .map(|event| (event.what, event.gateway, event.load_balancing_group, event.state))
@@ -110,7 +111,7 @@ mod tests {
             (Happening::LoadBalancingGroupMoves, Some(name.to_owned()), Some(1), Some(state))
         };
         assert_eq!(
-            told,
+            events,
             [
                 of(Happening::GatewayThere, "a"),
                 of(Happening::GatewayThere, "b"),

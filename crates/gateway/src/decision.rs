@@ -13,54 +13,58 @@ use super::gateway_port::GatewayPort;
 use super::lease::Peers;
 use super::state::{GroupState, Life, Listener, Owner, Phase};
 
-/// What a gateway knows beside the group's state.
+/// State of a gateway that is not in the group's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) me: &'a Owner,
     /// The epochs that it has asked to begin, and of which it does not know whether it has.
     pub(crate) tried: &'a BTreeSet<u64>,
-    /// Whether it has beaten within its lease.
+    /// True if it has sent a heartbeat within its lease.
     pub(crate) has_lease: bool,
-    /// Whether it is to end.
+    /// True if it is to end.
     pub(crate) is_leaving: bool,
     pub(crate) peers: &'a Peers,
     /// The connections that it has put on the blocklist itself.
     pub(crate) fenced: &'a BTreeSet<String>,
     /// The load-balancing groups whose images it has for itself now.
     pub(crate) held: &'a BTreeSet<u32>,
-    /// Those of them that its hosts are served.
+    /// The held groups that it serves to its hosts.
     pub(crate) open: &'a BTreeSet<u32>,
-    /// Whether commands on its images have taken too long since it began: they may be carried out yet.
+    /// True if commands on its images have taken too long since its epoch began: they may still be
+    /// executed.
     pub(crate) has_late: bool,
-    /// Whether its hosts were told to try elsewhere what is under way here, or that nothing comes of what is.
+    /// True if hosts have been sent to other gateways with commands that are under way here, or
+    /// such commands have an unknown outcome.
     pub(crate) has_given_up: bool,
-    /// Whether no host has been at it for a while.
+    /// True if no host has had a controller at it for a while.
     pub(crate) is_deserted: bool,
-    /// Where hosts find it.
+    /// Addresses at which hosts find it.
     pub(crate) listeners: &'a [Listener],
-    /// What else others know about these.
+    /// Further properties of these ports, for other gateways.
     pub(crate) ports: &'a [GatewayPort],
-    /// Which formats it reads; nothing while another process of it comes, which may read less.
+    /// Formats that it reads. None while another process takes the gateway over, which may read
+    /// fewer.
     pub(crate) reads: Option<&'a Reads>,
 }
 
-/// What a gateway has to do.
+/// Next actions of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) standing: Standing,
     /// The load-balancing groups whose images it is to have for itself.
     pub(crate) hold: BTreeSet<u32>,
-    /// Those of them that its hosts are to be served.
+    /// The held groups to serve to its hosts.
     pub(crate) open: BTreeSet<u32>,
     /// Connections to put on the blocklist.
     pub(crate) fence: BTreeSet<String>,
-    /// Who gets load-balancing groups of a gateway that begins anew; the others stay its own.
+    /// New owners of load-balancing groups of a gateway that starts a new epoch. It keeps the
+    /// others.
     pub(crate) heirs: BTreeMap<u32, Owner>,
-    /// What the state is to be, if it is still the one that this was decided by.
+    /// The next state, valid only while the state that this was decided by is unchanged.
     pub(crate) write: Option<GroupState>,
 }
 
-/// What a gateway is to its group.
+/// Standing of a gateway in its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
     #[default]
@@ -70,7 +74,7 @@ pub(crate) enum Standing {
     Expelled,
     /// Another gateway has its name now, or it was removed: it no longer has a place.
     Replaced,
-    /// It has ended in order.
+    /// The gateway has ended in order.
     Left,
 }
 
@@ -113,8 +117,9 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
     decision
 }
 
-/// Has a gateway that nobody has given up shut out its own connections. What is to go to others goes at once, behind the fence:
-/// if it was taken back first, hosts would wait for two fences.
+/// Makes a gateway that is still alive in the group put its own connections on the blocklist.
+/// Groups for other gateways are handed over at once, behind the fence: reclaiming them first would
+/// make hosts wait for two fences.
 fn begin_anew(state: &GroupState, view: &View<'_>) -> Decision {
     let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
     let heirs = own.filter_map(|number| {
@@ -159,8 +164,8 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
 }
 
-/// Whether hosts find what this gateway serves: they are at it, or at none that may serve. Who has come elsewhere just now may
-/// come to this one, too.
+/// True if hosts find this gateway: they have controllers at it, or at no gateway that may serve.
+/// Hosts that have just connected to another gateway may still connect to this one.
 fn is_found(state: &GroupState, view: &View<'_>, name: &str) -> bool {
     let counts_not = |name: &String| *name == view.me.gateway || state.is_drained(name);
     !is_deserted(view, name) || view.is_deserted && view.peers.visited.iter().all(counts_not)
@@ -203,7 +208,8 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
     wanted
 }
 
-/// One of this gateway's groups: that it serves it now, or that it has let go of it for another, or for good.
+/// Records for one of this gateway's groups that it serves it, or that it has released it to
+/// another gateway or for good.
 fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: u32) {
     let is_released = !view.held.contains(&number);
     if !view.is_leaving && state.is_to_be_dissolved(number) {
@@ -238,7 +244,7 @@ fn leave(wanted: &mut GroupState, view: &View<'_>) {
     }
 }
 
-/// Gives load-balancing groups that nobody has to somebody.
+/// Gives load-balancing groups without an owner to a gateway.
 fn adopt(wanted: &mut GroupState, view: &View<'_>) {
     let numbers: Vec<u32> = wanted.groups.keys().copied().collect();
     for number in numbers {
@@ -257,8 +263,9 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
     }
 }
 
-/// Who gets another load-balancing group: of the gateways that are well, not drained where that leaves any, and that hosts are at
-/// where they are at any, the one with the fewest, this one before others.
+/// Next owner of a load-balancing group: of the gateways that are well, the one with the fewest
+/// groups, this one first among equals. Gateways that are not drained, and those with hosts, come
+/// before others where there are any.
 fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
     let mut candidates: Vec<(bool, bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
@@ -286,7 +293,7 @@ mod tests {
         Peers { well: names.clone(), settled: names, visited: ["b".to_owned()].into(), ..Peers::default() }
     }
 
-    /// What gateway a does with a command that may be carried out late; hosts are at b.
+    /// Decision of gateway a with a command that may still be executed, while hosts are at b.
     fn decided(change: impl FnOnce(&mut View<'_>)) -> Decision {
         decided_among(&peers(), change)
     }
@@ -377,7 +384,7 @@ mod tests {
         assert_eq!(stays.open, BTreeSet::from([1]), "no host is anywhere");
     }
 
-    /// What a does when these are drained, with what it holds and who is at it.
+    /// Decision of a when the named gateways are drained, with what it holds and the hosts at it.
     fn drained(names: &[&str], peers: &Peers, change: impl FnOnce(&mut View<'_>)) -> Decision {
         let mut state = state();
         state.drained = names.iter().map(|name| (*name).to_owned()).collect();
@@ -388,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drained_gateway_serves_what_nobody_else_can_and_nothing_more() {
+    fn a_drained_gateway_serves_only_what_no_other_gateway_can() {
         static NONE: BTreeSet<u32> = BTreeSet::new();
         let own = BTreeSet::from([1]);
         let at_a = Peers { visited: ["a".to_owned()].into(), deserted: ["b".to_owned()].into(), ..peers() };
@@ -420,7 +427,7 @@ mod tests {
             (view.has_late, view.held, view.open) = (false, &BOTH, &BOTH);
         });
         assert_eq!(keeps.hold, *BOTH, "the gateway that it is for is drained");
-        // Nobody has it.
+        // The group has no owner.
         state.groups.get_mut(&2).expect("it is there").owner = None;
         let adopted = |state: &GroupState, well: &[&str]| {
             let names: BTreeSet<String> = well.iter().map(|name| (*name).to_owned()).collect();
@@ -441,14 +448,14 @@ mod tests {
         let mut state = state();
         let group = state.groups.get_mut(&1).expect("it is there");
         (group.state, group.fence) = (Phase::Fencing, FENCED.iter().cloned().collect());
-        let told = |change: fn(&mut View<'_>)| {
+        let decided = |change: fn(&mut View<'_>)| {
             let decision = decided_by(&state, &peers(), change);
             [!decision.fence.is_empty(), !decision.hold.is_empty(), !decision.open.is_empty()]
         };
-        assert_eq!(told(|view| (view.held, view.open) = (&NONE, &NONE)), [true, false, false]);
-        let fenced = told(|view| (view.held, view.open, view.fenced) = (&NONE, &NONE, &FENCED));
+        assert_eq!(decided(|view| (view.held, view.open) = (&NONE, &NONE)), [true, false, false]);
+        let fenced = decided(|view| (view.held, view.open, view.fenced) = (&NONE, &NONE, &FENCED));
         assert_eq!(fenced, [false, true, true]);
-        let silent = told(|view| (view.fenced, view.has_lease) = (&FENCED, false));
+        let silent = decided(|view| (view.fenced, view.has_lease) = (&FENCED, false));
         assert_eq!(silent, [false, true, false], "it does not know whether it is alive");
         let served = decided_by(&state, &peers(), |view| view.fenced = &FENCED).write.expect("it is served");
         assert!(served.groups[&1].fence.is_empty() && served.groups[&1].state == Phase::Serving);

@@ -1,7 +1,8 @@
 //! Gateways that are to serve nothing as long as another one can: for maintenance, or before they are taken out of the group. That
 //! they are is written in the group's state; who gives what to whom then is decided in `decision`, like all else.
 //!
-//! A drain is a wish: a drained gateway serves what nobody else can, since namespaces without a path are worse.
+//! A drain is a wish: a drained gateway serves what no other gateway can, since namespaces without
+//! a path are worse.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,8 @@ impl Membership {
         Ok(())
     }
 
-    /// What it would come to, in words: nothing where it is so already.
+    /// Consequences of a drain or its end, as sentences. Empty if the gateway is in that state
+    /// already.
     ///
     /// # Errors
     /// What speaks against it, but for what only force would overcome when that is to be used.
@@ -72,7 +74,7 @@ impl Membership {
 }
 
 impl GroupState {
-    /// Whether this gateway is to serve nothing as long as another one can.
+    /// True if this gateway is to serve nothing as long as another one can.
     pub(crate) fn is_drained(&self, name: &str) -> bool {
         self.drained.contains(name)
     }
@@ -85,7 +87,7 @@ impl GroupState {
         }
     }
 
-    /// Whether it can be written down.
+    /// Checks that the drain can be recorded.
     fn may_set_drained(&self, name: &str, is_drained: bool) -> Result<(), Refused> {
         if !self.gateways.contains_key(name) {
             let refused = Refused::new(Reason::Unknown, format!("the group has no gateway {name}"));
@@ -113,7 +115,7 @@ impl GroupState {
         }
     }
 
-    /// What of a gateway's goes to whom when it is drained.
+    /// Sentences that name the new owner of each of a gateway's groups when it is drained.
     fn goes_away(&self, name: &str, others: &[String]) -> Vec<String> {
         let served = self.served_by(name).map(|(number, count)| match others {
             [] => format!("load-balancing group {number} ({count}) stays, until another gateway is there"),
@@ -127,7 +129,7 @@ impl GroupState {
         if served.is_empty() { vec![format!("gateway {name} gets no load-balancing group")] } else { served }
     }
 
-    /// What goes back to a gateway that is drained no longer.
+    /// Sentences that name the groups that return to a gateway whose drain ends.
     fn comes_back(&self, name: &str) -> Vec<String> {
         let own = self.groups.iter().filter(|(_, group)| group.preferred == name);
         let own: Vec<String> = own
@@ -141,7 +143,8 @@ impl GroupState {
         if own.is_empty() { vec![format!("gateway {name} may serve again")] } else { own }
     }
 
-    /// That these guests have no path to any other gateway, with the names of some, of those that the configuration names.
+    /// Sentence that these guests have no path to any other gateway. It names some of those in the
+    /// configuration.
     fn lose_it(&self, stranded: &BTreeSet<u64>) -> String {
         let guests =
             self.config.subsystems.iter().flat_map(|subsystem| {
@@ -180,7 +183,7 @@ mod tests {
         state
     }
 
-    fn told(of: &[(&str, &[&str])]) -> BTreeMap<String, Presence> {
+    fn presences(of: &[(&str, &[&str])]) -> BTreeMap<String, Presence> {
         let presence = |hosts: &[&str]| {
             let guests = hosts.iter().map(|host| ("nqn.disks".to_owned(), (*host).to_owned())).collect();
             Presence::new(1, &guests, &BTreeSet::new())
@@ -192,24 +195,24 @@ mod tests {
     fn hosts_without_another_path_are_found_and_named() {
         let mut state = state();
         let all: &[&str] = &["nqn.one", "nqn.other", "nqn.unknown"];
-        assert!(stranded(&state, "a", &told(&[("a", all), ("b", all)])).is_empty());
-        let found = stranded(&state, "a", &told(&[("a", all), ("b", &["nqn.other"])]));
+        assert!(stranded(&state, "a", &presences(&[("a", all), ("b", all)])).is_empty());
+        let found = stranded(&state, "a", &presences(&[("a", all), ("b", &["nqn.other"])]));
         assert_eq!(
             state.lose_it(&found),
             "these would be left without a path to a gateway that serves: host nqn.one of nqn.disks, 1 more"
         );
-        let found = stranded(&state, "a", &told(&[("a", &["nqn.unknown"]), ("b", &[])]));
+        let found = stranded(&state, "a", &presences(&[("a", &["nqn.unknown"]), ("b", &[])]));
         assert!(state.lose_it(&found).ends_with("serves: 1 of its hosts"));
         // A path to a gateway that is drained, too, does not help.
         state.set_drained("b", true);
-        assert_eq!(stranded(&state, "a", &told(&[("a", all), ("b", all)])).len(), 3);
-        // Of one that has ended nobody loses anything.
+        assert_eq!(stranded(&state, "a", &presences(&[("a", all), ("b", all)])).len(), 3);
+        // No host loses a path with a gateway that has ended.
         state.bury("a", |_, _| None);
-        assert!(stranded(&state, "a", &told(&[("a", all), ("b", &[])])).is_empty());
+        assert!(stranded(&state, "a", &presences(&[("a", all), ("b", &[])])).is_empty());
     }
 
     #[test]
-    fn what_is_drained_is_told_until_it_is_removed() {
+    fn a_drain_is_reported_until_the_gateway_is_removed() {
         let mut state = state();
         assert_eq!(state.may_set_drained("c", true).unwrap_err().reason, Reason::Unknown);
         assert_eq!(state.may_set_drained("a", true), Ok(()));

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::ring::lock::Mutex;
 
-/// What a process may do for its gateway.
+/// Role of a process: whether it acts for its gateway, and whether another process is to replace
+/// it.
 #[derive(Debug)]
 pub(super) struct Duty {
     acts: AtomicBool,
-    /// Whether another process is about to act in place of this one. What it has begun is not this one's to end.
+    /// Set while another process prepares to act in place of this one. This process then leaves
+    /// that one's work alone.
     is_offered: AtomicBool,
     /// Held for as long as a sign of life is under way.
     beating: Mutex<()>,
@@ -22,7 +24,7 @@ impl Duty {
         Self { acts, is_offered, beating: Mutex::new(()) }
     }
 
-    /// Whether it acts.
+    /// True if this process acts for the gateway.
     pub(super) fn acts(&self) -> bool {
         self.acts.load(Ordering::Acquire)
     }
@@ -46,7 +48,7 @@ impl Duty {
         }
     }
 
-    /// Whether another process is there.
+    /// True if another process is about to take over.
     pub(super) fn is_offered(&self) -> bool {
         self.is_offered.load(Ordering::Acquire)
     }

@@ -10,32 +10,34 @@ use super::state::{Gateway, GroupState, Life, Listener};
 
 /// The ports of the other gateways that may serve, for hosts of the gateway `name`, which has ports with the numbers `own`.
 ///
-/// One that was given up is left out: a host that connects to all that it finds would wait for it, and nothing is served there.
-/// It is in the log again when it is back. Hosts that have a controller at it keep trying by themselves.
+/// A gateway that was given up is left out: a host that connects to every entry would wait for it,
+/// and nothing is served there. It returns to the log when it is back. Hosts that have a controller
+/// at it keep trying by themselves.
 pub(crate) fn elsewhere(state: &GroupState, name: &str, own: impl Iterator<Item = u16>) -> Vec<OtherPort> {
     let mut numbers: BTreeSet<u16> = own.collect();
     let mut found = Vec::new();
     let others = state.gateways.iter().filter(|(other, _)| *other != name);
     for (_, gateway) in others.filter(|(_, gateway)| gateway.life == Life::Alive) {
-        for (listener, told) in
-            gateway.listeners.iter().map(|listener| (listener, told_of(gateway, listener)))
+        for (listener, reported) in
+            gateway.listeners.iter().map(|listener| (listener, reported_port(gateway, listener)))
         {
             // By its number a port is known. Former versions have added ports with numbers of other gateways'.
-            let told = told.filter(|told| numbers.insert(told.id));
+            let reported = reported.filter(|reported| numbers.insert(reported.id));
             let mut port = PortConfig::new(0, ([0, 0, 0, 0], listener.service).into());
             port.advertise = Some(listener.address.clone());
-            if let Some(told) = told {
-                (port.id, port.tls, port.discovery_only) = (told.id, told.tls, told.discovery_only);
+            if let Some(reported) = reported {
+                (port.id, port.tls, port.discovery_only) =
+                    (reported.id, reported.tls, reported.discovery_only);
             }
-            found.push(OtherPort { port, is_known: told.is_some() });
+            found.push(OtherPort { port, is_known: reported.is_some() });
         }
     }
     found.truncate(OTHER_PORTS_MAX);
     found
 }
 
-/// What a gateway says about the port where it listens so.
-pub(crate) fn told_of<'a>(gateway: &'a Gateway, listener: &Listener) -> Option<&'a GatewayPort> {
+/// Properties that a gateway has reported of the port with this listener.
+pub(crate) fn reported_port<'a>(gateway: &'a Gateway, listener: &Listener) -> Option<&'a GatewayPort> {
     gateway.ports.iter().find(|port| port.address == listener.address && port.service == listener.service)
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn told_of<'a>(gateway: &'a Gateway, listener: &Listener) -> Option<&
 mod tests {
     use engine::target::TlsUse;
 
-    use super::super::gateway_port::told;
+    use super::super::gateway_port::reported_ports;
     use super::super::local_fabric::listeners;
     use super::super::state::Owner;
     use super::*;
@@ -63,7 +65,7 @@ mod tests {
             let me = Owner { gateway: name.to_owned(), epoch: 1 };
             state.register(&me, &listeners(&ports)).unwrap();
             if name != "b" {
-                state.gateways.get_mut(name).unwrap().ports = told(&ports);
+                state.gateways.get_mut(name).unwrap().ports = reported_ports(&ports);
             }
         }
         state

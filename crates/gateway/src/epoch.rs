@@ -1,5 +1,5 @@
-//! A gateway's epochs: how it begins anew in another one, and how it ends in one in which it cannot give anything away. Why it
-//! should is decided elsewhere.
+//! Epochs of a gateway: the start of a new one, and the end in one in which it cannot give anything
+//! away. The reasons are decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::serving::Serving;
 use super::state::Owner;
 
 impl Membership {
-    /// Begins again in another epoch, after the others have given this one up, its hosts were told to try elsewhere, or it
-    /// has commands that may be carried out late.
+    /// Starts another epoch after the others have given this one up, its hosts were sent to other
+    /// gateways, or commands may still be executed late.
     pub(super) fn come_back(
         self: &Arc<Self>,
         serving: &mut Serving,
@@ -35,10 +35,10 @@ impl Membership {
         let is_given_up = !self.seen().is_alive();
         let reason = match (is_given_up, target.is_refused()) {
             (true, _) => "the others have given it up",
-            (false, true) => "somebody has put its connections on the blocklist",
+            (false, true) => "its connections were put on the blocklist from outside the group",
             (false, false) => "it has commands of unknown fate",
         };
-        tracing::warn!(group = %self.spec(), name, reason, "this gateway begins anew");
+        tracing::warn!(group = %self.spec(), name, reason, "this gateway starts a new epoch");
         // Close, then forget the connections, then register: once it is registered it may be given groups, and must have
         // nothing left that could write by the connections others have put on the blocklist.
         serving.close(target);
@@ -62,7 +62,7 @@ impl Membership {
                 seen.learn(state);
                 drop(seen);
                 // Former controllers end before others learn of this epoch: nothing is served until they have.
-                self.begin_anew(target);
+                self.end_former_controllers(target);
                 self.tell();
                 self.beat();
                 Progress::Again
@@ -101,10 +101,10 @@ impl Membership {
 
     /// Ends the controllers of the former epoch, which others report to hosts as at rest: a write that comes
     /// late, or was held back, must find no image again. Nothing is served before.
-    fn begin_anew(self: &Arc<Self>, target: &Target) {
+    fn end_former_controllers(self: &Arc<Self>, target: &Target) {
         self.is_beginning.store(true, Ordering::Release);
         let membership = Arc::downgrade(self);
-        target.begin_anew(self.tag(), move || {
+        target.end_all_controllers(self.tag(), move || {
             if let Some(membership) = membership.upgrade() {
                 membership.is_beginning.store(false, Ordering::Release);
                 membership.wake();

@@ -1,5 +1,5 @@
-//! Why a group's gateway does not do what it was asked: for its administration, which says so to whoever has asked, and for
-//! the program that runs it.
+//! Errors of a group's gateway: refusals, for the administration's callers, and failures, for the
+//! program that runs it.
 
 use std::fmt;
 
@@ -16,29 +16,29 @@ pub enum GroupError {
     Target(#[from] TargetError),
 }
 
-/// What kind of thing speaks against a change.
+/// Class of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The group's cluster does not answer, or this gateway serves nothing yet.
     Unavailable,
     /// There is nothing by that name.
     Unknown,
-    /// It is against what is there now.
+    /// The change contradicts the present state.
     Conflict,
     /// A group of gateways cannot serve it.
     Unsupported,
 }
 
-/// What speaks against a change.
+/// Refusal of a change, with its reason and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its kind.
+    /// Cause of the failure.
     pub reason: Reason,
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
-    /// Which setting it is about, such as `subsystems[0].ports`.
+    /// Setting at fault, such as `subsystems[0].ports`.
     pub field: Option<String>,
-    /// What to do.
+    /// Suggested remedy.
     pub hint: Option<String>,
 }
 

@@ -16,10 +16,10 @@ pub(crate) const WITH_KEYS_AND_PORTS: Format = Format(3);
 pub(crate) const WITH_RESERVATIONS: Format = Format(4);
 /// The first one with drained gateways: a former version would give them back what they gave away.
 pub(crate) const WITH_DRAINS: Format = Format(4);
-/// What a gateway reads that says nothing of it: versions up to 0.1 know this one alone.
+/// Formats of a gateway that has reported none: versions up to 0.1 read this one alone.
 const UNTOLD: RangeInclusive<u32> = 1..=1;
 
-/// The format that a group uses. A new group has the highest that whoever makes it writes.
+/// Format that a group uses. A new group has the highest that its first gateway writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Format(pub(crate) u32);
 
@@ -30,7 +30,7 @@ impl Default for Format {
 }
 
 impl Format {
-    /// What is written under the key of the format.
+    /// Reads the value under the key of the format.
     ///
     /// # Errors
     /// This program cannot read it.
@@ -47,7 +47,8 @@ impl Format {
     }
 }
 
-/// Which formats a gateway reads, in one of its epochs. It stands beside its record, whose fields former versions check.
+/// Formats that a gateway reads, in one of its epochs. They stand beside its record, whose fields
+/// former versions check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reads {
     /// Of another epoch nothing is said: an older version may have come back by the same name.
@@ -57,7 +58,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// What this program reads.
+    /// Formats that this program reads.
     pub(crate) const fn own(epoch: u64) -> Self {
         Self::of(epoch, FORMATS)
     }
@@ -66,12 +67,12 @@ impl Reads {
         Self { epoch, lowest: *formats.start(), highest: *formats.end() }
     }
 
-    /// What a gateway in this epoch reads that has said this, or nothing.
+    /// Formats of a gateway in this epoch, from its report if it has one for this epoch.
     pub(crate) fn in_epoch(told: Option<&Self>, epoch: u64) -> Self {
         told.filter(|told| told.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
     }
 
-    /// What both read.
+    /// Formats that both read.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let (lowest, highest) = (self.lowest.max(other.lowest), self.highest.min(other.highest));
         Self { epoch: self.epoch, lowest, highest }
@@ -100,10 +101,10 @@ mod tests {
 
     #[test]
     fn what_another_epoch_has_said_counts_for_nothing() {
-        let told = Reads::of(7, 1..=5);
-        assert_eq!(Reads::in_epoch(Some(&told), 7), told);
-        assert_eq!(Reads::in_epoch(Some(&told), 8), Reads::of(8, 1..=1));
+        let report = Reads::of(7, 1..=5);
+        assert_eq!(Reads::in_epoch(Some(&report), 7), report);
+        assert_eq!(Reads::in_epoch(Some(&report), 8), Reads::of(8, 1..=1));
         assert_eq!(Reads::in_epoch(None, 8), Reads::of(8, 1..=1));
-        assert_eq!(told.and(&Reads::of(7, 2..=3)), Reads::of(7, 2..=3));
+        assert_eq!(report.and(&Reads::of(7, 2..=3)), Reads::of(7, 2..=3));
     }
 }

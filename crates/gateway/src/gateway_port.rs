@@ -7,7 +7,7 @@ use engine::limits::GATEWAY_PORTS_TOLD_MAX;
 use engine::target::{PortConfig, TlsUse};
 use serde::{Deserialize, Serialize};
 
-/// How many numbers of ports each gateway has for itself.
+/// Number of port identifiers reserved for each gateway.
 const PORT_NUMBERS: u16 = 64;
 
 /// The numbers of ports that the gateway with this number has for itself.
@@ -29,18 +29,20 @@ pub(crate) struct GatewayPort {
     pub(crate) discovery_only: bool,
 }
 
-/// What a gateway with these ports says about them. Those that hosts cannot be sent to are left out.
-pub(crate) fn told(ports: &[PortConfig]) -> Vec<GatewayPort> {
+/// Report of a gateway with these ports. Ports without an address for other gateways' hosts are
+/// left out.
+pub(crate) fn reported_ports(ports: &[PortConfig]) -> Vec<GatewayPort> {
     let of = |port: &PortConfig| {
-        let (address, service) = told_address(port)?;
+        let (address, service) = reported_address(port)?;
         let PortConfig { id, tls, discovery_only, .. } = *port;
         Some(GatewayPort { id, address, service, tls, discovery_only })
     };
     ports.iter().filter_map(of).take(GATEWAY_PORTS_TOLD_MAX).collect()
 }
 
-/// Where hosts find a port, if others can tell them. An address that is any of the machine's tells nobody anything.
-pub(crate) fn told_address(port: &PortConfig) -> Option<(String, u16)> {
+/// Address and service at which hosts of other gateways find a port. None for an unspecified
+/// address without an `advertise`.
+pub(crate) fn reported_address(port: &PortConfig) -> Option<(String, u16)> {
     let ip = port.address.ip().to_canonical();
     let address = match &port.advertise {
         Some(advertise) => advertise.clone(),
@@ -70,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_read() {
-        let ports = told(&[PortConfig::new(7, "[2001:db8::1]:4420".parse().unwrap())]);
+    fn a_report_is_read_back() {
+        let ports = reported_ports(&[PortConfig::new(7, "[2001:db8::1]:4420".parse().unwrap())]);
         let read: Vec<GatewayPort> = serde_json::from_slice(&serde_json::to_vec(&ports).unwrap()).unwrap();
         assert_eq!((read.as_slice(), read[0].address.as_str()), (ports.as_slice(), "2001:db8::1"));
         // A later version may tell more.

@@ -1,4 +1,4 @@
-//! What happens in a group of gateways: found by comparing two of its states, and told in the log.
+//! Events in a group of gateways: found by comparing two of its states, and logged.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,23 +7,23 @@ use super::state::{GroupState, Life, Phase};
 /// Something that has happened in a group of gateways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GroupEvent {
-    /// When the gateway that tells it has seen it, in milliseconds since 1970.
+    /// Time at which the reporting gateway has seen it, in milliseconds since 1970.
     pub time_ms: u64,
-    /// What it is.
+    /// Kind of the event.
     pub what: Happening,
-    /// The gateway that it is about. Of a load-balancing group it is the one that serves it, or is about to; it is missing where
-    /// nobody is.
+    /// Gateway concerned. For a load-balancing group, its present or next owner; none if it has no
+    /// owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
     /// The load-balancing group that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancing_group: Option<u32>,
-    /// How far that group is on its way to its owner.
+    /// State of the load-balancing group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Phase>,
 }
 
-/// What may happen.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GroupEventKind")]
@@ -47,7 +47,7 @@ pub enum Happening {
 }
 
 impl GroupEvent {
-    /// What has happened between two states.
+    /// Events between two states.
     pub(super) fn between(before: &GroupState, after: &GroupState, time_ms: u64) -> Vec<Self> {
         let of_gateway = |what, gateway: &String| Self {
             time_ms,
@@ -93,7 +93,7 @@ impl GroupEvent {
 
     /// Tells it in the log, of a group that is in this state since.
     pub(super) fn log(&self, after: &GroupState) {
-        let gateway = self.gateway.as_deref().unwrap_or("nobody");
+        let gateway = self.gateway.as_deref().unwrap_or("none");
         let group = self.load_balancing_group.unwrap_or_default();
         match self.what {
             Happening::GatewayThere => {

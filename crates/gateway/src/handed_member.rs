@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use super::beat::Lost;
 
-/// Which gateway the next process is to be, while the former one acts.
+/// Identity that the next process is to take, while the former one acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedMember {
-    /// Its name.
+    /// Name of the gateway.
     pub gateway: String,
-    /// Its number.
+    /// Number of the gateway.
     pub number: u16,
-    /// The epoch in which it stays: nobody takes it over, and hosts keep their controllers.
+    /// Epoch, which stays the same: no gateway takes over, and hosts keep their controllers.
     pub epoch: u64,
     /// The connections that it has put on the blocklist by now.
     pub(crate) fenced: BTreeSet<String>,
 }
 
-/// How it was when all rested.
+/// State of a gateway after all its queues were quiesced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedMember {
     /// The version of the state that it has acted by.
@@ -33,6 +33,7 @@ pub struct HandedMember {
     pub(crate) fenced: BTreeSet<String>,
     /// For how long no host has been at it, in milliseconds, if none is.
     pub(crate) alone_ms: Option<u64>,
-    /// Its controllers that others have asked for, of which nothing can still take effect.
+    /// Controllers of this gateway that others have asked about and whose commands can no longer
+    /// take effect.
     pub(crate) rested: BTreeSet<Lost>,
 }

@@ -15,9 +15,9 @@ use super::member::{Update, update};
 use super::membership::Membership;
 use super::pauses::Held;
 use super::state::{GroupState, Owner, Phase};
-use super::write_pause::{PauseTold, WritePause};
+use super::write_pause::{PauseReply, WritePause};
 
-/// How often who waits for other gateways looks whether all have answered.
+/// Interval at which the waiting gateway checks the others' replies.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Writes that are held at all gateways, until it is dropped.
@@ -48,7 +48,7 @@ impl Membership {
             if !pause.is_done && self.duty.acts() && !self.duty.is_offered() {
                 let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
                 target.hold_writes(&pause.namespaces, until);
-                let told = PauseTold { id: pause.id, is_done: false };
+                let told = PauseReply { id: pause.id, is_done: false };
                 seen.pauses.held = Some(Held { told, namespaces: pause.namespaces, until });
                 drop(seen);
                 self.be_heard();
@@ -66,7 +66,8 @@ impl Membership {
     /// Has all gateways hold their writes to these namespaces.
     ///
     /// # Errors
-    /// When one does not, within `limits::SNAPSHOT_PAUSE_MS`, or somebody else has them held. None are held then.
+    /// Another gateway does not reply within `limits::SNAPSHOT_PAUSE_MS`, or has a write pause of its
+    /// own. No writes are held then.
     pub fn hold_writes(&self, namespaces: &[Place]) -> Result<HeldWrites<'_>, GroupError> {
         let unavailable = |what: &str| Refused::unavailable(what).hint("ask another gateway, or wait");
         if !self.seen().has_lease(self.now_ms()) {
@@ -128,12 +129,13 @@ fn group_of(state: &GroupState, (nqn, nsid): &Place) -> Option<u32> {
     namespaces.find(|namespace| namespace.nsid == *nsid).map(|namespace| namespace.ana_group)
 }
 
-/// Who has a namespace, whether or not it is served.
+/// Owner of a namespace, even if it is not served.
 fn owner_of<'a>(state: &'a GroupState, place: &Place) -> Option<&'a Owner> {
     state.groups.get(&group_of(state, place)?)?.owner.as_ref()
 }
 
-/// Who serves these namespaces, by their load-balancing groups; nothing while one is not served or not there.
+/// Owners that serve these namespaces, by load-balancing group. None if one is not served or does
+/// not exist.
 fn owners(state: &GroupState, namespaces: &[Place]) -> Option<BTreeMap<u32, Owner>> {
     let numbers: Option<BTreeSet<u32>> = namespaces.iter().map(|place| group_of(state, place)).collect();
     let owner = |number: u32| {
@@ -172,13 +174,13 @@ impl HeldWrites<'_> {
 
     /// Waits until all who serve these namespaces have said so.
     fn wait(&self, is_done: bool) -> Result<(), GroupError> {
-        let wanted = PauseTold { id: self.id, is_done };
+        let wanted = PauseReply { id: self.id, is_done };
         let end = now().after(Duration::from_millis(SNAPSHOT_PAUSE_MS));
         loop {
             let missing = {
                 let seen = self.membership.seen();
                 let mut all = self.owners.values();
-                all.find(|owner| !seen.pauses.has_told(owner, &seen.me, wanted)).cloned()
+                all.find(|owner| !seen.pauses.has_replied(owner, &seen.me, wanted)).cloned()
             };
             let Some(missing) = missing else { return Ok(()) };
             if now() >= end {

@@ -19,16 +19,16 @@ pub(crate) struct Peers {
     pub(crate) well: BTreeSet<String>,
     /// Well for long enough to be relied on.
     pub(crate) settled: BTreeSet<String>,
-    /// Those that no host is at.
+    /// Gateways without hosts.
     pub(crate) deserted: BTreeSet<String>,
-    /// Those that hosts have been at for a while, of the ones that are well.
+    /// Gateways that are well and have had hosts for a while.
     pub(crate) visited: BTreeSet<String>,
 }
 
-/// What one gateway has seen of the others' beats.
+/// Heartbeats of the other gateways, as one gateway has seen them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaseWatch {
-    /// When the last look began, in milliseconds of the watcher's clock.
+    /// Start of the last look, in milliseconds of the watcher's clock.
     looked_ms: Option<u64>,
     seen: BTreeMap<String, Seen>,
 }
@@ -86,13 +86,13 @@ impl LeaseWatch {
         }
     }
 
-    /// When the last look began.
+    /// Start of the last look.
     pub(crate) const fn looked_ms(&self) -> Option<u64> {
         self.looked_ms
     }
 
-    /// How the gateways are that may serve. A silence counts from the end of the look that heard the last beat to the
-    /// beginning of the last look.
+    /// Health of the gateways that may serve. A silence counts from the end of the look that found
+    /// the last heartbeat to the beginning of the last look.
     pub(crate) fn peers(&self, state: &GroupState) -> Peers {
         let mut peers = Peers::default();
         let Some(looked_ms) = self.looked_ms else { return peers };

@@ -16,7 +16,7 @@ mod gateway_port;
 mod group_event;
 mod handed_member;
 mod held_writes;
-mod hosts_told;
+mod host_reports;
 mod lease;
 mod local_fabric;
 mod member;

@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::elsewhere::elsewhere;
 use super::error::Refused;
 use super::format::WITH_RESERVATIONS;
-use super::gateway_port::{port_numbers, told_address};
+use super::gateway_port::{port_numbers, reported_address};
 use super::state::{GroupState, Listener};
 
 /// A namespace, by its subsystem and its identifier.
 pub(crate) type Place = (String, u32);
 
-/// What one gateway serves, as it follows from this.
+/// Configuration of one gateway's target, derived from the group's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalFabric<'a> {
     pub(crate) state: &'a GroupState,
@@ -27,11 +27,11 @@ pub(crate) struct LocalFabric<'a> {
     pub(crate) ports: &'a [PortConfig],
     /// The load-balancing groups whose images it has for itself.
     pub(crate) hold: &'a BTreeSet<u32>,
-    /// Those of them that hosts are served.
+    /// The held groups that it serves to its hosts.
     pub(crate) open: &'a BTreeSet<u32>,
     /// Namespaces that cannot be opened here now.
     pub(crate) left_out: &'a BTreeSet<Place>,
-    /// With another number, images are opened anew.
+    /// Number of the opening: with another number, images are reopened.
     pub(crate) opening: u64,
 }
 
@@ -54,7 +54,7 @@ impl LocalFabric<'_> {
         subsystem.ana_groups = groups.into_iter().map(config).collect();
     }
 
-    /// What it is to do with the images of this configuration.
+    /// Directives for the images of this configuration.
     pub(crate) fn directives(&self, fabric: &FabricConfig) -> Directives {
         let own = self.ports.iter().map(|port| port.id);
         Directives {
@@ -66,7 +66,8 @@ impl LocalFabric<'_> {
         }
     }
 
-    /// Whether hosts may reserve namespaces, with the numbers of all that the group serves, those that are left out here, too.
+    /// Keys of reservations, for all namespaces of the group, also those left out here. None if
+    /// hosts may not reserve.
     fn reservations(&self) -> Option<BTreeMap<Place, u64>> {
         let knows = self.state.format >= WITH_RESERVATIONS;
         knows.then(|| self.state.added.of_all(&self.state.config))
@@ -76,7 +77,7 @@ impl LocalFabric<'_> {
         if self.open.contains(&group) { AnaState::Optimized } else { AnaState::Inaccessible }
     }
 
-    /// Where hosts find the other gateways. They are told that by the group's state, and nobody has to write it down.
+    /// Referrals to the other gateways, taken from the group's state instead of the configuration.
     fn others(&self) -> Vec<ReferralConfig> {
         let others = self.state.gateways.iter().filter(|(name, _)| *name != self.name);
         let listeners = others.flat_map(|(_, gateway)| &gateway.listeners);
@@ -96,14 +97,14 @@ impl LocalFabric<'_> {
         referrals
     }
 
-    /// Whether a gateway may have a port with this number, or it is none.
+    /// True if a gateway may have a port with this number, or none has.
     fn is_port(&self, id: u16) -> bool {
         id == NO_PORT
             || self.ports.iter().any(|port| port.id == id)
             || self.state.gateways.values().any(|gateway| port_numbers(gateway.number).contains(&id))
     }
 
-    /// What of `wanted`, a configuration of this gateway's, is all gateways'.
+    /// Part of `wanted`, a configuration of this gateway, that all gateways share.
     ///
     /// # Errors
     /// When it has something that cannot be served by several gateways.
@@ -161,7 +162,7 @@ pub(super) fn standby(fabric: &FabricConfig, hold: &BTreeSet<u32>) -> BTreeSet<P
     places.collect()
 }
 
-/// Whether it is something that one gateway writes to at a time.
+/// True if the namespace has a single writer at a time, as Ceph images have.
 const fn can_stand_by(namespace: &NamespaceConfig) -> bool {
     matches!(namespace.backend, BackendConfig::Rbd(_))
 }
@@ -185,9 +186,9 @@ fn for_one_only(what: &str) -> Refused {
     Refused::unsupported(format!("{what} cannot be served by a group of gateways"))
 }
 
-/// Where hosts find this gateway, as others may tell them.
+/// Addresses of this gateway for its record in the group's state.
 pub(super) fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
-    let listeners = ports.iter().filter_map(told_address);
+    let listeners = ports.iter().filter_map(reported_address);
     listeners.map(|(address, service)| Listener { address, service }).collect()
 }
 
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_gateways_tell_what_one_was_told() {
+    fn all_gateways_report_the_identities_that_one_was_given() {
         let mut shared = state().config;
         shared.subsystems[0].serial.clear();
         let served = FabricConfig {

@@ -23,20 +23,20 @@ use super::spec::GroupSpec;
 use super::state::{GroupState, Life, Listener, Owner};
 use super::store::{Store, StoreError};
 
-/// How often a gateway decides when nothing calls for it: its lease may have ended meanwhile.
+/// Interval between decisions without a cause: the lease may have ended meanwhile.
 const DECIDE_INTERVAL: Duration = Duration::from_millis(200);
 /// Things that one look at the state may lead to, one after the other, before the thread looks whether it is to end.
 const ROUNDS_MAX: usize = 16;
-/// How many operations of a change may take too long before it is given up, one second each.
+/// Operations of a change that may take too long, one second each, before the change fails.
 const LATE_MAX: usize = 10;
-/// How long the end waits for the thread that announces changes and learns of them.
+/// Time that the end waits for the thread that exchanges notifications.
 const TELLER_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// A gateway of a group. Dropping it ends its threads; the others see that it is silent.
 #[derive(Debug)]
 pub struct Member {
     membership: Arc<Membership>,
-    /// What the deciding thread waits for, until there is one.
+    /// Wake-ups of the deciding thread, until that takes them.
     wake: Option<Receiver<()>>,
     threads: Vec<JoinHandle<()>>,
     /// The thread that announces changes and learns of them: Ceph's library may keep it for as long as a cluster does not answer.
@@ -99,12 +99,14 @@ impl Member {
         }))
     }
 
-    /// What tells its controllers from those of other gateways, and from its own of former epochs.
+    /// Tag that tells this gateway's controllers from those of other gateways and of its former
+    /// epochs.
     pub fn tag(&self) -> u32 {
         self.membership.tag()
     }
 
-    /// Takes hosts' requests to be told when nothing of another gateway's controllers can still take effect.
+    /// Takes hosts' requests for a notification when commands of another gateway's controllers can
+    /// no longer take effect.
     pub fn peer_resets(&self) -> PeerResets {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         PeerResets(Arc::new(move |reset| match membership.upgrade() {
@@ -113,7 +115,7 @@ impl Member {
         }))
     }
 
-    /// What it serves at first: everything, as a stand-by.
+    /// First configuration of the target: everything, as a stand-by.
     pub fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
         self.membership.first_fabric(ports)
     }
@@ -125,7 +127,7 @@ impl Member {
         self.spawn("gateway", move |membership| decide(&membership, &wake))
     }
 
-    /// What others need of it.
+    /// Membership, shared with other parts of the program.
     pub fn membership(&self) -> Arc<Membership> {
         self.membership.clone()
     }
@@ -218,9 +220,9 @@ fn wait_for_namesake(
     }
 }
 
-/// Writes a gateway of this name into the group's state, in an epoch of its own. With it come who it is and its number:
-/// none for one that comes back `as_number` and no longer has that number, since it was removed meanwhile. Of those epochs that
-/// it has `tried` to begin, also before, nobody knows whether it has when there is an error.
+/// Writes a gateway of this name into the group's state, with a new epoch. Returns its identity and
+/// number, or None if it comes back `as_number` and was removed meanwhile. `tried` collects the
+/// epochs whose begin has an unknown outcome after an error, including those of former calls.
 pub(super) fn register(
     store: &Store,
     name: &str,
@@ -240,19 +242,20 @@ pub(super) fn register(
         if let Some(begun) = known.filter(|me| state.is_alive(me)).zip(number) {
             return Ok(Update::Done(Some(begun)));
         }
-        // Others may have given it up since, and told hosts that it is at rest: then it must be another.
+        // Others may have given it up since, and have reported it as at rest to hosts: then it
+        // needs another epoch.
         let me = Owner { gateway: name.to_owned(), epoch: epoch() };
-        let number = state.begin_anew(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
+        let number = state.begin_epoch(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
         tried.insert(me.epoch);
         Ok(Update::Write(Some((me, number))))
     })
 }
 
-/// What becomes of a state that is to be changed.
+/// Result of a closure that changes the group's state.
 pub(super) enum Update<T> {
-    /// It is as it should be.
+    /// The state is right already.
     Done(T),
-    /// It is to be written as it is now.
+    /// The state was changed and is to be written.
     Write(T),
 }
 
@@ -337,5 +340,5 @@ fn decide(membership: &Arc<Membership>, bell: &Receiver<()>) {
     }
 }
 
-/// The names of places are told in one order.
+/// Places, in order of their names.
 pub(super) type Places = BTreeSet<super::local_fabric::Place>;

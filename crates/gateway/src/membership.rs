@@ -15,8 +15,8 @@ use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
 use super::duty::Duty;
 use super::format::Reads;
-use super::gateway_port::{port_numbers, told};
-use super::hosts_told::HostsTold;
+use super::gateway_port::{port_numbers, reported_ports};
+use super::host_reports::HostReports;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
 use super::member::{Places, Update, update};
@@ -29,12 +29,12 @@ use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
 
-/// Whether there is more to do.
+/// Further work of the deciding thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Again,
     Rest,
-    /// Nothing will ever be to do again.
+    /// The thread may end: the gateway has ended or was replaced.
     Over,
 }
 
@@ -48,22 +48,23 @@ pub struct Membership {
     began: Moment,
     first_ms: u64,
     seen: Mutex<Seen>,
-    /// Whoever holds it may change what the target serves. It is taken before `seen`.
+    /// Configuration that the target serves; its lock is the turn. It is taken before `seen`.
     pub(super) serving: lock::Mutex<Serving>,
-    /// What was served when somebody last had the turn.
+    /// Copy of `serving` when the last turn ended.
     pub(super) served_last: Mutex<Serving>,
-    hosts_told: Mutex<HostsTold>,
+    host_reports: Mutex<HostReports>,
     pub(super) target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
-    /// Whether others must be notified of something with a beat at once.
+    /// Set if a heartbeat with news for the others is due at once.
     is_beat_due: Arc<AtomicBool>,
-    /// Whether it acts, or another process of the same gateway does.
+    /// Role of this process, which another process of the same gateway may replace.
     pub(super) duty: Duty,
     pub(super) is_pruning: AtomicBool,
-    /// Whether its target still has controllers of a former epoch.
+    /// Set while its target still has controllers of a former epoch.
     pub(super) is_beginning: AtomicBool,
-    /// Whether what is under way by its connections may be carried out late, so that it serves nothing more in this epoch.
+    /// Set while commands on its connections may still be executed late. It serves nothing more in
+    /// this epoch.
     pub(super) has_doubt: AtomicBool,
     bells: Option<Bells>,
     pub(super) is_leaving: AtomicBool,
@@ -88,7 +89,7 @@ impl Membership {
             seen: Mutex::new(Seen::new(me, state)),
             serving: lock::Mutex::default(),
             served_last: Mutex::default(),
-            hosts_told: Mutex::default(),
+            host_reports: Mutex::default(),
             target: OnceLock::new(),
             peer_resets: PeerResets::default(),
             passed_resets: PassedResets::default(),
@@ -128,7 +129,7 @@ impl Membership {
         port_numbers(self.number)
     }
 
-    /// Which group this is, and how its cluster is reached.
+    /// Group and the way to its cluster.
     pub const fn spec(&self) -> &GroupSpec {
         self.store.spec()
     }
@@ -141,7 +142,7 @@ impl Membership {
         self.seen().me.gateway.clone()
     }
 
-    /// What its controllers are told by.
+    /// Tag of its controllers.
     pub(super) fn tag(&self) -> u32 {
         tag(self.seen().me.epoch)
     }
@@ -186,8 +187,8 @@ impl Membership {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn hosts_told(&self) -> MutexGuard<'_, HostsTold> {
-        self.hosts_told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn host_reports(&self) -> MutexGuard<'_, HostReports> {
+        self.host_reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -207,7 +208,7 @@ impl Membership {
             let mut seen = self.seen();
             seen.count += 1;
             let (epoch, count) = (seen.me.epoch, seen.count);
-            let (is_deserted, pause) = (seen.visits.is_told(began_ms), seen.pauses.told());
+            let (is_deserted, pause) = (seen.visits.is_reported(began_ms), seen.pauses.reply());
             (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested, pause })
         };
         match self.store.beat(&name, &beat) {
@@ -257,8 +258,8 @@ impl Membership {
         }
     }
 
-    /// Takes a host's request to be told when nothing of another gateway's controller can still take effect; `false` when there
-    /// are too many.
+    /// Takes a host's request for a notification when commands of another gateway's controller can
+    /// no longer take effect. `false` if there are too many.
     pub(super) fn take_reset(&self, reset: PeerReset) -> bool {
         let is_taken = self.peer_resets.take(reset, self.now_ms());
         self.be_heard();
@@ -270,21 +271,21 @@ impl Membership {
         let (Some(target), Some(bells)) = (self.target.get(), &self.bells) else { return };
         for (lost, is_at_rest) in self.passed_resets.hear(asked) {
             let (look, is_beat_due) = (bells.look.clone(), self.is_beat_due.clone());
-            // It is told on a reactor, which waits for nothing.
-            let told = move || {
+            // The callback runs on a reactor, and waits for nothing.
+            let notify = move || {
                 is_at_rest.store(true, Ordering::Release);
                 is_beat_due.store(true, Ordering::Release);
                 let _ = look.try_send(());
             };
             // Of one that another gateway has made, or a former epoch, this one says nothing.
-            if target.reset_for_peer(&lost.into(), told) {
+            if target.reset_for_peer(&lost.into(), notify) {
                 self.seen().visits.lose();
                 self.wake();
             }
         }
     }
 
-    /// Its controllers that others have asked for, and that rest.
+    /// Controllers of this gateway that others have asked about and that are at rest.
     pub(super) fn rested(&self) -> Vec<Lost> {
         self.passed_resets.rested()
     }
@@ -303,7 +304,7 @@ impl Membership {
         self.ring(|bells| &bells.look);
     }
 
-    /// Whether a beat is due before its time; asking makes it not due.
+    /// True if a heartbeat is due before its time. Clears the flag.
     pub(super) fn takes_due_beat(&self) -> bool {
         self.is_beat_due.swap(false, Ordering::AcqRel)
     }
@@ -326,10 +327,11 @@ impl Membership {
         if self.is_beginning.load(Ordering::Acquire) {
             return Progress::Rest;
         }
-        // Before the clock and the state are read: whoever has the turn may take long, and a lease that was read before could be
-        // over by then.
+        // Before the clock and the state are read: the turn may take long to get, and a lease that
+        // was read before could be over.
         let mut serving = self.turn();
-        // After waiting for the turn: whoever had it may have left this gateway to another process.
+        // After the turn was taken: its last holder may have handed this gateway to another
+        // process.
         if !self.duty.acts() {
             return Progress::Rest;
         }
@@ -387,12 +389,13 @@ impl Membership {
             has_late: late_operations() != seen.late_before,
             has_given_up: serving.has_given_up
                 || target.awaits_fence()
-                // By somebody outside the group, which would have given this gateway up: it goes on by another connection.
+                // Refused by an order from outside the group, which would have given this gateway
+                // up: it continues on another connection.
                 || target.is_refused()
                 || self.has_doubt.load(Ordering::Acquire),
             is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&ports),
-            ports: &told(&ports),
+            ports: &reported_ports(&ports),
             reads: (!self.duty.is_offered()).then_some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
@@ -407,7 +410,8 @@ impl Membership {
                 self.tell();
                 Progress::Again
             }
-            // Somebody else came first, or nobody knows; it is decided again by what is so then.
+            // Another gateway was first, or the outcome is unknown: decide again by the present
+            // state.
             Ok(false) => self.read_again(),
             Err(error) => {
                 tracing::warn!(%error, "the group's state cannot be changed");
@@ -491,7 +495,7 @@ impl Membership {
         (fabric, directives)
     }
 
-    /// What this gateway serves, with what it cannot open now, for whoever has the turn.
+    /// Configuration of this gateway, with what it cannot open now. The caller holds the turn.
     pub fn fabric(&self, serving: &Serving) -> FabricConfig {
         let ports = self.target.get().map(|target| target.config().ports).unwrap_or_default();
         let seen = self.seen();
@@ -499,7 +503,8 @@ impl Membership {
         LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
     }
 
-    /// The same for whoever only looks: nobody who changes it, and waits for a cluster, is waited for.
+    /// The same without the turn, for reports: it does not wait for a holder that waits for a
+    /// cluster.
     pub fn fabric_shown(&self) -> FabricConfig {
         self.fabric(&self.glance())
     }

@@ -5,7 +5,7 @@ use super::format::{Format, Reads};
 use super::state::{GroupState, Life};
 
 impl GroupState {
-    /// What a gateway reads in the epoch that it is in.
+    /// Formats that a gateway reads in its present epoch.
     pub(crate) fn reads_of(&self, name: &str) -> Option<Reads> {
         let epoch = self.gateways.get(name)?.epoch;
         Some(Reads::in_epoch(self.readers.get(name), epoch))

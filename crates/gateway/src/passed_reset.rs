@@ -28,7 +28,7 @@ impl PassedResets {
         new
     }
 
-    /// Those of which nothing can still take effect.
+    /// Controllers whose commands can no longer take effect.
     pub(crate) fn rested(&self) -> Vec<Lost> {
         let known = self.lock();
         let rested = known.iter().filter(|(_, is_at_rest)| is_at_rest.load(Ordering::Acquire));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_begun_once_and_told_for_as_long_as_somebody_asks() {
+    fn each_reset_is_begun_once_and_reported_while_a_gateway_asks() {
         let resets = PassedResets::default();
         let both = BTreeSet::from([lost(1), lost(2)]);
         let new = resets.hear(&both);
@@ -67,7 +67,7 @@ mod tests {
         new[1].1.store(true, Ordering::Release);
         assert_eq!(resets.rested(), [new[1].0.clone()]);
         assert!(resets.hear(&BTreeSet::from([lost(1)])).is_empty());
-        assert!(resets.rested().is_empty(), "nobody asks for it now");
+        assert!(resets.rested().is_empty(), "no gateway asks for it now");
         assert_eq!(resets.hear(&both).len(), 1, "it is begun again");
     }
 }

@@ -8,22 +8,22 @@ use engine::ring::Moment;
 use super::beat::Beat;
 use super::local_fabric::Place;
 use super::state::{GroupState, Owner};
-use super::write_pause::{PauseTold, WritePause};
+use super::write_pause::{PauseReply, WritePause};
 
-/// What a gateway knows of pauses.
+/// Write pauses as a gateway knows them.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     /// The last one that it has heard of, and when that was, in milliseconds.
     pub(super) known: Option<(u64, u64)>,
     pub(super) held: Option<Held>,
-    /// What others say, by their names.
-    others: BTreeMap<String, (u64, PauseTold)>,
+    /// Replies of the others, by their names.
+    others: BTreeMap<String, (u64, PauseReply)>,
 }
 
 /// Writes that this gateway holds.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) told: PauseTold,
+    pub(super) told: PauseReply,
     pub(super) namespaces: Vec<Place>,
     pub(super) until: Moment,
 }
@@ -34,26 +34,27 @@ impl Pauses {
         Self { known: state.pause.as_ref().map(|pause| (pause.id, 0)), ..Self::default() }
     }
 
-    /// What it says of itself.
-    pub(super) fn told(&self) -> Option<PauseTold> {
+    /// Reply of this gateway.
+    pub(super) fn reply(&self) -> Option<PauseReply> {
         self.held.as_ref().map(|held| held.told)
     }
 
     /// Records what others say.
     pub(super) fn hear(&mut self, beats: &BTreeMap<String, Beat>) {
-        let told = beats.iter().filter_map(|(name, beat)| Some((name.clone(), (beat.epoch, beat.pause?))));
-        self.others = told.collect();
+        let replies = beats.iter().filter_map(|(name, beat)| Some((name.clone(), (beat.epoch, beat.pause?))));
+        self.others = replies.collect();
     }
 
-    /// Whether this gateway, in this epoch, has said this.
-    pub(super) fn has_told(&self, owner: &Owner, me: &Owner, wanted: PauseTold) -> bool {
+    /// True if this gateway, in this epoch, has given this reply.
+    pub(super) fn has_replied(&self, owner: &Owner, me: &Owner, wanted: PauseReply) -> bool {
         if owner == me {
-            return self.told() == Some(wanted);
+            return self.reply() == Some(wanted);
         }
         self.others.get(&owner.gateway) == Some(&(owner.epoch, wanted))
     }
 
-    /// Whether somebody may ask for another one: whoever asked for this one has ended, if it is older than writes are held.
+    /// True if another pause may be requested: the gateway that requested this one has ended if it
+    /// is older than writes are held.
     pub(super) fn is_free(&self, pause: Option<&WritePause>, now_ms: u64) -> bool {
         pause.is_none_or(|pause| {
             self.known.is_some_and(|(id, since_ms)| id == pause.id && now_ms >= since_ms + SNAPSHOT_HOLD_MS)
@@ -72,24 +73,27 @@ mod tests {
     #[test]
     fn who_says_so_in_another_epoch_or_of_another_pause_says_nothing() {
         let (me, other) = (owner("a", 1), owner("b", 7));
-        let told = |id, is_done| PauseTold { id, is_done };
+        let reply = |id, is_done| PauseReply { id, is_done };
         let mut pauses = Pauses::default();
-        assert!(!pauses.has_told(&other, &me, told(3, false)) && !pauses.has_told(&me, &me, told(3, false)));
+        assert!(
+            !pauses.has_replied(&other, &me, reply(3, false))
+                && !pauses.has_replied(&me, &me, reply(3, false))
+        );
         let beat = |epoch, pause| Beat { epoch, count: 1, pause, ..Beat::default() };
         for (epoch, pause, expected) in [
-            (7, Some(told(3, false)), true),
-            (8, Some(told(3, false)), false),
-            (7, Some(told(4, false)), false),
-            (7, Some(told(3, true)), false),
+            (7, Some(reply(3, false)), true),
+            (8, Some(reply(3, false)), false),
+            (7, Some(reply(4, false)), false),
+            (7, Some(reply(3, true)), false),
             (7, None, false),
         ] {
             pauses.hear(&BTreeMap::from([("b".to_owned(), beat(epoch, pause))]));
-            assert_eq!(pauses.has_told(&other, &me, told(3, false)), expected, "{epoch} {pause:?}");
+            assert_eq!(pauses.has_replied(&other, &me, reply(3, false)), expected, "{epoch} {pause:?}");
         }
     }
 
     #[test]
-    fn a_pause_whose_gateway_has_ended_keeps_nobody_for_long() {
+    fn a_pause_whose_gateway_has_ended_blocks_others_for_a_bounded_time() {
         let pause = WritePause { id: 9, is_done: false, namespaces: Vec::new() };
         let mut pauses = Pauses::default();
         assert!(
@@ -102,6 +106,6 @@ mod tests {
         pauses.known = Some((8, 1_000));
         assert!(!pauses.is_free(Some(&pause), u64::MAX));
         let state = GroupState { pause: Some(pause), ..GroupState::default() };
-        assert_eq!(Pauses::new(&state).told(), None, "a gateway that begins holds nothing");
+        assert_eq!(Pauses::new(&state).reply(), None, "a gateway that begins holds nothing");
     }
 }

@@ -1,5 +1,6 @@
-//! Hosts' requests to be told when a gateway that they have lost can no longer do anything (Cross-Controller Reset, TP8028): when
-//! that is so by the group's state, and who waits for it. It reads no state, and ends no gateway.
+//! Hosts' requests for a notification when a gateway that they have lost can no longer do anything
+//! (Cross-Controller Reset, TP8028): the condition in the group's state, and the waiting hosts.
+//! Reads no state, and ends no gateway.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,32 +14,32 @@ use nvme::cross_reset::ControllerInstance;
 use super::beat::Lost;
 use super::state::{GroupState, Life};
 
-/// What tells the controllers of an epoch from those of all others: half of their random numbers. Two epochs may happen to
-/// have the same one; then a former one is taken for the present one, and its hosts wait longer.
+/// Tag of an epoch's controllers, half of their random numbers. Two epochs may have the same tag by
+/// coincidence; then a former one is taken for the present one, and its hosts wait longer.
 pub(crate) fn tag(epoch: u64) -> u32 {
     ((epoch >> 32) as u32).max(1)
 }
 
-/// Whether a controller of a gateway can do anything yet.
+/// Ability of a gateway's controller to do anything further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing of it takes effect after anything that is done from now on.
+    /// None of its commands takes effect after later work.
     Complete,
     NotYet,
-    /// It does not belong to a gateway of this group.
+    /// The controller belongs to no gateway of this group.
     Unknown,
 }
 
-/// Whether this controller can do anything yet, by a state that was read after it was asked for, for a gateway that has put
+/// State of rest of this controller, by a state read after the request, for a gateway that has put
 /// the connections `fenced` on the blocklist itself.
 ///
 /// An epoch is in the state before it has a controller, and its successor ends those it left before it serves. So who
 /// is not in the state as it is now writes by its former connections alone, and what was to be fenced of these is in the
 /// fence of a load-balancing group until it is.
 ///
-/// Nothing is said of a number that no gateway has. That of a gateway that was removed is at rest, since it was fenced before;
-/// but so would be said of identifiers that are none of this group's. When another gateway has the number, the removed one
-/// is in a former epoch like any other.
+/// Unknown for a number that no gateway has. A removed gateway's controller is at rest, since it
+/// was fenced before; but that answer would also be given for identifiers from outside this group.
+/// When another gateway has the number, the removed one is in a former epoch like any other.
 pub(crate) fn rest(state: &GroupState, fenced: &BTreeSet<String>, controller: &ControllerInstance) -> Rest {
     let number = controller.controller_id.saturating_sub(1) / GATEWAY_CONTROLLERS + 1;
     let Some(gateway) = state.gateways.values().find(|gateway| gateway.number == number) else {
@@ -53,7 +54,7 @@ pub(crate) fn rest(state: &GroupState, fenced: &BTreeSet<String>, controller: &C
     }
 }
 
-/// Those who wait.
+/// Waiting requests.
 #[derive(Debug, Default)]
 pub(crate) struct PeerResets {
     waiting: Mutex<Vec<Waiting>>,

@@ -11,16 +11,16 @@ use super::state::{GroupState, Owner, Phase};
 /// A subsystem and a host that has a controller of it.
 pub(crate) type Guest = (String, String);
 
-/// What a gateway says of its hosts.
+/// Report of a gateway on its hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Presence {
     epoch: u64,
-    /// One number for each subsystem and host of it: at most `GATEWAY_HOSTS_TOLD_MAX`.
+    /// Number of each host of a subsystem: at most `GATEWAY_HOSTS_TOLD_MAX`.
     guests: BTreeSet<u64>,
-    /// Whether there are more: then nothing follows from who is missing.
+    /// Set if there are more. A missing number then says nothing.
     #[serde(default)]
     is_cut: bool,
-    /// Those of them that have no path to another gateway: at most `GATEWAY_UNREACHED_TOLD_MAX`.
+    /// Guests without a path to another gateway: at most `GATEWAY_UNREACHED_TOLD_MAX`.
     #[serde(default)]
     unreached: BTreeSet<UnreachedHost>,
 }
@@ -34,14 +34,14 @@ pub struct UnreachedHost {
     pub subsystem: String,
     /// The gateway that serves the namespaces, at which the host has no controller of the subsystem.
     pub gateway: String,
-    /// Their load-balancing group.
+    /// Load-balancing group of the gateway without a path.
     pub load_balancing_group: u32,
     /// A gateway at which the host has one.
     pub connected_to: String,
 }
 
 impl Presence {
-    /// What a gateway says in this epoch.
+    /// Report of a gateway in this epoch.
     pub(crate) fn new(epoch: u64, guests: &BTreeSet<Guest>, unreached: &BTreeSet<UnreachedHost>) -> Self {
         Self {
             epoch,
@@ -51,12 +51,13 @@ impl Presence {
         }
     }
 
-    /// Its hosts without a path to others, if this was said by this gateway as it is now.
+    /// Hosts without a path to others, if the report is of this gateway's present epoch.
     pub(crate) fn unreached_at(&self, epoch: u64) -> impl Iterator<Item = &UnreachedHost> {
         self.unreached.iter().filter(move |_| self.epoch == epoch)
     }
 
-    /// Whether this host has no controller there, as far as this can be known of a gateway in this epoch.
+    /// True if this host has no controller there, as far as the report of a gateway in this epoch
+    /// shows.
     fn lacks(&self, guest: &Guest, epoch: u64) -> bool {
         self.epoch == epoch && !self.is_cut && !self.guests.contains(&number(guest))
     }
@@ -64,15 +65,19 @@ impl Presence {
 
 /// The guests of this gateway, by their numbers, that have no controller of the subsystem at another one which may serve, as far as
 /// this can be known.
-pub(crate) fn stranded(state: &GroupState, name: &str, told: &BTreeMap<String, Presence>) -> BTreeSet<u64> {
+pub(crate) fn stranded(
+    state: &GroupState,
+    name: &str,
+    reports: &BTreeMap<String, Presence>,
+) -> BTreeSet<u64> {
     let of_now = |name: &str| {
         let epoch = state.gateways.get(name)?.epoch;
-        told.get(name).filter(|presence| presence.epoch == epoch)
+        reports.get(name).filter(|presence| presence.epoch == epoch)
     };
     // One that has ended has no hosts, whatever it said last.
     let is_alive = state.alive().any(|(other, _)| other == name);
-    let told_here = of_now(name).filter(|_| is_alive);
-    let mut guests = told_here.map(|presence| presence.guests.clone()).unwrap_or_default();
+    let reports_here = of_now(name).filter(|_| is_alive);
+    let mut guests = reports_here.map(|presence| presence.guests.clone()).unwrap_or_default();
     let others = state.alive().filter(|(other, _)| *other != name && !state.is_drained(other));
     for presence in others.filter_map(|(other, _)| of_now(other)) {
         guests.retain(|guest| !presence.is_cut && !presence.guests.contains(guest));
@@ -123,7 +128,7 @@ pub(crate) fn unreached(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PresenceWatch {
     since_ms: BTreeMap<UnreachedHost, u64>,
-    told: BTreeSet<UnreachedHost>,
+    reported: BTreeSet<UnreachedHost>,
 }
 
 impl PresenceWatch {
@@ -135,24 +140,24 @@ impl PresenceWatch {
         }
         let is_due = |since_ms: u64| now_ms.saturating_sub(since_ms) >= GATEWAY_UNREACHED_MS;
         let due = self.since_ms.iter().filter(|(_, since_ms)| is_due(**since_ms));
-        let told: BTreeSet<UnreachedHost> = due.map(|(host, _)| host.clone()).collect();
+        let reported: BTreeSet<UnreachedHost> = due.map(|(host, _)| host.clone()).collect();
         for UnreachedHost { host, subsystem, gateway, load_balancing_group, .. } in
-            told.difference(&self.told)
+            reported.difference(&self.reported)
         {
             tracing::warn!(
                 "host {host} has no path to gateway {gateway}, which serves load-balancing group {load_balancing_group} of \
                  {subsystem}: connect it there, or see why it does not reach it"
             );
         }
-        for UnreachedHost { host, subsystem, gateway, .. } in self.told.difference(&told) {
+        for UnreachedHost { host, subsystem, gateway, .. } in self.reported.difference(&reported) {
             tracing::info!("host {host} lacks no path to gateway {gateway} of {subsystem} any longer");
         }
-        self.told = told;
+        self.reported = reported;
     }
 
-    /// Those who have been missing for long.
-    pub(crate) const fn told(&self) -> &BTreeSet<UnreachedHost> {
-        &self.told
+    /// Hosts that have been missing for long.
+    pub(crate) const fn reported(&self) -> &BTreeSet<UnreachedHost> {
+        &self.reported
     }
 }
 
@@ -227,20 +232,20 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_for_a_moment_is_not_told() {
+    fn a_host_that_is_missing_briefly_is_not_reported() {
         let state = group();
         let others = BTreeMap::from([("b".to_owned(), there(&[]))]);
         let missing = || unreached(&state, &owner("a"), &guests(&[HOST]), &others);
         let mut watch = PresenceWatch::default();
         watch.note(missing(), 1_000);
         watch.note(missing(), 1_000 + GATEWAY_UNREACHED_MS - 1);
-        assert!(watch.told().is_empty());
+        assert!(watch.reported().is_empty());
         watch.note(missing(), 1_000 + GATEWAY_UNREACHED_MS);
-        assert_eq!(watch.told().len(), 1);
+        assert_eq!(watch.reported().len(), 1);
         watch.note(BTreeSet::new(), 1_001 + GATEWAY_UNREACHED_MS);
-        assert!(watch.told().is_empty());
+        assert!(watch.reported().is_empty());
         watch.note(missing(), 1_002 + GATEWAY_UNREACHED_MS);
-        assert!(watch.told().is_empty(), "it counts anew");
+        assert!(watch.reported().is_empty(), "its time starts again");
     }
 
     #[test]

@@ -50,7 +50,8 @@ impl Membership {
         if closed.len() <= GATEWAY_CLOSED_MAX {
             return Ok(());
         }
-        // Whoever has the turn may just be beginning anew: what was open then is not closed, but to be shut out for longer.
+        // The turn's last holder may be starting a new epoch: its former connections are not closed
+        // then, but stay on the blocklist for longer.
         drop(self.turn());
         if self.seen().me != me {
             return Ok(());

@@ -1,9 +1,10 @@
 //! Taking a gateway out of its group for good, and what becomes of its load-balancing group. What a removal means for the
 //! group's state is a pure function of it.
 //!
-//! It is done in two steps. Whoever asks takes the gateway's record away, and no more: its load-balancing group keeps its owner,
-//! who serves it, and its fence. The owner lets go of the images, and then takes the group away in the one change that gives
-//! its namespaces to others: as when it gives the group to another gateway, nobody else can have the images before.
+//! A removal takes two steps. The caller's step removes the gateway's record only: its
+//! load-balancing group keeps its fence, and its owner, which serves it. The owner then releases
+//! the images, and removes the group in the one change that gives its namespaces to others: as with
+//! any hand-over, no other gateway has the images before.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +18,14 @@ use super::state::{GroupState, Life, LoadBalancingGroup, Phase};
 pub(crate) enum NotRemoved {
     /// There is none by that name.
     Unknown,
-    /// It may serve.
+    /// The gateway may serve.
     Alive,
     /// This load-balancing group is just being taken over.
     TakenOver(u32),
 }
 
 impl NotRemoved {
-    /// The same for whoever has asked for this gateway's removal.
+    /// Converts the error for the caller that asked for this gateway's removal.
     pub(crate) fn refused(self, name: &str) -> Refused {
         match self {
             Self::Unknown => Refused::new(Reason::Unknown, format!("the group has no gateway {name}"))
@@ -57,7 +58,7 @@ impl Membership {
         outcome.map_err(|reason| reason.refused(name))?;
         self.tell();
         self.wake();
-        // Of one that is left behind nobody takes notice.
+        // A heartbeat that is left behind is ignored.
         if let Err(error) = self.store().forget_beat(name) {
             tracing::debug!(%error, "a removed gateway's last sign of life stays where it is");
         }
@@ -70,8 +71,8 @@ impl GroupState {
     /// gone.
     ///
     /// # Errors
-    /// When it may serve; or when a group is being taken over, since then a dead gateway's connections may not be on the
-    /// blocklist yet, and whoever asks may have it in mind to start something of its own where that one was.
+    /// The gateway may serve; or a group is being taken over, when a dead gateway's connections may
+    /// not be on the blocklist yet while the caller may want to start something else in its place.
     pub(crate) fn remove(&mut self, name: &str) -> Result<(), NotRemoved> {
         let gateway = self.gateways.get(name).ok_or(NotRemoved::Unknown)?;
         if gateway.life == Life::Alive {
@@ -86,15 +87,15 @@ impl GroupState {
         Ok(())
     }
 
-    /// Whether the gateway that this load-balancing group is for is one of the group, be it alive or not. One that was removed
-    /// and has come again by the same name has another number.
+    /// True if the gateway that this load-balancing group is for is one of the group, alive or not.
+    /// One that was removed and has come again by the same name has another number.
     fn has_home(&self, number: u32) -> bool {
         let preferred = self.groups.get(&number).and_then(|group| self.gateways.get(&group.preferred));
         preferred.is_some_and(|gateway| u32::from(gateway.number) == number)
     }
 
-    /// Whether this load-balancing group's owner is to let go of it, and then to dissolve it: its gateway was removed, there
-    /// are others, and nothing is left to be fenced.
+    /// True if this load-balancing group's owner is to release and then dissolve it: its gateway
+    /// was removed, there are others, and no fence is left.
     pub(crate) fn is_to_be_dissolved(&self, number: u32) -> bool {
         self.groups.get(&number).is_some_and(is_settled)
             && !self.has_home(number)
@@ -123,7 +124,7 @@ impl GroupState {
         with_fewest(&self.namespace_counts())
     }
 
-    /// How many namespaces the load-balancing groups have that stay.
+    /// Number of namespaces in each load-balancing group that stays.
     fn namespace_counts(&self) -> BTreeMap<u32, usize> {
         let staying = self.groups.keys().filter(|number| self.has_home(**number));
         let mut counts: BTreeMap<u32, usize> = staying.map(|number| (*number, 0)).collect();
@@ -136,7 +137,7 @@ impl GroupState {
     }
 }
 
-/// Whether its owner serves it, and nothing is left to be fenced for it.
+/// True if its owner serves it, and no fence is left.
 fn is_settled(group: &LoadBalancingGroup) -> bool {
     group.state == Phase::Serving && group.fence.is_empty()
 }

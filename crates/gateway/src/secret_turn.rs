@@ -1,5 +1,5 @@
-//! When all gateways of a group read their files of secrets anew, and for how long they accept those that are replaced. The
-//! secrets themselves are in no shared state.
+//! Time at which all gateways of a group reread their files of secrets, and for how long they
+//! accept the replaced ones. The secrets themselves are in no shared state.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretTurn {
-    /// How often that was.
+    /// Number of replacements.
     pub(crate) generation: u64,
     /// Until when the replaced ones are accepted, by the clock on the wall, in milliseconds since 1970.
     until_ms: u64,
@@ -18,7 +18,7 @@ pub(crate) struct SecretTurn {
 }
 
 impl SecretTurn {
-    /// They are replaced once more, and those before are accepted for this time.
+    /// The next replacement; the former secrets are accepted for this time.
     pub(crate) fn next(&self, overlap: Duration, now: SystemTime) -> Self {
         let overlap_ms = u64::try_from(overlap.as_millis()).unwrap_or(u64::MAX);
         Self { generation: self.generation + 1, until_ms: ms(now).saturating_add(overlap_ms), overlap_ms }

@@ -13,7 +13,7 @@ use super::pauses::Pauses;
 use super::state::{GroupState, Owner};
 use super::visits::Visits;
 
-/// What it knows of the group.
+/// Knowledge of a gateway about its group.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) me: Owner,
@@ -23,15 +23,15 @@ pub(super) struct Seen {
     pub(super) state: GroupState,
     pub(super) chronicle: Chronicle,
     pub(super) watch: LeaseWatch,
-    /// When the last beat began that succeeded.
+    /// Start of the last heartbeat that was written.
     pub(super) beaten_ms: Option<u64>,
     pub(super) count: u64,
     pub(super) fenced: BTreeSet<String>,
     pub(super) is_fencing: bool,
     pub(super) visits: Visits,
-    /// How many operations had taken too long when this epoch began.
+    /// Number of late operations when this epoch began.
     pub(super) late_before: u64,
-    /// What other gateways say of their controllers.
+    /// Controllers that other gateways report as at rest.
     pub(super) rested: BTreeSet<Lost>,
     pub(super) pauses: Pauses,
 }
@@ -63,7 +63,7 @@ impl Seen {
         times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
     }
 
-    /// Whether the others consider this epoch as one that may serve.
+    /// True if the others consider this epoch as one that may serve.
     pub(super) fn is_alive(&self) -> bool {
         self.state.is_alive(&self.me)
     }

@@ -15,8 +15,8 @@ use super::local_fabric::{LocalFabric, standby};
 use super::member::Places;
 use super::state::GroupState;
 
-/// What could not be opened is tried again after so long, in milliseconds: a cluster that is not there may keep the gateway
-/// from all else for as long as connecting may take.
+/// Time before images that could not be opened are tried again, in milliseconds: a cluster that is
+/// absent may keep the gateway from all else for as long as connecting may take.
 const TRY_AGAIN_MS: u64 = 60_000;
 /// A namespace that is there and cannot be taken over keeps its load-balancing group from being served for this time, in
 /// milliseconds. Then the others are served without it, which its hosts see as its end.
@@ -24,12 +24,12 @@ const LEAVE_OUT_MS: u64 = 60_000;
 /// Files of secrets that are wrong are read again after so long, in milliseconds.
 const SECRETS_AGAIN_MS: u64 = 5_000;
 
-/// What the target serves.
+/// State of what the target serves.
 #[derive(Debug, Default)]
 pub struct Serving {
     /// The load-balancing groups whose images it has for itself.
     pub(super) hold: BTreeSet<u32>,
-    /// Those of them that hosts are served.
+    /// The held groups that are served to hosts.
     pub(super) open: BTreeSet<u32>,
     left_out: Places,
     /// These, and those whose images are being opened yet.
@@ -40,8 +40,8 @@ pub struct Serving {
     failing_since_ms: Option<u64>,
     /// Since when its lease has been over.
     suspended_ms: Option<u64>,
-    /// Whether hosts were told to try commands elsewhere that may still be under way on its connections, which must not be
-    /// used again then.
+    /// Set if hosts were sent to other gateways with commands that may still be under way on these
+    /// connections, which must not be used again then.
     pub(super) has_given_up: bool,
     opening: u64,
     /// The generation of the secrets that it has read, and when it has failed to read others.
@@ -49,7 +49,7 @@ pub struct Serving {
     secrets_failed_ms: Option<u64>,
 }
 
-/// What became of a wish.
+/// Result of an adjustment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Adjusted {
     Unchanged,
@@ -57,17 +57,17 @@ pub(super) enum Adjusted {
     Failed,
 }
 
-/// Whether the target serves what it should.
+/// Result of following the group's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     Same,
-    Anew,
+    Changed,
     /// Images are being opened that hosts have: until then all stays as it is.
     NotYet,
 }
 
 impl Serving {
-    /// What is served of this state.
+    /// View of this state by which the target is configured.
     pub(super) fn view<'a>(
         &'a self,
         state: &'a GroupState,
@@ -85,20 +85,20 @@ impl Serving {
         }
     }
 
-    /// Which opening of images it is.
+    /// Number of the present opening of images.
     pub(super) const fn opening(&self) -> u64 {
         self.opening
     }
 
-    /// The same for whoever only looks at it.
+    /// Copy for reports.
     pub(super) fn glance(&self) -> Self {
         let Self { hold, open, not_served, opening, .. } = self;
         let (hold, open, not_served) = (hold.clone(), open.clone(), not_served.clone());
         Self { hold, open, not_served, opening: *opening, ..Self::default() }
     }
 
-    /// Serves nothing, and opens all images anew before anything is served again. Their locks are not given back: that waits
-    /// for the cluster, and connections that are shut out have none.
+    /// Serves nothing, and reopens all images before anything is served again. Their locks are not
+    /// given back: that waits for the cluster, and connections on the blocklist hold none.
     pub(super) fn close(&mut self, target: &Target) {
         let fabric = inaccessible(target.config(), &BTreeSet::new());
         if let Err(error) = target.apply_directed(&fabric, &target.directives(), Duration::ZERO) {
@@ -152,7 +152,7 @@ impl Serving {
         self.suspended_ms = None;
         match self.follow(target, state, name, decision, (now_ms, overlap)) {
             Ok(Followed::Same) => {}
-            Ok(Followed::Anew) => adjusted = Adjusted::Changed,
+            Ok(Followed::Changed) => adjusted = Adjusted::Changed,
             Ok(Followed::NotYet) => return adjusted,
             Err(error) => return self.failed(&error, now_ms),
         }
@@ -174,7 +174,7 @@ impl Serving {
         let since_ms = *self.suspended_ms.get_or_insert(now_ms);
         if !self.hold.is_empty() && !self.has_given_up && now_ms >= since_ms + GATEWAY_GIVE_UP_MS {
             tracing::warn!(
-                "the group's cluster does not answer: hosts are told to try elsewhere what is under way here"
+                "the group's cluster does not answer: hosts are to retry outstanding commands at other gateways"
             );
             // Hosts repeat these commands elsewhere from now on: this gateway must come back on new connections (`has_given_up`).
             target.give_up_commands();
@@ -245,18 +245,18 @@ impl Serving {
             self.left_out = left_out;
         }
         self.early = (!pending.is_empty()).then_some(early);
-        Ok(if is_new { Followed::Anew } else { Followed::Same })
+        Ok(if is_new { Followed::Changed } else { Followed::Same })
     }
 
-    /// Has the target read its files of secrets anew. What is wrong with one costs nothing else: what is served stays, with
-    /// the former secrets.
+    /// Makes the target reread its files of secrets. A faulty file costs nothing else: the
+    /// configuration stays, with the former secrets.
     fn follow_secrets(&mut self, target: &Target, state: &GroupState, (now_ms, overlap): (u64, Duration)) {
         if self.secrets_failed_ms.is_some_and(|failed_ms| now_ms < failed_ms + SECRETS_AGAIN_MS) {
             return;
         }
         match target.replace_secrets(&target.config(), overlap) {
             Ok(_) => {
-                tracing::info!(?overlap, "files of secrets were read anew");
+                tracing::info!(?overlap, "files of secrets reread");
                 (self.secrets, self.secrets_failed_ms) = (state.secrets.generation, None);
             }
             Err(error) => {

@@ -60,7 +60,7 @@ impl Gateway {
         self.serving.adjust(&self.target, &state, self.name, &decision, (true, now_ms))
     }
 
-    /// Which of these secrets it accepts.
+    /// Secrets that the gateway accepts, among these.
     fn accepted(&self, secrets: &[u8]) -> Vec<u8> {
         let address: SocketAddr = self.target.ports()[0];
         let accepts = |byte: &u8| {
@@ -88,7 +88,7 @@ fn state() -> GroupState {
 }
 
 #[test]
-fn all_gateways_read_their_files_when_one_is_told_that_secrets_are_others() {
+fn all_gateways_reread_their_files_when_one_has_new_secrets() {
     let (folder, mut state) = (tempfile::tempdir().unwrap(), state());
     let mut gateways = ["a", "b"].map(|name| Gateway::start(name, folder.path(), &mut state));
     for gateway in &mut gateways {
@@ -96,7 +96,7 @@ fn all_gateways_read_their_files_when_one_is_told_that_secrets_are_others() {
         assert_eq!(gateway.adjust(&state, 1), Adjusted::Unchanged);
         write(&gateway.file, &secret(2).reveal());
         gateway.adjust(&state, 2);
-        assert_eq!(gateway.accepted(&[1, 2]), [1], "nobody has said that there is another");
+        assert_eq!(gateway.accepted(&[1, 2]), [1], "no gateway has announced another");
     }
     state.secrets = state.secrets.next(HOUR, wall_time());
     for gateway in &mut gateways {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_group_is_told_so() {
+    fn an_invalid_group_is_refused() {
         for (text, expected) in [
             ("rbd", "POOL[/NAMESPACE]/GROUP"),
             ("/gw", "names no pool"),

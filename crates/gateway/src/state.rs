@@ -37,13 +37,13 @@ pub(crate) struct GroupState {
     pub(crate) version: u64,
     /// The format in which it is written.
     pub(crate) format: Format,
-    /// Which formats the gateways read, by their names, where they have said so.
+    /// Formats that gateways have reported, by gateway name.
     pub(crate) readers: BTreeMap<String, Reads>,
-    /// What is served, without ports and ANA states, which each gateway has of its own.
+    /// Shared configuration: without ports and ANA states, which each gateway has of its own.
     pub(crate) config: FabricConfig,
-    /// When hosts' secrets were replaced.
+    /// Last replacement of hosts' secrets.
     pub(crate) secrets: SecretTurn,
-    /// Whose writes are held for somebody, at all gateways.
+    /// Write pause that one gateway requests of all.
     pub(crate) pause: Option<WritePause>,
     /// By which numbers its namespaces were added.
     pub(crate) added: Added,
@@ -64,7 +64,7 @@ pub(crate) type Unknown = BTreeMap<String, Value>;
 pub(crate) struct Gateway {
     /// From 1 on: it says which identifiers its controllers have, and which load-balancing group it is preferred for.
     pub(crate) number: u16,
-    /// Which run of it this is, and after which loss of its lease.
+    /// Number of the run, and within a run of the loss of its lease.
     // Groups that are there have it under this name.
     #[serde(rename = "incarnation")]
     pub(crate) epoch: u64,
@@ -72,32 +72,33 @@ pub(crate) struct Gateway {
     /// The addresses of the connections that its images have used in this epoch, by which it is put on the blocklist: at
     /// most `GATEWAY_CONNECTIONS_MAX`.
     ///
-    /// That of a connection that was closed stays until it is on the blocklist: what it sent may lie in an OSD yet. A command
-    /// that took too long has failed here and may be carried out there later, also when the library has ended the connection.
+    /// The address of a closed connection stays until it is on the blocklist: an OSD may still have
+    /// commands from it. A command that took too long has failed here and may be executed there
+    /// later, also when the library has ended the connection.
     pub(crate) addresses: Vec<String>,
-    /// Where hosts find it.
+    /// Addresses at which hosts find it.
     pub(crate) listeners: Vec<Listener>,
-    /// What hosts have to know of these besides, from the second format on.
+    /// Further properties of these listeners that hosts need, from the second format on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<GatewayPort>,
     #[serde(flatten)]
     pub(crate) unknown: Unknown,
 }
 
-/// Whether a gateway may serve.
+/// Life of a gateway as the others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GatewayLife")]
 pub enum Life {
-    /// It may.
+    /// The gateway may serve.
     Alive,
     /// The others have given it up; it has to come back in another epoch.
     Dead,
-    /// It has ended in order.
+    /// The gateway has ended in order.
     Left,
 }
 
-/// Where hosts find a gateway.
+/// Address and port at which hosts find a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
@@ -112,7 +113,7 @@ pub struct Listener {
 pub(crate) struct LoadBalancingGroup {
     /// The gateway that serves it whenever it can.
     pub(crate) preferred: String,
-    /// Who serves it, or is to as soon as it can.
+    /// Gateway that serves it, or is to as soon as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<Owner>,
     pub(crate) state: Phase,
@@ -133,16 +134,16 @@ pub(crate) struct Owner {
     pub(crate) epoch: u64,
 }
 
-/// How far a load-balancing group's owner has come.
+/// Progress of a load-balancing group's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoadBalancingState")]
 pub enum Phase {
-    /// It serves.
+    /// The owner serves it.
     Serving,
-    /// It has to put a dead gateway's connections on the blocklist first.
+    /// The owner has to put a dead gateway's connections on the blocklist first.
     Fencing,
-    /// It takes over what another has let go of.
+    /// The owner takes over from a gateway that has released it.
     HandingOver,
 }
 
@@ -151,7 +152,7 @@ pub enum Phase {
 pub(crate) struct GroupFull;
 
 impl GroupState {
-    /// What the pairs of the group's object say.
+    /// Reads the state from the pairs of the group's object.
     pub(crate) fn of_pairs(pairs: &Pairs) -> Result<Self, String> {
         if pairs.is_empty() {
             return Ok(Self::default());
@@ -160,7 +161,7 @@ impl GroupState {
             format: Format::parse(pairs.get(FORMAT_KEY).map(Vec::as_slice))?,
             version: version_in(pairs).ok_or("it has no version, or one that is not a number")?,
             config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
-            // A group whose secrets nobody has replaced says nothing of them.
+            // A group without replaced secrets has no such pair.
             secrets: pairs
                 .get(SECRETS_KEY)
                 .map_or_else(|| Ok(SecretTurn::default()), |value| parsed(SECRETS_KEY, value))?,
@@ -230,7 +231,7 @@ impl GroupState {
         pairs
     }
 
-    /// Whether this is a gateway that may serve, in this epoch.
+    /// True if this is a gateway that may serve, in this epoch.
     pub(crate) fn is_alive(&self, owner: &Owner) -> bool {
         self.gateways
             .get(&owner.gateway)
@@ -242,7 +243,7 @@ impl GroupState {
         self.gateways.iter().filter(|(_, gateway)| gateway.life == Life::Alive)
     }
 
-    /// Whether it has the load-balancing groups of all namespaces of this configuration.
+    /// True if it has the load-balancing groups of all namespaces of this configuration.
     pub(crate) fn has_groups_of(&self, config: &FabricConfig) -> bool {
         let mut namespaces = config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
         namespaces.all(|namespace| self.groups.contains_key(&namespace.ana_group))
@@ -256,12 +257,12 @@ impl GroupState {
 
     #[cfg(test)]
     pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
-        self.begin_anew(me, listeners, &BTreeMap::new())
+        self.begin_epoch(me, listeners, &BTreeMap::new())
     }
 
-    /// Makes this gateway one of the group, or one of it again. What its former epoch has served, and nobody has
-    /// taken, is its own, behind a fence, but for what goes to heirs.
-    pub(crate) fn begin_anew(
+    /// Adds this gateway to the group, or gives it a new epoch in it. Groups of its former epoch
+    /// without another owner stay its own, behind a fence, except those of `heirs`.
+    pub(crate) fn begin_epoch(
         &mut self,
         me: &Owner,
         listeners: &[Listener],
@@ -329,7 +330,7 @@ impl GroupState {
         gateway.map_or(&[], |gateway| &gateway.addresses)
     }
 
-    /// Whether this gateway has as many connections as it may.
+    /// True if this gateway has as many connections as it may have.
     pub(crate) fn has_all_connections(&self, me: &Owner) -> bool {
         self.addresses(me).len() >= GATEWAY_CONNECTIONS_MAX
     }
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_told_by_its_key() {
+    fn an_invalid_state_is_reported_with_its_key() {
         let mut state = GroupState::default();
         assert_eq!(state.register(&owner("a", 7), &[]), Ok(1));
         let pairs = state.change_from(&GroupState::default()).set;
@@ -516,7 +517,7 @@ mod tests {
         assert!(state.has_all_connections(&me));
         let me = owner("a", 2);
         assert_eq!(state.register(&me, &[]), Ok(1));
-        assert!(!state.has_all_connections(&me), "another epoch begins anew");
+        assert!(!state.has_all_connections(&me), "another epoch counts from the start");
     }
 
     #[test]
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_anew_gives_away_behind_its_fence() {
+    fn a_new_epoch_gives_groups_away_behind_its_fence() {
         let mut state = GroupState::default();
         let [me, other, gone] = [owner("a", 1), owner("b", 1), owner("c", 1)];
         for gateway in [&me, &other, &gone] {
@@ -550,7 +551,7 @@ mod tests {
         state.bury("c", |_, _| None);
         let again = owner("a", 2);
         let heirs = BTreeMap::from([(1, other.clone()), (2, gone)]);
-        assert_eq!(state.begin_anew(&again, &[], &heirs), Ok(1));
+        assert_eq!(state.begin_epoch(&again, &[], &heirs), Ok(1));
         // Who has died meanwhile gets nothing.
         let owners: Vec<_> = state.groups.values().map(|group| group.owner.clone().unwrap()).collect();
         assert_eq!(owners, [other, again.clone(), again.clone()]);

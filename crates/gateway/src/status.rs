@@ -1,11 +1,11 @@
-//! A group of gateways as it is told to people and programs.
+//! Status of a group of gateways, for people and programs.
 
 use std::collections::BTreeSet;
 
 use engine::target::NO_PORT;
 use serde::{Deserialize, Serialize};
 
-use super::elsewhere::told_of;
+use super::elsewhere::reported_port;
 use super::group_event::GroupEvent;
 use super::lease::Peers;
 use super::presence::UnreachedHost;
@@ -19,18 +19,19 @@ pub struct GroupStatus {
     pub group: String,
     /// The gateway that tells this.
     pub gateway: String,
-    /// Whether it reaches what the gateways share.
+    /// True if it reaches the group's shared state.
     pub has_lease: bool,
     /// The number of changes that the state has had.
     pub version: u64,
     /// All gateways, alive or not.
     pub gateways: Vec<GatewayStatus>,
-    /// Who serves what.
+    /// Load-balancing groups with their owners.
     pub load_balancing_groups: Vec<LoadBalancingStatus>,
     /// Hosts that have had no path for a while to a gateway that serves namespaces which they may use.
     #[serde(default)]
     pub unreached_hosts: Vec<UnreachedHost>,
-    /// What this gateway has seen happen since its process began, the latest last. It begins with who was there and who served what.
+    /// Events that this gateway has seen since its process began, the latest last. They begin with
+    /// the members and owners at its start.
     #[serde(default)]
     pub events: Vec<GroupEvent>,
 }
@@ -39,24 +40,24 @@ pub struct GroupStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Gateway")]
 pub struct GatewayStatus {
-    /// Its name in the group.
+    /// Name in the group.
     pub name: String,
-    /// Its number, from which its ports and controllers have theirs.
+    /// Number in the group, from which its ports and controllers have theirs.
     pub number: u16,
-    /// Whether it takes part.
+    /// Life of the gateway as the others see it.
     pub life: Life,
-    /// Whether it was heard of lately.
+    /// True if its last heartbeat is recent.
     pub is_well: bool,
-    /// Whether hosts have controllers at it, or have had until a moment ago.
+    /// True if hosts have controllers at it, or have had within the last seconds.
     pub has_hosts: bool,
-    /// Where hosts find it.
+    /// Addresses at which hosts find it.
     pub listeners: Vec<Listener>,
     /// The numbers of the ports that these are, in the same order; 0 where its version does not tell it.
     #[serde(default)]
     pub ports: Vec<u16>,
     /// Connections to clusters that its images use, with some that were closed lately.
     pub connections: usize,
-    /// Whether it is to serve nothing as long as another one can.
+    /// True if it is to serve nothing as long as another one can.
     #[serde(default)]
     pub is_drained: bool,
 }
@@ -65,17 +66,17 @@ pub struct GatewayStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "LoadBalancingGroup")]
 pub struct LoadBalancingStatus {
-    /// Its number.
+    /// Number of the load-balancing group.
     pub id: u32,
     /// The gateway that serves it when all are well.
     pub preferred: String,
     /// The gateway that serves it, if one does.
     pub owner: Option<String>,
-    /// How far it is on its way to its owner.
+    /// Progress towards its owner.
     pub state: Phase,
-    /// How many namespaces are in it.
+    /// Number of namespaces in it.
     pub namespaces: usize,
-    /// Whether the gateway that tells this serves it.
+    /// True if the reporting gateway serves it.
     pub is_served_here: bool,
 }
 
@@ -97,7 +98,7 @@ impl GroupStatus {
             ports: gateway
                 .listeners
                 .iter()
-                .map(|listener| told_of(gateway, listener).map_or(NO_PORT, |port| port.id))
+                .map(|listener| reported_port(gateway, listener).map_or(NO_PORT, |port| port.id))
                 .collect(),
             connections: gateway.addresses.len(),
             is_drained: state.is_drained(name),

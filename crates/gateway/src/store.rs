@@ -1,5 +1,5 @@
-//! Where a group of gateways keeps what it shares: two objects of a Ceph cluster, and its blocklist. It does what it is
-//! told and decides nothing; a connection that the cluster has shut out is made anew.
+//! Shared state of a group of gateways: two objects of a Ceph cluster, and its blocklist. The store
+//! decides nothing; it replaces a connection that the cluster has put on the blocklist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ use super::presence::Presence;
 use super::spec::GroupSpec;
 use super::state::{GroupState, VERSION_KEY, version_in};
 
-/// What the cluster says of a connection that is on its blocklist.
+/// Error of the cluster for a connection that is on its blocklist (`ESHUTDOWN`).
 const SHUT_OUT: i32 = 108;
-/// What it says of an operation that took too long.
+/// Error of an operation that took too long (`ETIMEDOUT`).
 const LATE: i32 = 110;
 
 /// Looks whether anybody uses a connection yet that is to be closed, ten in an operation's time.
@@ -32,9 +32,9 @@ const CLOSE_LOOKS: usize = 50;
 pub(crate) enum StoreError {
     /// The cluster.
     Ceph(CephError),
-    /// What is there is not what gateways write.
+    /// The content was not written by a gateway.
     Damaged(String),
-    /// It was there, and is gone.
+    /// The object has existed, and is gone.
     Gone(String),
     /// There are as many gateways as there can be.
     Full,
@@ -62,7 +62,8 @@ impl std::fmt::Display for StoreError {
 }
 
 impl StoreError {
-    /// Whether the cluster has only taken too long: what was asked for may have happened, or may happen yet.
+    /// True if the cluster has only taken too long: the operation may have happened, or may happen
+    /// yet.
     pub(crate) fn is_late(&self) -> bool {
         matches!(self, Self::Ceph(error) if error.code() == Some(LATE))
     }
@@ -74,7 +75,7 @@ impl From<CephError> for StoreError {
     }
 }
 
-/// Where a group of gateways keeps what it shares.
+/// Access to the shared state of a group of gateways.
 #[derive(Debug)]
 pub(crate) struct Store {
     spec: GroupSpec,
@@ -119,7 +120,7 @@ impl Store {
         Ok(Self { spec, bell, connection, late: AtomicUsize::new(0), watch: Mutex::default() })
     }
 
-    /// Which group it is, and how its cluster is reached.
+    /// Group, and the way to its cluster.
     pub(crate) const fn spec(&self) -> &GroupSpec {
         &self.spec
     }
@@ -137,7 +138,8 @@ impl Store {
         version_in(&pairs).ok_or_else(|| StoreError::Damaged("it has no version".to_owned()))
     }
 
-    /// Makes `before` into `after`, with the next version, unless somebody else has changed it: then `false`.
+    /// Replaces `before` by `after`, with the next version. `false` if another gateway has changed
+    /// it.
     pub(crate) fn change(&self, before: &GroupState, after: &mut GroupState) -> Result<bool, StoreError> {
         after.end_broken_hold(before);
         let change = after.change_from(before);
@@ -187,7 +189,7 @@ impl Store {
         Ok(())
     }
 
-    /// What gateways have said of their hosts. What is not that is left out.
+    /// Reports of gateways on their hosts. Malformed ones are left out.
     pub(crate) fn presences(&self) -> Result<BTreeMap<String, Presence>, StoreError> {
         let pairs = self.look_after(self.connection().hosts.pairs(""))?.unwrap_or_default();
         let said =
@@ -202,7 +204,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the cluster with this identifier is the group's.
+    /// Checks that the cluster with this identifier is the group's.
     ///
     /// # Errors
     /// It is another: what is put on the group's blocklist can go on writing there.
@@ -235,14 +237,15 @@ impl Store {
         if !self.is_silent() {
             return Ok(());
         }
-        tracing::info!(group = %self.spec, "this gateway has connected anew, since its connection was silent");
+        tracing::info!(group = %self.spec, "reconnected to the cluster, which did not answer on the previous connection");
         let silent = std::mem::replace(&mut *self.lock(), connection);
         self.late.store(0, Ordering::Relaxed);
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may not let go of them before the cluster answers, or their time is over.
         let close = move || {
             drop(watch);
-            // Whoever uses it is told within an operation's time that it is of no use, and is not kept by its end.
+            // Users of the old connection get an error within an operation's time, and are not kept
+            // waiting by its end.
             for _ in 0..CLOSE_LOOKS {
                 if Arc::strong_count(&silent) == 1 {
                     break;
@@ -256,7 +259,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the cluster has not answered for a while.
+    /// True if the cluster has not answered for a while.
     fn is_silent(&self) -> bool {
         self.late.load(Ordering::Relaxed) >= GATEWAY_LATE_MAX
     }
@@ -284,7 +287,8 @@ impl Store {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects anew when the cluster has shut this connection out; what failed has to be tried again.
+    /// Reconnects when the cluster has put this connection on the blocklist. The caller has to
+    /// retry the operation.
     fn look_after<T>(&self, outcome: Result<T, CephError>) -> Result<T, CephError> {
         let Err(error) = &outcome else {
             self.late.store(0, Ordering::Relaxed);
@@ -294,7 +298,7 @@ impl Store {
             self.late.fetch_add(1, Ordering::Relaxed);
         }
         if error.code() == Some(SHUT_OUT) {
-            tracing::warn!(group = %self.spec, "the cluster has shut out this gateway's connection; it connects anew");
+            tracing::warn!(group = %self.spec, "the cluster has put this gateway's connection on its blocklist; reconnecting");
             *self.lock() = Arc::new(Connection::new(&self.spec, GATEWAY_CONNECT_TIMEOUT_MS)?);
         }
         outcome

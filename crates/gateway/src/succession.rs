@@ -24,7 +24,8 @@ use super::spec::GroupSpec;
 use super::state::{GroupState, Owner};
 use super::store::{Store, StoreError};
 
-/// How long forgetting closed connections may take that was begun before.
+/// Limit on the time that a removal of closed connections from the blocklist may take which was
+/// begun before.
 const PRUNING: Duration = Duration::from_millis(5 * GATEWAY_OPERATION_TIMEOUT_MS);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -36,7 +37,7 @@ impl Membership {
         let obstacles = [
             (seen.standing != Standing::Member || !seen.is_alive(), "the group has given this gateway up"),
             (!seen.has_lease(now_ms), "this gateway cannot reach its group's cluster"),
-            (self.is_beginning.load(Ordering::Acquire), "this gateway is beginning anew"),
+            (self.is_beginning.load(Ordering::Acquire), "this gateway is starting a new epoch"),
             (self.is_leaving.load(Ordering::Acquire), "this gateway is leaving its group"),
             (
                 serving.has_given_up || late_operations() != seen.late_before,
@@ -46,7 +47,8 @@ impl Membership {
         obstacles.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why.to_owned()).collect()
     }
 
-    /// Which gateway another process may go on as. What that one does before it acts stays until [`Self::withdraw`].
+    /// Identity that another process may take over. Preparations of that process stay until
+    /// [`Self::withdraw`].
     ///
     /// # Errors
     /// Connections are just being forgotten, which takes long.
@@ -72,7 +74,8 @@ impl Membership {
         self.wake();
     }
 
-    /// How this gateway is, for whoever has the turn and keeps it: nothing is decided here until then.
+    /// State of this gateway, for a caller that holds the turn and keeps it: nothing is decided
+    /// here until then.
     ///
     /// # Errors
     /// It is no longer what was offered, or has an obstacle by now.
@@ -106,8 +109,9 @@ impl Membership {
         self.withdraw();
     }
 
-    /// Acts in another epoch, since another process has acted in this one, or died before it was known how it left things: the
-    /// connections of both are shut out before anything is served. For whoever has the turn.
+    /// Starts another epoch, since another process has acted in this one, or died in an unknown
+    /// state: the connections of both are put on the blocklist before anything is served. The
+    /// caller holds the turn.
     pub fn begin_again(&self, serving: &mut Serving, target: &Target) {
         serving.close(target);
         serving.has_given_up = true;
@@ -164,7 +168,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes the epoch for its own in which the former process has died: it may have begun anew since it offered this one.
+    /// Takes over the epoch in which the former process has died. It may be later than the offered
+    /// one.
     fn follow_former(&self) {
         self.catch_up();
         let mut seen = self.seen();
@@ -194,7 +199,8 @@ impl Member {
         let (look_bell, look) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         let state = narrow(&store, &me, *number).map_err(|error| failed(&error))?;
-        let state = state.ok_or_else(|| failed(&format!("gateway {name} is given up, or has begun anew")))?;
+        let state = state
+            .ok_or_else(|| failed(&format!("gateway {name} was given up or has started a new epoch")))?;
         let membership = Membership::new(spec.to_string(), *number, store, me, state);
         Self::with_threads(membership.unheard(), look_bell, look)
     }
@@ -224,9 +230,9 @@ fn narrow(store: &Store, me: &Owner, number: u16) -> Result<Option<GroupState>, 
         if !is_it {
             return Ok(Update::Done(false));
         }
-        let told = Reads::in_epoch(state.readers.get(&me.gateway), me.epoch);
-        let both = told.and(&Reads::own(me.epoch));
-        if both == told {
+        let reported = Reads::in_epoch(state.readers.get(&me.gateway), me.epoch);
+        let both = reported.and(&Reads::own(me.epoch));
+        if both == reported {
             return Ok(Update::Done(true));
         }
         state.readers.insert(me.gateway.clone(), both);

@@ -30,7 +30,7 @@ impl DerefMut for Turn<'_> {
 }
 
 impl Drop for Turn<'_> {
-    /// Before somebody else has it: who looks then finds what was done.
+    /// Publishes the changes before the turn ends.
     fn drop(&mut self) {
         *last(self.last) = self.serving.glance();
     }
@@ -42,7 +42,7 @@ impl Membership {
         Turn { serving: self.serving.lock().unwrap_or_else(PoisonError::into_inner), last: &self.served_last }
     }
 
-    /// What is served, or was when somebody began to change it who has not finished.
+    /// Copy of the served configuration from the end of the last turn.
     pub(super) fn glance(&self) -> Serving {
         match self.serving.try_lock() {
             Ok(serving) => serving.glance(),

@@ -3,32 +3,33 @@
 
 use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_TOLD_MS};
 
-/// Who knows from its hosts that they have lost it waits so much less, in milliseconds: until the others have heard of it.
+/// Deduction from the wait of a gateway that learned of the loss from its hosts, in milliseconds:
+/// enough time for the others to learn of it.
 const HEAD_START_MS: u64 = GATEWAY_DESERTED_MS - GATEWAY_BEAT_MS;
 const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_TOLD_MS);
 
-/// Since when nobody is there.
+/// Time since when no host has been at the gateway.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visits {
     alone_since_ms: Option<u64>,
-    /// Whether the last that was heard of hosts is that they have lost this gateway.
+    /// Set if the last report about hosts is that they have lost this gateway.
     is_lost: bool,
 }
 
 impl Visits {
     /// Records whether hosts are there now. Whether others must be notified at once.
     pub(crate) fn note(&mut self, has_hosts: bool, now_ms: u64) -> bool {
-        let was_told = self.is_told(now_ms);
+        let was_reported = self.is_reported(now_ms);
         if has_hosts {
             *self = Self::default();
         } else {
             let head_start_ms = if self.is_lost { HEAD_START_MS } else { 0 };
             self.alone_since_ms.get_or_insert(now_ms.saturating_sub(head_start_ms));
         }
-        was_told != self.is_told(now_ms)
+        was_reported != self.is_reported(now_ms)
     }
 
-    /// For how long nobody has been there, as far as is known.
+    /// Time without hosts, as far as is known, in milliseconds.
     pub(crate) fn alone_ms(&self, now_ms: u64) -> Option<u64> {
         self.alone_since_ms.map(|since_ms| now_ms.saturating_sub(since_ms))
     }
@@ -43,13 +44,14 @@ impl Visits {
         self.is_lost = true;
     }
 
-    /// Whether hosts have been away long enough that another gateway should serve.
+    /// True if hosts have been away long enough that another gateway should serve.
     pub(crate) fn is_deserted(&self, now_ms: u64) -> bool {
         self.is_alone_for(GATEWAY_DESERTED_MS, now_ms)
     }
 
-    /// Whether others should know so: they do when it gives anything away, and so do not give it back at once.
-    pub(crate) fn is_told(&self, now_ms: u64) -> bool {
+    /// True if the absence is to be reported: the others then do not return a group that this
+    /// gateway gives away.
+    pub(crate) fn is_reported(&self, now_ms: u64) -> bool {
         self.is_alone_for(GATEWAY_DESERTED_TOLD_MS, now_ms)
     }
 
@@ -65,14 +67,15 @@ mod tests {
     #[test]
     fn who_is_gone_is_missed_after_a_while_and_who_comes_is_seen_at_once() {
         let mut visits = Visits::default();
-        assert!(!visits.is_deserted(u64::MAX), "nobody has looked yet");
+        assert!(!visits.is_deserted(u64::MAX), "no look yet");
         assert!(!visits.note(false, 1_000));
         visits.note(false, 1_000 + GATEWAY_DESERTED_MS - 1);
-        let told_ms = 1_000 + GATEWAY_DESERTED_TOLD_MS;
-        assert!(!visits.is_told(told_ms - 1) && visits.is_told(told_ms) && !visits.is_deserted(told_ms));
+        let reported_ms = 1_000 + GATEWAY_DESERTED_TOLD_MS;
+        assert!(!visits.is_reported(reported_ms - 1) && visits.is_reported(reported_ms));
+        assert!(!visits.is_deserted(reported_ms));
         assert!(visits.is_deserted(1_000 + GATEWAY_DESERTED_MS));
-        assert!(visits.note(true, 9_000), "others think that nobody is here");
-        assert!(!visits.is_told(u64::MAX) && !visits.note(true, 9_001));
+        assert!(visits.note(true, 9_000), "others think that no host is here");
+        assert!(!visits.is_reported(u64::MAX) && !visits.note(true, 9_001));
     }
 
     #[test]
@@ -86,7 +89,7 @@ mod tests {
         assert!(next.is_deserted(GATEWAY_DESERTED_MS + 20) && !next.note(false, GATEWAY_DESERTED_MS + 21));
         assert!(next.note(true, GATEWAY_DESERTED_MS + 22));
         next.go_on(None, 0);
-        assert!(!next.is_told(u64::MAX));
+        assert!(!next.is_reported(u64::MAX));
     }
 
     #[test]
@@ -96,7 +99,7 @@ mod tests {
         visits.lose();
         assert!(!visits.note(true, 10_200), "another one is there");
         visits.lose();
-        assert!(visits.note(false, 10_400) && visits.is_told(10_400));
+        assert!(visits.note(false, 10_400) && visits.is_reported(10_400));
         assert!(!visits.is_deserted(10_400 + GATEWAY_BEAT_MS - 1));
         assert!(visits.is_deserted(10_400 + GATEWAY_BEAT_MS) && !visits.note(false, 11_000));
     }

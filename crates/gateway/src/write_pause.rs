@@ -2,19 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a gateway asks the others for.
+/// Request of a gateway to the others to hold writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WritePause {
     pub(crate) id: u64,
-    /// Whether what it was for is done, and all are asked whether they have held their writes until then.
+    /// Set once the operation is done: the others then say if they have held their writes until
+    /// now.
     pub(crate) is_done: bool,
     pub(crate) namespaces: Vec<(String, u32)>,
 }
 
-/// What a gateway says of one.
+/// Reply of a gateway to a write pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PauseTold {
+pub(crate) struct PauseReply {
     pub(crate) id: u64,
-    /// Whether it has held its writes until what it was for was done.
+    /// Set if it has held its writes until the operation was done.
     pub(crate) is_done: bool,
 }

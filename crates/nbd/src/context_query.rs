@@ -8,11 +8,11 @@ pub(crate) const ALLOCATION: &str = "base:allocation";
 /// The number by which replies name it.
 pub(crate) const ALLOCATION_ID: u32 = 1;
 
-/// What is asked.
+/// Data of NBD_OPT_LIST_META_CONTEXT and NBD_OPT_SET_META_CONTEXT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContextQuery<'a> {
     pub(crate) export: &'a str,
-    /// Nothing was named, which lists all and chooses none.
+    /// Set if no query was sent, which lists all contexts and chooses none.
     pub(crate) is_empty: bool,
     /// `base:allocation` was named.
     pub(crate) names_allocation: bool,

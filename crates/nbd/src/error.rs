@@ -37,7 +37,7 @@ impl Errno {
         all.into_iter().find(|error| error.code() == code)
     }
 
-    /// What is sent.
+    /// Value in replies.
     pub const fn code(self) -> u32 {
         self as u32
     }
@@ -49,7 +49,7 @@ pub enum ProtocolError {
     /// The client knows other flags than the server offers.
     #[error("client flags {0:#x} were not offered")]
     ClientFlags(u32),
-    /// It does not begin an option where one has to begin.
+    /// The bytes at the place of an option do not begin one.
     #[error("an option begins with {0:#018x} instead of IHAVEOPT")]
     OptionMagic(u64),
     /// An option with more data than is read.
@@ -58,9 +58,9 @@ pub enum ProtocolError {
         crate::limits::OPTION_BYTES_MAX
     )]
     OptionLength {
-        /// Which option.
+        /// Number of the option.
         option: u32,
-        /// Its data's length.
+        /// Length of its data.
         length: u32,
     },
     /// The one way to choose an export that has no reply for an error.
@@ -72,13 +72,13 @@ pub enum ProtocolError {
     /// NBD_OPT_EXPORT_NAME after extended headers, which it must not follow.
     #[error("NBD_OPT_EXPORT_NAME does not go with extended headers")]
     ExtendedExportName,
-    /// It does not begin a request where one has to begin.
+    /// The bytes at the place of a request do not begin one.
     #[error("a request begins with {0:#010x} instead of its magic number")]
     RequestMagic(u32),
     /// A request with more data than is read.
     #[error("a request has {length} bytes of data; at most {} are read", crate::limits::PAYLOAD_BYTES_MAX)]
     PayloadLength {
-        /// Its data's length.
+        /// Length of its data.
         length: u64,
     },
 }

@@ -16,7 +16,7 @@ mod flag {
     pub(super) const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// What is offered under one name.
+/// Export: a disk offered under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// By which clients ask for it.
@@ -27,9 +27,10 @@ pub struct Export {
     pub size: u64,
     /// Offsets and lengths are multiples of it: a power of two.
     pub block_bytes: u32,
-    /// What requests should be multiples of: a power of two, and no less than 512 and `block_bytes`.
+    /// Preferred size and alignment of requests, in bytes: a power of two, and no less than 512 and
+    /// `block_bytes`.
     pub preferred_block_bytes: u32,
-    /// Nothing can be written.
+    /// Set if writes are refused.
     pub is_read_only: bool,
     /// Blocks that are not needed can be said to be so.
     pub can_trim: bool,

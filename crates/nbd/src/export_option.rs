@@ -10,7 +10,7 @@ pub(crate) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What is asked.
+/// Data of NBD_OPT_INFO and NBD_OPT_GO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportOption<'a> {
     pub(crate) name: &'a str,

@@ -1,6 +1,6 @@
 //! Big-endian fields of a client's bytes, none of them past their end.
 
-/// What is left of some bytes.
+/// Unread rest of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 

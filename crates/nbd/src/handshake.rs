@@ -14,7 +14,8 @@ const FIXED_NEWSTYLE: u16 = 1 << 0;
 const NO_ZEROES: u16 = 1 << 1;
 /// Bytes of an option before its data.
 const OPTION_HEAD_BYTES: usize = 16;
-/// What follows size and flags in the answer to NBD_OPT_EXPORT_NAME where a client wants it.
+/// Zeroes after size and flags in the answer to NBD_OPT_EXPORT_NAME, unless the client declines
+/// them.
 const ZEROES: usize = 124;
 
 mod option {
@@ -54,30 +55,30 @@ pub enum Headers {
     Extended,
 }
 
-/// What a server makes of TLS.
+/// Use of TLS by a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// It has none.
+    /// The server has no TLS.
     #[default]
     Off,
     /// Clients may begin it.
     Offered,
-    /// Nothing is told to a client before it has begun it.
+    /// A client has to begin TLS first, and gets no other answer before.
     Required,
 }
 
-/// What the handshake has come to.
+/// Result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Which export, by its place among those that were offered.
+    /// Index of the export.
     pub export: usize,
     /// The form of requests and replies.
     pub headers: Headers,
-    /// Whether the client may ask for the status of blocks.
+    /// True if the client may ask for the status of blocks.
     pub has_allocation: bool,
 }
 
-/// What some bytes of a client were.
+/// Result of reading a client's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Too few: nothing was taken of them.
@@ -93,7 +94,7 @@ pub enum Step {
     Ended,
 }
 
-/// How far a handshake is between two options: what another process needs to go on with it.
+/// State of a handshake between two options, from which another process can continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeState {
     /// The client's flags, once they have come.
@@ -120,18 +121,18 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// One of a server that has TLS, or has none.
+    /// Handshake of a server with or without TLS.
     pub fn with_tls(tls: Tls) -> Self {
         Self { tls, ..Self::default() }
     }
 
-    /// One that another process has begun.
+    /// Handshake that another process has begun.
     pub const fn going_on(state: HandshakeState, tls: Tls) -> Self {
         let HandshakeState { client_flags, is_secure, headers, allocation_of } = state;
         Self { client_flags, tls, is_secure, headers, allocation_of }
     }
 
-    /// What another process needs to go on with it.
+    /// State for the process that continues the handshake.
     pub const fn state(&self) -> HandshakeState {
         let Self { client_flags, is_secure, headers, allocation_of, .. } = *self;
         HandshakeState { client_flags, is_secure, headers, allocation_of }
@@ -144,7 +145,7 @@ impl Handshake {
         self.allocation_of = None;
     }
 
-    /// What a server says first.
+    /// Appends the server's first message.
     pub fn greet(&self, output: &mut Vec<u8>) {
         output.extend(GREETING.to_be_bytes());
         output.extend(OPTION_MAGIC.to_be_bytes());

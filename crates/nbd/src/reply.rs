@@ -1,4 +1,4 @@
-//! Replies: what stands before their data. Data is sent behind by whoever has it.
+//! Replies: the bytes before their data. The caller sends the data after them.
 
 use std::ops::Deref;
 
@@ -53,7 +53,7 @@ impl Deref for Head {
 /// The replies to one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replies {
-    /// Their form.
+    /// Form of the replies.
     pub headers: Headers,
     /// The request's.
     pub cookie: u64,
@@ -62,7 +62,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// It is done, and there is nothing to say, or nothing more.
+    /// Last reply of a request that succeeded and has no data, or none left.
     pub fn done(&self) -> Head {
         match self.headers {
             Headers::Simple => self.simple(0),
@@ -70,7 +70,7 @@ impl Replies {
         }
     }
 
-    /// It has failed.
+    /// Reply of a request that failed.
     pub fn failed(&self, error: Errno) -> Head {
         match self.headers {
             Headers::Simple => self.simple(error.code()),
@@ -79,8 +79,8 @@ impl Replies {
         }
     }
 
-    /// What stands before `length` bytes from `offset` on; `is_last` when no others follow. With simple headers it is all that
-    /// was asked for.
+    /// Head of `length` bytes from `offset` on; `is_last` if no others follow. With simple headers
+    /// the reply covers the whole request.
     pub fn data(&self, offset: u64, length: u32, is_last: bool) -> Head {
         match self.headers {
             Headers::Simple => self.simple(0),

@@ -32,22 +32,22 @@ mod kind {
     pub(super) const BLOCK_STATUS: u16 = 7;
 }
 
-/// What a client has sent.
+/// Request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     flags: u16,
     kind: u16,
-    /// What the client knows it by.
+    /// Identifier that the client gave it.
     pub cookie: u64,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// How many bytes it is about, or how many come behind it.
+    /// Bytes that it covers, or that follow it.
     pub length: u64,
     /// Bytes of data that come behind it, whatever becomes of it.
     pub payload_bytes: u32,
 }
 
-/// What is to be done, of a request that lies within the export and is made of whole blocks.
+/// Operation of a request that lies within the export and consists of whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read.
@@ -114,7 +114,7 @@ impl Request {
         Ok((if is_extended { REQUEST_BYTES_MAX } else { COMPACT_BYTES }, self))
     }
 
-    /// What is to be done, on an export that has `size` bytes by now.
+    /// Converts the request into a command for an export whose size is now `size` bytes.
     ///
     /// # Errors
     /// What to answer where it cannot be done.

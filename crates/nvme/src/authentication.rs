@@ -84,7 +84,7 @@ impl Failure {
     /// Another message was due.
     pub const MESSAGE: Self = Self(7);
 
-    /// What it says, for people.
+    /// Meaning, for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FAILED => "authentication failed",
@@ -99,13 +99,13 @@ impl Failure {
     }
 }
 
-/// What is wrong with a message that is not one.
+/// Fault of a malformed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Malformed {
-    /// For people.
+    /// Description for people.
     pub what: &'static str,
-    /// What its sender is told.
+    /// Reason that its sender gets.
     pub reason: Failure,
 }
 
@@ -113,10 +113,10 @@ const fn malformed(what: &'static str) -> Malformed {
     Malformed { what, reason: Failure::PAYLOAD }
 }
 
-/// What a host offers first (AUTH_Negotiate).
+/// First offer of a host (AUTH_Negotiate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiate {
-    /// Whether a TLS key is to come out of the exchange (SC_C); 0 for none.
+    /// Kind of TLS key that is to come out of the exchange (SC_C); 0 for none.
     pub concatenation: u8,
     /// Identifiers of hash functions, empty where the host does not offer this protocol.
     pub hashes: Vec<u8>,
@@ -124,7 +124,7 @@ pub struct Negotiate {
     pub groups: Vec<u8>,
 }
 
-/// What the controller challenges the host with (Challenge).
+/// Challenge of the controller to the host (Challenge).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Identifier of the hash function that the controller has chosen.
@@ -135,7 +135,7 @@ pub struct Challenge {
     pub sequence: u32,
     /// Challenge value (C1).
     pub challenge: Vec<u8>,
-    /// Its half of the key exchange, empty with the null group.
+    /// Controller's half of the key exchange, empty with the null group.
     pub exchange: Vec<u8>,
 }
 
@@ -148,11 +148,11 @@ pub struct Reply {
     pub challenge: Option<Vec<u8>>,
     /// Sequence number (S2).
     pub sequence: u32,
-    /// Its half of the key exchange, empty with the null group.
+    /// Host's half of the key exchange, empty with the null group.
     pub exchange: Vec<u8>,
 }
 
-/// One message of an exchange.
+/// Message of an exchange, without its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// From the host.
@@ -182,7 +182,7 @@ pub enum Body {
 pub struct Message {
     /// The host's number for the exchange (T_ID).
     pub transaction: u16,
-    /// What it says.
+    /// Content of the message.
     pub body: Body,
 }
 
@@ -230,7 +230,7 @@ impl Message {
         Ok(Self { transaction, body })
     }
 
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, id) = self.body.identifiers();
         let mut bytes = Vec::with_capacity(MESSAGE_BYTES_MAX);
@@ -267,7 +267,7 @@ impl Body {
         }
     }
 
-    /// Its name in the specification.
+    /// Name in the specification.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Negotiate(_) => "AUTH_Negotiate",
@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    /// What Linux 6.12 sends first, by its structures: three hashes and six groups.
+    /// First message of Linux 6.12, by its structures: three hashes and six groups.
     #[test]
     fn the_offer_of_linux_is_read() {
         let mut bytes = vec![0, 0, 0, 0, 1, 0, 0, 1, 1, 0, 3, 6, 1, 2, 3];

@@ -34,7 +34,7 @@ pub mod admin_opcode {
     pub const CROSS_CONTROLLER_RESET: u8 = 0x38;
     /// Get LBA Status.
     pub const GET_LBA_STATUS: u8 = 0x86;
-    /// Fabrics commands, told apart by their type (FCTYPE).
+    /// Fabrics commands, distinguished by their type (FCTYPE).
     pub const FABRICS: u8 = 0x7f;
 }
 
@@ -92,7 +92,7 @@ pub struct SubmissionEntry {
     pub cdw3: U32,
     /// Metadata pointer (MPTR): unused over TCP.
     pub metadata: U64,
-    /// Where the data is (DPTR, SGL1).
+    /// Place of the data (DPTR, SGL1).
     pub data: SglDescriptor,
     /// Command dword 10.
     pub cdw10: U32,
@@ -125,7 +125,7 @@ pub struct SglDescriptor {
     pub kind: u8,
 }
 
-/// Where the data of a command travels on NVMe/TCP (TCP 3.3.2).
+/// Way of a command's data on NVMe/TCP (TCP 3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPointer {
     /// Within the command capsule, `length` bytes from its data byte number `offset` on.
@@ -150,8 +150,9 @@ impl DataPointer {
         }
     }
 
-    /// Where the data begins among the `data_length` bytes that the capsule carries, `None` when it is not there. It has to
-    /// reach to their end: a capsule that is longer than its descriptor says is one that its host has got wrong.
+    /// Offset of the data among the `data_length` bytes that the capsule carries, `None` if it is
+    /// not there. It has to reach to their end: a capsule that is longer than its descriptor says
+    /// is one that its host has got wrong.
     ///
     /// # Errors
     /// The status for a descriptor that does not fit the capsule.
@@ -191,13 +192,13 @@ impl SglDescriptor {
         Self { address: U64::ZERO, length: U32::new(length), reserved: [0; 3], kind: Self::TRANSPORT }
     }
 
-    /// Whether it says "no data" in another way than a Transport SGL Data Block of no length, or a descriptor that is all
-    /// zeroes.
+    /// True if it says "no data" in another way than a Transport SGL Data Block of no length, or a
+    /// descriptor that is all zeroes.
     pub const fn is_empty_of_another_type(&self) -> bool {
         self.length.get() == 0 && !matches!(self.kind, Self::TRANSPORT | Self::NONE)
     }
 
-    /// Which of the two it is. A descriptor of no length may be of any type.
+    /// Decodes the descriptor as one of the two. A descriptor of no length may be of any type.
     ///
     /// # Errors
     /// The status for a descriptor of another type, or with an offset that no capsule has.
@@ -223,7 +224,7 @@ impl SubmissionEntry {
         Self { opcode, flags: PSDT_SGL, nsid: U32::new(nsid), ..Self::default() }
     }
 
-    /// Whether the data pointer is an SGL, the only kind that fabrics know (PSDT 01b).
+    /// True if the data pointer is an SGL, the only kind that fabrics know (PSDT 01b).
     pub const fn uses_sgl(&self) -> bool {
         self.flags & PSDT_MASK == PSDT_SGL
     }

@@ -17,7 +17,7 @@ pub struct CompletionEntry {
     pub result: U32,
     /// Command specific result, high half (DW1).
     pub result_high: U32,
-    /// How far the controller has consumed the submission queue (SQHD).
+    /// Entry up to which the controller has consumed the submission queue (SQHD).
     pub submission_queue_head: U16,
     /// Reserved over fabrics (SQID).
     pub submission_queue_id: U16,

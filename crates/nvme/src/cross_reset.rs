@@ -1,5 +1,5 @@
-//! The Cross-Controller Reset command, by which a host asks one controller to end another one (TP8028).
-//! How far it has come is told by a log page, [`crate::log_page::CrossResetLog`].
+//! The Cross-Controller Reset command, by which a host asks one controller to end another one
+//! (TP8028). A log page reports its progress, [`crate::log_page::CrossResetLog`].
 
 use zerocopy::little_endian::U32;
 
@@ -9,14 +9,15 @@ use crate::command::admin_opcode;
 /// Bit 0 of completion dword 0: the reset is already complete, and no log entry will report it (IRS).
 pub const IMMEDIATE_RESET_SUCCESSFUL: u64 = 1 << 0;
 
-/// One life of a controller: its identifier is used again after it, the other two together are not (Base 2.3, TP8028).
+/// Instance of a controller: its identifier is used again after it, the other two together are not
+/// (Base 2.3, TP8028).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerInstance {
     /// Controller identifier (CNTLID, in the command ICID).
     pub controller_id: u16,
-    /// How many controllers have had this identifier, as far as 8 bits count; never 0 (CIU).
+    /// Number of controllers that have had this identifier, as far as 8 bits count; never 0 (CIU).
     pub uniquifier: u8,
-    /// A number made at random for this life; never 0 (CIRN).
+    /// Random number of this instance; never 0 (CIRN).
     pub random_number: u64,
 }
 

@@ -77,7 +77,7 @@ impl SubsystemType {
 pub mod transport_requirements {
     /// The bits that say whether a secure channel is required: one of the three below.
     pub const SECURE_CHANNEL: u8 = 0b11;
-    /// Nothing is said about secure channels (00b).
+    /// Secure channels are not specified (00b).
     pub const SECURE_CHANNEL_NOT_SPECIFIED: u8 = 0;
     /// A secure channel is required (01b).
     pub const SECURE_CHANNEL_REQUIRED: u8 = 1;
@@ -158,7 +158,7 @@ pub struct DiscoveryEntry {
     pub transport_type: TransportType,
     /// Address family (ADRFAM).
     pub address_family: AddressFamily,
-    /// What the entry leads to (SUBTYPE).
+    /// Kind of subsystem that the entry leads to (SUBTYPE).
     pub subsystem_type: SubsystemType,
     /// Transport requirements (TREQ).
     pub transport_requirements: u8,
@@ -229,7 +229,7 @@ impl DiscoveryEntry {
         ascii(&self.service_id)
     }
 
-    /// Whether a secure channel is required: one of the values of [`transport_requirements`].
+    /// Requirement of a secure channel: one of the values of [`transport_requirements`].
     pub const fn secure_channel(&self) -> u8 {
         self.transport_requirements & transport_requirements::SECURE_CHANNEL
     }
@@ -295,14 +295,14 @@ impl<'a> DiscoveryLog<'a> {
 }
 
 impl DiscoveryLogHeader {
-    /// How long the whole log page is, `None` if that is more than memory holds.
+    /// Length of the whole log page in bytes, `None` if that is more than memory holds.
     ///
     /// A host that allocates this much must set its own limit first: the number is the target's.
     pub fn log_bytes(&self) -> Option<usize> {
         usize::try_from(self.record_count.get()).ok()?.checked_add(1)?.checked_mul(RECORD_BYTES)
     }
 
-    /// Whether the records after the header are of the kind this module reads.
+    /// Checks that the records after the header are of the kind this module reads.
     pub fn check(&self) -> Result<(), ParseError> {
         match self.record_format.get() {
             0 if self.flags & log_specific::EXTENDED_ENTRIES == 0 => Ok(()),

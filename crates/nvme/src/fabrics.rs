@@ -80,7 +80,7 @@ pub mod controller_status {
     pub const SHUTDOWN_MASK: u32 = 3 << 2;
 }
 
-/// What a controller can do (CAP, Base 3.1.4.1).
+/// Controller capabilities (CAP, Base 3.1.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities(pub u64);
 
@@ -97,12 +97,12 @@ impl Capabilities {
         (self.0 & 0xffff) as u32 + 1
     }
 
-    /// How long the controller may take to become ready, in milliseconds (TO).
+    /// Longest time until the controller is ready, in milliseconds (TO).
     pub const fn ready_timeout_ms(self) -> u32 {
         ((self.0 >> 24) & 0xff) as u32 * 500
     }
 
-    /// Whether all supported I/O command sets can be selected (CSS bit 6: IOCSS).
+    /// True if all supported I/O command sets can be selected (CSS bit 6: IOCSS).
     pub const fn selects_command_sets(self) -> bool {
         self.0 & (1 << 43) != 0
     }
@@ -186,7 +186,8 @@ impl ConnectData {
     }
 }
 
-/// Where a Connect command is wrong: the result of "Connect Invalid Parameters".
+/// Position of the wrong parameter of a Connect command: the result of "Connect Invalid
+/// Parameters".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidParameter {
     /// In the submission entry, at this byte.
@@ -244,7 +245,7 @@ impl InvalidParameter {
 pub struct PropertyAccess {
     /// Offset of the property in bytes (OFST).
     pub offset: u32,
-    /// Whether it is 8 bytes wide, else 4 (ATTRIB).
+    /// True if it is 8 bytes wide, else 4 (ATTRIB).
     pub wide: bool,
     /// The value to set; 0 in a get.
     pub value: u64,

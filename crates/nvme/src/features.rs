@@ -1,4 +1,4 @@
-//! What Get Features and Set Features carry, and the asynchronous events a feature turns on.
+//! Commands Get Features and Set Features, and the asynchronous events a feature turns on.
 //!
 //! The values themselves, current, default and saved, are kept by the target.
 
@@ -60,7 +60,7 @@ pub enum ParseError {
     NumberOfQueues,
 }
 
-/// Which value Get Features asks for (SEL, Base 5.1.11.1).
+/// Value that Get Features asks for (SEL, Base 5.1.11.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Select {
@@ -71,7 +71,7 @@ pub enum Select {
     Default = 1,
     /// The value last saved.
     Saved = 2,
-    /// What can be done with the feature: [`capabilities`].
+    /// Capabilities of the feature: [`capabilities`].
     Capabilities = 3,
 }
 
@@ -100,11 +100,11 @@ pub mod capabilities {
 /// The parameters of a Get Features command, without the NSID (Base 5.1.11, command dwords 10, 11 and 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GetFeatures {
-    /// Which feature (FID, CDW10 bits 7:0).
+    /// Feature Identifier (FID, CDW10 bits 7:0).
     pub id: FeatureId,
-    /// Which value of it (SEL, CDW10 bits 10:8).
+    /// Value of the feature (SEL, CDW10 bits 10:8).
     pub select: Select,
-    /// What the feature wants to know, such as which sensor (CDW11).
+    /// Parameter of the feature, such as the number of a sensor (CDW11).
     pub parameter: u32,
     /// Index into the UUID List, 7 bits, 0 for none (UIDX, CDW14 bits 6:0).
     pub uuid_index: u8,
@@ -130,7 +130,7 @@ impl GetFeatures {
 /// The parameters of a Set Features command, without the NSID (Base 5.1.25, command dwords 10, 11 and 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetFeatures {
-    /// Which feature (FID, CDW10 bits 7:0).
+    /// Feature Identifier (FID, CDW10 bits 7:0).
     pub id: FeatureId,
     /// Keep the value over resets and power cycles (SV, CDW10 bit 31).
     pub save: bool,
@@ -205,13 +205,13 @@ impl AsyncEventConfig {
     /// Discovery log page change notification (DLPCN).
     pub const DISCOVERY_LOG_CHANGE: u32 = 1 << 31;
 
-    /// Whether all of `bits` are wanted.
+    /// True if all of `bits` are wanted.
     pub const fn contains(self, bits: u32) -> bool {
         self.0 & bits == bits
     }
 }
 
-/// What an asynchronous event is about (AET, Base 5.1.2.1).
+/// Subject of an asynchronous event (AET, Base 5.1.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEventType(pub u8);
 
@@ -229,9 +229,9 @@ impl AsyncEventType {
 /// Completion dword 0 of an Asynchronous Event Request (Base 5.1.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEvent {
-    /// What it is about, 3 bits (AET, bits 2:0).
+    /// Subject, 3 bits (AET, bits 2:0).
     pub kind: AsyncEventType,
-    /// Which event of that kind (AEI, bits 15:8).
+    /// Event of that kind (AEI, bits 15:8).
     pub info: u8,
     /// The log page to read, which also re-arms the event (LID, bits 23:16).
     pub log_page: LogPageId,
@@ -334,7 +334,7 @@ impl Timestamp {
         Self { milliseconds: [a, b, c, d, e, f], attributes, reserved_7: 0 }
     }
 
-    /// Its milliseconds.
+    /// Milliseconds of the timestamp.
     pub const fn milliseconds(&self) -> u64 {
         let [a, b, c, d, e, f] = self.milliseconds;
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])

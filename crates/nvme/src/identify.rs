@@ -1,4 +1,4 @@
-//! What the Identify command asks for and answers with.
+//! Request and data structures of the Identify command.
 //!
 //! Which controller answers which CNS, with which status, is the target's business and not kept here.
 
@@ -107,7 +107,7 @@ impl CommandSet {
 /// The parameters of an Identify command, without the NSID (Base 5.1.13, command dwords 10, 11 and 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IdentifyRequest {
-    /// What is asked for (CNS, CDW10 bits 7:0).
+    /// Data structure that is asked for (CNS, CDW10 bits 7:0).
     pub cns: Cns,
     /// The controller it is about, for those CNS values that have one (CNTID, CDW10 bits 31:16).
     pub controller_id: u16,

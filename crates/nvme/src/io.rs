@@ -1,5 +1,5 @@
-//! The I/O commands of the NVM command set, decoded once from a submission entry and encoded into one.
-//! It does not know the namespace: ranges are checked against its size by whoever has one.
+//! The I/O commands of the NVM command set, decoded once from a submission entry and encoded into
+//! one. It does not know the namespace: the caller checks ranges against its size.
 
 mod copy;
 mod reservation;
@@ -29,17 +29,17 @@ const INVALID_FIELD: Status = Status::INVALID_FIELD.do_not_retry();
 /// The most ranges one Dataset Management command carries (NR is 0's based and 8 bits wide).
 pub const DATASET_RANGES_MAX: usize = 256;
 
-/// Where a command stands in a fused operation: two commands that are done as one (FUSE, Base 3.4.2). That the two follow one
-/// another, and name the same blocks, is checked by whoever has the queue.
+/// Place of a command in a fused operation: two commands that are done as one (FUSE, Base 3.4.2).
+/// The owner of the queue checks that the two follow one another, and name the same blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fused {
-    /// It is a command of its own (00b).
+    /// Not fused: a command of its own (00b).
     #[default]
     No = 0,
-    /// It is the first of two commands (01b).
+    /// First of two commands (01b).
     First = 1,
-    /// It is the second of two commands (10b).
+    /// Second of two commands (10b).
     Second = 2,
 }
 
@@ -86,7 +86,7 @@ pub enum IoCommand {
     },
     /// Hints about ranges (NVM 3.2.3).
     DatasetManagement {
-        /// How many ranges the data holds, 1 to 256.
+        /// Number of ranges in the data, 1 to 256.
         ranges: u16,
         /// The ranges may be deallocated (AD).
         deallocate: bool,
@@ -109,25 +109,25 @@ pub enum IoCommand {
     Copy {
         /// First block of the destination (SDLBA).
         start: u64,
-        /// How many source ranges the data holds, 1 to 256.
+        /// Number of source ranges in the data, 1 to 256.
         ranges: u16,
-        /// How the data holds them (CDFT).
+        /// Descriptor format of the ranges (CDFT).
         format: CopyFormat,
         /// Durable before the completion (FUA).
         force_unit_access: bool,
     },
     /// Register, replace or take back a reservation key (Base 7.6).
     ReservationRegister {
-        /// What to do (RREGA).
+        /// Action on the registration (RREGA).
         action: RegisterAction,
         /// Do it whatever key the host has (IEKEY).
         ignore_existing_key: bool,
-        /// Whether reservations shall persist through power loss (CPTPL).
+        /// Change of the persistence of reservations through power loss (CPTPL).
         persistence: PersistenceChange,
     },
     /// Acquire or preempt a reservation (Base 7.5).
     ReservationAcquire {
-        /// What to do (RACQA).
+        /// Action on the reservation (RACQA).
         action: AcquireAction,
         /// Do not check the host's key, which only controllers before revision 1.3 do (IEKEY).
         ignore_existing_key: bool,
@@ -136,7 +136,7 @@ pub enum IoCommand {
     },
     /// Release or clear a reservation (Base 7.7).
     ReservationRelease {
-        /// What to do (RRELA).
+        /// Action on the reservation (RRELA).
         action: ReleaseAction,
         /// Do not check the host's key, which only controllers before revision 1.3 do (IEKEY).
         ignore_existing_key: bool,
@@ -145,7 +145,7 @@ pub enum IoCommand {
     },
     /// Ask who is registered and who holds the reservation (Base 7.8).
     ReservationReport {
-        /// How many dwords of the report the host takes, at least 1 (NUMD).
+        /// Number of dwords of the report that the host takes, at least 1 (NUMD).
         dwords: u32,
         /// The form with host identifiers of 128 bits (EDS).
         extended: bool,
@@ -283,7 +283,8 @@ impl IoCommand {
         entry
     }
 
-    /// Whether it changes what is stored, so that a write protected namespace refuses it (Base 8.1.16).
+    /// True if it changes what is stored, which a write protected namespace refuses (Base
+    /// 8.1.16).
     pub const fn writes(&self) -> bool {
         matches!(
             self,
@@ -295,7 +296,7 @@ impl IoCommand {
         )
     }
 
-    /// Whether the host sends data with this command.
+    /// True if the host sends data with this command.
     pub const fn sends_data(&self) -> bool {
         matches!(
             self,
@@ -310,8 +311,8 @@ impl IoCommand {
     }
 }
 
-/// Whether a command wants protection information to be made or checked (PRINFO, PRINFOR, PRINFOW), which means nothing for a
-/// namespace that has none.
+/// True if a command asks for protection information to be made or checked (PRINFO, PRINFOR,
+/// PRINFOW), which means nothing for a namespace that has none.
 #[inline]
 pub const fn asks_for_protection(entry: &SubmissionEntry) -> bool {
     let control = entry.cdw12.get();
@@ -353,7 +354,7 @@ fn decode_copy(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
     })
 }
 
-/// One range of a Dataset Management command, 16 bytes (NVM 3.2.3).
+/// Range of a Dataset Management command, 16 bytes (NVM 3.2.3).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -1,5 +1,5 @@
-//! What the bytes of NVMe and NVMe/TCP mean: commands, completions, data structures, PDUs and the two
-//! state machines that frame them. It does no I/O, reads no clock and knows nothing of files or sockets.
+//! Bytes of NVMe and NVMe/TCP: commands, completions, data structures, PDUs and the two state
+//! machines that frame them. It does no I/O, reads no clock and knows nothing of files or sockets.
 #![no_std]
 
 extern crate alloc;

@@ -1,6 +1,6 @@
-//! What the Get Log Page command asks for, and the log pages of NVM subsystems.
+//! Request of the Get Log Page command, and the log pages of NVM subsystems.
 //!
-//! The Discovery log page is in [`crate::discovery`]; who keeps the counters and lists is not known here.
+//! The Discovery log page is in [`crate::discovery`]; the counters and lists are kept elsewhere.
 
 mod ana;
 mod command_stages;
@@ -54,7 +54,7 @@ impl LogPageId {
 /// The parameters of a Get Log Page command, without the NSID (Base 5.1.12, command dwords 10 to 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogPageRequest {
-    /// Which log page (LID, CDW10 bits 7:0).
+    /// Log Page Identifier (LID, CDW10 bits 7:0).
     pub id: LogPageId,
     /// Log specific parameter, 7 bits (LSP, CDW10 bits 14:8).
     pub specific_parameter: u8,
@@ -64,9 +64,10 @@ pub struct LogPageRequest {
     pub dwords_0s_based: u32,
     /// Log specific identifier (LSI, CDW11 bits 31:16).
     pub specific_id: u16,
-    /// Where in the log page to start: bytes, or an index if `offset_is_index` (LPOU and LPOL, CDW13 and 12).
+    /// Start within the log page: bytes, or an index if `offset_is_index` (LPOU and LPOL, CDW13 and
+    /// 12).
     pub offset: u64,
-    /// Whether the offset is an index into a list instead of bytes (OT, CDW14 bit 23).
+    /// True if the offset is an index into a list instead of bytes (OT, CDW14 bit 23).
     pub offset_is_index: bool,
     /// Index into the UUID List, 7 bits, 0 for none (UIDX, CDW14 bits 6:0).
     pub uuid_index: u8,
@@ -93,7 +94,7 @@ impl LogPageRequest {
         }
     }
 
-    /// How many bytes the host asks for: 4 to 2^34.
+    /// Number of bytes that the host asks for: 4 to 2^34.
     pub const fn length_bytes(&self) -> u64 {
         (self.dwords_0s_based as u64 + 1) * 4
     }

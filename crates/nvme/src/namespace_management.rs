@@ -1,5 +1,5 @@
-//! What Namespace Management and Namespace Attachment ask for. Which namespaces and controllers there are
-//! is not known here; the data that a Create sends is an [`IdentifyNamespace`].
+//! Commands Namespace Management and Namespace Attachment. Which namespaces and controllers there
+//! are is not known here; the data that a Create sends is an [`IdentifyNamespace`].
 //!
 //! [`IdentifyNamespace`]: crate::identify::IdentifyNamespace
 
@@ -12,7 +12,7 @@ use crate::{Status, SubmissionEntry};
 const SELECT_MASK: u32 = 0xf;
 const COMMAND_SET_SHIFT: u32 = 24;
 
-/// What a Namespace Management command does (SEL in CDW10 bits 3:0, Base 5.1.21).
+/// Action of a Namespace Management command (SEL in CDW10 bits 3:0, Base 5.1.21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NamespaceManagement {
     /// Create a namespace from the Identify Namespace data structure that the command sends; its NSID is
@@ -54,14 +54,14 @@ impl NamespaceManagement {
         entry
     }
 
-    /// Whether the host sends data with this command.
+    /// True if the host sends data with this command.
     pub const fn sends_data(&self) -> bool {
         matches!(self, Self::Create { .. })
     }
 }
 
-/// What a Namespace Attachment command does with the controllers on the list that it sends (SEL in CDW10
-/// bits 3:0, Base 5.1.20).
+/// Action of a Namespace Attachment command on the controllers of the list that it sends (SEL in
+/// CDW10 bits 3:0, Base 5.1.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NamespaceAttachment {

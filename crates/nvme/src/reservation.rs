@@ -1,5 +1,5 @@
-//! What reservations are called on the wire: their types, what the reservation commands do and the data
-//! that those commands carry. Who is registered, and who may do what, is the target's business.
+//! Reservations on the wire: their types, the actions of the reservation commands and the data that
+//! those commands carry. Who is registered, and who may do what, is the target's business.
 
 mod report;
 
@@ -57,7 +57,7 @@ impl ReservationType {
         }
     }
 
-    /// Whether everybody may still read; if not, those who may not write may not read either.
+    /// True if all hosts may still read; if not, hosts that may not write may not read either.
     pub const fn is_write_exclusive(self) -> bool {
         matches!(
             self,
@@ -65,12 +65,12 @@ impl ReservationType {
         )
     }
 
-    /// Whether it lets all registrants do what the holder may, with one of them being the holder.
+    /// True if it lets all registrants do what the holder may, with one of them being the holder.
     pub const fn registrants_only(self) -> bool {
         matches!(self, Self::WriteExclusiveRegistrantsOnly | Self::ExclusiveAccessRegistrantsOnly)
     }
 
-    /// Whether every registrant is a holder.
+    /// True if every registrant is a holder.
     pub const fn all_registrants(self) -> bool {
         matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
     }
@@ -91,7 +91,7 @@ impl ReservationType {
     }
 }
 
-/// What Reservation Register does (RREGA, Base 7.6).
+/// Action of Reservation Register (RREGA, Base 7.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RegisterAction {
@@ -115,11 +115,12 @@ impl RegisterAction {
     }
 }
 
-/// Whether Reservation Register changes that reservations persist through power loss (CPTPL, Base 7.6).
+/// Change of the persistence of reservations through power loss by Reservation Register (CPTPL,
+/// Base 7.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PersistenceChange {
-    /// It stays as it is (00b).
+    /// No change (00b).
     #[default]
     NoChange = 0,
     /// Reservations are released and registrations removed at power on (10b).
@@ -140,11 +141,11 @@ impl PersistenceChange {
     }
 }
 
-/// What Reservation Acquire does (RACQA, Base 7.5).
+/// Action of Reservation Acquire (RACQA, Base 7.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AcquireAction {
-    /// Acquire a reservation that nobody holds (000b).
+    /// Acquire a reservation without a holder (000b).
     Acquire = 0,
     /// Take the place of those who are registered with the preempt key (001b).
     Preempt = 1,
@@ -164,11 +165,11 @@ impl AcquireAction {
     }
 }
 
-/// What Reservation Release does (RRELA, Base 7.7).
+/// Action of Reservation Release (RRELA, Base 7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReleaseAction {
-    /// Release the reservation; everybody stays registered (000b).
+    /// Release the reservation; all hosts stay registered (000b).
     Release = 0,
     /// Release the reservation and remove every registration (001b).
     Clear = 1,

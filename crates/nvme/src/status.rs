@@ -255,7 +255,7 @@ impl Status {
         self.0 as u8
     }
 
-    /// Whether the command succeeded.
+    /// True if the command succeeded.
     pub const fn is_success(self) -> bool {
         self.0 & CODE_MASK == 0
     }
@@ -266,7 +266,7 @@ impl Status {
         Status(self.0 | DO_NOT_RETRY)
     }
 
-    /// Whether "do not retry" (DNR) is set.
+    /// True if "do not retry" (DNR) is set.
     pub const fn is_do_not_retry(self) -> bool {
         self.0 & DO_NOT_RETRY != 0
     }

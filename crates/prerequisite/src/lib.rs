@@ -20,7 +20,8 @@ pub fn missing(what: impl Display) {
     println!("not tested: {what}");
 }
 
-/// What a test needs; where the machine does not give it, the test says which of its needs is not met, and why.
+/// Value of a prerequisite. Where the machine lacks it, the test is skipped with a line that names
+/// the need and the reason.
 ///
 /// # Panics
 /// Where it is missing and all prerequisites are required.

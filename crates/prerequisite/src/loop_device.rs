@@ -16,12 +16,12 @@ impl LoopDevice {
         let common = ["--find", "--show"];
         let device = run("losetup", &[&common, options, &[&file.display().to_string()]].concat())?;
         let attached = Self(device.clone().into());
-        // It keeps this flag of whoever had it before.
+        // The device keeps this flag from its last user.
         run("blockdev", &["--setrw", &device])?;
         Ok(attached)
     }
 
-    /// Where it is.
+    /// Path of the device.
     pub fn path(&self) -> &Path {
         &self.0
     }

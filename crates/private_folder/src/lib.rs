@@ -1,5 +1,5 @@
-//! Files and folders that nobody else may change: what is checked before they are believed, and how one file takes
-//! another's place whole. What is in them is their owner's.
+//! Files and folders that no other user may change: the checks before they are believed, and the
+//! replacement of one file by another as a whole. Their content is their owner's.
 
 mod private_file;
 mod private_folder;

@@ -1,5 +1,5 @@
-//! A file that nobody else may change: what is checked before it is believed. The folder that such files are in, and how
-//! one takes another's place, is `private_folder`'s.
+//! A file that no other user may change: the checks before it is believed. The folder of such
+//! files, and the replacement of one by another, is `private_folder`'s.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -23,24 +23,24 @@ pub enum PrivateFileError {
     /// The system refuses.
     #[error("cannot {action} {}: {source}{}", path.display(), hint(source))]
     Io {
-        /// What was being done.
+        /// Operation that failed, as a word.
         action: &'static str,
-        /// With what.
+        /// Path of the operation.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Its owner could change it at any time.
+    /// The file or folder belongs to another user, who could change it at any time.
     #[error(
         "{} belongs to user {owner}, and this program runs as user {me}: it believes its own files and root's only; \
          look at what is in it, then chown it to {me}", path.display()
     )]
     Foreign {
-        /// What.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Whose it is.
+        /// User ID of its owner.
         owner: u32,
-        /// Who asks.
+        /// User ID of this process.
         me: u32,
     },
     /// Others than its owner may change it.
@@ -49,9 +49,9 @@ pub enum PrivateFileError {
         path.display()
     )]
     Writable {
-        /// What.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file or folder.
         mode: u32,
         /// The mode it should have.
         wanted: u32,
@@ -59,25 +59,25 @@ pub enum PrivateFileError {
     /// Others than its owner may read a secret.
     #[error("{} may be read by others than its owner (mode {mode:03o}), and is a secret; chmod {FILE_MODE:03o}", path.display())]
     Readable {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file.
         mode: u32,
     },
-    /// It is something else.
+    /// The path leads to another kind of file.
     #[error("{} is {found}; it must be {wanted}", path.display())]
     Kind {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Kind found.
         found: &'static str,
-        /// What it should be.
+        /// Kind expected.
         wanted: &'static str,
     },
-    /// It is longer than any that this program writes.
+    /// The file is longer than any that this program writes.
     #[error("{} has more than {length_max} bytes", path.display())]
     TooLong {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
         /// Bytes that it may have.
         length_max: u64,
@@ -96,12 +96,12 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl PrivateFileError {
-    /// What the system said while `action` was being done with `path`.
+    /// Error of the system during `action` with `path`.
     pub fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether it is just not there.
+    /// True if the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -118,7 +118,8 @@ impl From<PrivateFileError> for io::Error {
     }
 }
 
-/// Opens a file for reading that nobody but its owner may change: a regular file, not a link, of this user's or root's.
+/// Opens a file for reading that only its owner may change: a regular file, not a link, of this
+/// user's or root's.
 ///
 /// # Errors
 /// When it cannot be opened, or is not such a file.
@@ -126,8 +127,8 @@ pub fn open_own(path: &Path) -> Result<File, PrivateFileError> {
     open(CWD, path, path, OFlags::RDONLY, "open")
 }
 
-/// Opens the file of a secret for reading. It must be a regular file, not a link; this user or root must own it; and
-/// nobody else may be able to read it.
+/// Opens the file of a secret for reading. It must be a regular file, not a link; this user or root
+/// must own it; and no other user may be able to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or is not such a file.
@@ -187,7 +188,7 @@ fn check(found: &Metadata, path: &Path, me: u32) -> Result<(), PrivateFileError>
     check_owner(found, path, me, FILE_MODE)
 }
 
-/// Checks that something is the user's `me` or root's, and that nobody else may write it.
+/// Checks that something is the user's `me` or root's, and that no other user may write it.
 pub(crate) fn check_owner(
     found: &Metadata,
     path: &Path,
@@ -220,16 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_a_file_of_ours_that_nobody_else_reads() {
+    fn a_secret_is_a_file_of_ours_that_no_other_user_reads() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         fs::write(&path, "secret").unwrap();
-        for (mode, told) in
+        for (mode, reason) in
             [(0o640, "read by others"), (0o604, "read by others"), (0o620, "changed by others")]
         {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let error = refused(&path);
-            assert!(error.contains(told) && error.contains("chmod 600"), "{error}");
+            assert!(error.contains(reason) && error.contains("chmod 600"), "{error}");
             assert!(error.contains(&format!("{mode:o}")) && error.contains("secret"), "{error}");
         }
         for mode in [0o600, 0o400] {
@@ -243,7 +244,7 @@ mod tests {
         assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        assert!(refused(&fifo).contains("is a FIFO"), "and nobody waits for its other end");
+        assert!(refused(&fifo).contains("is a FIFO"), "and its other end is not waited for");
         assert!(open_secret(&folder.path().join("none")).unwrap_err().is_missing());
     }
 

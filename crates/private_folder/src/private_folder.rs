@@ -18,7 +18,7 @@ use crate::private_file::{
 
 /// The mode of a private folder.
 const FOLDER_MODE: u32 = 0o700;
-/// What the name of a file ends with that is being written.
+/// Suffix of a file's name while it is being written.
 pub(crate) const NEW_SUFFIX: &str = ".new";
 
 /// An open folder. Its files are found through it, whatever becomes of its name meanwhile.
@@ -65,11 +65,12 @@ impl PrivateFolder {
     fn open_as(path: &Path, me: u32) -> Result<Self, PrivateFileError> {
         let failed = |error: io::Error| PrivateFileError::io("open", path, error);
         let named = fs::symlink_metadata(path).map_err(failed)?;
-        // A link of this user's or root's is as good as the path: whoever made it could have said where it leads.
+        // A link of this user's or root's is as good as the path: its creator could have said where
+        // it leads.
         if named.is_symlink() && named.uid() != me && named.uid() != 0 {
             return Err(PrivateFileError::Foreign { path: path.to_owned(), owner: named.uid(), me });
         }
-        // The working directory is nobody's to rely on for as long as a target runs.
+        // The working directory may be changed by others for as long as a target runs.
         let path = fs::canonicalize(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle: File = match openat(CWD, &path, flags, Mode::empty()) {
@@ -84,7 +85,7 @@ impl PrivateFolder {
         Ok(Self { path, handle })
     }
 
-    /// Lets nobody but its owner see into the folder.
+    /// Closes the folder to all users but its owner.
     ///
     /// # Errors
     /// What the system says.
@@ -94,12 +95,12 @@ impl PrivateFolder {
         closed.map_err(|error| PrivateFileError::io("change the mode of", &self.path, error))
     }
 
-    /// Whether others than its owner may list it.
+    /// True if others than its owner may list it.
     pub fn is_listed_by_others(&self) -> bool {
         self.handle.metadata().is_ok_and(|found| found.mode() & OTHERS != 0)
     }
 
-    /// Where it is, as an absolute path.
+    /// Absolute path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -107,7 +108,7 @@ impl PrivateFolder {
     /// A file's content; `None` where there is no such file.
     ///
     /// # Errors
-    /// When it cannot be read, is somebody else's, or longer than `length_max`.
+    /// When it cannot be read, belongs to another user, or longer than `length_max`.
     pub fn read(
         &self,
         name: impl AsRef<OsStr>,
@@ -131,7 +132,7 @@ impl PrivateFolder {
     /// Opens a file to read and write it in its place; makes it when it is missing.
     ///
     /// # Errors
-    /// When it cannot be opened, or is somebody else's.
+    /// When it cannot be opened, or belongs to another user.
     pub fn open_in_place(&self, name: &str) -> Result<File, PrivateFileError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE, "open")
     }
@@ -170,7 +171,7 @@ impl PrivateFolder {
         let new = format!("{name}{NEW_SUFFIX}");
         let path = self.path.join(&new);
         let failed = |error: io::Error| PrivateFileError::io("write", &path, error);
-        // One that was left behind, or that somebody put there to have it followed.
+        // One that was left behind, or that an attacker put there to have it followed.
         match self.unlink(OsStr::new(&new)) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(failed(error.into())),
@@ -199,7 +200,7 @@ impl PrivateFolder {
     pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), PrivateFileError> {
         let name = name.as_ref();
         match self.unlink(name) {
-            // Somebody may have removed it and not got it onto the medium.
+            // An earlier call may have removed it and not got that onto the medium.
             Ok(()) | Err(Errno::NOENT) => self.sync(),
             Err(error) => Err(PrivateFileError::io("remove", &self.path.join(name), error)),
         }
@@ -274,7 +275,7 @@ fn sync_file(file: &File, name: &OsStr) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What putting a file in another's place consists of.
+/// Step of a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Remove,
@@ -286,7 +287,7 @@ pub(crate) enum Step {
     SyncFolder,
 }
 
-/// Where tests make a step fail, and record what is on its way to the medium.
+/// Hook by which tests make a step fail, and record what is on its way to the medium.
 #[cfg(not(any(test, feature = "power")))]
 #[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]
 const fn before(_: Step, _: &OsStr, _: &[u8]) -> io::Result<()> {

@@ -1,5 +1,6 @@
-//! A process that is killed while it puts files in others' places leaves one of them whole, and whoever reads meanwhile
-//! sees nothing else. The test starts this program again as the process that is killed.
+//! A process that is killed while it puts files in others' places leaves one of them whole, and a
+//! reader meanwhile sees nothing else. The test starts this program again as the process that is
+//! killed.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

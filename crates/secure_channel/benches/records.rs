@@ -8,7 +8,7 @@ use secure_channel::{
     HEADER_BYTES, OVERHEAD_BYTES, Opened, Opener, Peer, RecordLimit, Sealer, Suite, TrafficSecret,
 };
 
-/// One command's data with its PDU header, and the most that a record has.
+/// Data of a command with its PDU header, and the most that a record has.
 const DATA_BYTES: [usize; 3] = [512, 4120, 16_384];
 /// Records between two looks at the clock.
 const RECORDS: usize = 64;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::record::{ContentType, HEADER_BYTES, header};
 
-/// What an alert says. It is what the wire has, so that one that has no name here is shown as its number.
+/// Alert of TLS. The number on the wire, so that an unnamed one can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Alert(pub u8);
 
@@ -12,7 +12,7 @@ impl Alert {
     /// Bytes of an alert.
     pub(crate) const BYTES: usize = 2;
 
-    /// Nothing more is sent.
+    /// The sender sends no more.
     pub const CLOSE_NOTIFY: Self = Self(0);
     /// A message that is not allowed now.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
@@ -20,7 +20,7 @@ impl Alert {
     pub const BAD_RECORD_MAC: Self = Self(20);
     /// A record that is longer than any.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// Nothing that both ends have, such as a suite.
+    /// The ends have nothing in common, such as a suite.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// A field with a value that it cannot have.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
@@ -39,7 +39,7 @@ impl Alert {
     /// No identity that was offered is known.
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 
-    /// Its name in the RFC.
+    /// Name in the RFC.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::CLOSE_NOTIFY => "close_notify",

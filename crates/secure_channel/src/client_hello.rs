@@ -9,7 +9,8 @@ use crate::{Alert, Suite};
 
 /// The longest ClientHello: key shares of hybrid groups have 1.6 KiB each, and identities of version 1 half a KiB.
 pub const HELLO_BYTES_MAX: usize = 8192;
-/// Records that it may be split over. Nobody needs more than one, and each is looked at again when more bytes have come.
+/// Records that it may be split over. No client needs more than one, and each is parsed again when
+/// more bytes have come.
 const HELLO_RECORDS_MAX: usize = 4;
 /// Identities that are looked at. Each costs a few hashes, before the host has proved anything.
 const IDENTITIES_MAX: usize = 8;
@@ -27,7 +28,7 @@ const PSK_KEY_EXCHANGE_MODES: usize = 45;
 /// The least and the most that a binder has.
 const BINDER_BYTES: std::ops::RangeInclusive<usize> = 32..=255;
 
-/// What the first bytes of a stream are.
+/// Kind of the first bytes of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstBytes {
     /// Too few to say.
@@ -38,21 +39,21 @@ pub enum FirstBytes {
     Hello(Box<ClientHello>),
 }
 
-/// What a host says first.
+/// First message of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
     message: Vec<u8>,
     /// The suites that NVMe has, in the order in which they are offered.
     suites: Vec<Suite>,
     has_version: bool,
-    /// What is offered in place of certificates: with modes, psk_dhe_ke among them or not.
+    /// True if the PSK modes include psk_dhe_ke. `None` without the extension.
     has_dhe: Option<bool>,
     offers: Vec<Offer>,
-    /// Where the binders begin: they sign what is before them.
+    /// Offset of the binders: they sign the bytes before it.
     binders_at: usize,
 }
 
-/// One identity with its binder, by where they stand.
+/// Identity with its binder, by their offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Offer {
     identity: Range<usize>,
@@ -68,7 +69,7 @@ pub enum HelloError {
     /// A length that does not fit to another.
     #[error("the lengths in a ClientHello do not fit together")]
     CutOff,
-    /// Longer, or in more pieces, than any that somebody needs.
+    /// The message is longer, or in more pieces, than any client needs.
     #[error("a ClientHello has more than {HELLO_BYTES_MAX} bytes or {HELLO_RECORDS_MAX} records")]
     TooLong,
     /// A field with a value that it cannot have.
@@ -94,7 +95,7 @@ impl From<CutOff> for HelloError {
 }
 
 impl FirstBytes {
-    /// What this is the beginning of. With every call it is the whole stream as far as it has come.
+    /// Kind of a stream, of which each call has all bytes so far.
     ///
     /// # Errors
     /// When it begins as TLS, and is not a ClientHello.
@@ -132,7 +133,7 @@ impl FirstBytes {
     }
 }
 
-/// How long the message is, once it is there.
+/// Length of the message, once it has arrived.
 fn message_bytes(bytes: &[u8]) -> Result<Option<usize>, HelloError> {
     let mut fields = Fields::new(bytes);
     match fields.number(1) {
@@ -240,12 +241,13 @@ impl ClientHello {
         self.offers.iter().filter_map(|offer| self.message.get(offer.identity.clone()))
     }
 
-    /// Whether it is one of TLS 1.3.
+    /// True if it offers TLS 1.3.
     pub const fn has_version(&self) -> bool {
         self.has_version
     }
 
-    /// Whether a key exchange may be part of the handshake (psk_dhe_ke); `None` without a word on PSKs.
+    /// True if a key exchange may be part of the handshake (psk_dhe_ke); `None` if the hello has no
+    /// PSK modes.
     pub const fn has_dhe(&self) -> Option<bool> {
         self.has_dhe
     }
@@ -256,7 +258,7 @@ impl ClientHello {
         self.offers.iter().map(move |offer| (at(&offer.identity), at(&offer.binder)))
     }
 
-    /// What binders sign.
+    /// Bytes that binders sign.
     pub(crate) fn signed(&self) -> &[u8] {
         self.message.get(..self.binders_at).unwrap_or_default()
     }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::input_psk::{Derivation, InputPsk};
 use crate::{Hash, Names, Suite};
 
-/// What every configured PSK begins with.
+/// First part of every configured PSK.
 const PREFIX: &str = "NVMeTLSkey-1";
 /// Bytes of the checksum behind it.
 const CHECKSUM_BYTES: usize = 4;
@@ -41,15 +41,15 @@ pub enum ConfiguredPskError {
     Length {
         /// Bytes of the key.
         found: usize,
-        /// What it should have.
+        /// Expected form.
         expected: &'static str,
     },
     /// A wrong checksum.
     #[error("its checksum is {found:08x}, and that of its key {computed:08x}: a character has been changed")]
     Checksum {
-        /// What stands in it.
+        /// Checksum in the text.
         found: u32,
-        /// What should.
+        /// Checksum of the key.
         computed: u32,
     },
 }
@@ -91,7 +91,7 @@ impl ConfiguredPsk {
         if self.length() == Hash::Sha384.length() { Suite::Aes256Gcm } else { Suite::Aes128Gcm }
     }
 
-    /// What shows which key it is, without being of use for anything else.
+    /// Identifies the key without revealing it.
     pub fn fingerprint(&self) -> String {
         let hash = Hash::Sha256.hmac(&self.bytes, &[b"selvedge fingerprint", &[self.hash_id()]]);
         let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
-//! Keys of TLS handshakes that did not come out of an earlier one, whoever's they are, and those of protocols that give each user a
-//! name and a key: lines `NAME:HEX`, as GnuTLS' psktool makes them.
+//! Pre-shared keys of TLS handshakes that did not come from an earlier one, and those of protocols
+//! that give each user a name and a key: lines `NAME:HEX`, as GnuTLS' psktool makes them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,15 @@ use zeroize::Zeroizing;
 
 use crate::{Suite, TlsPsk};
 
-/// The least and the most bytes of a key. Whoever can guess one is in: fewer than these can be tried out.
+/// The least and the most bytes of a key. A guessed key gives access, and fewer bytes than these
+/// can be tried out.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 255;
 
 /// A key by its identity.
 pub trait ExternalPsk {
-    /// What a peer says in its ClientHello.
+    /// Identity in the peer's ClientHello.
     fn identity_bytes(&self) -> Vec<u8>;
     /// The suite that it is for.
     fn suite(&self) -> Suite;
@@ -59,7 +60,7 @@ pub enum NamedPskError {
 }
 
 impl NamedPsk {
-    /// Whose it is.
+    /// Name of the key's user.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What is left to read of a message, and where in it that stands.
+/// Unread rest of a message, with its offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
@@ -19,17 +19,17 @@ impl<'a> Fields<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub(crate) const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Where in the message the next field stands.
+    /// Offset of the next field in the message.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// Where in the message all that is left stands.
+    /// Range of the unread rest in the message.
     pub(crate) const fn range(&self) -> Range<usize> {
         self.at..self.at + self.bytes.len()
     }

@@ -23,7 +23,7 @@ impl Hash {
         Self::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Its number in configured PSKs and PSK identities.
+    /// Number in configured PSKs and PSK identities.
     pub const fn id(self) -> u8 {
         match self {
             Self::Sha256 => 1,
@@ -39,7 +39,7 @@ impl Hash {
         }
     }
 
-    /// Its name, as people write it.
+    /// Name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SHA-256",
@@ -63,7 +63,8 @@ impl Hash {
         })
     }
 
-    /// Whether their HMAC is `expected`, in a time that does not depend on where it differs.
+    /// True if the HMAC of the parts is `expected`, in a time that does not depend on where it
+    /// differs.
     pub(crate) fn verifies(self, key: &[u8], parts: &[&[u8]], expected: &[u8]) -> bool {
         match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).verify_slice(expected).is_ok(),
@@ -111,7 +112,7 @@ impl Hash {
     }
 }
 
-/// What TLS 1.3 puts before each label.
+/// Prefix of each label in TLS 1.3.
 pub(crate) const LABEL_PREFIX: &str = "tls13 ";
 
 fn fed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {

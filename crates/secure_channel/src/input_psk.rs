@@ -13,7 +13,7 @@ use crate::{Hash, IdentityError, IdentityVersion, Names, Origin, PskIdentity, Su
 /// The longest context of a label: one byte counts it.
 const CONTEXT_BYTES_MAX: usize = 255;
 
-/// How labels are put together when keys are derived.
+/// Form of the labels by which keys are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Derivation {
     /// As RFC 8446, 7.1 has it.
@@ -24,7 +24,7 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// How it is written.
+    /// Name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -79,7 +79,7 @@ impl InputPsk {
         Self { bytes, origin: Origin::Generated, derivation: Derivation::Standard }
     }
 
-    /// How keys are derived of it.
+    /// Form of the labels by which its keys are derived.
     pub const fn derivation(&self) -> Derivation {
         self.derivation
     }
@@ -113,7 +113,7 @@ impl InputPsk {
         Ok(TlsPsk { identity, bytes, derivation: self.derivation })
     }
 
-    /// What shows in an identity of version 1 which key it is.
+    /// Digest of the key for an identity of version 1.
     fn digest(&self, names: &Names, hash: Hash) -> String {
         let (host, subsystem) = (names.host_nqn().as_bytes(), names.subsystem_nqn().as_bytes());
         STANDARD.encode(&*hash.hmac(&self.bytes, &[host, b" ", subsystem, b" ", b"NVMe-over-Fabrics"]))
@@ -145,7 +145,7 @@ impl TlsPsk {
         is_whole.then(|| Self { identity, bytes: Zeroizing::new(bytes.to_vec()), derivation })
     }
 
-    /// Its identity.
+    /// Identity of the key.
     pub const fn identity(&self) -> &PskIdentity {
         &self.identity
     }
@@ -155,7 +155,7 @@ impl TlsPsk {
         self.identity.suite
     }
 
-    /// How it was derived.
+    /// Derivation of the key.
     pub const fn derivation(&self) -> Derivation {
         self.derivation
     }
@@ -178,9 +178,10 @@ mod tests {
     use crate::ConfiguredPsk;
     use crate::tests::hex;
 
-    /// What libnvme 1.16.2 makes of eight keys: of each with both derivations the retained PSK, and with both versions the TLS
-    /// PSK and the identity. A program of a few lines that includes its `src/nvme/linux.c` printed them, by
-    /// `nvme_export_tls_key_versioned`, `derive_retained_key`, `derive_retained_key_compat` and `derive_nvme_keys`:
+    /// Output of libnvme 1.16.2 for eight keys: of each with both derivations the retained PSK, and
+    /// with both versions the TLS PSK and the identity. A program of a few lines that includes its
+    /// `src/nvme/linux.c` printed them, by `nvme_export_tls_key_versioned`, `derive_retained_key`,
+    /// `derive_retained_key_compat` and `derive_nvme_keys`:
     ///
     /// ```text
     /// pip download --no-binary :all: --no-deps libnvme==1.16.2; meson setup .build -Dopenssl=enabled; ninja -C .build

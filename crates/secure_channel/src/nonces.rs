@@ -13,12 +13,12 @@ pub(crate) struct Nonces {
 }
 
 impl Nonces {
-    /// Those of a key, of which this number was taken: 0 of a new one.
+    /// Nonces of a key of which this number were used: 0 of a new one.
     pub(crate) const fn beginning_at(taken: u64, iv: Zeroizing<[u8; NONCE_BYTES]>) -> Self {
         Self { iv, next: taken }
     }
 
-    /// How many were taken.
+    /// Number of nonces used.
     pub(crate) const fn taken(&self) -> u64 {
         self.next
     }

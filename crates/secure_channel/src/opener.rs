@@ -11,7 +11,7 @@ use crate::traffic_secret::{DirectionState, Protection, TrafficSecret};
 /// Records in a row that carry no data, of which each costs as much as one that does: the number of BoringSSL.
 const IDLE_RECORDS_MAX: u32 = 32;
 
-/// Which end the peer is.
+/// End of the channel that the peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// The host, TLS' client.
@@ -20,10 +20,10 @@ pub enum Peer {
     Controller,
 }
 
-/// What the bytes that begin with a record have come to.
+/// Result of opening the record at the beginning of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// They are not a whole record; it lacks at least these.
+    /// The record is not complete.
     Incomplete {
         /// Bytes to wait for.
         missing_bytes: usize,
@@ -32,7 +32,7 @@ pub enum Opened {
     Data {
         /// Bytes of the record.
         record_bytes: usize,
-        /// Where in it the data stands now.
+        /// Range of the data in the record, now in clear.
         data: Range<usize>,
     },
     /// Something that needs nothing done: padding alone, a ticket, a part of a message.
@@ -44,7 +44,7 @@ pub enum Opened {
     KeyUpdate {
         /// Bytes of the record.
         record_bytes: usize,
-        /// Whether this end is to change its key too.
+        /// True if this end is to change its key too.
         asks_back: bool,
     },
     /// The peer has said that it sends nothing more. What follows is not looked at.
@@ -63,12 +63,12 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// One that begins with this secret.
+    /// Opener that begins with this secret.
     pub fn new(secret: &TrafficSecret, peer: Peer) -> Self {
         Self::going_on(&DirectionState { secret: secret.clone(), records: 0, updates: 0 }, peer)
     }
 
-    /// One that goes on where another one has stopped.
+    /// Opener that continues from another one's state.
     pub fn going_on(state: &DirectionState, peer: Peer) -> Self {
         Self {
             protection: state.secret.protection_from(state.records),
@@ -80,7 +80,8 @@ impl Opener {
         }
     }
 
-    /// What another one needs to go on where this one stops. `None` when the channel has ended, or a message has come in part.
+    /// State from which another opener can continue. `None` when the channel has ended, or a
+    /// message has come in part.
     pub fn state(&self) -> Option<DirectionState> {
         let (secret, records, updates) = (self.secret.clone(), self.records(), self.updates);
         let may_go_on = self.end.is_none() && self.messages.is_between();
@@ -92,7 +93,7 @@ impl Opener {
         self.protection.records()
     }
 
-    /// How often the peer has changed its key.
+    /// Number of the peer's key changes.
     pub const fn updates(&self) -> u64 {
         self.updates
     }
@@ -184,7 +185,7 @@ fn body_bytes([kind, _, _, high, low]: [u8; HEADER_BYTES]) -> Result<usize, Reco
     }
 }
 
-/// What an alert says. All but two end the connection, whatever their level is (RFC 8446, 6).
+/// Result of an alert. All but two end the connection, whatever their level is (RFC 8446, 6).
 fn alert(content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {
     let &[_, description] = content else { return Err(RecordError::Alert(content.len())) };
     match Alert(description) {

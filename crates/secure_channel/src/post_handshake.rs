@@ -1,5 +1,5 @@
-//! Handshake messages that come after the handshake: KeyUpdate, and tickets, which nobody uses here. They may be split over
-//! records anywhere, and nothing of them is kept but where one stands.
+//! Handshake messages after the handshake: KeyUpdate, and tickets, which this end ignores. They may
+//! be split over records anywhere; only the position within the present one is kept.
 
 use crate::record::RecordError;
 
@@ -14,7 +14,7 @@ const TICKET_BYTES_MAX: u32 = 1 << 16;
 /// A KeyUpdate, if it is what a record ends with: whether the peer asks for one in return.
 pub(crate) type KeyUpdate = Option<bool>;
 
-/// Where the stream of messages stands.
+/// Position in the stream of messages.
 #[derive(Default)]
 pub(crate) struct PostHandshake {
     header: [u8; HEADER_BYTES],
@@ -29,7 +29,7 @@ impl PostHandshake {
         Self { takes_tickets, ..Self::default() }
     }
 
-    /// Whether no message is under way.
+    /// True if no message is under way.
     pub(crate) const fn is_between(&self) -> bool {
         self.header_bytes == 0
     }

@@ -5,7 +5,7 @@ use crate::{Alert, ClientHello, ExternalPsk, Hash, Suite};
 
 /// Characters of an identity that are shown.
 const SHOWN_CHARACTERS: usize = 300;
-/// What keys that were not made by an earlier handshake have.
+/// Binder label of keys that were not made by an earlier handshake.
 const EXTERNAL: &str = "ext binder";
 
 /// Why no key is chosen.
@@ -32,8 +32,8 @@ pub enum ChoiceError {
     /// A known identity with another key.
     #[error("the host has another key of identity `{0}`")]
     Binder(String),
-    /// A known identity, proved with a hash function that is not its suite's. GnuTLS does so with all keys unless told
-    /// otherwise, and tlshd 1.0.0 does not tell it.
+    /// A known identity, proved with a hash function that is not its suite's. GnuTLS does so with
+    /// all keys unless the program names the function, as tlshd 1.0.0 does not.
     #[error(
         "the host proves identity `{0}` with another hash function than that of {1}, as tlshd does whose GnuTLS knows SHA-256 \
          alone: give the host a key of SHA-256, NVMeTLSkey-1:01:"
@@ -55,7 +55,8 @@ impl ChoiceError {
 }
 
 impl ClientHello {
-    /// Which of these keys the host has, by its place. The first that is right is chosen, in the order of the host.
+    /// Index of the host's key among these. The first that is right is chosen, in the order of the
+    /// host.
     ///
     /// # Errors
     /// When the host has none of them, or nothing that NVMe/TCP allows.
@@ -99,7 +100,7 @@ impl ClientHello {
     }
 }
 
-/// Whether a binder is that of this key, in a time that does not depend on where it differs.
+/// True if a binder was made with this key, in a time that does not depend on where it differs.
 pub(crate) fn is_made_by(hash: Hash, key: &[u8], transcript: &[u8], binder: &[u8], label: &str) -> bool {
     let early_secret = hash.extract(key);
     let binder_key = hash.expand_label(&early_secret, label, &hash.digest(&[]), hash.length());

@@ -42,12 +42,12 @@ impl Names {
     }
 }
 
-/// How an identity is made.
+/// Version of an identity's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdentityVersion {
-    /// It says nothing about the key.
+    /// The identity says nothing about the key.
     Zero,
-    /// It ends in a digest of the key, so that two keys of one host differ in it.
+    /// The identity ends in a digest of the key, so that two keys of one host differ in it.
     One,
 }
 
@@ -55,7 +55,7 @@ impl IdentityVersion {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Zero, Self::One];
 
-    /// How it is written in an identity.
+    /// Digit in an identity.
     pub const fn digit(self) -> char {
         match self {
             Self::Zero => '0',
@@ -64,12 +64,12 @@ impl IdentityVersion {
     }
 }
 
-/// Where the key of an identity comes from.
+/// Origin of an identity's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// It was configured at both ends (`R`).
+    /// The key was configured at both ends (`R`).
     Retained,
-    /// It came out of an authentication (`G`): secure channel concatenation (TP8018).
+    /// The key came out of an authentication (`G`): secure channel concatenation (TP8018).
     Generated,
 }
 
@@ -85,11 +85,11 @@ impl Origin {
 /// A PSK identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PskIdentity {
-    /// Where the key comes from.
+    /// Origin of the key.
     pub origin: Origin,
     /// The suite that the key is for.
     pub suite: Suite,
-    /// Whose key it is.
+    /// Host and subsystem of the key.
     pub names: Names,
     /// The digest of the key in Base64, in identities of version 1.
     pub digest: Option<String>,
@@ -113,7 +113,7 @@ pub enum IdentityError {
 }
 
 impl PskIdentity {
-    /// Its version.
+    /// Version of the identity's format.
     pub const fn version(&self) -> IdentityVersion {
         if self.digest.is_some() { IdentityVersion::One } else { IdentityVersion::Zero }
     }

@@ -5,18 +5,18 @@ use crate::Alert;
 
 /// Bytes before each record.
 pub const HEADER_BYTES: usize = 5;
-/// Bytes behind it that prove that nobody has changed it.
+/// Bytes of the authentication tag behind it.
 pub const TAG_BYTES: usize = 16;
 /// The most data of a record.
 pub const DATA_BYTES_MAX: usize = 1 << 14;
-/// What a record has beside its data: header, content type and tag.
+/// Bytes of a record beside its data: header, content type and tag.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + 1 + TAG_BYTES;
-/// What may follow a header.
+/// Most bytes that may follow a header.
 pub(crate) const BODY_BYTES_MAX: usize = DATA_BYTES_MAX + 256;
 /// The longest record, with its header.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + BODY_BYTES_MAX;
 
-/// What a record carries.
+/// Type of a record's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentType {
     ChangeCipherSpec = 20,
@@ -76,9 +76,9 @@ pub enum RecordError {
     /// A handshake message of another length than it has.
     #[error("handshake message {kind} of {bytes} bytes cannot be read")]
     MessageLength {
-        /// Which message.
+        /// Type of the message.
         kind: u8,
-        /// Its bytes.
+        /// Length of the message.
         bytes: u32,
     },
     /// A KeyUpdate with a value that it cannot have.

@@ -34,8 +34,8 @@ impl RecordLimit {
 }
 
 impl Default for RecordLimit {
-    /// 2^24: 7 million records before the suite's own limit, which is 4 s at 7 GB/s in records of 4 KiB, so that a peer that
-    /// cannot change keys has the time to connect anew.
+    /// 2^24: 7 million records before the suite's own limit, which is 4 s at 7 GB/s in records of 4
+    /// KiB, so that a peer that cannot change keys has the time to reconnect.
     fn default() -> Self {
         Self(1 << 24)
     }
@@ -72,19 +72,20 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// One that begins with this secret.
+    /// Sealer that begins with this secret.
     pub fn new(secret: &TrafficSecret, limit: RecordLimit) -> Self {
         Self::going_on(&DirectionState { secret: secret.clone(), records: 0, updates: 0 }, limit)
     }
 
-    /// One that goes on where another one has stopped, which seals nothing more.
+    /// Sealer that continues from the state of another one, which seals nothing more.
     pub fn going_on(state: &DirectionState, limit: RecordLimit) -> Self {
         let DirectionState { secret, records, updates } = state;
         let protection = secret.protection_from(*records);
         Self { protection, secret: secret.clone(), limit, updates: *updates, is_closed: false }
     }
 
-    /// What another one needs to go on where this one stops. `None` when an alert was sealed, behind which nothing may follow.
+    /// State from which another sealer can continue. `None` when an alert was sealed, which nothing
+    /// may follow.
     pub fn state(&self) -> Option<DirectionState> {
         let (secret, records, updates) = (self.secret.clone(), self.records(), self.updates);
         (!self.is_closed).then_some(DirectionState { secret, records, updates })
@@ -95,18 +96,19 @@ impl Sealer {
         self.protection.records()
     }
 
-    /// How often the key was changed.
+    /// Number of key changes.
     pub const fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// Whether the key has reached its limit, and should be replaced.
+    /// True if the key has reached its limit and should be replaced.
     pub const fn is_due(&self) -> bool {
         self.protection.records() >= self.limit.records()
     }
 
-    /// Seals a record where it stands. The data is behind room for the header, and all that is behind the data is written:
-    /// with more than [`OVERHEAD_BYTES`] besides the data, the rest is padding, which nobody can tell from data.
+    /// Seals a record in place. The data is behind room for the header, and all bytes behind the
+    /// data are overwritten: if there are more than [`OVERHEAD_BYTES`] besides the data, the rest
+    /// is padding, which an observer cannot tell from data.
     ///
     /// # Errors
     /// When the lengths do not fit, the key is used up, or the channel was closed.
@@ -177,7 +179,7 @@ impl Sealer {
         self.check_kept(RECORDS_KEPT)
     }
 
-    /// Whether one more record leaves as many as have to be kept.
+    /// Checks that one more record leaves the number that has to be kept.
     fn check_kept(&self, kept: u64) -> Result<(), SealError> {
         let records = self.protection.records();
         if self.is_closed {

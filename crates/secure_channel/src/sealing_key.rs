@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 pub const NONCE_BYTES: usize = 12;
 /// Fewest bytes of a key's file, without what Base64 adds.
 const KEY_BYTES_MIN: usize = 32;
-/// What the key is derived by, so that it opens nothing else that is encrypted with the same file.
+/// Salt of the key's derivation, so that it opens nothing else that is encrypted with the same
+/// file.
 const SALT: &[u8] = b"selvedge sealed secrets";
 /// The first byte of a sealed text.
 const VERSION: u8 = 1;
@@ -32,10 +33,10 @@ impl fmt::Debug for SealingKey {
 /// Why a sealed text cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
-    /// It is not a sealed text.
+    /// The text is not a sealed one.
     #[error("its sealed form is damaged")]
     Damaged,
-    /// Another key, another text, or somebody else's.
+    /// The text was sealed with another key, or for another owner, or was changed.
     #[error("it was sealed with another encryption key, for another host or subsystem, or has been changed")]
     Foreign,
 }
@@ -79,13 +80,13 @@ impl SealingKey {
     pub fn open(&self, sealed: &str, whose: &[&str]) -> Result<Zeroizing<String>, UnsealError> {
         let bytes = STANDARD.decode(sealed).map_err(|_| UnsealError::Damaged)?;
         let (head, inside) = bytes.split_at_checked(HEAD_BYTES).ok_or(UnsealError::Damaged)?;
-        let (told, nonce) = head.split_at(1 + TIME_BYTES);
-        if told[0] != VERSION {
+        let (clear, nonce) = head.split_at(1 + TIME_BYTES);
+        if clear[0] != VERSION {
             return Err(UnsealError::Damaged);
         }
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| UnsealError::Damaged)?;
         let mut inside = Zeroizing::new(inside.to_vec());
-        let opened = self.0.open_in_place(nonce, Aad::from(associated(told, whose)), &mut inside);
+        let opened = self.0.open_in_place(nonce, Aad::from(associated(clear, whose)), &mut inside);
         let opened = opened.map_err(|_| UnsealError::Foreign)?;
         let text = std::str::from_utf8(opened).map_err(|_| UnsealError::Damaged)?;
         Ok(Zeroizing::new(text.to_owned()))
@@ -107,13 +108,15 @@ pub fn key_file(text: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     STANDARD.decode(body.as_bytes()).map(Zeroizing::new).map_err(|_| wrong)
 }
 
-/// When a text was sealed, in seconds since 1970; nobody has proven that before it is opened.
+/// Time at which a text was sealed, in seconds since 1970. Not authenticated before the text is
+/// opened.
 pub fn sealed_at_s(sealed: &str) -> Option<u64> {
     let bytes = STANDARD.decode(sealed).ok().filter(|bytes| bytes.len() >= HEAD_BYTES)?;
     Some(u64::from_be_bytes(*bytes[1..].first_chunk()?))
 }
 
-/// What is not secret of a sealed text, and whose it is: of no two lists of names is it the same.
+/// Associated data of a sealed text: its part in clear, and its owner. Unique for each list of
+/// names.
 fn associated(told: &[u8], whose: &[&str]) -> Vec<u8> {
     let mut associated = told.to_vec();
     for name in whose {

@@ -30,7 +30,7 @@ impl Suite {
         }
     }
 
-    /// Its number in TLS.
+    /// Number in TLS.
     pub const fn id(self) -> u16 {
         match self {
             Self::Aes128Gcm => 0x1301,
@@ -38,7 +38,7 @@ impl Suite {
         }
     }
 
-    /// Its hash function.
+    /// Hash function of the suite.
     pub const fn hash(self) -> Hash {
         match self {
             Self::Aes128Gcm => Hash::Sha256,
@@ -54,7 +54,7 @@ impl Suite {
         }
     }
 
-    /// Its name in TLS.
+    /// Name in TLS.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "TLS_AES_128_GCM_SHA256",

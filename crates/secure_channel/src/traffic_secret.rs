@@ -23,12 +23,12 @@ impl TrafficSecret {
         (bytes.len() == suite.hash().length()).then(|| Self { suite, bytes: Zeroizing::new(bytes.to_vec()) })
     }
 
-    /// Its suite.
+    /// Suite of the secret.
     pub const fn suite(&self) -> Suite {
         self.suite
     }
 
-    /// The secret itself, for whoever hands the channel to another process.
+    /// Bytes of the secret, for a hand-over of the channel to another process.
     pub fn expose(&self) -> &[u8] {
         &self.bytes
     }
@@ -66,14 +66,14 @@ impl fmt::Debug for TrafficSecret {
     }
 }
 
-/// How far one direction of a channel is: what another process needs to go on with it.
+/// State of one direction of a channel, from which another process can continue it.
 #[derive(Clone, Debug)]
 pub struct DirectionState {
     /// The secret of the present key.
     pub secret: TrafficSecret,
     /// Records that the key was used for.
     pub records: u64,
-    /// How often the key was changed.
+    /// Number of key changes.
     pub updates: u64,
 }
 

@@ -1,5 +1,6 @@
-//! The discovery service, told by multicast DNS (TP8009), so that hosts on the same network find it without being
-//! given an address. It answers on threads of its own, and opens nothing but multicast sockets.
+//! Announcement of the discovery service by multicast DNS (TP8009), by which hosts on the same
+//! network find it without an address in their configuration. It answers on threads of its own, and
+//! opens only multicast sockets.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,10 +17,11 @@ use crate::spec::service::DISCOVERY_SERVICE_DEFAULT;
 
 /// The type of service that hosts browse for.
 const SERVICE_TYPE: &str = "_nvme-disc._tcp.local.";
-/// Longest time until a change of the ports is told: hosts that browse wait, and looking costs next to nothing.
+/// Longest time until a change of the ports is announced: hosts that browse wait, and looking costs
+/// next to nothing.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time to wait until hosts have been told that the service ends. Who misses it finds nobody there, as after a
-/// power cut.
+/// Longest time to wait until the end of the service is announced. Hosts that miss it get no
+/// answer, as after a power cut.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest label of a name in DNS, in bytes (RFC 1035, 2.3.4).
 const LABEL_LENGTH_MAX: usize = 63;
@@ -56,11 +58,11 @@ impl Drop for Announcer {
 }
 
 fn follow(interval: Duration, served: &dyn Fn() -> FabricConfig, stopped: &Receiver<()>) {
-    let mut told = None;
+    let mut announced = None;
     let mut responder: Option<Responder> = None;
     loop {
         let notice = Notice::of(&served());
-        if notice != told {
+        if notice != announced {
             drop(responder.take());
             responder = notice.as_ref().and_then(|notice| match Responder::start(notice) {
                 Ok(responder) => Some(responder),
@@ -69,7 +71,7 @@ fn follow(interval: Duration, served: &dyn Fn() -> FabricConfig, stopped: &Recei
                     None
                 }
             });
-            told = notice;
+            announced = notice;
         }
         match stopped.recv_timeout(interval) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -81,7 +83,7 @@ fn follow(interval: Duration, served: &dyn Fn() -> FabricConfig, stopped: &Recei
     }
 }
 
-/// What hosts are told.
+/// Content of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Notice {
     addresses: BTreeSet<IpAddr>,
@@ -108,8 +110,9 @@ impl Notice {
         self.addresses.iter().any(IpAddr::is_unspecified)
     }
 
-    /// Where it is told: on the interfaces that have the addresses listened on. A target that listens on all addresses
-    /// of the machine is announced on all networks, and to the machine itself only if nothing else is listened on.
+    /// Interfaces for the announcement: those with the addresses listened on. A target that listens
+    /// on all addresses of the machine is announced on all networks, and to the machine itself only
+    /// if nothing else is listened on.
     fn interfaces(&self) -> Vec<(IfKind, bool)> {
         let mut kinds = vec![(IfKind::All, false)];
         for address in &self.addresses {
@@ -173,7 +176,7 @@ fn host_label(machine: &str, service: u16) -> String {
     label + &suffix
 }
 
-/// Who answers the questions of hosts.
+/// Responder to the queries of hosts.
 struct Responder {
     daemon: ServiceDaemon,
     events: mdns_sd::Receiver<DaemonEvent>,
@@ -186,7 +189,7 @@ impl Responder {
         let daemon = ServiceDaemon::new()?;
         let events = daemon.monitor()?;
         let responder = Self { daemon, events };
-        // In this order, so that nothing is told where it should not be.
+        // Interfaces first, so no unselected one gets the announcement.
         for (kind, selected) in notice.interfaces() {
             match selected {
                 true => responder.daemon.enable_interface(kind)?,

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::SigId;
 use signal_hook::low_level;
 
-/// What one thread sleeps beside.
+/// Interruptible sleep of one thread.
 #[derive(Debug)]
 pub(crate) struct Bell {
     heard: UnixStream,
@@ -17,12 +17,12 @@ pub(crate) struct Bell {
     signals: Vec<SigId>,
 }
 
-/// What rings it, for other threads.
+/// Waker of a `Bell`, for other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Rope(Arc<UnixStream>);
 
 impl Bell {
-    /// Hangs a bell that the signals ring that ask to stop, too.
+    /// Creates a bell that the stop signals ring, too.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -37,12 +37,12 @@ impl Bell {
         Ok(bell)
     }
 
-    /// What rings it.
+    /// Another handle of the bell's waker.
     pub(crate) fn rope(&self) -> Rope {
         self.rope.clone()
     }
 
-    /// Lets a time pass, or less when it is rung. What rang before is heard at once.
+    /// Sleeps for a time, or until the bell is rung. A bell rung before the sleep ends it at once.
     pub(crate) fn sleep(&self, time: Duration) {
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         // A signal interrupts it, which is as good as its byte.
@@ -76,7 +76,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[test]
-    fn whoever_sleeps_is_woken_however_often_it_rings() {
+    fn many_rings_wake_the_sleeper_once() {
         let bell = Bell::hang().unwrap();
         let rope = bell.rope();
         (0..100_000).for_each(|_| rope.pull());

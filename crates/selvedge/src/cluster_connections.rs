@@ -52,7 +52,8 @@ impl Connection {
     }
 }
 
-/// Whether an address is that of a single connection: with 0 at its end it is all that its machine has.
+/// True if an address is that of a single connection: a nonce of 0 stands for all connections of
+/// its machine.
 pub(crate) fn names_one(address: &str) -> bool {
     let mut parts = address.trim_start_matches('[').trim_end_matches(']').split(',');
     parts.all(|part| {
@@ -87,14 +88,15 @@ struct Known {
 }
 
 impl Known {
-    /// What is to be kept: the connections that have not ended, `limits::CEPH_CONNECTIONS_KEPT_MAX` of the newest.
+    /// Connections to write down: those that have not ended, at most the newest
+    /// `limits::CEPH_CONNECTIONS_KEPT_MAX`.
     fn kept(&mut self) -> Vec<&Connection> {
         self.own.retain(|(_, cluster)| cluster.strong_count() > 0);
         let all = || self.left.iter().chain(self.own.iter().map(|(connection, _)| connection));
         all().skip(all().count().saturating_sub(CEPH_CONNECTIONS_KEPT_MAX)).collect()
     }
 
-    /// Those that are left of this cluster and user, once.
+    /// Left-over connections of this cluster and user; none at the second call.
     fn left_of(&mut self, new: &Connection) -> Vec<Connection> {
         let left = self.left.iter().filter(|left| (&left.fsid, &left.id) == (&new.fsid, &new.id));
         let left: Vec<Connection> = left.cloned().collect();
@@ -104,8 +106,8 @@ impl Known {
 }
 
 impl ClusterConnections {
-    /// Those in a directory that this process has taken, so that who has written them is dead. What cannot be read is
-    /// done without.
+    /// Reads the connections in a directory that this process has taken, whose previous owner is
+    /// therefore dead. An unreadable file counts as empty.
     pub(crate) fn open(directory: Arc<StateDirectory>) -> Arc<Self> {
         let left = read(&directory).unwrap_or_else(|reason| {
             let path = directory.folder.path().join(NAME);
@@ -119,7 +121,8 @@ impl ClusterConnections {
         Arc::new(Self { directory, known: Mutex::new(Known { left, ..Known::default() }) })
     }
 
-    /// Those in a directory that another process has as well, in whose place this one is to serve: that one lives.
+    /// Reads the connections in a directory that another live process has as well, whose place this
+    /// one is to take.
     pub(crate) fn beside(directory: Arc<StateDirectory>) -> Arc<Self> {
         let connections = Self::open(directory);
         let mut known = connections.lock();
@@ -128,7 +131,7 @@ impl ClusterConnections {
         connections
     }
 
-    /// Those of the former process have ended.
+    /// Forgets the connections of the previous process, which have ended.
     pub(crate) fn forget_left(&self) {
         let mut known = self.lock();
         known.left.clear();
@@ -253,7 +256,8 @@ fn tell(addresses: &[&str], outcome: Result<(), CephError>, id: &str, took: Dura
     }
 }
 
-/// What was written into a directory by those who had it before; an error says what is wrong with the file.
+/// Reads the connections that previous owners have written into a directory. The error describes
+/// the damage of the file.
 fn read(directory: &StateDirectory) -> Result<Vec<Connection>, String> {
     let Some(text) = directory.folder.read(NAME, FILE_BYTES_MAX).map_err(|error| error.to_string())? else {
         return Ok(Vec::new());
@@ -297,7 +301,7 @@ mod tests {
         connections.lock().kept().into_iter().cloned().collect()
     }
 
-    /// What is in a folder after a target had this left, and was killed.
+    /// Leaves the folder of a target that had these left-over connections, and was killed.
     fn killed_with(folder: &tempfile::TempDir, left: &[Connection]) {
         let connections = ClusterConnections::open(take(folder));
         let mut known = connections.lock();
@@ -378,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_directory_shuts_nobody_out() {
+    fn a_copy_of_a_directory_blocklists_no_client() {
         let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         killed_with(&folder, &[connection(0)]);
         fs::copy(folder.path().join(NAME), copy.path().join(NAME)).unwrap();
@@ -387,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_single_connections_are_told_from_others() {
+    fn addresses_of_single_connections_differ_from_others() {
         for (address, is_one) in [
             ("10.0.0.1:0/123", true),
             ("v2:10.0.0.1:0/123", true),

@@ -1,10 +1,10 @@
-//! Who uses a block device: file systems that are mounted, swap, and disks that are made of it. Whoever takes the device away
-//! all the same loses what was not written yet. It is not opened to find out: where it waits for something, that would too.
+//! Users of a block device: mounted file systems, swap, and devices on top of it. Removing a device in use loses data that
+//! was not written yet. The device is not opened for this: if its requests wait, opening would wait, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What this machine does with its disks.
+/// Mounts, swap and block devices of this machine.
 pub(crate) struct DiskUsers {
     root: PathBuf,
     /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
@@ -14,7 +14,7 @@ pub(crate) struct DiskUsers {
 }
 
 impl DiskUsers {
-    /// Those of this machine.
+    /// Reads those of this machine.
     pub(crate) fn live() -> Self {
         Self::at(Path::new("/"))
     }
@@ -24,7 +24,7 @@ impl DiskUsers {
         Self { root: root.to_owned(), mounts: read("proc/self/mountinfo"), swaps: read("proc/swaps") }
     }
 
-    /// Who uses the disk with this name, or a partition of it.
+    /// Returns the user of the disk with this name, or of a partition of it.
     pub(crate) fn of(&self, disk: &str) -> Option<String> {
         let folder = self.root.join("sys/block").join(disk);
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -50,7 +50,8 @@ impl DiskUsers {
     }
 }
 
-/// Where a device is mounted, if this line says so: by its numbers, or where a file system has numbers of its own, by its name.
+/// Returns the mount point in this line, if it is the device's: by its numbers, or for a file
+/// system with numbers of its own, by its name.
 fn mounted(line: &str, numbers: &str, device: &str) -> Option<String> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(2);

@@ -10,15 +10,15 @@ use signal_hook::consts::SIGINT;
 /// Why a command did not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// What was typed, or a file that it names, asks for something that cannot be: exit status 2.
+    /// Invalid command line, or invalid file that it names: exit status 2.
     Usage(String),
-    /// It was tried and did not work: exit status 1.
+    /// Failed attempt: exit status 1.
     Failed(String),
-    /// Somebody ended it before it was done: 128 and the signal's number, as shells have it.
+    /// Interruption by a signal: 128 and the signal's number, as in shells.
     Interrupted(String),
-    /// What was compared is not the same, which has been told: exit status 3.
+    /// Difference between compared objects, which has been printed already: exit status 3.
     Different,
-    /// Whoever reads our output has gone away, and there is nobody left to tell: exit status 0.
+    /// Closed standard output, which leaves no reader for a message: exit status 0.
     NobodyListens,
 }
 
@@ -33,7 +33,7 @@ impl Failure {
         Self::Usage(what.to_string())
     }
 
-    /// What was interrupted, or what is left of it.
+    /// An interruption, with the interrupted work or its remainder.
     pub(crate) fn interrupted(what: impl fmt::Display) -> Self {
         Self::Interrupted(what.to_string())
     }
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// The one line for stderr, if there is somebody to read it.
+    /// Line for stderr; `None` if there is no reader.
     pub(crate) fn line(&self) -> Option<String> {
         match self {
             Failure::Usage(what) | Failure::Failed(what) | Failure::Interrupted(what) => {

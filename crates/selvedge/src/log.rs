@@ -17,7 +17,7 @@ const LEVEL_DEFAULT: &str = "warn";
 /// A level with a directive for each of some modules fits in.
 const LEVEL_LENGTH_MAX: usize = 1024;
 
-/// How a line of the log is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
@@ -116,11 +116,11 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(text).map_err(|error| wrong(&error))
 }
 
-/// Whether stderr is the journal's, by the device and inode that systemd tells.
+/// True if stderr is the journal's, by the device and inode in systemd's variable.
 fn leads_to_journal() -> bool {
-    let Ok(told) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(stderr) = std::fs::metadata("/proc/self/fd/2") else { return false };
-    told == format!("{}:{}", stderr.st_dev(), stderr.st_ino())
+    named == format!("{}:{}", stderr.st_dev(), stderr.st_ino())
 }
 
 #[cfg(test)]

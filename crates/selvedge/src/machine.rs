@@ -17,7 +17,7 @@ pub(crate) const MACHINE_ID_VARIABLE: &str = "SELVEDGE_MACHINE_ID_FILE";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) id: MachineId,
-    /// Whether it is the same at the next start.
+    /// True if the identity is the same at the next start.
     pub(crate) is_lasting: bool,
 }
 
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// Says what follows where hosts will not find this machine again.
+    /// Warns if hosts cannot recognize this machine after a restart.
     pub(crate) fn warn(&self) {
         if !self.is_lasting {
             tracing::warn!(
@@ -89,7 +89,7 @@ impl Machine {
 
 #[cfg(test)]
 impl Machine {
-    /// One for tests.
+    /// Identity for tests.
     pub(crate) fn of_test() -> Self {
         Self { id: MachineId::from_uuid(uuid::Uuid::from_u128(1)), is_lasting: true }
     }

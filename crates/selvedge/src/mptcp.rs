@@ -1,5 +1,5 @@
-//! What the kernel of this machine has to be told so that MPTCP uses all addresses: which `ip mptcp` commands are
-//! missing, running them, and undoing them. Connections and listeners are the engine's.
+//! Settings that MPTCP needs on this machine to use all addresses: finds the missing `ip mptcp` commands,
+//! runs them, and reverts them. Connections and listeners are the engine's.
 
 mod machine;
 mod plan;
@@ -26,18 +26,19 @@ pub(crate) struct MptcpPlan {
 }
 
 impl MptcpPlan {
-    /// What is missing for hosts to learn of all these addresses, which are listened on with MPTCP. The first is the
-    /// one that they know.
+    /// Returns the missing settings by which hosts learn of all these addresses, on which the
+    /// target listens with MPTCP. Hosts know the first one already.
     pub(crate) fn for_target(machine: &MptcpMachine, addresses: &[SocketAddr]) -> Self {
         plan::for_target(machine, addresses)
     }
 
-    /// What is missing for connections of this host to go out by all its addresses, and to all those that are announced to them.
+    /// Returns the missing settings by which this host's connections use all its addresses, and all
+    /// that targets announce.
     pub(crate) fn for_host() -> Result<Self, Failure> {
         Ok(plan::for_host(&MptcpMachine::look()?))
     }
 
-    /// Whether nothing is missing.
+    /// True if no setting is missing.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -47,7 +48,7 @@ impl MptcpPlan {
         self.commands.iter().map(ToString::to_string).collect()
     }
 
-    /// What stands in the way and only a person can decide.
+    /// Obstacles that only an administrator can remove.
     pub(crate) fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -87,7 +88,7 @@ impl fmt::Display for MptcpPlan {
     }
 }
 
-/// What was set, which is taken back when this goes. A process that is killed takes nothing back.
+/// Settings that were made; dropping this reverts them. A killed process reverts nothing.
 #[derive(Debug)]
 #[must_use = "it is undone at once"]
 pub(crate) struct Applied {
@@ -95,7 +96,7 @@ pub(crate) struct Applied {
     undo: Vec<Words>,
 }
 
-/// The same for the process that goes on with it, and takes it back in the end.
+/// Settings for the next process, which reverts them in the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HandedSettings {
     done: Vec<String>,
@@ -103,13 +104,14 @@ pub(crate) struct HandedSettings {
 }
 
 impl HandedSettings {
-    /// It is this process that takes them back from now on.
+    /// Takes over the settings, which this process reverts in the end.
     pub(crate) fn go_on(self) -> Applied {
         let Self { done, undo } = self;
         Applied { done, undo }
     }
 
-    /// Whether they are what this program has set, which nobody should have it run anything else in place of.
+    /// True if all commands are `ip mptcp` commands: data from another process must not lead to
+    /// others.
     pub(crate) fn are_sound(&self) -> bool {
         self.undo.iter().all(|words| words.first().is_some_and(|word| word == "mptcp"))
     }
@@ -121,12 +123,12 @@ impl Applied {
         &self.done
     }
 
-    /// What the next process needs to take them back.
+    /// Returns the data by which the next process can revert the settings.
     pub(crate) fn handed(&self) -> HandedSettings {
         HandedSettings { done: self.done.clone(), undo: self.undo.clone() }
     }
 
-    /// They are another process' from now on.
+    /// Leaves the settings to another process.
     pub(crate) fn disown(mut self) {
         self.undo.clear();
     }

@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 
-/// How often within the time of its watchdog a target says that it is well.
+/// Pings in one period of the watchdog.
 const TIMES: u32 = 4;
 
 /// The sockets that the service manager has opened for this process.
@@ -49,7 +49,7 @@ pub(crate) fn check_inherited(sockets: &[Arc<TcpListener>], ports: &[SocketAddr]
     Ok(())
 }
 
-/// What the service manager is told until the target ends.
+/// Notifications to the service manager until the target ends.
 #[derive(Debug)]
 pub(crate) struct Service {
     watchdog: Option<(SyncSender<()>, JoinHandle<()>)>,
@@ -93,7 +93,7 @@ fn watch(target: &Target, interval: Duration, ended: &Receiver<()>) {
             // Once: the same question stays open until they answer, or the service manager has had enough.
             tracing::error!(
                 reactors = missing,
-                "reactors do not go round; the service manager is not told that all is well"
+                "reactors are stuck; sending no watchdog ping, so the service manager may restart this target"
             );
         }
         was_well = missing == 0;

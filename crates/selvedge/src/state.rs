@@ -58,7 +58,7 @@ impl StateFile {
         Ok(Self::new(Arc::new(StateDirectory::take(directory)?)))
     }
 
-    /// What was served last, if anything was.
+    /// Reads the last configuration; `None` if there is none.
     pub(crate) fn read(&self) -> Result<Option<FabricConfig>, Failure> {
         let path = self.directory.folder.path().join(NAME);
         let Some(text) = self.directory.folder.read(NAME, BYTES_MAX).map_err(Failure::failed)? else {
@@ -228,7 +228,7 @@ mod tests {
         let subsystem = &fabric.subsystems[0];
         let namespace = &subsystem.namespaces[0];
         assert!(namespace.created_by_host && namespace.owner.is_none());
-        // Nor does any host lift a protection of which nobody knows who has set it.
+        // Nor does any host lift a protection whose origin is unknown.
         assert!(!namespace.protected_by_host && namespace.host_write_protection.is_none());
         let storage = subsystem.storage.as_ref().unwrap();
         assert_eq!((storage.host_bytes_max(), storage.host_namespaces_max()), (1 << 29, 64));
@@ -249,8 +249,8 @@ mod tests {
         (namespace.write_protection, namespace.protected_by_host) = (WriteProtection::On, true);
         state.write(&owned).unwrap();
         assert_eq!(state.read(), Ok(Some(owned.clone())));
-        let nobody = KnownHost { nqn: "nqn.test:host".to_owned(), host_id: uuid::Uuid::nil() };
-        owned.subsystems[0].namespaces[0].owner = Some(nobody);
+        let without_id = KnownHost { nqn: "nqn.test:host".to_owned(), host_id: uuid::Uuid::nil() };
+        owned.subsystems[0].namespaces[0].owner = Some(without_id);
         assert!(owned.check().is_err(), "a host without identifier owns nothing");
     }
 }

@@ -57,12 +57,13 @@ impl StateDirectory {
         Ok(directory)
     }
 
-    /// What this directory has and no copy of it: only who has had this very lock has ended when this process has it.
+    /// Inode of the lock, which no copy of the directory has: its holder has ended if this process
+    /// has locked it.
     pub(crate) const fn lock_inode(&self) -> u64 {
         self.lock_inode
     }
 
-    /// What keeps others off, for the process that goes on in this one's place.
+    /// Descriptor of the lock, for the process that takes this one's place.
     pub(crate) fn held(&self) -> io::Result<OwnedFd> {
         Ok(self.lock.try_clone()?.into())
     }
@@ -73,7 +74,7 @@ impl StateDirectory {
     }
 }
 
-/// Somebody else has the directory.
+/// The directory is locked by another target.
 fn in_use(folder: &PrivateFolder) -> Failure {
     let signature = folder.read(LOCK_NAME, LOCK_LENGTH_MAX).ok().flatten().unwrap_or_default();
     let signature = String::from_utf8_lossy(&signature);

@@ -19,7 +19,7 @@ pub(crate) fn signal() -> Option<u8> {
     u8::try_from(signal).ok().filter(|signal| *signal > 0)
 }
 
-/// How late a sleeper may notice a signal.
+/// Longest delay until a sleeper notices a signal.
 const LATENCY: Duration = Duration::from_millis(50);
 
 /// The signals that ask. A process that was started to outlive its terminal (nohup(1)) has SIGHUP ignored, and keeps it so.
@@ -36,7 +36,7 @@ fn is_ignored(signal: i32) -> bool {
     ignored.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// Whether somebody wants this process to stop.
+/// Requests to stop this process, by signals.
 #[derive(Debug)]
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
@@ -72,12 +72,12 @@ impl Stop {
         Ok(Self { flag, signals })
     }
 
-    /// Whether a signal has come.
+    /// True if a signal has come.
     pub(crate) fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// Lets a time pass, unless a signal comes: says whether all of it has.
+    /// Sleeps for a time or until a signal comes; true if the whole time has passed.
     pub(crate) fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_asked() {

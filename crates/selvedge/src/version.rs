@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-/// How the C library got into the program.
+/// Linkage of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
     /// The machine's own is loaded.
     Dynamic,
-    /// It is inside, so that nothing is needed of the machine.
+    /// Static: the machine needs no libraries.
     Static,
 }
 
@@ -21,13 +21,13 @@ pub(crate) fn start(linkage: Linkage) {
     }
 }
 
-/// The commit, where whoever built it has said it: packages do.
+/// Commit of the build, if the build sets it, as packages do.
 const COMMIT: Option<&str> = option_env!("SELVEDGE_COMMIT");
 
 /// The version's number.
 pub(crate) const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
-/// What `--version` prints after the program's name.
+/// Text of `--version` after the program's name.
 pub(crate) fn long() -> String {
     let (libc, ceph) = match LINKAGE.get() {
         Some(Linkage::Static) => ("in the program", "not in this build; the deb and rpm packages have it"),

@@ -10,18 +10,18 @@ pub enum HandshakeError {
     /// The peer has ended it with an alert.
     #[error("the {} ended the TLS handshake with {alert}: {}", name(*peer), advice(*peer, *alert))]
     Refused {
-        /// Who sent it.
+        /// Sender of the alert.
         peer: Peer,
-        /// What it says.
+        /// Alert that was received.
         alert: Alert,
     },
     /// The peer has closed the connection without an alert.
     #[error("the {} closed the connection during the TLS handshake: {}", name(*.0), closed(*.0))]
     Closed(Peer),
-    /// What a host sent first does not fit to the key.
+    /// The host's ClientHello does not fit the key.
     #[error("{0}")]
     Choice(#[from] ChoiceError),
-    /// What a host sent first is not a ClientHello.
+    /// The host's first message is not a ClientHello.
     #[error("{0}")]
     Hello(#[from] HelloError),
     /// The controller wants to go on with certificates.
@@ -32,9 +32,9 @@ pub enum HandshakeError {
     /// The peer has sent what it must not.
     #[error("TLS handshake failed: the {} {what}", name(*peer))]
     Violation {
-        /// Who did.
+        /// Peer at fault.
         peer: Peer,
-        /// What it did.
+        /// Violation, as the rest of a sentence.
         what: &'static str,
         /// The alert that it is due.
         alert: Alert,
@@ -42,11 +42,11 @@ pub enum HandshakeError {
     /// The library refuses what the peer has sent.
     #[error("TLS handshake failed: the {} sent something unacceptable: {reason} (s2n-tls: {code})", name(*peer))]
     Protocol {
-        /// Who did.
+        /// Peer at fault.
         peer: Peer,
         /// In the library's words.
         reason: &'static str,
-        /// Its name in the library, to look it up.
+        /// Name in the library, to look it up.
         code: &'static str,
         /// The alert that the peer is due.
         alert: Alert,
@@ -57,7 +57,7 @@ pub enum HandshakeError {
     /// Two keys with one identity: the controller could not tell which one is meant.
     #[error("two keys have the identity `{0}`: offer one of them")]
     SameIdentity(String),
-    /// It is complete, and nothing can follow.
+    /// The handshake is complete, and nothing can follow.
     #[error("the TLS handshake is complete")]
     Complete,
     /// The library cannot go on, and the peer has nothing to do with it.
@@ -87,7 +87,7 @@ const fn name(peer: Peer) -> &'static str {
     }
 }
 
-/// What to do about an alert.
+/// Advice on an alert.
 fn advice(peer: Peer, alert: Alert) -> &'static str {
     match (peer, alert) {
         (Peer::Controller, Alert::UNKNOWN_PSK_IDENTITY) => {
@@ -132,7 +132,7 @@ fn closed(peer: Peer) -> &'static str {
 }
 
 impl HandshakeError {
-    /// What the library says of what a peer has sent. Most of its names for what is wrong with a message are those of its own
+    /// Converts the library's error about a peer's message. Most of its names are those of its own
     /// checks on lengths, so that they say less than they seem to.
     pub(crate) fn of_library(peer: Peer, error: &s2n_tls::error::Error) -> Self {
         let alert = match error.name() {

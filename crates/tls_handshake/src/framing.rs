@@ -13,7 +13,7 @@ const DATA: u8 = 23;
 /// Inner content type, tag, and data of a sealed record.
 const BODY_BYTES_MAX: usize = DATA_BYTES_MAX + 1 + TAG_BYTES;
 
-/// How far a stream has come.
+/// Position in a stream of records.
 #[derive(Debug, Default)]
 pub struct Framing {
     header: [u8; HEADER_BYTES],
@@ -24,17 +24,17 @@ pub struct Framing {
     bytes: usize,
 }
 
-/// What a peer must not do, and the alert that it is due for it.
+/// Violation by a peer, and the alert to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rest of a sentence that begins with the peer.
     pub what: &'static str,
-    /// What it is due.
+    /// Alert to send.
     pub alert: Alert,
 }
 
 impl Framing {
-    /// How many of these bytes belong to the present record. They count as taken.
+    /// Number of these bytes that belong to the present record. They count as taken.
     ///
     /// # Errors
     /// When the present record is not one of a handshake, or there were too many.

@@ -16,29 +16,29 @@ use crate::{HandshakeError, KEYS_MAX};
 
 /// A handshake that is not complete yet.
 pub struct Handshake {
-    /// Who is at the other end.
+    /// Peer at the other end.
     peer: Peer,
     keys: Vec<Key>,
     /// Until it is complete or has failed: unfinished handshakes are large.
     library: Option<Library>,
     framing: Framing,
     secrets: Secrets,
-    /// What a host has sent first, until it is answered: it shows why the library refuses it.
+    /// First message of a host, until it is answered: it shows why the library refuses it.
     hello: Option<Vec<u8>>,
     has_begun: bool,
     error: Option<HandshakeError>,
 }
 
-/// How far a handshake has come.
+/// Progress of a handshake.
 #[derive(Debug)]
 pub enum Progress {
-    /// It waits for more of the peer's bytes.
+    /// The handshake waits for more of the peer's bytes.
     Continues,
-    /// It is complete.
+    /// The handshake is complete.
     Done(Established),
 }
 
-/// What a handshake leaves.
+/// Result of a handshake.
 #[derive(Debug)]
 pub struct Established {
     /// The secret of what is sent from here.
@@ -118,7 +118,7 @@ impl Handshake {
         result
     }
 
-    /// What it means that the peer has closed the connection now.
+    /// Error for a peer that closes the connection now.
     pub const fn closed(&self) -> HandshakeError {
         HandshakeError::Closed(self.peer)
     }
@@ -181,7 +181,7 @@ impl Handshake {
         HandshakeError::Violation { peer: self.peer, what: violation.what, alert: violation.alert }
     }
 
-    /// What an error of the library's means here.
+    /// Converts an error of the library, by the state of the handshake.
     fn failure(&self, library: &Library, error: &Error) -> HandshakeError {
         let peer = self.peer;
         if matches!(error.kind(), ErrorType::Alert | ErrorType::ConnectionClosed) {

@@ -1,11 +1,11 @@
-//! A key of a handshake, whoever's it is.
+//! Key of a handshake, in the library's form.
 
 use std::fmt;
 
 use secure_channel::{ExternalPsk, Suite};
 use zeroize::Zeroizing;
 
-/// What the library gets of a key. It is wiped when it is dropped, and never shown.
+/// Bytes of a key for the library. They are wiped on drop, and never shown.
 #[derive(Clone)]
 pub(crate) struct Key {
     pub(crate) identity: Vec<u8>,

@@ -1,5 +1,6 @@
-//! The library's key log: the secrets of a handshake, which it gives to debuggers as text, and to nobody in another way. Lines
-//! look like `SERVER_TRAFFIC_SECRET_0 <client random> <secret>`, with hexadecimal digits.
+//! Key log of the library: the secrets of a handshake as text for debuggers, the only form in which
+//! the library gives them out. Lines look like `SERVER_TRAFFIC_SECRET_0 <client random> <secret>`,
+//! with hexadecimal digits.
 
 use secure_channel::{Hash, Suite, TrafficSecret};
 use zeroize::Zeroizing;

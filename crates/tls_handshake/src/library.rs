@@ -18,7 +18,8 @@ use secure_channel::{Hash, Peer, Suite};
 use crate::key::Key;
 use crate::key_log::Secrets;
 
-/// What a side offers and accepts. The names are the library's, of policies that it never changes: TLS 1.3 alone in all three.
+/// Offers of a side. The names are the library's, of policies that it never changes: TLS 1.3 alone
+/// in all three.
 #[derive(Clone, Copy)]
 enum Side {
     Controller,
@@ -55,7 +56,7 @@ impl Side {
         let mut builder = Config::builder();
         builder.set_security_policy(&Policy::from_version(self.policy())?)?;
         builder.with_system_certs(false)?;
-        // Nothing here is told apart by time that blinding would hide: it is for CBC.
+        // Blinding hides differences in time of CBC suites; there are none here.
         builder.set_max_blinding_delay(0)?;
         // SAFETY: the callback uses no context.
         #[allow(unsafe_code)]
@@ -66,8 +67,9 @@ impl Side {
     }
 }
 
-/// Has the library do what it does once in a process: it reads the system's certificates, of which it makes no use here and
-/// which may be missing, and asks for randomness. Whoever gives up rights calls this before.
+/// Makes the library do its work of once per process: it reads the system's certificates, which are
+/// not used here and may be missing, and asks for randomness. A process that gives up rights calls
+/// this before.
 ///
 /// # Errors
 /// When the library cannot be set up, in its own words.
@@ -164,7 +166,7 @@ impl Library {
     }
 }
 
-/// What the library has of us while it works.
+/// Buffers and secrets of a handshake, for the library's callbacks.
 struct Exchange {
     input: Vec<u8>,
     taken: usize,
@@ -176,7 +178,7 @@ thread_local! {
     static EXCHANGE: RefCell<Option<Exchange>> = const { RefCell::new(None) };
 }
 
-/// What it means when a callback has failed.
+/// Value of a callback that failed.
 const FAILED: c_int = -1;
 
 #[allow(unsafe_code)]

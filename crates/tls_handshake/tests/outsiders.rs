@@ -28,7 +28,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether a command is there; otherwise the test says that it is not.
+/// True if the command exists; otherwise the test prints that it does not.
 fn is_there(command: &str, argument: &str) -> bool {
     let found = Command::new(command).arg(argument).stdout(Stdio::null()).status();
     prerequisite::available(command, found).is_some()
@@ -69,7 +69,7 @@ impl Drop for Running {
 struct Channel {
     stream: TcpStream,
     established: Established,
-    /// What has come behind the handshake.
+    /// Bytes that came after the handshake.
     waiting: Vec<u8>,
 }
 
@@ -153,7 +153,8 @@ fn openssl(command: &str, key: &TlsPsk, folder: &Path) -> Command {
     openssl
 }
 
-/// What the controller's side comes to with a host that is this command, whose arguments end with an address.
+/// Result of the controller's side with a host that is this command, whose arguments end with an
+/// address.
 fn serve(
     command: impl FnOnce(u16) -> Command,
     keys: &[TlsPsk],
@@ -325,7 +326,7 @@ fn openssl_as_a_controller_without_tls_1_3() {
     assert_eq!(error, HandshakeError::Refused { peer: Peer::Controller, alert: Alert::PROTOCOL_VERSION });
 }
 
-/// What GnuTLS is to offer, and to accept.
+/// Offers and accepted algorithms of GnuTLS.
 const PRIORITY: &str = "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+DHE-PSK:+ECDHE-PSK";
 
 /// GnuTLS' commands take keys for SHA-256 alone.

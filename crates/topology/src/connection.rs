@@ -25,7 +25,7 @@ pub struct Connection {
     /// Largest segment that is sent, without headers, in bytes.
     #[serde(default)]
     pub segment_bytes: u32,
-    /// Largest segment that this end accepts and has told, in bytes.
+    /// Largest segment that this end accepts and has announced, in bytes.
     #[serde(default)]
     pub advertised_bytes: u32,
     /// Largest packet that the way takes, as far as this end knows, in bytes.
@@ -37,7 +37,7 @@ pub struct Connection {
     /// Segments that are under way.
     #[serde(default)]
     pub unacknowledged_segments: u32,
-    /// How often the oldest segment's timer has run out in a row.
+    /// Consecutive expiries of the oldest segment's timer.
     #[serde(default)]
     pub backoff: u32,
     /// Bytes that were sent, each time that they were.

@@ -19,7 +19,7 @@ pub struct Leg {
     pub interface: String,
     /// Hash of a received packet, where the interface has a table and a key for it.
     pub hash: Option<u32>,
-    /// What decides the receive queue.
+    /// Mechanism that decides the receive queue.
     pub steering: Steering,
     /// The receive queue; absent where it cannot be known.
     pub queue: Option<u32>,
@@ -31,27 +31,27 @@ pub struct Leg {
     pub cpu: Option<u32>,
     /// The transmit queue of the worker's processor (XPS), where both are known.
     pub transmit_queue: Option<u32>,
-    /// Whether the queue's processor is the worker's, where both are known.
+    /// True if the queue's processor is the worker's. Absent where one of them is unknown.
     pub is_workers: Option<bool>,
 }
 
-/// What decides the receive queue of a flow.
+/// Mechanism that decides the receive queue of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "by")]
 pub enum Steering {
     /// A rule for this flow, or for several of which it is one.
     Rule {
-        /// Its place.
+        /// Location of the rule.
         location: u32,
     },
-    /// Its hash, by this entry of the table.
+    /// Hash of the flow, by this entry of the table.
     Rss {
         /// The entry.
         entry: u32,
     },
     /// There is but one queue.
     Only,
-    /// It cannot be known.
+    /// The mechanism is unknown.
     Unknown {
         /// Why not.
         reason: String,
@@ -131,7 +131,8 @@ fn transmit_queue(interface: &Interface, cpu: u32) -> Option<u32> {
     only.filter(|_| queues.next().is_none()).map(|queue| queue.index)
 }
 
-/// Which queue a packet from `source` to `destination` is received by: what decides it, its hash, the queue.
+/// Receive queue of a packet from `source` to `destination`: the mechanism, the hash, and the
+/// queue.
 pub fn receive_queue(
     interface: &Interface,
     source: SocketAddr,

@@ -26,17 +26,17 @@ impl CpuSet {
         Self(BTreeSet::from([cpu]))
     }
 
-    /// Whether it has this one.
+    /// True if the set has this processor.
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.contains(&cpu)
     }
 
-    /// How many there are.
+    /// Number of processors.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if the set has no processor.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,13 +61,13 @@ impl CpuSet {
         self.0.insert(cpu);
     }
 
-    /// Those that are in both.
+    /// Processors that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// Those that are not in the other.
+    /// Processors that are not in the other set.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())

@@ -9,7 +9,7 @@ use super::netlink::generic::Ethtool;
 use super::{Channels, Ntuple, NtupleRule, Rss, RssFields, ethtool_ioctl};
 use crate::limits::NTUPLE_RULES_MAX;
 
-/// What only the ioctl tells, which a process may have given up.
+/// Question that only the ioctl answers, which a process may have given up.
 pub(super) const DRIVER: &str = "driver";
 pub(super) const HASHED_FIELDS: &str = "hashed fields";
 pub(super) const RULES: &str = "rules";
@@ -38,7 +38,7 @@ pub(super) fn answers(interface: &str) -> EthtoolAnswers {
     answers
 }
 
-/// What ethtool reports about an interface beside its queues.
+/// Settings that ethtool reports about an interface beside its queues.
 pub(super) fn link_settings(interface: &str) -> LinkSettings {
     let mut settings = LinkSettings::default();
     let mut refusals = Vec::new();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn hashed_fields_are_told_apart() {
+    fn hashed_fields_are_distinguished() {
         assert_eq!(fields(&Ok(0xf0)), RssFields::AddressesAndPorts);
         assert_eq!(fields(&Ok(0x30)), RssFields::Addresses);
         assert_eq!(fields(&Ok(0)), RssFields::Nothing);

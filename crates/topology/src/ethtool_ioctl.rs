@@ -152,7 +152,7 @@ pub(super) fn hashed_fields(interface: &str, is_ipv6: bool) -> io::Result<u64> {
     u64_at(&buffer, DATA).ok_or_else(|| Errno::BADMSG.into())
 }
 
-/// How many rules there are, and how many places where the driver tells.
+/// Number of rules, and number of locations where the driver reports it.
 pub(super) fn rule_count(interface: &str) -> io::Result<(u32, Option<u32>)> {
     let mut buffer = rule_question(RULE_COUNT);
     call(interface, &mut buffer)?;
@@ -209,7 +209,7 @@ pub(super) fn set_table(interface: &str, table: &[u32]) -> io::Result<()> {
     call(interface, &mut buffer)
 }
 
-/// Where a rule has its two addresses and two ports, and how long an address is there.
+/// Offsets of a rule's two addresses and two ports, and the length of an address.
 fn field_length(is_ipv6: bool) -> usize {
     if is_ipv6 { 16 } else { 4 }
 }
@@ -261,7 +261,7 @@ fn read_rule(buffer: &[u8], location: u32) -> NtupleRule {
     NtupleRule { location, flow, queue: cookie.filter(|_| kind & OTHER_TABLE == 0), scope }
 }
 
-/// Whether all of it is compared.
+/// True if all bits are compared.
 fn is_one(end: &MaskedEnd) -> bool {
     let is_whole = match end.address_mask {
         IpAddr::V4(mask) => mask == Ipv4Addr::BROADCAST,

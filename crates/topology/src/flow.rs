@@ -11,7 +11,7 @@ use super::CpuSet;
 /// A connection of one NVMe/TCP queue, seen from this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
-    /// Who has the queue.
+    /// Owner of the queue.
     pub owner: FlowOwner,
     /// The controller: the kernel's name of it (`nvme0`), or what the program calls it.
     pub controller: String,
@@ -19,9 +19,9 @@ pub struct Flow {
     pub subsystem_nqn: Option<String>,
     /// Queue (QID), 0 for the admin queue, where it is known.
     pub queue_id: Option<u16>,
-    /// How the queue was found out.
+    /// Way in which the queue was identified.
     pub source: FlowSource,
-    /// Who works on it, where that is known.
+    /// Worker of the queue, where it is known.
     pub worker: Option<Worker>,
     /// This machine's address and port.
     pub local: SocketAddr,
@@ -39,7 +39,7 @@ pub struct Flow {
     pub retransmissions: Option<u32>,
 }
 
-/// Who has a queue.
+/// Owner of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum FlowOwner {
@@ -47,17 +47,17 @@ pub enum FlowOwner {
     Kernel,
     /// An initiator of ours.
     Initiator {
-        /// Its process.
+        /// Process of the target.
         pid: u32,
     },
     /// A target, of ours or another.
     Target {
-        /// Its process; absent for the kernel's.
+        /// Process of the initiator; absent for the kernel's.
         pid: Option<u32>,
     },
 }
 
-/// How it was found out which queue a connection is.
+/// Way in which a connection's queue was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowSource {
@@ -65,13 +65,14 @@ pub enum FlowSource {
     Program,
     /// The kernel said so, in debugfs.
     Kernel,
-    /// It follows from the order in which connections were made and from how many each controller has.
+    /// The queue follows from the order of the connections and from the number that each controller
+    /// has.
     Derived,
-    /// It could be this one or another: only the controller's address is sure.
+    /// The queue may be another: only the controller's address is certain.
     Guessed,
 }
 
-/// Who works on a queue.
+/// Worker of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// The thread, where it is one of a process.
@@ -80,12 +81,13 @@ pub struct Worker {
     pub cpu: Option<u32>,
     /// Processors it may run on.
     pub allowed: CpuSet,
-    /// Whether it can be moved from here: a process's thread can, the kernel's worker cannot.
+    /// True if the worker can be moved from here: a process's thread can, the kernel's worker
+    /// cannot.
     pub is_movable: bool,
 }
 
 impl Flow {
-    /// Whether it carries commands with data: an I/O queue, or one of which nothing is known.
+    /// True if it carries commands with data: an I/O queue, or an unidentified one.
     pub fn is_io(&self) -> bool {
         self.queue_id != Some(0)
     }

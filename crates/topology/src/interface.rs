@@ -14,11 +14,11 @@ pub struct Interface {
     pub name: String,
     /// Index in its network namespace.
     pub index: u32,
-    /// What it is.
+    /// Kind of the interface.
     pub kind: InterfaceKind,
     /// Interfaces it stands on: a bond's members, a VLAN's parent, a bridge's ports.
     pub lower: Vec<String>,
-    /// Whether it is up and has a carrier.
+    /// True if it is up and has a carrier.
     pub is_up: bool,
     /// Largest packet in bytes.
     pub mtu_bytes: u32,
@@ -32,7 +32,7 @@ pub struct Interface {
     pub bus_address: Option<String>,
     /// Queues as ethtool tells them, now and at most.
     pub channels: Option<Channels>,
-    /// Where packets that no rule names go.
+    /// Receive side scaling, for packets without a rule.
     pub rss: Option<Rss>,
     /// Rules that send single flows to a queue; absent where it could not be asked.
     pub ntuple: Option<Ntuple>,
@@ -42,7 +42,7 @@ pub struct Interface {
     pub transmit: Vec<TransmitQueue>,
 }
 
-/// Kinds of interfaces that are told apart.
+/// Kinds of interfaces that are distinguished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InterfaceKind {
@@ -50,7 +50,7 @@ pub enum InterfaceKind {
     Device,
     /// The machine itself.
     Loopback,
-    /// One end of a virtual cable.
+    /// End of a pair of virtual Ethernet devices.
     Veth,
     /// Several as one.
     Bond,
@@ -94,11 +94,12 @@ pub struct Rss {
     pub table: Vec<u32>,
     /// The hash.
     pub function: RssFunction,
-    /// What of a TCP packet over IPv4 is hashed.
+    /// Hashed fields of a TCP packet over IPv4.
     pub tcp4: RssFields,
-    /// What of a TCP packet over IPv6 is hashed.
+    /// Hashed fields of a TCP packet over IPv6.
     pub tcp6: RssFields,
-    /// Whether both directions of a flow get one hash, by a transformation of ours not computed.
+    /// True if both directions of a flow get one hash, by a transformation that Selvedge does not
+    /// compute.
     #[serde(default)]
     pub is_symmetric: bool,
 }
@@ -118,7 +119,7 @@ pub enum RssFunction {
     Unknown,
 }
 
-/// What of a packet is hashed.
+/// Hashed fields of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RssFields {
@@ -127,7 +128,7 @@ pub enum RssFields {
     AddressesAndPorts,
     /// Both addresses only.
     Addresses,
-    /// Nothing, so that the first entry of the table is taken.
+    /// No field, so that the first entry of the table is used.
     Nothing,
     /// Something else, or the driver does not say.
     Unknown,
@@ -136,11 +137,11 @@ pub enum RssFields {
 /// Rules for single flows (ethtool's n-tuple filters).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ntuple {
-    /// Whether the device can have them.
+    /// True if the device supports them.
     pub is_supported: bool,
-    /// Whether they are switched on.
+    /// True if they are switched on.
     pub is_enabled: bool,
-    /// Whether the switch can be moved.
+    /// True if the switch can be moved.
     pub is_switchable: bool,
     /// Number of places for rules, where the driver tells; locations are below it.
     pub places: Option<u32>,
@@ -151,13 +152,13 @@ pub struct Ntuple {
 /// A rule that sends packets to a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NtupleRule {
-    /// Its place.
+    /// Location of the rule.
     pub location: u32,
     /// The packet's source and destination, where the rule names exactly one TCP flow; absent for any other rule.
     pub flow: Option<(SocketAddr, SocketAddr)>,
     /// Receive queue; absent where the rule does something else (drops, another context).
     pub queue: Option<u32>,
-    /// What packets it is for, where it does not name exactly one TCP flow.
+    /// Packets that the rule is for, if it does not name exactly one TCP flow.
     #[serde(default, skip_serializing_if = "RuleScope::is_unknown")]
     pub scope: RuleScope,
 }
@@ -165,9 +166,9 @@ pub struct NtupleRule {
 /// A receive queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiveQueue {
-    /// Its number.
+    /// Index of the queue.
     pub index: u32,
-    /// Its interrupt, where it has one of its own (which a transmit queue may share).
+    /// Interrupt of the queue, where it has one of its own (which a transmit queue may share).
     pub interrupt: Option<Interrupt>,
     /// Processors that packets are spread over after the interrupt (RPS); none when off.
     pub rps: CpuSet,
@@ -178,9 +179,9 @@ pub struct ReceiveQueue {
 /// A transmit queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransmitQueue {
-    /// Its number.
+    /// Index of the queue.
     pub index: u32,
-    /// Its interrupt, where it has one.
+    /// Interrupt of the queue, where it has one.
     pub interrupt: Option<Interrupt>,
     /// Processors that send by it (XPS); absent where the system has no such thing for this interface.
     pub xps: Option<CpuSet>,
@@ -189,15 +190,15 @@ pub struct TransmitQueue {
 /// An interrupt of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupt {
-    /// Its number.
+    /// Number of the interrupt.
     pub irq: u32,
-    /// Its name in /proc/interrupts.
+    /// Name in /proc/interrupts.
     pub name: String,
     /// Processors that may serve it.
     pub affinity: CpuSet,
     /// Processors that do, where the system tells.
     pub effective: Option<CpuSet>,
-    /// How often it came, on all processors.
+    /// Number of interrupts, on all processors.
     pub count: u64,
 }
 

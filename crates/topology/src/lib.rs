@@ -56,7 +56,7 @@ pub use socket::{Socket, SocketState};
 pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
 pub use way::{InterfaceAddress, Way};
 
-/// What was seen of a machine (or of a recording of one) at one moment.
+/// State of a machine, or of a recording of one, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
     /// Release of the kernel, as in `uname -r`.
@@ -69,18 +69,18 @@ pub struct Topology {
     pub flows: Vec<Flow>,
     /// Process of a running `irqbalance`, which would undo affinities of interrupts.
     pub irqbalance: Option<u32>,
-    /// What could not be read, and why.
+    /// Parts that could not be read, with the reason.
     pub shortfalls: Vec<Shortfall>,
 }
 
 /// Something that could not be seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortfall {
-    /// What: a file, or a question to the kernel.
+    /// File, or question to the kernel.
     pub what: String,
     /// Why not, in the system's words.
     pub reason: String,
-    /// Whether root would see it.
+    /// True if root would see it.
     pub needs_root: bool,
 }
 

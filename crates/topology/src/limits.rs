@@ -1,6 +1,7 @@
 //! How much of a machine is looked at, and for how long: each limit with its reason.
 
-/// Processors of a machine that are told apart: more than Linux can be built for on any architecture in use.
+/// Processors of a machine that are distinguished: more than Linux can be built for on any
+/// architecture in use.
 pub const CPUS_MAX: u32 = 8192;
 /// Network interfaces that are looked at: a machine with more has containers, whose interfaces carry no storage.
 pub const INTERFACES_MAX: usize = 1024;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Refusal;
 
-/// What ethtool reports of an interface beside its queues. What the driver does not have is absent.
+/// Settings that ethtool reports of an interface beside its queues. Absent where the driver does
+/// not have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkSettings {
@@ -16,15 +17,15 @@ pub struct LinkSettings {
     pub active: BTreeSet<String>,
     /// Features that can be switched on or off.
     pub switchable: BTreeSet<String>,
-    /// When an interrupt comes.
+    /// Interrupt coalescing.
     pub coalescing: Option<Coalescing>,
     /// Speeds of the cable.
     pub modes: Option<LinkModes>,
-    /// What could not be asked, other than that the driver does not have it.
+    /// Questions that were refused for another reason than that the driver lacks the setting.
     pub refusals: Vec<Refusal>,
 }
 
-/// How long a card waits for more packets before it interrupts.
+/// Interrupt coalescing: time for which a card waits for more packets before it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Coalescing {
@@ -32,7 +33,7 @@ pub struct Coalescing {
     pub receive_us: Option<u32>,
     /// Packets that end the wait.
     pub receive_frames: Option<u32>,
-    /// Whether the card or driver chooses the wait by the traffic.
+    /// True if the card or driver chooses the wait by the traffic.
     pub is_adaptive: bool,
 }
 
@@ -40,11 +41,11 @@ pub struct Coalescing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LinkModes {
-    /// Whether the speed is negotiated.
+    /// True if the speed is negotiated.
     pub negotiates: Option<bool>,
     /// The speed now, in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// Whether both ends may send at the same time.
+    /// True if both ends may send at the same time.
     pub is_full_duplex: Option<bool>,
     /// Modes that the card has, as in `10000baseT/Full`.
     pub supported: BTreeSet<String>,
@@ -58,9 +59,9 @@ pub struct LinkModes {
 pub struct Queueing {
     /// Name of the interface.
     pub interface: String,
-    /// Its name in the kernel, as in `fq` or `tbf`.
+    /// Kind, by the kernel's name, as in `fq` or `tbf`.
     pub kind: String,
-    /// Whether it is the first that packets meet.
+    /// True if packets meet it first.
     pub is_root: bool,
     /// Bytes a second that it lets pass, where it has a limit.
     pub rate_bytes: Option<u64>,
@@ -72,14 +73,14 @@ pub struct Queueing {
     pub sent_bytes: u64,
     /// Packets that it dropped.
     pub dropped: u32,
-    /// How often a packet had to wait since the limit was reached.
+    /// Number of packets that had to wait since the limit was reached.
     pub overlimits: u32,
     /// Bytes that wait now.
     pub backlog_bytes: u32,
 }
 
 impl LinkModes {
-    /// The fastest mode that the card has and, where it is told, the other end too, in Mbit/s.
+    /// Fastest mode of the card and, where it is reported, of the other end, in Mbit/s.
     pub fn fastest_mbps(&self) -> Option<u32> {
         let fastest = |modes: &BTreeSet<String>| modes.iter().filter_map(|mode| mode_mbps(mode)).max();
         match (fastest(&self.supported), fastest(&self.peer)) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Topology, course};
 
-/// What one I/O costs, in nanoseconds of a processor, and what it waits for.
+/// Costs of an I/O, in nanoseconds of a processor, and its waits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Costs {
     /// Receiving its packets: interrupt, driver, TCP; on the processor that serves the queue.
@@ -56,7 +56,7 @@ pub struct Load {
     pub simulated_ms: u64,
 }
 
-/// What the model says.
+/// Result of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Modelled {
     /// I/Os a second of all flows.
@@ -73,7 +73,7 @@ pub struct Modelled {
     pub handed_over: u32,
 }
 
-/// Where one flow's work is done.
+/// Processors and costs of one flow's work.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     receive_cpu: usize,
@@ -95,7 +95,7 @@ struct Work {
     phase: Phase,
 }
 
-/// One processor: what waits for it, receiving first, and since when it is busy.
+/// Processor with its queues of work, of which receiving goes first, and its busy time.
 #[derive(Debug, Default)]
 struct Cpu {
     receiving: VecDeque<Work>,
@@ -177,7 +177,7 @@ struct Run {
     /// Flow of each command, and when it was sent.
     commands: Vec<(usize, u64)>,
     cpus: Vec<Cpu>,
-    /// What ends or arrives when: at a processor when it ends its work there, without one when it comes from the wire.
+    /// Events by time: the end of work at a processor, or, without one, the arrival from the wire.
     events: BinaryHeap<Reverse<(u64, Work, Option<usize>)>>,
     link_free_ns: u64,
     link_ns: u64,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{CpuSet, Interface, Processors, ReceiveQueue, Steering, Topology, course, legs, receive_queue};
 use crate::limits::SOURCE_PORTS_MAX;
 
-/// What is to be placed.
+/// Request to place queues.
 #[derive(Clone, Debug)]
 pub struct PlaceRequest<'a> {
     /// Interface that the connections leave by.
@@ -26,20 +26,20 @@ pub struct PlaceRequest<'a> {
     pub ports: Option<RangeInclusive<u16>>,
     /// Processors that workers may use.
     pub allowed: &'a CpuSet,
-    /// What tells one initiator's choice of ports from another's.
+    /// Seed that makes initiators choose different ports.
     pub seed: u64,
 }
 
-/// Where queues go, and why.
+/// Places of queues, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Placement {
     /// Each queue, by number.
     pub queues: Vec<QueuePlace>,
-    /// What decided it, a sentence each.
+    /// Reasons, a sentence each.
     pub reasons: Vec<String>,
 }
 
-/// Where one queue goes.
+/// Place of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuePlace {
     /// I/O queue (QID), from 1.
@@ -53,10 +53,11 @@ pub struct QueuePlace {
     pub source_ports: Vec<u16>,
 }
 
-/// Spreads I/O queues over the receive queues that the interface's hash reaches: never two of them on one while another
-/// that a port leads to has none, and first to those that nobody else's flows have. Workers sit on the processor that
-/// serves their receive queue; where that is unknown, taken, isolated or on another node than the interface, on one that
-/// is free, those of the node first and one of each core before its siblings.
+/// Spreads I/O queues over the receive queues that the interface's hash reaches: never two of them
+/// on one while another that a port leads to has none, and first to those without flows of others.
+/// Workers sit on the processor that serves their receive queue; where that is unknown, taken,
+/// isolated or on another node than the interface, on one that is free, those of the node first and
+/// one of each core before its siblings.
 pub fn place(topology: &Topology, request: &PlaceRequest<'_>) -> Placement {
     let mut reasons = Vec::new();
     let legs = legs(topology, request.interface);
@@ -119,7 +120,7 @@ fn serving_cpu(topology: &Topology, interface: &Interface, queue: u32) -> Option
     cpu.filter(|cpu| topology.processors.online.contains(*cpu))
 }
 
-/// What is known of the receive queues that connections may come to.
+/// Receive queues that connections may reach.
 enum Receivers {
     /// The source port decides: the ports that lead to each queue, and how many flows of others it has.
     Chosen {
@@ -271,14 +272,14 @@ impl<'a> Seats<'a> {
     fn new(processors: &'a Processors, allowed: &CpuSet, node: Option<u16>) -> Self {
         let runs = processors.online.intersection(allowed);
         let open = runs.difference(&processors.isolated);
-        // Whoever may only use isolated processors means to use them.
+        // A caller that allows only isolated processors means to use them.
         let usable = if open.is_empty() { runs } else { open };
         let taken = processors.cores_first(&usable).into_iter().map(|cpu| (cpu, 0)).collect();
         let near = processors.online_on(node).intersection(&usable);
         Self { processors, taken, near }
     }
 
-    /// Whether it may be used and is on the interface's node.
+    /// True if it may be used and is on the interface's node.
     fn is_near(&self, cpu: u32) -> bool {
         self.near.contains(cpu)
     }

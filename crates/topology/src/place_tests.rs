@@ -74,7 +74,7 @@ fn flow(port: u16) -> Flow {
     }
 }
 
-/// One queue for each of eight processors on two nodes.
+/// Machine with one queue for each of eight processors on two nodes.
 fn eight() -> Topology {
     let receive = (0..8).map(|index| receive_queue_with(index, CpuSet::one(index), CpuSet::default()));
     let key: Vec<u8> = (0..40_u8).map(|byte| byte.wrapping_mul(37).wrapping_add(11)).collect();
@@ -211,7 +211,7 @@ fn machines() -> impl Strategy<Value = Topology> {
     })
 }
 
-/// How many of each.
+/// Number of occurrences of each value.
 fn counts<T: Ord>(of: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     of.fold(BTreeMap::new(), |mut counts, one| {
         *counts.entry(one).or_default() += 1;
@@ -219,8 +219,8 @@ fn counts<T: Ord>(of: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     })
 }
 
-/// No two queues share a receive queue while a port leads to one that has fewer; ports lead where it is said, and are
-/// nobody else's.
+/// Checks that no two queues share a receive queue while a port leads to one that has fewer, that
+/// ports lead to the stated queue, and that they are free.
 fn check_ports(topology: &Topology, placement: &Placement) {
     let (interface, peer): (_, SocketAddr) = (&topology.interfaces[0], PEER.parse().unwrap());
     let leads_to =

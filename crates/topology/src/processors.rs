@@ -8,9 +8,9 @@ use super::CpuSet;
 /// Processors, from /sys/devices/system/cpu and /sys/devices/system/node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Processors {
-    /// Those that run.
+    /// Processors that run.
     pub online: CpuSet,
-    /// Those that the scheduler leaves alone (`isolcpus`); a subset of those online or not.
+    /// Processors that the scheduler leaves alone (`isolcpus`); a subset of those online or not.
     pub isolated: CpuSet,
     /// Memory nodes with their processors; one with all of them where the machine has no nodes.
     pub nodes: Vec<Node>,
@@ -21,9 +21,9 @@ pub struct Processors {
 /// A memory node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub id: u16,
-    /// Its processors, online or not.
+    /// Processors of the node, online or not.
     pub cpus: CpuSet,
 }
 

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 pub struct QueueLimit {
     /// The number, 1 at least.
     pub queues: u32,
-    /// What it was made of, for people.
+    /// Derivation of the number, for people.
     pub reason: String,
-    /// What would make it more, where something would and the processors could use it.
+    /// Advice to raise the number, where the processors could use more.
     pub hint: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Queues {
             return Self::Combined(channels.combined.now);
         }
         // What ethtool does not tell is in sysfs, which has a folder for each queue.
-        let or_listed = |told: u32, listed: usize| if told > 0 { told } else { listed as u32 };
+        let or_listed = |reported: u32, listed: usize| if reported > 0 { reported } else { listed as u32 };
         Self::Apart {
             receive: or_listed(channels.receive.now, interface.receive.len()),
             transmit: or_listed(channels.transmit.now, interface.transmit.len()),
@@ -94,7 +94,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How the interface would have more queues, if it can and there are processors for them.
+/// Advice to give the interface more queues, if it can have them and there are processors for them.
 fn hint(interface: &Interface, found: Queues, count: u32, cpus: u32) -> Option<String> {
     let channels = interface.channels?;
     let most = match found {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What packets a rule is for that does not name exactly one TCP flow.
+/// Packets of a rule that does not name exactly one TCP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "for")]
 pub enum RuleScope {
@@ -23,7 +23,7 @@ pub enum RuleScope {
     },
 }
 
-/// One end of the flows that a rule is for: bits that a mask leaves out are not compared.
+/// Addresses and ports at one end of a rule's flows: bits that a mask leaves out are not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaskedEnd {
     /// The address.

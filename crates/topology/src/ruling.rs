@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{MaskedEnd, Ntuple, NtupleRule, RuleScope};
 
-/// Whether a rule is for a packet.
+/// Result of matching a rule with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matched {
     Yes,
@@ -12,7 +12,7 @@ enum Matched {
     Unknown,
 }
 
-/// Which rule decides where a packet goes.
+/// Rule that decides about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling<'a> {
     /// None: its hash does.
@@ -49,8 +49,8 @@ impl NtupleRule {
 }
 
 impl Ntuple {
-    /// Which rule decides about a TCP packet. Of several it is the one with the lowest location: the kernel wants that of all
-    /// devices.
+    /// Rule that decides about a TCP packet. Of several it is the one with the lowest location: the
+    /// kernel wants that of all devices.
     pub fn ruling(&self, source: SocketAddr, destination: SocketAddr) -> Ruling<'_> {
         let matched = |rule: &&NtupleRule| rule.matched(source, destination) != Matched::No;
         let first = self.rules.iter().filter(matched).min_by_key(|rule| rule.location);
@@ -61,8 +61,9 @@ impl Ntuple {
         }
     }
 
-    /// Places that a rule for one flow may have, so that it decides and nobody else's rule goes: that of a rule for this very
-    /// flow, and free ones before all rules that are for more flows than this one.
+    /// Locations at which a rule for one flow takes effect without replacing another's: that of a
+    /// rule for this very flow, and free ones before all rules that are for more flows than this
+    /// one.
     pub fn places_for(&self, source: SocketAddr, destination: SocketAddr) -> impl Iterator<Item = u32> {
         let flow = Some((source, destination));
         let others = self

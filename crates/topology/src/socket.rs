@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Socket {
     /// State.
     pub state: SocketState,
-    /// This machine's address and port. An IPv4 address in IPv6's dress is told as what it is.
+    /// This machine's address and port. An IPv4-mapped IPv6 address is stored as IPv4.
     pub local: SocketAddr,
     /// The other end's; zeros where it listens.
     pub peer: SocketAddr,
@@ -44,7 +44,7 @@ pub struct Socket {
     pub pid: Option<u32>,
 }
 
-/// States of a socket that are told apart; others are left out.
+/// States of a socket that are distinguished; others are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SocketState {

@@ -31,7 +31,7 @@ pub struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
-    /// Whether another address is of the same network.
+    /// True if another address is of the same network.
     pub fn is_near(&self, other: IpAddr) -> bool {
         let bits = |address: IpAddr| match address.to_canonical() {
             IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, true),

@@ -1,5 +1,5 @@
-//! The target that all inputs of a process share, and a host on it that must notice nothing of them. Its namespace is its
-//! own, and full of words that nobody else may ever see.
+//! Target that all inputs of a process share, and a host on it that must notice nothing of them.
+//! The host's namespace is hidden from others, and full of words that only it may see.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -154,7 +154,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// What an action sends; those that send nothing are done here.
+    /// Bytes of an action; actions without bytes are done here.
     fn bytes(&mut self, at: usize, action: &Action) -> Option<Vec<u8>> {
         let controller_id = self.controller_id;
         self.next_id = self.next_id.wrapping_add(1);

@@ -32,7 +32,7 @@ pub(super) struct Outstanding {
     /// Bytes of data that may come for it.
     room: u32,
     pub(super) received: Vec<u8>,
-    /// It needs nothing more from us to be answered.
+    /// Set if the target can answer it without further bytes.
     is_sure: bool,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Outstanding {
     }
 }
 
-/// What came back for a command.
+/// Completion and data of a command.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: Status,
@@ -61,9 +61,9 @@ pub(super) struct Peer {
     pub(super) outstanding: Vec<Outstanding>,
     pub(super) asked: Vec<ReadyToTransfer>,
     pub(super) answers: Vec<Answer>,
-    /// Whether it is an I/O queue, as the target knows it.
+    /// True for an I/O queue, as the target knows it.
     pub(super) is_io: bool,
-    /// Whether it may see what nobody else may.
+    /// True if it may see the hidden namespace.
     pub(super) is_bystander: bool,
     is_initialized: bool,
     sends_data: Option<usize>,
@@ -323,7 +323,7 @@ impl Peer {
         self.answers.push(Answer { status, result: completion.result(), data: received });
     }
 
-    /// Whether the target owes something that needs nothing more from us.
+    /// True if the target owes a response that needs no further bytes.
     pub(super) fn is_owed(&self) -> bool {
         let is_open = !self.is_ended && !self.is_terminated;
         let is_between = self.held_back.is_empty() && self.shadow.data_left() == 0;
@@ -348,7 +348,7 @@ impl Peer {
 
     fn wait(&self, flags: PollFlags) {
         let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
-        // Whoever waits looks for himself what has come.
+        // The caller checks what has come.
         let _ = poll(&mut [PollFd::new(&self.stream, flags)], Some(&limit));
     }
 
@@ -365,7 +365,7 @@ impl Peer {
     }
 }
 
-/// Whether a command sends data to the target, as its opcode says.
+/// True if a command sends data to the target, by its opcode.
 fn sends_data(entry: &SubmissionEntry) -> bool {
     match entry.opcode {
         admin_opcode::FABRICS => entry.fabrics_type() & 3 == 1,

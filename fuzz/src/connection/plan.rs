@@ -36,7 +36,7 @@ impl<'a> Arbitrary<'a> for Plan {
     }
 }
 
-/// How far a connection is when the steps begin.
+/// State of a connection when the steps begin.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Opening {
     Nothing,
@@ -55,7 +55,7 @@ pub(super) enum Opening {
     },
 }
 
-/// What one connection does next.
+/// Next action of one connection.
 #[derive(Arbitrary, Debug)]
 pub(super) struct Step {
     pub(super) peer: u8,
@@ -161,7 +161,7 @@ pub(super) struct Command {
     pub(super) in_capsule: bool,
     /// Bytes that its descriptor names beyond or below the right number.
     pub(super) excess: Rarely<i16>,
-    /// It names a command that is outstanding already.
+    /// The identifier of an outstanding command is used.
     pub(super) same_id: Rarely<bool>,
 }
 

@@ -26,7 +26,7 @@ const SIZE: u64 = 256 << 10;
 const GOOD: [u8; 4096] = [0x5a; 4096];
 /// A command of a target that lies gets this long; a silent one costs an input as much.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// One of a target that does not gets what a busy machine may take.
+/// Time for a correct target, as a busy machine may need it.
 const PATIENCE_GOOD: Duration = Duration::from_secs(20);
 
 thread_local! {
@@ -142,7 +142,7 @@ impl Bed {
     }
 }
 
-/// A write and what comes back of it; where nobody lies it is what was written.
+/// Writes and reads back. With a correct target the data is the same.
 fn blocks(namespace: &Volume, is_good: bool) -> Result<(), InitiatorError> {
     let data: Vec<u8> = (0..64 << 10).map(|at: u32| (at >> 3) as u8).collect();
     namespace.write_at(0, &data)?;
@@ -164,14 +164,14 @@ fn options(address: SocketAddr, nqn: &str, patience: Duration) -> ConnectOptions
     }
 }
 
-/// What the descriptors of this process lead to, but for pipes: a sanitizer that looks up a name has some.
+/// Targets of this process' descriptors, but for pipes: a sanitizer that looks up a name has some.
 fn descriptors() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let paths = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     paths.filter(|path| !path.to_string_lossy().starts_with("pipe:")).collect()
 }
 
-/// How many threads this process has.
+/// Number of threads of this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

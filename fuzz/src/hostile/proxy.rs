@@ -40,7 +40,7 @@ pub(super) struct Proxy<'a> {
     links: Vec<Link>,
 }
 
-/// One connection of the host, and its way on.
+/// Connection of the host, and its way on.
 struct Link {
     host: TcpStream,
     target: TcpStream,
@@ -59,7 +59,7 @@ impl<'a> Proxy<'a> {
         Self { listener, good, stop, bends, next, sent: 0, links: Vec::new() }
     }
 
-    /// Passes on what comes until it is told to stop.
+    /// Forwards bytes until the order to stop.
     pub(super) fn run(mut self) {
         loop {
             let mut polled =
@@ -131,7 +131,7 @@ impl<'a> Proxy<'a> {
         }
     }
 
-    /// What is to be done with the next PDU.
+    /// Change to the next PDU.
     fn how(&mut self) -> Option<How> {
         self.sent += 1;
         let bend = self.next.as_mut()?;

@@ -16,7 +16,7 @@ pub(super) struct Script {
     pub(super) bends: Vec<Bend>,
 }
 
-/// What the host wants of the target.
+/// Session of the host with the target.
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Session {
     Discovery,

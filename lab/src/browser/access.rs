@@ -38,7 +38,7 @@ pub(super) fn names(page: &mut Page<'_>, report: &Report) -> Result<(), String> 
     })
 }
 
-/// Where the focus is, and what was said.
+/// Focused point, and the announced text.
 const HERE: &str = "(p => ({ series: Number(p.dataset.series), x: Number(p.dataset.x), y: Number(p.dataset.y),
     said: document.getElementById('said').textContent, label: p.getAttribute('aria-label').split('\\n').join(', '),
     tip: Array.from(document.querySelectorAll('.tip')).filter(tip => !tip.hidden).length }))(document.activeElement)";
@@ -110,7 +110,7 @@ pub(super) fn tables(page: &mut Page<'_>, report: &Report) -> Result<(), String>
     filter(page, table)
 }
 
-/// Whether a column's numbers have another order than their texts.
+/// True if a column's numbers have another order than their texts.
 fn tells_sorts_apart(table: &Value, column: usize) -> bool {
     let rows = table["rows"].as_array().into_iter().flatten();
     let mut numbers: Vec<f64> = rows.filter_map(|row| row[column]["value"].as_f64()).collect();
@@ -152,7 +152,8 @@ pub(super) fn legends(page: &mut Page<'_>, report: &Report) -> Result<(), String
     demand(found == json!(["true", 0, true]), || format!("after two presses: {found}"))
 }
 
-/// What the buttons save: tables as the report's own CSV files are, pictures that a browser takes.
+/// Checks the files of the buttons: tables as the report's own CSV files, pictures that a browser
+/// takes.
 pub(super) fn saving(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
     let folder = report.folder.join("saved");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

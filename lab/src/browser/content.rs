@@ -117,7 +117,7 @@ fn triples(value: &Value) -> Triples {
     items.map(|triple| [number(triple, 0), number(triple, 1), number(triple, 2)]).collect()
 }
 
-/// What has a place on a logarithmic axis is more than 0.
+/// True if the axis has a place for a value: on a logarithmic one it is more than 0.
 fn has_place(axis: &Value, value: f64) -> bool {
     axis["scale"] == "linear" || value > 0.0
 }

@@ -174,7 +174,7 @@ pub(super) fn contrast(page: &mut Page<'_>, report: &Report) -> Result<(), Strin
     Ok(())
 }
 
-/// It prints on pages of paper, black on white whatever the screen is, with no chart on two of them.
+/// Checks the printed pages: black on white whatever the screen is, with no chart on two of them.
 pub(super) fn paper(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
     page.open(&report.page())?;
     let pdf = page.print()?;

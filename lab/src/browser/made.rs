@@ -9,7 +9,7 @@ use crate::program::Program;
 /// A report with every kind of picture, table and finding.
 const SAMPLE: &str = include_str!("../../../crates/selvedge/tests/report.json");
 
-/// How long a target may take to listen, and a sweep to be done.
+/// Time for a target to listen, and for a sweep to complete.
 const START: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_secs(120);
 

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Selvedge's program, which makes the reports; else the output folder has one
     #[arg(long, value_name = "PATH")]
     program: Option<String>,
-    /// Where its files and the log go
+    /// Folder of its files and the log
     #[arg(long, value_name = "DIR", default_value = "pages")]
     output: PathBuf,
     /// The browser
@@ -46,7 +46,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// What the checks know: the report as data, and where its files are.
+/// Report as data, and the folder of its files.
 pub(crate) struct Report {
     pub(crate) document: Value,
     pub(crate) folder: PathBuf,
@@ -144,7 +144,7 @@ fn fresh(page: &mut Page<'_>) -> Result<(), String> {
     page.set_media("screen", "light")
 }
 
-/// Nothing was complained of, and nothing was asked for but the report's own files.
+/// Checks that there were no complaints, and that only the report's own files were requested.
 fn quiet(events: &[Value], report: &Report) -> Result<(), String> {
     let own = page::url(&report.folder);
     for event in events {
@@ -164,7 +164,7 @@ fn quiet(events: &[Value], report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What the browser complains of.
+/// Complaint of the browser in an event.
 fn grievance(event: &Value) -> Option<String> {
     let params = &event["params"];
     let is_one_of = |value: &Value, words: &[&str]| words.iter().any(|word| value == *word);

@@ -53,13 +53,13 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// How wide the window is, as on a desktop or a telephone.
+    /// Sets the width of the window, as on a desktop or a telephone.
     pub(crate) fn set_width(&mut self, width: u32) -> Result<(), String> {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.browser.call("Emulation.setDeviceMetricsOverride", &metrics).map(drop)
     }
 
-    /// What the reader likes: `light` or `dark`; and on what it is shown, `screen` or `print`.
+    /// Sets the reader's preference, `light` or `dark`, and the medium, `screen` or `print`.
     pub(crate) fn set_media(&mut self, media: &str, scheme: &str) -> Result<(), String> {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.browser

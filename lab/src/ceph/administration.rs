@@ -13,7 +13,7 @@ use crate::answer::Answer;
 
 const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
-/// One command: some wait for a cluster that does not answer.
+/// Time for one command: some wait for a cluster that does not answer.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// A target that serves memory, and its control socket.
@@ -97,7 +97,7 @@ pub(super) fn images_come_and_go(ground: &mut Ground) -> Result<(), String> {
     let content = ground.content(50, BYTES);
     desk.target.namespace(made)?.write_at(0, &content).map_err(said)?;
     same("rbd export", &ground.export("made")?, &content)?;
-    // A namespace that goes leaves its image, unless somebody says otherwise.
+    // The removal of a namespace leaves its image, unless a flag says otherwise.
     desk.does(&["remove", &made.to_string()])?;
     wanted("the image of a removed namespace is there", is_there(ground, "made")?)?;
     let again = format!("{},id={USER}", ground.spec("made"));
@@ -146,7 +146,7 @@ pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), Strin
     desk.refuses(&["snapshot", &there, "once"], &["there@once is there already"])?;
     desk.refuses(&["remove", &there, "--delete-image"], &["has snapshots", "rbd snap ls"])?;
     wanted("what is refused changes nothing", desk.namespaces()? == 2 && !is_there(ground, "new")?)?;
-    // Somebody who has the image open is not harmed by who would remove it.
+    // The removal does not harm a client that has the image open.
     let other = ground.serve(&[&taken])?;
     let content = ground.content(51, BYTES);
     desk.refuses(&["add", &format!("{taken},id={USER}")], &["opened exclusively by"])?;
@@ -175,7 +175,7 @@ pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Resul
     for image in ["closed-free", "closed-small", "closed-locked"] {
         soon("its end", || {
             let users = ground.cluster.rbd(&["status", &format!("rbd/{image}")])?;
-            wanted(&format!("nobody has rbd/{image} open: {users}"), users.contains("Watchers: none"))
+            wanted(&format!("rbd/{image} is not open: {users}"), users.contains("Watchers: none"))
         })?;
     }
     for image in ["closed-free", "closed-small", "closed-locked"] {
@@ -188,8 +188,8 @@ pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Resul
     desk.target.end()
 }
 
-/// An image that somebody has locked by hand, for which the library would wait without end, is refused with who has, and is had
-/// when that lock is gone. Other images are served meanwhile.
+/// Images that were locked by hand, for which the library would wait without end: they are refused
+/// with the owner's name, and served when that lock is gone. Other images are served meanwhile.
 pub(super) fn images_locked_by_hand_are_refused(ground: &mut Ground) -> Result<(), String> {
     let desk = Desk::open(ground, "by-hand")?;
     let spec = format!("{},id={USER}", ground.image("by-hand-locked", MIB)?);
@@ -276,7 +276,7 @@ pub(super) fn clones_are_what_was_there(ground: &mut Ground) -> Result<(), Strin
 }
 
 /// While a cluster does not answer, who asks for an image of it waits; others are answered.
-pub(super) fn a_silent_cluster_keeps_nobody(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn a_silent_cluster_delays_no_administration(ground: &mut Ground) -> Result<(), String> {
     let desk = Desk::open(ground, "silent")?;
     ground.cluster.osd(0).stop();
     let outcome = std::thread::scope(|scope| {

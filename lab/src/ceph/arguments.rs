@@ -9,7 +9,7 @@ use super::config::{OSDS_MAX, Shape, Store};
 use super::gateways::Campaign;
 use super::trial::Trial;
 
-/// What is to be done.
+/// Task of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Task {
     /// Run a cluster on the loopback with a pool `rbd`, until Ctrl-C or SIGTERM
@@ -27,13 +27,13 @@ pub(crate) enum Task {
 /// A cluster that stays until this process ends.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Up {
-    /// Where all its files are; empty or not there, and removed in the end
+    /// Folder of all its files; empty or absent, and removed in the end
     #[arg(long = "dir", value_name = "DIR")]
     pub(super) folder: PathBuf,
     /// With more than one, as many copies (at most 3), and a manager
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=i64::from(OSDS_MAX)))]
     osds: u32,
-    /// Where OSDs keep their objects
+    /// Store of the OSDs' objects
     #[arg(long, default_value = "memstore")]
     store: Store,
     /// With cephx there are keys for client.admin, and for client.selvedge with `profile rbd`
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn is_small_unless_told_otherwise() {
+    fn is_small_by_default() {
         let Ok(Task::Up(usual)) = parsed("up --dir d") else { panic!("no cluster") };
         assert_eq!((usual.shape(), usual.folder), (Shape::SMALL, PathBuf::from("d")));
         let line = "up --osds 3 --store bluestore --auth cephx --dir d";

@@ -14,13 +14,13 @@ use super::site::Site;
 use crate::answer::Answer;
 use crate::guard::Guard;
 
-/// One order, on a machine with other work.
+/// Time for one order, on a machine with other work.
 const ORDER_LIMIT: Duration = Duration::from_secs(60);
 /// Until a daemon is up, or all placement groups are clean.
 const STATE_LIMIT: Duration = Duration::from_secs(120);
-/// How often to look.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// What the environment says of another cluster must not count.
+/// Variables of the environment about another cluster, which are removed.
 pub(super) const OWN_ENVIRONMENT: [&str; 7] =
     ["env", "-u", "CEPH_ARGS", "-u", "CEPH_CONF", "-u", "CEPH_KEYRING"];
 
@@ -73,12 +73,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Its configuration file, as `conf=` wants it.
+    /// Path of its configuration file, for `conf=`.
     pub(crate) fn conf(&self) -> &Path {
         &self.conf
     }
 
-    /// Where its files are.
+    /// Folder of its files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -136,7 +136,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until all OSDs are up and all placement groups active and clean. Without a manager nobody knows of the latter.
+    /// Waits until all OSDs are up and all placement groups active and clean. Without a manager the
+    /// latter is unknown.
     ///
     /// # Errors
     /// They are not in time, or a daemon has ended by itself.
@@ -187,7 +188,8 @@ impl Cluster {
         })
     }
 
-    /// Who may do what. The monitor takes all of it into its own records when it is made.
+    /// Makes keys with their capabilities. The monitor takes all of it into its own records when it
+    /// is made.
     fn make_keys(&self) -> Result<(), String> {
         let keyring = self.keyring();
         let add = |name: &str, rights: &[(&str, &str)]| {

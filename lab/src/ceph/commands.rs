@@ -57,7 +57,8 @@ pub(super) fn deallocated_objects_are_gone(ground: &mut Ground) -> Result<(), St
     let mut found = vec![0; wanted.len()];
     namespace.read_at(0, &mut found).map_err(said)?;
     same("read", &found, &wanted)?;
-    // Of less than Ceph frees, the host is told what it reads as: zeroes, or what was there.
+    // A deallocation of less than Ceph frees reads as the host was informed: zeroes, or the former
+    // data.
     let block = namespace.block_size() as usize;
     namespace.deallocate(0, block as u64).map_err(said)?;
     namespace.read_at(0, &mut found).map_err(said)?;
@@ -137,7 +138,7 @@ fn pair(
     Err(format!("{place}: {} and {} instead of {} and {}", found[0], found[1], wanted[0], wanted[1]))
 }
 
-/// Two hosts count in one block, each adding one where nobody else has meanwhile.
+/// Two hosts count in one block, each adding one if the other has not meanwhile.
 pub(super) fn pairs_are_atomic(ground: &mut Ground) -> Result<(), String> {
     for block in [512, 4096] {
         let name = format!("counted-{block}");
@@ -161,7 +162,7 @@ pub(super) fn pairs_are_atomic(ground: &mut Ground) -> Result<(), String> {
     Ok(())
 }
 
-/// How often somebody else was faster.
+/// Number of attempts in which the other host was faster.
 fn count(remote: &mut Remote, block: usize) -> Result<u32, String> {
     let (mut old, mut beaten, mut done) = (vec![0; block], 0, 0);
     while done < INCREMENTS {
@@ -180,7 +181,7 @@ fn count(remote: &mut Remote, block: usize) -> Result<u32, String> {
     Ok(beaten)
 }
 
-/// What is durable outlives a target that gets no time for anything.
+/// Durable data outlives a target that is killed at once.
 pub(super) fn durable_outlives_the_target(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.image("durable", MIB)?])?;
     let namespace = target.namespace(1)?;

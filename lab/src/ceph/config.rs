@@ -21,7 +21,7 @@ const MEMSTORE_BYTES: u64 = 2 << 30;
 const SILENT: &str = "asok auth bdev bluefs bluestore buffer client context crush finisher heartbeatmap journal \
     kstore memdb mgrc monc ms objclass objectcacher objecter optracker osd perfcounter rados rbd rocksdb throttle timer tp";
 
-/// Where OSDs keep their objects.
+/// Store of the OSDs' objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
     /// In memory: gone with the daemon
@@ -37,14 +37,14 @@ pub(crate) enum Store {
 pub(crate) struct Shape {
     pub(crate) osds: u32,
     pub(crate) store: Store,
-    /// Whether who connects has to have a key (cephx).
+    /// True if clients need a key (cephx).
     pub(crate) needs_keys: bool,
     /// A manager tells in which state placement groups are, and takes two seconds and 400 MiB.
     pub(crate) has_manager: bool,
 }
 
 impl Shape {
-    /// One OSD in memory, without keys and manager: there in two seconds.
+    /// Cluster of one OSD in memory, without keys and manager: ready in two seconds.
     pub(crate) const SMALL: Shape =
         Shape { osds: 1, store: Store::Memory, needs_keys: false, has_manager: false };
     /// Three copies of everything, as clusters have it.

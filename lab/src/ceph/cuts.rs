@@ -24,7 +24,7 @@ const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
 /// Commands on the image of the target that is cut off may take so long, in seconds.
 const TIMEOUT_S: &str = "10";
-/// How long the cut lasts: the system sends again after 26 s and then after 51.
+/// Length of the cut: the system sends again after 26 s and then after 51.
 const CUT: Duration = Duration::from_secs(28);
 
 /// A check: what it is called, and what finds out on a cluster, its network, and the network's two ends.
@@ -39,7 +39,7 @@ fn chosen(only: &str) -> impl Iterator<Item = &Check> {
     CHECKS.iter().filter(move |(name, _)| name.contains(only))
 }
 
-/// How many checks have `only` in their names.
+/// Number of checks with `only` in their names.
 pub(super) fn count_checks(only: &str) -> usize {
     chosen(only).count()
 }
@@ -141,7 +141,7 @@ fn serve(ground: &Ground, site: &str, specs: &[&str], log: &str) -> Result<Targe
     Target::start(&words, specs, &["--ceph-timeout", TIMEOUT_S])
 }
 
-/// What a command line begins with to be run in a network namespace.
+/// Prefix of a command line that is to run in a network namespace.
 pub(super) fn place(name: &str) -> Vec<String> {
     // What is asked for is the way there and nothing that listens.
     Site::inside(name, Ipv4Addr::UNSPECIFIED).words().into_iter().map(str::to_owned).collect()

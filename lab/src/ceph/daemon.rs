@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::program::Program;
 
-/// How long the end of a process that was killed may take.
+/// Time for the end of a process that was killed.
 const END: Duration = Duration::from_secs(10);
 /// And that of one that has something to bring in order first.
 const ORDERLY_END: Duration = Duration::from_secs(30);
@@ -19,17 +19,17 @@ pub(crate) struct Daemon {
     name: String,
     words: Vec<String>,
     program: Option<Program>,
-    /// The process that goes on in place of the program. It is nobody's child.
+    /// Process that goes on in place of the program. It is not a child of this one.
     next: Option<OwnedFd>,
 }
 
 impl Daemon {
-    /// One that is called `name` and started by `words`. It does not live yet.
+    /// Daemon that is called `name` and started by `words`. It does not live yet.
     pub(super) const fn new(name: String, words: Vec<String>) -> Daemon {
         Daemon { name, words, program: None, next: None }
     }
 
-    /// Its process id while it lives.
+    /// Process id while it lives.
     pub(super) fn id(&self) -> Option<u32> {
         self.program.as_ref().map(Program::id)
     }
@@ -112,7 +112,7 @@ impl Daemon {
         }
     }
 
-    /// Whether it is there when it should be.
+    /// Checks that it is alive.
     ///
     /// # Errors
     /// It has ended by itself: with what it said.
@@ -140,7 +140,7 @@ impl Daemon {
     }
 }
 
-/// Whether a process has ended, or does until then.
+/// True if a process has ended, or does until then.
 fn has_ended(process: &OwnedFd, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };

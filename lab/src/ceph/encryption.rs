@@ -31,8 +31,8 @@ fn whole(volume: &Volume) -> Result<Vec<u8>, String> {
     Ok(found)
 }
 
-/// What a host writes it reads again, from another process too, and only there: in both formats, after a snapshot, with blocks freed and
-/// made zeroes.
+/// Writes of a host can be read again, from another process too, and only there: in both formats,
+/// after a snapshot, with blocks freed and made zeroes.
 pub(super) fn images_are_encrypted(ground: &mut Ground) -> Result<(), String> {
     for format in ["luks1", "luks2"] {
         let name = &format!("sealed-{format}");
@@ -77,7 +77,8 @@ pub(super) fn images_are_encrypted(ground: &mut Ground) -> Result<(), String> {
     Ok(())
 }
 
-/// A wrong passphrase, a format that it has not, and a file that others read: each is told, and nothing is served.
+/// A wrong passphrase, a wrong format, and a file that others may read: each is reported, and
+/// nothing is served.
 pub(super) fn only_by_the_passphrase(ground: &mut Ground) -> Result<(), String> {
     let spec = encrypted(ground, "locked", "luks1", "right")?;
     let (image, file) = spec.rsplit_once("luks1=").ok_or("no option")?;

@@ -13,15 +13,15 @@ use crate::answer::Answer;
 use crate::program::Program;
 
 const MIB: u64 = 64;
-/// How long the bench writes, and when during it an OSD is lost and comes back.
+/// Runtime of the bench, and the times at which an OSD is lost and comes back.
 const RUNTIME: &str = "24";
 const LOST_AFTER: Duration = Duration::from_secs(4);
 const BACK_AFTER: Duration = Duration::from_secs(10);
-/// What is written is read back afterwards, from OSDs that recover meanwhile.
+/// Time for the check afterwards, against OSDs that recover meanwhile.
 const END_LIMIT: Duration = Duration::from_secs(180);
 /// After this the target says that it cannot, in seconds.
 const TIMEOUT_S: &str = "3";
-/// How long all OSDs are away: longer than that.
+/// Time for which all OSDs are away: longer than that.
 const AWAY: Duration = Duration::from_secs(8);
 
 /// Verified writes while an OSD is killed and started again.
@@ -93,8 +93,8 @@ fn without_error(writing: Writing, what: &str) -> Result<(), String> {
     Err(report.to_string())
 }
 
-/// All OSDs are away for longer than the target waits: hosts are told so in a way that lets them try again, and can when
-/// the OSDs are back. A namespace in memory goes on all the while.
+/// All OSDs are away for longer than the target waits: hosts get a status that lets them retry, and
+/// succeed when the OSDs are back. A namespace in memory goes on all the while.
 pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
     let specs = [&ground.image("away", MIB)?, "memory:16m"];
     let target = ground.serve_with(&specs, &["--ceph-timeout", TIMEOUT_S])?;
@@ -116,7 +116,7 @@ pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
     });
     ground.cluster.await_clean()?;
     outcome?;
-    // Nobody was answered, so that another connection would have been no better.
+    // No command was answered, so that another connection would have been no better.
     let now = watcher(ground, "away")?;
     if now != connection {
         return Err(format!("the image went over from {connection} to {now}"));

@@ -1,5 +1,5 @@
-//! A target that Ceph's monitor no longer lets in (a blocklisted one): its hosts are told to look for another path, and nothing
-//! that it still has lands.
+//! A target on the blocklist of Ceph's monitor: its hosts are sent to another path, and none of its
+//! outstanding writes lands.
 
 use std::time::Duration;
 

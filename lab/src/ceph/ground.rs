@@ -11,9 +11,9 @@ use super::site::Site;
 use super::target::Target;
 use crate::emulator::link::Dice;
 
-/// How long something may take that happens by itself, on a machine with other work.
+/// Time for an event that happens by itself, on a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often to look.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of an object of an image, unless an image is made with others.
 pub(super) const OBJECT_BYTES: u64 = 4 << 20;
@@ -61,7 +61,7 @@ impl Ground {
         Ok(self.spec(name))
     }
 
-    /// What `--namespace` takes for an image, `IMAGE`, `NAMESPACE/IMAGE` or `IMAGE@SNAPSHOT`.
+    /// Argument of `--namespace` for an image, `IMAGE`, `NAMESPACE/IMAGE` or `IMAGE@SNAPSHOT`.
     pub(super) fn spec(&self, name: &str) -> String {
         format!("rbd:{POOL}/{name},conf={}", self.cluster.conf().display())
     }
@@ -82,7 +82,7 @@ impl Ground {
         Target::start(&[&self.program], specs, flags)
     }
 
-    /// What `rbd export` says is in an image.
+    /// Content of an image, by `rbd export`.
     ///
     /// # Errors
     /// It cannot be exported.
@@ -127,7 +127,7 @@ impl Ground {
     /// Puts the daemons' logs beside the cluster's folder, which goes.
     pub(super) fn keep_logs(&self) {
         let (from, to) = (self.cluster.folder().join("log"), self.file("logs"));
-        // Without its logs a failure is told all the same.
+        // Without its logs a failure is reported all the same.
         let _ = std::fs::rename(from, to);
     }
 
@@ -137,7 +137,7 @@ impl Ground {
     }
 }
 
-/// Nothing when two contents are the same.
+/// Succeeds if two contents are the same.
 ///
 /// # Errors
 /// Where they differ first.

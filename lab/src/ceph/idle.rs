@@ -7,7 +7,7 @@ use super::target::said;
 
 const IMAGES: usize = 64;
 const MIB: u64 = 16;
-/// How long it is watched, after a while in which what opening left behind comes to rest.
+/// Time of the watch, after a while in which leftovers of opening come to rest.
 const WATCHED: Duration = Duration::from_secs(10);
 const SETTLED: Duration = Duration::from_secs(2);
 

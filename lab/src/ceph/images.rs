@@ -13,7 +13,7 @@ use super::target::{Target, said};
 
 const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
-/// What a list of changed namespaces is read with: all of the page.
+/// Bytes for a list of changed namespaces: all of the page.
 const CHANGED_LIST_BYTES: usize = 4096;
 
 /// A snapshot is what was there, it cannot be changed, and the image beside it can.
@@ -41,7 +41,8 @@ pub(super) fn snapshots_are_read_only(ground: &mut Ground) -> Result<(), String>
     same("the image", &ground.export("shot")?, &[&before[..4096], &after[4096..]].concat())
 }
 
-/// What is freed or made zeroes in a clone reads as zeroes: its parent's data does not come back from below.
+/// Freed or zeroed blocks of a clone read as zeroes: its parent's data does not come back from
+/// below.
 pub(super) fn clones_hide_their_parents(ground: &mut Ground) -> Result<(), String> {
     let parent = ground.content(37, 2 * BYTES);
     let path = ground.file("beneath.img");
@@ -99,7 +100,7 @@ pub(super) fn images_of_all_kinds_are_served(ground: &mut Ground) -> Result<(), 
     Ok(())
 }
 
-/// Somebody makes the image larger: the host is told, sees it, and can use what is new.
+/// An image that grows: the host is notified, sees the size, and can use the new blocks.
 pub(super) fn sizes_are_followed(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.image("grown", MIB)?])?;
     let namespace = target.namespace(1)?;
@@ -135,8 +136,8 @@ fn resized(ground: &Ground, namespace: &Volume, mib: u64) -> Result<Duration, St
         })?;
         soon("an event", || {
             let events = controller.events();
-            let is_told = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
-            if is_told { Ok(()) } else { Err(format!("only {events:?} came")) }
+            let is_notified = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+            if is_notified { Ok(()) } else { Err(format!("only {events:?} came")) }
         })?;
         // The next event comes when this one has been looked after.
         controller.log_page(LogPageId::CHANGED_NAMESPACES, 0, 0, CHANGED_LIST_BYTES).map_err(said)?;
@@ -165,7 +166,7 @@ pub(super) fn users_have_their_own_keys(ground: &mut Ground) -> Result<(), Strin
     // Who has the image open is known to Ceph by the user's name.
     let watchers = ground.cluster.rbd(&["status", "rbd/keyed"])?;
     if !watchers.contains("watcher=") {
-        return Err(format!("nobody watches the image: {watchers}"));
+        return Err(format!("the image has no watcher: {watchers}"));
     }
     same("rbd export", &ground.export("keyed")?, &content)
 }

@@ -16,7 +16,7 @@ use super::target::said;
 use crate::answer::Answer;
 use crate::program::Program;
 
-/// What ceph-nvmeof 1.5.1 had written, and the key of its secrets.
+/// State and key of secrets that ceph-nvmeof 1.5.1 had written.
 const STATE: &str = include_str!("../../../crates/selvedge/src/config/ceph_nvmeof/recorded/state.json");
 const KEY: &str = include_str!("../../../crates/selvedge/src/config/ceph_nvmeof/recorded/encryption.pem");
 /// The subsystem that every host may use, and its image.
@@ -25,7 +25,7 @@ const OPEN: (&str, &str) = ("nqn.2016-06.io.spdk:open.g1", "shared_disk");
 const LIMIT: Duration = Duration::from_secs(90);
 const BYTES: usize = 64 << 10;
 
-/// What the state says is served, over the images that it names.
+/// Serves the state's configuration, over the images that it names.
 pub(super) fn a_group_is_imported(ground: &mut Ground) -> Result<(), String> {
     let state: Map<String, Value> = serde_json::from_str(STATE).map_err(said)?;
     for (key, value) in &state {

@@ -1,5 +1,5 @@
-//! Hosts, namespaces and targets come and go while commands are with Ceph: what is left is whole, and nobody holds an image
-//! whose namespace is gone.
+//! Hosts, namespaces and targets come and go while commands are with Ceph: the remaining data is
+//! whole, and no image of a removed namespace stays open.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
     }
     println!("        {HOSTS} hosts later: {} KiB resident, {before} KiB before", target.resident_kib()?);
     target.end()?;
-    nobody_watches(ground, "vanished")
+    await_no_watcher(ground, "vanished")
 }
 
 /// A target that is asked to end while a host writes as fast as it can.
@@ -42,7 +42,7 @@ pub(super) fn target_ends_under_load(ground: &mut Ground) -> Result<(), String> 
     let _bench = busy_with(&target, "randwrite")?;
     std::thread::sleep(UNDER_WAY);
     target.end()?;
-    nobody_watches(ground, "ended")
+    await_no_watcher(ground, "ended")
 }
 
 /// A namespace that is removed while a host writes to it, and added again.
@@ -60,7 +60,7 @@ pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String
     let _bench = busy_with(&target, "randread")?;
     std::thread::sleep(UNDER_WAY);
     administer(&["remove", NQN, "1"])?;
-    nobody_watches(ground, "removed")?;
+    await_no_watcher(ground, "removed")?;
     if namespace.read_at(0, &mut [0; 4096]).is_ok() {
         return Err("a namespace that was removed is read".to_owned());
     }
@@ -71,7 +71,7 @@ pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String
     target.end()
 }
 
-/// An image that is made after the target was started is served then, and the host is told.
+/// An image that is made after the target was started is served then, and the host is notified.
 pub(super) fn image_comes_later(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.spec("later"), "memory:1m"])?;
     let controller = target.connect(2)?;
@@ -104,8 +104,8 @@ fn comes(controller: &Controller, what: &str) -> Result<(), String> {
     })?;
     println!("        it is written to after {} ms", took.as_millis());
     soon("an event", || {
-        let is_told = controller.events().contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
-        if is_told { Ok(()) } else { Err("none came".to_owned()) }
+        let is_notified = controller.events().contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+        if is_notified { Ok(()) } else { Err("none came".to_owned()) }
     })
     .map(drop)
 }
@@ -116,9 +116,9 @@ fn busy_with(target: &Target, kind: &str) -> Result<Program, String> {
     Program::start(&target.bench_words(1, &[&["--rw", kind], &depth[..]].concat()))
 }
 
-/// Waits until nobody has the image open.
-fn nobody_watches(ground: &Ground, name: &str) -> Result<(), String> {
-    soon("an image that nobody has open", || {
+/// Waits until the image is not open anywhere.
+fn await_no_watcher(ground: &Ground, name: &str) -> Result<(), String> {
+    soon("an image that is not open", || {
         let status = ground.cluster.rbd(&["status", &format!("{POOL}/{name}")])?;
         if status.contains("watcher=") { Err(status) } else { Ok(()) }
     })

@@ -57,8 +57,8 @@ fn judged(failed: usize, what: &str, seed: u64) -> Result<(), String> {
     }
 }
 
-/// Starts a cluster and stays. The signal that ends this process ends the cluster, too: its daemons are told by the kernel,
-/// and its folder is looked after by another process.
+/// Starts a cluster and stays. The signal that ends this process ends the cluster, too: the kernel
+/// signals its daemons, and another process removes its folder.
 fn up(folder: &Path, shape: Shape) -> Result<(), String> {
     let cluster = Cluster::up(folder, shape)?;
     println!(

@@ -21,8 +21,8 @@ const IMAGES: u32 = 20;
 const MOMENTS: usize = 5;
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Writes numbers to both, the same to the second as soon as the first has it, until it is told to stop; how many. `written` is the
-/// last that both have.
+/// Writes numbers to both, the same to the second as soon as the first has it, until the end is
+/// signalled. Returns their count. `written` is the last that both have.
 fn write_in_turn(volumes: &[Volume; 2], is_over: &AtomicBool, written: &AtomicU64) -> Result<u64, String> {
     let mut number = 0_u64;
     while !is_over.load(Ordering::Relaxed) {

@@ -45,8 +45,8 @@ pub(super) fn no_configuration(ground: &mut Ground) -> Result<(), String> {
 }
 
 pub(super) fn no_such_user(ground: &mut Ground) -> Result<(), String> {
-    let spec = format!("{},id=nobody", ground.spec("any"));
-    refused(ground, &spec, &["client.nobody", "ceph auth get client.nobody", "keyring"])
+    let spec = format!("{},id=unknown", ground.spec("any"));
+    refused(ground, &spec, &["client.unknown", "ceph auth get client.unknown", "keyring"])
 }
 
 pub(super) fn no_keyring(ground: &mut Ground) -> Result<(), String> {
@@ -58,7 +58,7 @@ pub(super) fn no_keyring(ground: &mut Ground) -> Result<(), String> {
 
 pub(super) fn wrong_key(ground: &mut Ground) -> Result<(), String> {
     let keyring = ground.file("wrong.keyring");
-    // A key is well-formed, and nobody's.
+    // The key is well-formed, and belongs to no client.
     let text = format!("[client.{USER}]\n\tkey = AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==\n");
     std::fs::write(&keyring, text).map_err(said)?;
     let conf = altered(ground, "wrong-key.conf", "keyring = ", &keyring.display().to_string())?;
@@ -67,7 +67,8 @@ pub(super) fn wrong_key(ground: &mut Ground) -> Result<(), String> {
 }
 
 pub(super) fn no_monitor(ground: &mut Ground) -> Result<(), String> {
-    // Port 1 of the loopback has nobody, which the system says at once; that nobody answers at all is another thing.
+    // Port 1 of the loopback has no listener, which the system reports at once; a monitor that does
+    // not answer at all is another thing.
     let conf = altered(ground, "no-monitor.conf", "mon_host = ", "[v2:127.0.0.1:1]")?;
     let spec = format!("rbd:rbd/any,conf={}", conf.display());
     refused(ground, &spec, &["no monitor", "127.0.0.1:1", "mon_host"])
@@ -83,7 +84,7 @@ pub(super) fn silent_monitor(ground: &mut Ground) -> Result<(), String> {
     ground.cluster.await_osds_up(1)
 }
 
-/// One target has the image: another says who that is, and serves the rest.
+/// An image that another target serves: its owner is named, and the rest is served.
 pub(super) fn in_use_elsewhere(ground: &mut Ground) -> Result<(), String> {
     let spec = ground.image("taken", MIB)?;
     let owner = ground.serve(&[&spec])?;
@@ -112,10 +113,10 @@ fn refused_by(ground: &Ground, program: &[&str], spec: &str, words: &[&str]) -> 
     works(&target, 2)?;
     // A monitor may be waited for longer than the target waits until it listens.
     soon("its reason", || {
-        let told = std::fs::read_to_string(&log).map_err(said)?;
-        match words.iter().find(|word| !told.contains(**word)) {
+        let text = std::fs::read_to_string(&log).map_err(said)?;
+        match words.iter().find(|word| !text.contains(**word)) {
             None => Ok(()),
-            Some(word) => Err(format!("`{word}` is not in: {told}")),
+            Some(word) => Err(format!("`{word}` is not in: {text}")),
         }
     })
     .map(drop)

@@ -20,7 +20,7 @@ use crate::program::Program;
 
 const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
-/// What a target keeps in its state directory while it has connections to a cluster.
+/// File in the state directory of a target that has connections to a cluster.
 const KEPT: &str = "ceph-connections.json";
 /// Until a host has many commands under way.
 const UNDER_WAY: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ pub(super) fn killed_behind_a_cut(
 /// A target without a state directory cannot put a dead one on the blocklist. It waits for the dead one's locks without
 /// delaying anything else: other namespaces are served at once, and the images once the cluster has expired the locks.
 /// The lock of an image whose namespace is removed by then is not taken.
-pub(super) fn locks_of_the_dead_keep_nobody(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn locks_of_the_dead_delay_no_start(ground: &mut Ground) -> Result<(), String> {
     // 30 s, the default, is long for a test suite; 15 s is still far longer than a target waits when it starts.
     miss_after(ground, "15")?;
     let outcome = dead_is_waited_for(ground);
@@ -101,9 +101,9 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     let dead = lock_owner(ground, names[0])?.ok_or("a target that serves an image has not its lock")?;
     first.kill();
     let killed = Instant::now();
-    let told = ground.file("dead.log").display().to_string();
+    let log = ground.file("dead.log").display().to_string();
     let control = format!("unix:{}", ground.file("dead.sock").display());
-    let words = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &told, &ground.program];
+    let words = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &log, &ground.program];
     let second = Target::start(&words, &[all[0], all[1], "memory:8m"], &["--control", &control])?;
     let third = ground.serve(&[all[2], "memory:8m"])?;
     let controller = second.connect(2)?;
@@ -120,7 +120,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     if owner.as_ref() != Some(&dead) {
         return Err(format!("the lock is held by {owner:?}, and no longer by {dead}"));
     }
-    let log = std::fs::read_to_string(&told).map_err(said)?;
+    let log = std::fs::read_to_string(&log).map_err(said)?;
     let hint = format!("exclusive lock is held by {dead}");
     if log.matches(&hint).count() != 2 || !log.contains("serving the others and retrying") {
         return Err(format!("not twice `{hint}`, or no retry: {log}"));
@@ -139,7 +139,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
         return Err("the host has no event of the image that has come".to_owned());
     }
     memory.read_at(0, &mut found).map_err(said)?;
-    soon("an image that nobody has", || {
+    soon("an image without an owner", || {
         let status = ground.cluster.rbd(&["status", &format!("rbd/{}", names[1])])?;
         match lock_owner(ground, names[1])? {
             None if !status.contains("watcher=") => Ok(()),
@@ -158,7 +158,7 @@ fn lock_owner(ground: &Ground, name: &str) -> Result<Option<String>, String> {
     Ok(first.and_then(|lock| lock["address"].as_str()).map(str::to_owned))
 }
 
-/// A target that is stopped has its state directory, so that nobody takes it for dead.
+/// A target that is stopped holds its state directory, so that no other takes it for dead.
 pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String> {
     let spec = ground.image("paused", MIB)?;
     let folder = fresh(ground, "paused-state")?;
@@ -190,17 +190,17 @@ pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String>
 
 /// A target whose Ceph user may not change the blocklist serves its images all the same, and logs the missing
 /// capability.
-pub(super) fn who_may_not_shut_out_is_told(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn a_missing_right_to_blocklist_is_logged(ground: &mut Ground) -> Result<(), String> {
     let spec = narrow_image(ground)?;
     let folder = fresh(ground, "narrow-state")?;
     serve(ground, None, &spec, &folder)?.kill();
     let second = serve(ground, None, &spec, &folder)?;
     let content = ground.content(94, BYTES);
     second.namespace(1)?.write_at(0, &content).map_err(said)?;
-    let told = log(&folder)?;
+    let text = log(&folder)?;
     let hint = "client.narrow may not put the connections of a dead target on the blocklist";
-    if told.matches(hint).count() != 1 || !told.contains("mon 'profile rbd'") {
-        return Err(format!("not once `{hint}`: {told}"));
+    if text.matches(hint).count() != 1 || !text.contains("mon 'profile rbd'") {
+        return Err(format!("not once `{hint}`: {text}"));
     }
     second.end()
 }
@@ -242,7 +242,7 @@ fn fresh(ground: &Ground, name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// What its targets have said.
+/// Log of its targets.
 fn log(folder: &Path) -> Result<String, String> {
     std::fs::read_to_string(folder.with_extension("log")).map_err(said)
 }
@@ -257,7 +257,7 @@ fn kept(folder: &Path) -> Result<Vec<String>, String> {
     addresses.filter(|all| !all.is_empty()).ok_or_else(|| format!("{KEPT} has no addresses: {text}"))
 }
 
-/// Whether a connection is on the cluster's blocklist.
+/// True if a connection is on the cluster's blocklist.
 pub(super) fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
     let list = ground.cluster.ceph(&["osd", "blocklist", "ls"])?;
     let is_it = |line: &str| line.split_whitespace().next() == Some(address);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::ports::Ports;
 use crate::namespace;
 
-/// Where daemons listen, and where what asks them runs.
+/// Place of daemons and their clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(super) address: Ipv4Addr,
-    /// Its file, as `nsenter` takes it, and its name.
+    /// File of the network namespace, as `nsenter` takes it, and its name.
     namespace: Option<(String, String)>,
 }
 
@@ -25,7 +25,7 @@ impl Site {
         Site { address, namespace: Some((option, name.to_owned())) }
     }
 
-    /// What a command line begins with so that the program runs there, as the same process.
+    /// Prefix of a command line for a program that runs there, as the same process.
     pub(crate) fn words(&self) -> Vec<&str> {
         match &self.namespace {
             Some((option, _)) => vec!["nsenter", option, "--"],
@@ -33,7 +33,7 @@ impl Site {
         }
     }
 
-    /// Ports for a cluster that nobody has there; `id` says which are tried first.
+    /// Free ports for a cluster there; `id` says which are tried first.
     ///
     /// # Errors
     /// All have something that listens, or there is no such namespace.
@@ -45,7 +45,7 @@ impl Site {
         }
     }
 
-    /// Whether somebody listens on this port.
+    /// True if a process listens on this port.
     ///
     /// # Errors
     /// There is no such namespace.

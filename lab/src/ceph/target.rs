@@ -18,7 +18,7 @@ pub(super) const NQN: &str = "nqn.2026-01.io.selvedge:images";
 const START_LIMIT: Duration = Duration::from_secs(90);
 /// Until one that was asked to end has ended.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// One run of the bench.
+/// Time for one run of the bench.
 const BENCH_LIMIT: Duration = Duration::from_secs(180);
 
 /// A running target. Dropping it ends it.
@@ -26,15 +26,15 @@ pub(super) struct Target {
     program: Program,
     name: String,
     address: SocketAddr,
-    /// How it was started.
+    /// Command line by which it was started.
     pub(super) command: Vec<String>,
-    /// How long it took to listen.
+    /// Time until it listened.
     pub(super) start: Duration,
 }
 
 impl Target {
-    /// Starts one by `words`, the last of which is the program, that serves `specs` as namespaces 1, 2..., with further flags.
-    /// Nobody administers it unless they say how.
+    /// Starts a target by `words`, the last of which is the program, that serves `specs` as
+    /// namespaces 1, 2..., with further flags. It has no control socket unless the flags name one.
     ///
     /// # Errors
     /// It does not listen: with what it said.
@@ -62,17 +62,17 @@ impl Target {
         Ok(Target { program, name: name.to_owned(), address, command: words, start: began.elapsed() })
     }
 
-    /// Its process id.
+    /// Process id.
     pub(super) fn id(&self) -> u32 {
         self.program.id()
     }
 
-    /// Its processor time until now, in seconds.
+    /// Processor time until now, in seconds.
     pub(super) fn cpu_s(&self) -> f64 {
         load::cpu_s(self.program.id()).unwrap_or_default()
     }
 
-    /// What it has in memory, in KiB.
+    /// Resident memory, in KiB.
     ///
     /// # Errors
     /// The system does not tell.

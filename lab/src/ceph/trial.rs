@@ -45,9 +45,12 @@ const SMALL: [Check; 54] = [
     ("an image is served when another target has given it back", lifetimes::image_is_taken_over),
     ("images go over to the next process of their target", upgrades::images_go_over),
     ("writes of a blocklisted target do not land", fencing::blocklisted_writes_do_not_land),
-    ("locks of a dead target keep nobody who starts", restarts::locks_of_the_dead_keep_nobody),
+    ("locks of a dead target delay no start", restarts::locks_of_the_dead_delay_no_start),
     ("a target that is stopped is not shut out", restarts::stopped_is_not_shut_out),
-    ("a user who may not shut out a dead target is told", restarts::who_may_not_shut_out_is_told),
+    (
+        "a missing right to blocklist a dead target is logged",
+        restarts::a_missing_right_to_blocklist_is_logged,
+    ),
     ("images come and go with their namespaces, when that is asked for", administration::images_come_and_go),
     ("what cannot be done to an image is refused", administration::what_cannot_be_is_refused),
     (
@@ -58,7 +61,10 @@ const SMALL: [Check; 54] = [
     ("images that others have open stay", administration::images_in_use_stay),
     ("the program changes sizes of images", administration::sizes_are_changed),
     ("a clone is what was there, with its snapshot and without", administration::clones_are_what_was_there),
-    ("administration goes on while a cluster is silent", administration::a_silent_cluster_keeps_nobody),
+    (
+        "administration goes on while a cluster is silent",
+        administration::a_silent_cluster_delays_no_administration,
+    ),
     ("a group of ceph-nvmeof is imported from its pool, and served", imports::a_group_is_imported),
     ("a monitor that is away is not noticed by writes", failures::monitor_is_away),
     ("no library", refusals::no_library),
@@ -83,13 +89,13 @@ const REPLICATED: [Check; 3] = [
     ("all OSDs are away: hosts may try again, and memory goes on", failures::all_osds_are_stopped),
 ];
 
-/// What is to be tried.
+/// Arguments of the trial.
 #[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trial {
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     pub(super) program: String,
-    /// Where its files and the logs go
+    /// Folder of its files and the logs
     #[arg(long, value_name = "DIR", default_value = "ceph")]
     pub(super) output: std::path::PathBuf,
     /// Only checks with this in their names

@@ -12,7 +12,7 @@ use crate::program::Program;
 const MIB: u64 = 32;
 /// Upgrades that end well, before one whose former process is killed.
 const UPGRADES: usize = 3;
-/// How long the hosts write, in seconds.
+/// Time for which the hosts write, in seconds.
 const RUNTIME_S: &str = "60";
 const HOST_LIMIT: Duration = Duration::from_secs(180);
 /// The next process has come by then, and is far from having opened anything.
@@ -58,13 +58,13 @@ pub(super) fn images_go_over(ground: &mut Ground) -> Result<(), String> {
 }
 
 /// The process that goes on, by what the upgrade says of it.
-fn follow(next: &mut Daemon, told: Answer, former: u32) -> Result<u32, String> {
-    let told = told.json()?;
-    if told["former_process"] != former {
-        return Err(format!("not in place of {former}: {told}"));
+fn follow(next: &mut Daemon, answer: Answer, former: u32) -> Result<u32, String> {
+    let upgrade = answer.json()?;
+    if upgrade["former_process"] != former {
+        return Err(format!("not in place of {former}: {upgrade}"));
     }
-    let process = told["process"].as_u64().and_then(|process| u32::try_from(process).ok());
-    let process = process.ok_or_else(|| format!("no process: {told}"))?;
+    let process = upgrade["process"].as_u64().and_then(|process| u32::try_from(process).ok());
+    let process = process.ok_or_else(|| format!("no process: {upgrade}"))?;
     next.follow(process as i32)?;
     Ok(process)
 }

@@ -15,13 +15,13 @@ const ATTACKERS: u32 = 64;
 /// The whole command line.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
-    /// How long
+    /// Duration in minutes
     #[arg(long, value_name = "M", value_parser = value_parser!(u32).range(MINUTES_MIN..=MINUTES_MAX))]
     pub(crate) minutes: u32,
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
-    /// Where logs go
+    /// Folder of the logs
     #[arg(long, value_name = "DIR", default_value = "chaos")]
     pub(crate) output: PathBuf,
     /// Seed of everything random [default: random, and printed]
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Hostile connections at a time
     #[arg(long, value_name = "N", default_value_t = ATTACKERS, value_parser = value_parser!(u32).range(1..=1000))]
     pub(crate) attackers: u32,
-    /// How the report goes out
+    /// Format of the report
     #[arg(long, value_name = "FORMAT", default_value = "normal")]
     output_format: OutputFormat,
 }
@@ -43,7 +43,7 @@ enum OutputFormat {
 }
 
 impl Arguments {
-    /// Whether the report goes out as JSON, and progress to the error output.
+    /// True if the report is JSON, with progress on the error output.
     pub(crate) fn is_json(&self) -> bool {
         self.output_format == OutputFormat::Json
     }

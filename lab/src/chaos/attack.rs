@@ -1,5 +1,5 @@
-//! Hostile hosts: each kind as a loop that goes on until it is told to stop. It keeps out what they cost their target,
-//! and whether that matters.
+//! Hostile hosts: each kind as a loop that runs until the end is signalled. It keeps out their cost
+//! to the target, and if that matters.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::emulator::link::Dice;
 
 /// An attacked target may be slow to answer, but a hostile host does not wait forever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often held connections are checked.
+/// Interval at which held connections are checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// With more held connections than this, they are checked less often.
 const MANY: usize = 500;
@@ -37,7 +37,7 @@ const BLOCK_BYTES: u32 = 4096;
 /// Controllers that are asked for beyond what a target has.
 const BEYOND: usize = 16;
 
-/// What a hostile host does.
+/// Kind of a hostile host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Opens a connection and says nothing.
@@ -107,7 +107,8 @@ impl Kind {
         }
     }
 
-    /// Connections that it takes at a time where that is not the choice of whoever attacks: more than a target lets in.
+    /// Number of connections at a time where the caller does not choose it: more than a target
+    /// accepts.
     pub(crate) const fn connections(self) -> Option<usize> {
         match self {
             Kind::Connections | Kind::Greetings => Some(10_000),
@@ -118,13 +119,13 @@ impl Kind {
         }
     }
 
-    /// Whether connections are held, and not made and ended.
+    /// True if connections are held, and not made and ended.
     pub(crate) const fn holds(self) -> bool {
         !matches!(self, Kind::Garbage | Kind::OpenClose | Kind::Resets)
     }
 }
 
-/// Whom to attack, and how hard.
+/// Target and strength of an attack.
 #[derive(Clone, Debug)]
 pub(crate) struct Attack {
     pub(crate) kind: Kind,
@@ -139,15 +140,15 @@ pub(crate) struct Attack {
     pub(crate) connections: usize,
 }
 
-/// What became of it.
+/// Counters of an attack.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Connections that were made, in all.
     pub(crate) made: AtomicU64,
-    /// Those that are held now, and at most.
+    /// Connections held now, and the largest number.
     pub(crate) held: AtomicU64,
     pub(crate) held_max: AtomicU64,
-    /// What the target refused or ended.
+    /// Connections that the target refused or ended.
     pub(crate) refused: AtomicU64,
 }
 
@@ -167,7 +168,7 @@ struct Held {
     /// The connection that is abused, and the admin queue it needs.
     stream: TcpStream,
     _admin: Option<TcpStream>,
-    /// What is still to be sent, and when its next byte is.
+    /// Bytes to send, and the time of the next one.
     rest: Vec<u8>,
     next: Instant,
 }
@@ -312,7 +313,8 @@ impl Attack {
             }
         }
         if matches!(self.kind, Kind::NeverReadsMemory | Kind::NeverReadsFile) {
-            // Who never reads does not see an end either; an error is told all the same.
+            // A host that never reads does not see an end either; an error is reported all the
+            // same.
             return matches!(held.stream.take_error(), Ok(None));
         }
         // A whole number of answers, so that none is read in part.
@@ -332,7 +334,7 @@ impl Attack {
         }
     }
 
-    /// One connection of a kind that does not hold it.
+    /// Makes one connection of a kind that does not hold it.
     fn strike(&self, tally: &Tally, dice: &mut Dice) -> std::io::Result<()> {
         let mut stream = self.connect()?;
         tally.made.fetch_add(1, Ordering::Relaxed);

@@ -18,26 +18,27 @@ use super::target::Role;
 use crate::emulator::link::Dice;
 use crate::table::Table;
 
-/// How long the good host is watched alone, and how long the target may take to be as it was.
+/// Time for which the good host is watched alone, and for the target to be as it was.
 const ALONE: Duration = Duration::from_millis(1500);
 const BACK_LIMIT: Duration = Duration::from_secs(25);
 const LOOK: Duration = Duration::from_millis(200);
-/// What a connection may cost besides its credits: its place, and the slots of a queue of 128 entries.
+/// Cost of a connection besides its credits: its place, and the slots of a queue of 128 entries.
 const PLACE_KB: u64 = 64;
 const QUEUE_KB: u64 = 512;
-/// What kinds that hold nothing may cost in all: connections that linger, and what the allocator keeps of it.
+/// Total cost of kinds that hold no connections: connections that linger, and memory that the
+/// allocator keeps.
 const FLOOD_KB: u64 = 64 << 10;
-/// When all is as it was: within the allocator's habits.
+/// Limit for the state afterwards: within the allocator's habits.
 const BACK_KB: u64 = 16 << 10;
 const BACK_DESCRIPTORS: u64 = 4;
 
-/// What one kind of hostile host cost.
+/// Cost of one kind of hostile host.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cost {
     pub(crate) attack: &'static str,
     /// Hostile connections that were there at a time, or, of those who hold none, that were made.
     pub(crate) connections: u64,
-    /// How many there may be at a time, where a quota says so.
+    /// Number that there may be at a time, where a quota says so.
     pub(crate) connections_allowed: Option<u64>,
     pub(crate) refused: u64,
     pub(crate) added_kb: u64,
@@ -48,18 +49,18 @@ pub(crate) struct Cost {
     pub(crate) allowed_descriptors: u64,
     pub(crate) iops_alone: u64,
     pub(crate) iops_beside: u64,
-    /// What was left when the target had had time.
+    /// Rest after the target had had time.
     pub(crate) left_kb: u64,
     pub(crate) left_descriptors: u64,
     pub(crate) back_after_s: f64,
-    /// How hosts fared that the operator has named, alone and beside it.
+    /// Times of hosts that the operator has named, alone and beside it.
     pub(crate) named_alone: Entries,
     pub(crate) named_beside: Entries,
-    /// What is wrong with that.
+    /// Fault in those times.
     pub(crate) named_fault: Option<String>,
 }
 
-/// How long a host took to get in, and another one's reads to end (ms).
+/// Time for a host to get in, and for another one's reads (ms).
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Entries {
     pub(crate) entries: usize,
@@ -144,7 +145,7 @@ pub(crate) fn measure(
         ));
         costs.push(cost);
     }
-    // It is asked to end here, since nobody knew how long the target would take to be as it was.
+    // The end is requested here, since the time for the target to be as it was is not known before.
     let deeds = good.interrupt(Instant::now() + Duration::from_secs(60))?;
     Ok((costs, deeds))
 }
@@ -221,7 +222,8 @@ fn watch_good(
     }
 }
 
-/// What a kind may cost by the limits: kB for each of its connections (of those that hold none, in all), and descriptors.
+/// Cost that a kind may have by the limits: kB for each of its connections (of those that hold
+/// none, in all), and descriptors.
 fn allowed(kind: Kind, held: u64) -> (u64, u64) {
     let (buffers, answers) = (CONNECTION_BUFFER_BYTES_MAX as u64 >> 10, SEND_BYTES_MAX as u64 >> 10);
     // Those that are ended while new ones come linger for a while.
@@ -278,7 +280,7 @@ pub(crate) fn table(costs: &[Cost]) -> Table {
     table
 }
 
-/// How hosts fared that the operator has named.
+/// Times of hosts that the operator has named.
 pub(crate) fn door_table(costs: &[Cost]) -> Table {
     let mut table = Table::new(&[
         "hostile hosts",
@@ -343,7 +345,7 @@ mod tests {
         assert!(Cost { left_kb: 1 << 20, ..cost() }.fault().is_some());
         assert!(Cost { iops_beside: 0, ..cost() }.fault().is_some());
         assert!(Cost { connections: 65, ..cost() }.fault().is_some());
-        assert!(Cost { named_fault: Some("nobody got in".to_owned()), ..cost() }.fault().is_some());
+        assert!(Cost { named_fault: Some("no host got in".to_owned()), ..cost() }.fault().is_some());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::wire::{self, Connect};
 const ENTRY_LIMIT: Duration = Duration::from_secs(1);
 /// A generous limit on the other host's reads: machines differ, and the other ends run on the same one.
 const READ_P99_LIMIT: Duration = Duration::from_millis(500);
-/// How long anything is waited for.
+/// Time limit for any answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two hosts that come.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub(crate) fn host_nqns() -> [String; 2] {
     [NEWCOMER, READER].map(wire::host_nqn)
 }
 
-/// Where they go.
+/// Target of the hosts.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) address: SocketAddr,
@@ -41,18 +41,18 @@ pub(crate) struct Door {
     pub(crate) block_bytes: u32,
 }
 
-/// What was seen.
+/// Observations of both hosts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// How long each took to get in, and each read.
+    /// Time of each entry, and of each read.
     pub(crate) entries: Vec<Duration>,
     pub(crate) reads: Vec<Duration>,
-    /// How often a host was sent away and came again.
+    /// Number of times that a host was sent away and came again.
     pub(crate) retries: u64,
 }
 
 impl Seen {
-    /// What nobody should have to bear, if there is something.
+    /// Unacceptable delay, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         let slowest = self.entries.iter().max().copied().unwrap_or(ANSWER_TIMEOUT);
         let p99 = part(&self.reads, 0.99).unwrap_or(ANSWER_TIMEOUT);
@@ -92,7 +92,7 @@ fn milliseconds(span: Option<Duration>) -> f64 {
     span.map_or(0.0, |span| (span.as_secs_f64() * 1e5).round() / 100.0)
 }
 
-/// Both hosts, until they are told to end.
+/// Both hosts, until their end is signalled.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     newcomer: JoinHandle<Seen>,
@@ -100,7 +100,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// What was seen.
+    /// Ends both hosts and returns their observations.
     ///
     /// # Errors
     /// The host that was in lost its connection, or what it asked for was refused.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(seen(1000, 500).fault(), None);
         assert!(seen(1001, 1).fault().is_some());
         assert!(seen(1, 501).fault().is_some());
-        assert!(Seen::default().fault().is_some(), "nobody got in");
+        assert!(Seen::default().fault().is_some(), "no host got in");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Disturbances that are small stories of their own, with hosts of their own: what has to come of each is checked where
-//! it is told. It keeps out when they are told.
+//! Disturbances that are small stories of their own, with hosts of their own, and the check of
+//! each. It keeps out when they happen.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,19 +11,19 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::host::{Deeds, Host, Plan, Site};
 use super::target::Control;
 
-/// How long a host may take to see that it cannot go on, and to come to its end.
+/// Time for a host to see that it cannot go on, and to end.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// How long until something of a host is flushed.
+/// Time until some data of a host is flushed.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 /// Hosts that cannot come to their end have more time than that, in seconds.
 const END_S: u64 = 120;
-/// What a host that died has sent may arrive until its controller has ended.
+/// Time for which data of a dead host may arrive, until its controller has ended.
 const DEAD_HOST: Duration = Duration::from_secs(7);
-/// What a failed host's last commands may take.
+/// Time for a failed host's last commands.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The namespace that comes and goes.
 const PASSING_NSID: u32 = 9;
-/// Where the thin file has nothing allocated, in MiB, and how much of it is filled up.
+/// Offset in the thin file where nothing is allocated, in MiB, and the amount that is filled up.
 const THIN_OFFSET_MB: u64 = 32;
 const THIN_SIZE_MB: u64 = 64;
 const THIN_AFTER_MB: u64 = 8;
@@ -32,7 +32,7 @@ const LEFT_BYTES: u64 = 512 << 10;
 /// A disk that is never full is not the small one.
 const FILL_BYTES_MAX: u64 = 1 << 30;
 
-/// What every errand needs.
+/// Shared means of all errands.
 pub(crate) struct Errand {
     pub(crate) site: Site,
     pub(crate) control: Control,
@@ -55,7 +55,8 @@ impl Errand {
         Ok(deeds)
     }
 
-    /// A namespace comes, a host uses it, and it goes meanwhile: the host is told so at once, and nobody else is.
+    /// A namespace comes, a host uses it, and it goes meanwhile: the host is notified at once, and
+    /// no other host is affected.
     pub(crate) fn namespace_comes_and_goes(&self) -> Result<Deeds, String> {
         let (nqn, nsid) = (self.nqn, PASSING_NSID.to_string());
         self.control.ask(&["namespace", "add", nqn, &format!("memory:8m,nsid={nsid}")])?;
@@ -70,7 +71,7 @@ impl Errand {
             if expected.iter().any(|words| complaint.contains(words)) {
                 Ok(())
             } else {
-                Err(format!("a host whose namespace went was told otherwise: {complaint}"))
+                Err(format!("a host whose namespace went got another status: {complaint}"))
             }
         });
         if outcome.is_err() {
@@ -93,8 +94,8 @@ impl Errand {
         worked.and_then(|deeds| back.map(|()| deeds))
     }
 
-    /// The disk is full: a host that needs more is told that capacity is exceeded, what was acknowledged is there, and
-    /// all goes on when there is room again.
+    /// The disk is full: a host that needs more gets the status Capacity Exceeded, acknowledged
+    /// data is there, and all goes on when there is room again.
     pub(crate) fn disk_is_full(&self, nsid: u32, file: &Path, filler: &Path) -> Result<Deeds, String> {
         let full = self.plan.clone().at(nsid, THIN_OFFSET_MB, THIN_SIZE_MB);
         let outcome = (|| {
@@ -103,7 +104,7 @@ impl Errand {
             host.ended_badly(Instant::now() + END_LIMIT)?;
             let complaint = host.complaint();
             if !complaint.contains("Capacity Exceeded") {
-                return Err(format!("a host on a full disk was told otherwise: {complaint}"));
+                return Err(format!("a host on a full disk got another status: {complaint}"));
             }
             std::thread::sleep(SETTLE);
             let mut deeds = host.check()?;

@@ -36,13 +36,13 @@ pub(crate) struct Ground {
     attackers: usize,
     /// Counts hosts, so that each is another one, and errands.
     serial: u64,
-    /// How often each kind of disturbance happened.
+    /// Number of times that each kind of disturbance happened.
     pub(crate) happened: BTreeMap<String, u64>,
     pub(crate) attacks: BTreeMap<&'static str, AttackCount>,
     pub(crate) damage: Arc<Damage>,
 }
 
-/// What attacks of one kind came to.
+/// Totals of the attacks of one kind.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct AttackCount {
     pub(crate) attacks: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Active {
     work: Work,
 }
 
-/// What a disturbance is busy with besides being there.
+/// Activity of a disturbance besides its effect.
 enum Work {
     None,
     Errand(JoinHandle<Result<Deeds, String>>),
@@ -68,7 +68,7 @@ enum Work {
 }
 
 impl Active {
-    /// Whether it is time to end it: errands end by themselves.
+    /// True if it is time to end it: errands end by themselves.
     pub(crate) fn is_over(&self) -> bool {
         match &self.work {
             Work::Errand(thread) => thread.is_finished(),
@@ -109,7 +109,7 @@ impl Ground {
         Ok(Ground { network, targets, program, logs, attackers, serial: 1, happened, attacks, damage })
     }
 
-    /// Where hosts live: at the other end of the links, or with the targets.
+    /// Site of hosts: at the other end of the links, or with the targets.
     pub(crate) fn site(&self, beyond_links: bool) -> Site {
         let (target, host) = self.network.names();
         let namespace = if beyond_links { host } else { target };
@@ -121,7 +121,7 @@ impl Ground {
         }
     }
 
-    /// A number that nobody else has.
+    /// Returns a unique number.
     pub(crate) fn number(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -153,7 +153,7 @@ impl Ground {
         namespace::inside(self.network.names().0, || door.watch())
     }
 
-    /// Runs an attack on a thread of its own until it is told to stop.
+    /// Runs an attack on a thread of its own until the end is signalled.
     pub(crate) fn start_attack(
         &self,
         attack: Attack,

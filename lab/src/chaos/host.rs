@@ -25,9 +25,9 @@ const DEEP_BLOCK_BYTES: u32 = 64 << 10;
 /// Seconds: short, so that lost controllers are noticed within a round.
 const KEEP_ALIVE_S: u32 = 2;
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a host waits for lost paths that is to see that there is nothing to wait for.
+/// Time for which a host waits for lost paths when it is to fail for lack of one.
 const IMPATIENT_LOSS_S: i32 = 10;
-/// What a check may take, over links that have only just come back.
+/// Time for a check, over links that have only just come back.
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
 
 /// A part of a namespace that one host has for itself, and the paths to it.
@@ -72,7 +72,7 @@ fn pair() -> Vec<String> {
     [Role::PairA, Role::PairB].iter().flat_map(|role| role.addresses()).collect()
 }
 
-/// Where the hosts of every round work.
+/// Places of the hosts of every round.
 pub(crate) fn places() -> Vec<Place> {
     let two = |all: Vec<String>, first: usize, second: usize| vec![all[first].clone(), all[second].clone()];
     vec![
@@ -85,7 +85,7 @@ pub(crate) fn places() -> Vec<Place> {
     ]
 }
 
-/// Where the hosts work that stay through all rounds.
+/// Places of the hosts that stay through all rounds.
 pub(crate) fn long_places() -> Vec<Place> {
     vec![
         place("long-pair", Role::PairA, 1, 4096, pair(), (32, 8)),
@@ -93,12 +93,13 @@ pub(crate) fn long_places() -> Vec<Place> {
     ]
 }
 
-/// Where a good host works beside hostile ones.
+/// Place of a good host beside hostile ones.
 pub(crate) fn good_place() -> Place {
     place("good", Role::Steady, 3, 512, vec![Role::Steady.addresses()[1].clone()], (0, 8))
 }
 
-/// Where a host works that is killed; `turn` makes neighbours differ, since what a dead host sent may still arrive.
+/// Place of a host that is killed; `turn` makes neighbours differ, since data of a dead host may
+/// still arrive.
 pub(crate) fn doomed_place(turn: u32) -> Place {
     place("doomed", Role::PairA, 1, 4096, pair(), (48 + u64::from(turn % 8) * 2, 2))
 }
@@ -274,7 +275,7 @@ fn identifier(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
-/// What hosts did and found, added up.
+/// Work and findings of hosts, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Deeds {
     pub(crate) hosts: u64,
@@ -290,7 +291,8 @@ pub(crate) struct Deeds {
     pub(crate) blocks_lost: u64,
 }
 
-/// What a round of writes and checks adds up to: read while it ran, read back by the writers, and by fresh hosts.
+/// Sum of a round's writes and checks: reads while it ran, reads by the writers, and reads by fresh
+/// hosts.
 impl fmt::Display for Deeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { writes, reads_checked, blocks_read_back, blocks_checked, .. } = self;
@@ -310,7 +312,7 @@ impl Deeds {
     }
 }
 
-/// What hosts need: a program, a network namespace and a folder for what they say and record.
+/// Means of hosts: a program, a network namespace and a folder for their output and records.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) program: String,
@@ -355,7 +357,7 @@ impl Host {
         Ok(Host { plan, site: site.clone(), process, state, log })
     }
 
-    /// Whether it has come to its end by itself.
+    /// True if it has come to its end by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.wait(Instant::now()).is_some()
     }
@@ -387,7 +389,7 @@ impl Host {
         self.process.kill();
     }
 
-    /// What it said last.
+    /// Last line of its error output.
     pub(crate) fn complaint(&self) -> String {
         last_word(&self.process.errors()).to_owned()
     }
@@ -479,7 +481,7 @@ fn blocks_wrong(report: &str) -> u64 {
     number(&report["verify"]["blocks_wrong"])
 }
 
-/// What a run did, if it counts.
+/// Work of a run, if it counts.
 fn judge(succeeded: Option<bool>, report: &str) -> Result<Deeds, String> {
     let report: Value = serde_json::from_str(report).unwrap_or_default();
     let verify = &report["verify"];
@@ -501,7 +503,7 @@ fn judge(succeeded: Option<bool>, report: &str) -> Result<Deeds, String> {
     Ok(done(&report))
 }
 
-/// What a report tells.
+/// Work in a report.
 fn done(report: &Value) -> Deeds {
     let verify = &report["verify"];
     Deeds {

@@ -35,13 +35,13 @@ use target::Role;
 
 /// Descriptors for hostile connections up to every limit of a target, and for all else.
 const DESCRIPTORS: u64 = 16_384;
-/// How long each kind of hostile host is watched: short in short runs.
+/// Time for which each kind of hostile host is watched: short in short runs.
 const WATCH: Duration = Duration::from_secs(5);
 const WATCH_SHORT: Duration = Duration::from_millis(2500);
 const SHORT_MINUTES: u32 = 5;
 /// The last round may end later than planned, by all its limits.
 const OVERTIME: Duration = Duration::from_secs(1800);
-/// What hosts that are told to end may take: writes that are held, a last flush.
+/// Time for hosts to end on order: writes that are held, a last flush.
 const LAST_LIMIT: Duration = Duration::from_secs(300);
 /// Filling the namespaces in memory takes a second.
 const FILL_LIMIT: Duration = Duration::from_secs(60);
@@ -134,7 +134,7 @@ fn target_reports(ground: &mut Ground, series: &[Series]) -> Vec<TargetReport> {
         .collect()
 }
 
-/// Hosts that stay through all rounds, and are told to end after the last one, whenever that is.
+/// Starts hosts that stay through all rounds, and are ended after the last one, whenever that is.
 fn start_long(ground: &mut Ground, end: Instant, seed: u64) -> Result<Vec<Host>, String> {
     let mut dice = Dice::new(seed ^ 0x6c6f_6e67);
     let site = ground.site(true);
@@ -196,7 +196,7 @@ fn raise_descriptors() -> Result<(), String> {
         .map_err(|error| format!("cannot open {DESCRIPTORS} files: {error}"))
 }
 
-/// What rounds came to.
+/// Totals of rounds.
 #[derive(Debug, Default)]
 struct Outcome {
     deeds: Deeds,

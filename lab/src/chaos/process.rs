@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::namespace;
 
-/// How often to look whether a process has ended.
+/// Interval at which the end of a process is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running process. Dropping it kills it, whatever state it is in.
@@ -66,12 +66,12 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// What it has printed so far.
+    /// Output so far.
     pub(crate) fn output(&self) -> String {
         read(&self.output)
     }
 
-    /// What it has said on its error output so far.
+    /// Error output so far.
     pub(crate) fn errors(&self) -> String {
         read(&self.errors)
     }

@@ -10,7 +10,7 @@ use super::host::Deeds;
 use super::sample::Quantity;
 use crate::table::Table;
 
-/// What was seen of one target.
+/// Observations of one target.
 #[derive(Debug, Serialize)]
 pub(crate) struct TargetReport {
     pub(crate) name: &'static str,

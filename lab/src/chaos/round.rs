@@ -14,7 +14,8 @@ use super::schedule::{Kind, Schedule};
 use super::target::Role;
 use crate::emulator::link::Dice;
 
-/// How long hosts of one round work, and what the round takes after that at most; a shorter round is not begun.
+/// Time for which hosts of one round work, and the longest rest of the round after that; a shorter
+/// round is not begun.
 const WORK_S: u64 = 90;
 const WORK_S_MIN: u64 = 15;
 const AFTER_S: u64 = 20;
@@ -80,7 +81,7 @@ pub(super) struct Rounds<'a> {
     usual: Vec<(u64, u64)>,
     number: u32,
     sampled: Instant,
-    told: Instant,
+    reported: Instant,
     outcome: Outcome,
 }
 
@@ -96,7 +97,7 @@ impl<'a> Rounds<'a> {
             usual: Role::ALL.map(usual).to_vec(),
             number: 0,
             sampled: now,
-            told: now,
+            reported: now,
             outcome: Outcome::default(),
         }
     }
@@ -227,7 +228,7 @@ impl<'a> Rounds<'a> {
         if self.sampled.elapsed() >= SAMPLE {
             self.sampled = Instant::now();
             for role in Role::ALL {
-                // A target that is away or paused answers nobody.
+                // A target that is away or paused does not answer.
                 let is_silent = active.iter().any(|active| {
                     let disturbance = &active.disturbance;
                     disturbance.role == role
@@ -243,8 +244,8 @@ impl<'a> Rounds<'a> {
                 }
             }
         }
-        if self.told.elapsed() >= PROGRESS {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= PROGRESS {
+            self.reported = Instant::now();
             let commands: u64 = self.ground.targets.iter().map(|target| target.commands()).sum();
             let now: Vec<String> = active.iter().map(|active| active.disturbance.line()).collect();
             let happened: u64 = self.ground.happened.values().sum();

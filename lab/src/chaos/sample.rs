@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// A target that is stopped answers nobody, and on a machine that is very busy others take their time.
+/// Time for an answer: a target that is stopped does not answer, and on a machine that is very busy
+/// others take their time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// With all limits reached, metrics are far shorter.
 const METRICS_BYTES_MAX: u64 = 64 << 20;
-/// What may be more at the end than at the beginning: what the allocator keeps, and threads that the system makes for a
-/// ring or the administration's runtime and ends again after a while.
+/// Growth that is allowed from beginning to end: memory that the allocator keeps, and threads that
+/// the system makes for a ring or the administration's runtime and ends again after a while.
 const MEMORY_GROWTH_KB_MAX: u64 = 16 << 10;
 const DESCRIPTORS_GROWTH_MAX: u64 = 2;
 const THREADS_GROWTH_MAX: u64 = 16;
 
-/// What a process has at a moment.
+/// Resources of a process at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sample {
     /// Resident memory, without the free buffers that the process keeps for the next command and reports (kB).
@@ -57,20 +58,20 @@ pub(crate) fn status(id: u32) -> Result<(u64, u64), String> {
     Ok((field("VmRSS:"), field("Threads:")))
 }
 
-/// How many descriptors it has open.
+/// Number of its open descriptors.
 pub(crate) fn descriptors(id: u32) -> Result<u64, String> {
     let path = format!("/proc/{id}/fd");
     let entries = std::fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
     Ok(entries.count() as u64)
 }
 
-/// What a target counts, as far as it matters here.
+/// Counters of a target, as far as they matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metrics {
     /// I/O commands that went well, and that failed.
     pub(crate) commands: u64,
     pub(crate) errors: u64,
-    /// Those on namespace 3, where a good host works beside hostile ones.
+    /// Commands on namespace 3, where a good host works beside hostile ones.
     pub(crate) good_commands: u64,
     pub(crate) connections: u64,
     pub(crate) controllers: u64,
@@ -117,7 +118,7 @@ impl Metrics {
     }
 }
 
-/// One quantity over a run: whenever it was looked at, and at the quiet points between rounds.
+/// Quantity over a run: all samples, and those at the quiet points between rounds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Quantity {
     pub(crate) name: &'static str,
@@ -133,7 +134,7 @@ pub(crate) struct Quantity {
 
 type Field = fn(&Sample) -> u64;
 
-/// What was seen of one process: at all times, and at quiet points.
+/// Samples of one process: all, and those at quiet points.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Series {
     pub(crate) all: Vec<Sample>,

@@ -9,7 +9,8 @@ use crate::emulator::control::Way;
 use crate::emulator::link::Dice;
 use crate::network::LINKS;
 
-/// One in this many pauses and cuts outlasts the keep alive timeout and all that hosts wait after it.
+/// Inverse share of pauses and cuts that outlast the keep alive timeout and all waits of hosts
+/// after it.
 const LONG_ONE_IN: u32 = 4;
 
 /// With fewer left, those that are too long or in the way would leave nothing to draw.
@@ -107,7 +108,8 @@ impl Kind {
             Kind::Namespace | Kind::Resize => &[Role::Single, Role::Steady],
             Kind::DiskFull => &[Role::Steady],
             Kind::HostKill => &[Role::PairA],
-            // It writes where nobody checks, which only that one has; and it is about namespaces in memory.
+            // It writes to blocks that are not checked, which only that one has; and it concerns
+            // namespaces in memory.
             Kind::Attack(attack::Kind::Copies) => &[Role::Steady],
             _ => &Role::ALL,
         }
@@ -118,13 +120,13 @@ impl Kind {
     }
 }
 
-/// One disturbance.
+/// Disturbance of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Disturbance {
     pub(crate) kind: Kind,
-    /// Where it is about links; counted from 1.
+    /// Link concerned, counted from 1.
     pub(crate) link: usize,
-    /// Where it is about a target.
+    /// Target concerned.
     pub(crate) role: Role,
     pub(crate) lasts: Duration,
     /// Until the next one may begin.
@@ -144,7 +146,8 @@ impl Disturbance {
         }
     }
 
-    /// What it is about, as bits: links and then targets. Two that share one do not happen at the same time.
+    /// Subjects as bits: links and then targets. Two disturbances that share one do not happen at
+    /// the same time.
     fn subjects(&self) -> u32 {
         let role = |role: Role| 1 << (LINKS + Role::ALL.iter().position(|other| *other == role).unwrap_or(0));
         match self.kind {

@@ -1,5 +1,5 @@
-//! `lab siege`: one kind of hostile host after the other against a target that somebody has started, with what hosts that it
-//! knows notice of it, beside what they see alone. It keeps out the hosts' doings.
+//! `lab siege`: one kind of hostile host after the other against a running target, with the effect
+//! on known hosts, compared to their times alone. It keeps out the hosts' doings.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ const SEED: u64 = 1;
 /// The command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Where the target listens
+    /// Address of the target
     #[arg(long, value_name = "ADDR:PORT")]
     address: SocketAddr,
-    /// Its subsystem
+    /// NQN of its subsystem
     #[arg(long)]
     nqn: String,
     /// A namespace in memory of 64 MiB or more, whose data may be lost
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Bytes of its blocks: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = block_bytes)]
     block: u32,
-    /// How long each attack is watched, and hosts alone before it
+    /// Seconds for which each attack is watched, and hosts alone before it
     #[arg(long, value_name = "S", default_value = "10", value_parser = value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Only this attack, or these: discovery, connections, greetings, copies, controllers

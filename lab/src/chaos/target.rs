@@ -12,7 +12,7 @@ use super::process::{Process, last_word};
 use super::sample::{Metrics, Sample};
 use crate::network::target_address;
 
-/// How long until a target listens, and until one that was asked to end has ended.
+/// Time until a target listens, and until one that was asked to end has ended.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The administration answers in milliseconds on a machine that is not busy.
@@ -29,7 +29,7 @@ pub(crate) enum Role {
     /// Two over the same files.
     PairA,
     PairB,
-    /// One over files of its own, which keeps its configuration in a state directory.
+    /// Target over files of its own, which keeps its configuration in a state directory.
     Single,
     /// Memory and a small disk, which would not outlive it: it is struck in every way but death.
     Steady,
@@ -72,7 +72,7 @@ impl Role {
         links.iter().map(|&link| format!("{}:{port}", target_address(link))).collect()
     }
 
-    /// Whether what it serves outlives it.
+    /// True if its data outlives it.
     pub(crate) const fn may_die(self) -> bool {
         !matches!(self, Role::Steady)
     }
@@ -161,12 +161,12 @@ impl Target {
         self.data.join(format!("{}.{extension}", self.role.name()))
     }
 
-    /// Its control socket.
+    /// Path of its control socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.file("sock")
     }
 
-    /// Where its control socket is, as the program wants it.
+    /// Address of its control socket, as the program wants it.
     fn control_address(&self) -> String {
         format!("unix:{}", self.socket().display())
     }
@@ -216,7 +216,7 @@ impl Target {
         }
     }
 
-    /// Its process id while it lives.
+    /// Process id while it lives.
     pub(crate) fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
@@ -260,7 +260,7 @@ impl Target {
         }
     }
 
-    /// Whether it is there when it should be: one that died by itself is a finding.
+    /// Checks that it is alive: an end by itself is a finding.
     ///
     /// # Errors
     /// It is gone, and what it said.
@@ -277,7 +277,7 @@ impl Target {
         }
     }
 
-    /// What it has now.
+    /// Resources at present.
     ///
     /// # Errors
     /// It does not answer.
@@ -300,7 +300,7 @@ impl Target {
         self.commands_before + self.commands
     }
 
-    /// How often it was started.
+    /// Number of starts.
     pub(crate) fn starts(&self) -> u32 {
         self.starts
     }

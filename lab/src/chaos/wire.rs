@@ -51,13 +51,13 @@ pub(crate) fn host_nqn(host: u64) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-9000-{host:012x}")
 }
 
-/// Who connects what.
+/// Fields of a Connect command.
 pub(crate) struct Connect<'a> {
     /// Makes this host differ from others.
     pub(crate) host: u64,
     pub(crate) subsystem: &'a str,
     pub(crate) queue: u16,
-    /// The controller that an admin queue was given; asked for anew with 0xffff.
+    /// Controller that an admin queue was given; 0xffff asks for a new one.
     pub(crate) controller: u16,
     /// Entries of the queue.
     pub(crate) entries: u16,
@@ -162,7 +162,8 @@ pub(crate) fn command_id(pdu: &[u8]) -> Option<u16> {
     completion(pdu).filter(|(_, status)| *status == 0).map(|_| u16::from_le_bytes([pdu[20], pdu[21]]))
 }
 
-/// What a response capsule says: the first word of the completion, and its status without the phase.
+/// Fields of a response capsule: the first word of the completion, and its status without the
+/// phase.
 pub(crate) fn completion(pdu: &[u8]) -> Option<(u32, u16)> {
     if pdu.len() < 24 || pdu[0] != CAPSULE_RESPONSE {
         return None;

@@ -1,8 +1,8 @@
-//! What the emulator is told while it runs, a line each, as values. It keeps out the doing.
+//! Orders to the emulator while it runs, a line each, as values. It keeps out the doing.
 
 use super::link::{LossUnit, Settings};
 
-/// One line.
+/// Order on a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     /// Links, by index, become otherwise.
@@ -30,7 +30,7 @@ impl Way {
     }
 }
 
-/// What of a link changes.
+/// Change of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
     RateMbit(f64),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::segment::Shape;
 
-/// What is lost at once.
+/// Unit of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LossUnit {
@@ -18,7 +18,7 @@ pub(crate) enum LossUnit {
     Mtu,
 }
 
-/// What a link is like, in both directions.
+/// Properties of a link, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Megabits per second, above 0.
@@ -43,7 +43,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long `bytes` take at this rate, in nanoseconds.
+    /// Time to send `bytes` at this rate, in nanoseconds.
     fn transmission_ns(&self, bytes: u64) -> u64 {
         (bytes as f64 * 8000.0 / self.rate_mbit) as u64
     }
@@ -53,7 +53,7 @@ impl Settings {
     }
 }
 
-/// What has happened in one direction, in segments and bytes on the wire.
+/// Counters of one direction, in segments and bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {
     pub(crate) delivered_segments: u64,
@@ -76,13 +76,14 @@ pub(crate) struct Run {
     pub(crate) arrival_ns: u64,
 }
 
-/// One direction of a link.
+/// Direction of a link.
 #[derive(Debug)]
 pub(crate) struct Direction {
     dice: Dice,
-    /// When the last byte that was accepted leaves.
+    /// Time at which the last accepted byte leaves.
     busy_until_ns: u64,
-    /// Nothing overtakes, also when the delay has become smaller meanwhile.
+    /// Time of the last arrival: packets keep their order, also when the delay has become smaller
+    /// meanwhile.
     last_arrival_ns: u64,
     runs: Vec<Run>,
     pub(crate) counters: Counters,
@@ -100,7 +101,7 @@ impl Direction {
         }
     }
 
-    /// What of a packet arrives and when, in order. All that does not is counted.
+    /// Parts of a packet that arrive, with their times, in order. The rest is counted.
     pub(crate) fn carry(&mut self, settings: &Settings, shape: &Shape, now_ns: u64) -> &[Run] {
         self.runs.clear();
         let segments = shape.segments();
@@ -126,7 +127,7 @@ impl Direction {
         &self.runs
     }
 
-    /// What was on its way is gone, as it is when a cable is cut.
+    /// Drops all segments on the way, as when a cable is cut.
     pub(crate) fn forget(&mut self, segments: u64) {
         self.counters.swallowed_segments += segments;
         self.busy_until_ns = 0;
@@ -157,7 +158,7 @@ impl Direction {
         }
     }
 
-    /// Whether the queue, with `more` bytes in it, is not full.
+    /// True if the queue, with `more` bytes in it, is not full.
     fn has_room(&self, settings: &Settings, more: u64, now_ns: u64) -> bool {
         let waiting_ns = self.busy_until_ns.saturating_sub(now_ns) + settings.transmission_ns(more);
         waiting_ns <= settings.transmission_ns(settings.queue_kb * 1000)

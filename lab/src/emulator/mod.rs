@@ -28,7 +28,7 @@ const PACKETS_PER_TURN: usize = 16;
 /// A longer line is not an order.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// How an emulator begins.
+/// Parameters of an emulator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     /// The namespaces at one end: the links are dealt out to them in order, as many to each.
@@ -51,8 +51,8 @@ impl Options {
 pub(crate) struct AllCounters {
     pub(crate) to_host: Vec<Counters>,
     pub(crate) to_target: Vec<Counters>,
-    /// How late a packet was delivered at most since the last time this was asked. What is late by milliseconds shows
-    /// an emulator that does not get enough of its processor.
+    /// Latest delivery since the last query, in microseconds of delay. Milliseconds show an
+    /// emulator that does not get enough of its processor.
     pub(crate) late_us_max: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 struct Lane {
     direction: Direction,
     way: VecDeque<Traveller>,
-    /// Whether this direction alone swallows everything.
+    /// True if this direction alone drops everything.
     is_cut: bool,
 }
 
@@ -257,7 +257,7 @@ impl Emulator {
         }
     }
 
-    /// What comes from the target's device goes to the host.
+    /// Cuts one direction of a link. Packets from the target's device go to the host.
     fn cut_one_way(&mut self, link: usize, way: Way) {
         let lane = &mut self.lanes[2 * link + usize::from(way == Way::ToTarget)];
         lane.is_cut = true;
@@ -272,7 +272,7 @@ impl Emulator {
     }
 }
 
-/// One line of answer.
+/// Prints one line of answer.
 fn say(line: &str) -> Result<(), String> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")

@@ -35,7 +35,7 @@ impl Packet {
 pub(crate) struct Pool {
     /// The last class is for whatever is longer than all others.
     free: [Vec<Vec<u8>>; CLASS_BYTES.len() + 1],
-    /// Where the next packet is received.
+    /// Buffer for the next packet.
     space: Vec<u8>,
 }
 

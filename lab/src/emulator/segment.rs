@@ -21,10 +21,10 @@ const TCP_HEADER_MIN: usize = 20;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
-/// Where the checksum is in a TCP header.
+/// Offset of the checksum in a TCP header.
 const TCP_CHECKSUM: usize = 16;
 
-/// How a packet divides into segments.
+/// Division of a packet into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Bytes of the IP header.
@@ -70,7 +70,7 @@ impl Shape {
         (payload.len() + count * (self.headers + ETHERNET_HEADER)) as u64
     }
 
-    /// Which bytes of the payload are in some of the segments.
+    /// Bytes of the payload in some of the segments.
     fn payload_of(&self, segments: Range<usize>) -> Range<usize> {
         let at = |segment: usize| segment.saturating_mul(self.segment).min(self.payload);
         at(segments.start)..at(segments.end)

@@ -10,7 +10,7 @@ pub(crate) struct Arguments {
     /// The selvedge to measure
     #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
-    /// Where runs.jsonl and summary.md go
+    /// Folder of runs.jsonl and summary.md
     #[arg(long, value_name = "DIR", default_value = "latency")]
     pub(crate) output: PathBuf,
     /// Of which the medians count

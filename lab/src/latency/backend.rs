@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::remote::Remote;
 
-/// What carries out requests, one after the other.
+/// Executor of requests, one after the other.
 pub(crate) enum Backend {
     Memory(Vec<u8>),
     Nvme(Box<Remote>),

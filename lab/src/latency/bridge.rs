@@ -69,8 +69,8 @@ impl Bridge {
         Ok(Bridge { address, shared, listening: Some(listening) })
     }
 
-    /// How long every command took where it was carried out, in the order of their ends. The next call has later ones
-    /// only.
+    /// Time of every command in the backend, in the order of their ends. The next call has later
+    /// ones only.
     pub(crate) fn take_times(&self) -> Vec<Duration> {
         std::mem::take(&mut self.shared.times.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -84,7 +84,7 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
-        // Somebody who connects ends the wait.
+        // A connection ends the wait.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.listening.take() {
             let _ = thread.join();
@@ -110,7 +110,7 @@ fn listen(listener: &TcpListener, open: &Opener, shared: &Shared) {
     });
 }
 
-/// One connection, to its end.
+/// Serves one connection, to its end.
 fn serve(stream: TcpStream, backend: Backend, shared: &Shared) -> Result<(), String> {
     let _ = stream.set_nodelay(true);
     let mut connection = Connection { stream, backend, times: Vec::new(), data: Vec::new(), failure: None };
@@ -128,7 +128,7 @@ struct Connection {
     backend: Backend,
     times: Vec<Duration>,
     data: Vec<u8>,
-    /// What went wrong behind the bridge, of which NBD tells the client a number only.
+    /// Failure behind the bridge, of which NBD gives the client a number only.
     failure: Option<String>,
 }
 

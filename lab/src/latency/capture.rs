@@ -11,7 +11,7 @@ use crate::program::Program;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long its file keeps its name.
+/// Time for which its file keeps its name.
 const NAMED: Duration = Duration::from_millis(500);
 /// A file that has not grown for this time contains everything that was captured: the kernel hands packets over when a
 /// block of them is full, or after a second.
@@ -23,7 +23,7 @@ const KERNEL_KIB: &str = "262144";
 /// A capture that goes on. Dropping it ends it.
 pub(crate) struct Capture {
     program: Program,
-    /// Its name is already removed.
+    /// File whose name is already removed.
     file: File,
 }
 
@@ -83,7 +83,7 @@ impl Capture {
     }
 }
 
-/// What tcpdump says in the end.
+/// Number of dropped packets, which tcpdump prints in the end.
 fn dropped(errors: &str) -> Option<u64> {
     let line = errors.lines().find_map(|line| line.strip_suffix(" packets dropped by kernel"))?;
     line.trim().parse().ok()

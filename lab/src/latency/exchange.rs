@@ -26,7 +26,7 @@ const PDU_BYTES_MAX: u32 = 16 << 20;
 #[derive(Clone, Copy, Debug)]
 struct Pdu {
     header: [u8; HEADER_MAX],
-    /// When its last byte had passed.
+    /// Time at which its last byte had passed.
     at_ns: u64,
 }
 
@@ -85,23 +85,23 @@ impl Cutter {
     }
 }
 
-/// One connection.
+/// Connection in the capture.
 #[derive(Debug, Default)]
 struct Connection {
     to_target: (Stream, Cutter),
     to_host: (Stream, Cutter),
-    /// Which queue it is, once it has said so.
+    /// Queue identifier, once it is known.
     queue_id: Option<u16>,
-    /// When commands passed, by their identifier.
+    /// Times at which commands passed, by their identifier.
     outstanding: HashMap<u16, u64>,
 }
 
-/// What passed on the I/O queues.
+/// Commands and completions on the I/O queues.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     /// Time of each command, from its last byte to the last byte of its answer, in nanoseconds, in the order of the ends.
     pub(crate) latencies_ns: Vec<u64>,
-    /// When the first command passed, and the last answer.
+    /// Time of the first command, and of the last answer.
     pub(crate) first_ns: Option<u64>,
     pub(crate) last_ns: u64,
     /// Commands whose answer was not seen, and answers whose command was not.

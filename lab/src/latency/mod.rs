@@ -34,7 +34,7 @@ pub(crate) const DEPTHS: [u32; 3] = [1, 8, 32];
 const NAMESPACE_MIB: u32 = 256;
 /// Captures of one run, until one is whole.
 const ATTEMPTS: u32 = 4;
-/// How long a program may take for a run.
+/// Time for a program's run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Does what the arguments say.
@@ -106,8 +106,8 @@ fn bench(arguments: &Arguments, address: SocketAddr, depth: u32) -> Result<Readi
     of_selvedge(&said, false).ok_or_else(|| format!("selvedge bench says nothing that is understood: {said}"))
 }
 
-fn told(reading: &Reading) -> Result<Figures, String> {
-    Figures::told(reading).ok_or_else(|| "a program that measures latency has told none".to_owned())
+fn figures(reading: &Reading) -> Result<Figures, String> {
+    Figures::of_reading(reading).ok_or_else(|| "a program that measures latency has printed none".to_owned())
 }
 
 /// The bench without and then with tcpdump beside it. A machine with much else to do may be too slow for tcpdump, so that
@@ -119,7 +119,7 @@ fn wired(
     round: u32,
     depth: u32,
 ) -> Result<Wired, String> {
-    let undisturbed = told(&bench(arguments, address, depth)?)?;
+    let undisturbed = figures(&bench(arguments, address, depth)?)?;
     let mut reason = String::new();
     for _ in 0..ATTEMPTS {
         let capture = Capture::start(address.port())?;
@@ -142,7 +142,7 @@ fn wired(
         return Ok(Wired {
             round,
             depth,
-            bench: told(&reading)?,
+            bench: figures(&reading)?,
             bench_commands: reading.requests.unwrap_or_default(),
             wire: Figures::of(exchanges.latencies_ns).ok_or("tcpdump has seen no commands")?,
             wire_commands,
@@ -186,6 +186,6 @@ fn fio(arguments: &Arguments, bridge: &Bridge) -> Result<(Figures, Figures), Str
     let reading =
         of_fio(&said, false).ok_or_else(|| format!("fio says nothing that is understood: {said}"))?;
     let times: Vec<u64> = bridge.take_times().iter().map(|time| time.as_nanos() as u64).collect();
-    let inside = Figures::of(times).ok_or("nobody asked the bridge")?;
-    Ok((told(&reading)?, inside))
+    let inside = Figures::of(times).ok_or("the bridge got no request")?;
+    Ok((figures(&reading)?, inside))
 }

@@ -8,7 +8,7 @@ const PACKET_HEADER: usize = 16;
 /// LINKTYPE_ETHERNET, which the loopback has too.
 const ETHERNET: u32 = 1;
 
-/// One packet.
+/// Packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet<'a> {
     /// Nanoseconds since 1970.
@@ -23,7 +23,7 @@ pub(crate) struct Packets<'a> {
     rest: &'a [u8],
     big_endian: bool,
     fraction_ns: u64,
-    /// Whether the file ended in the middle of a packet.
+    /// True if the file ended in the middle of a packet.
     pub(crate) truncated: bool,
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// What is in an Ethernet frame. None for anything else, and for one of which a part is missing.
+    /// TCP segment of an Ethernet frame. None for anything else, and for one of which a part is
+    /// missing.
     pub(crate) fn of(frame: &'a [u8]) -> Option<Segment<'a>> {
         if frame.get(ETHERNET_HEADER - 2..ETHERNET_HEADER)? != ETHERTYPE_IPV4 {
             return None;
@@ -63,15 +64,15 @@ pub(crate) struct Piece {
 pub(crate) struct Stream {
     /// The sequence number of the next byte; unknown until the first segment.
     next: Option<u32>,
-    /// How many bytes are in order.
+    /// Number of bytes in order.
     position: u64,
-    /// What came before its turn, by its position.
+    /// Pieces that came before their turn, by position.
     waiting: BTreeMap<u64, Piece>,
     /// The latest time of anything in order.
     latest_ns: u64,
     /// Bytes that came again.
     pub(crate) repeated_bytes: u64,
-    /// The capture misses something, so that nothing after it can be told.
+    /// Set if the capture misses something, so that nothing after it is known.
     pub(crate) lost: bool,
 }
 

@@ -31,12 +31,12 @@ impl Figures {
     }
 
     /// A program's own.
-    pub(crate) fn told(reading: &Reading) -> Option<Figures> {
+    pub(crate) fn of_reading(reading: &Reading) -> Option<Figures> {
         Some(Figures { mean_us: reading.mean_us?, p50_us: reading.p50_us?, p99_us: reading.p99_us? })
     }
 }
 
-/// One run under tcpdump: the same commands as seen by both.
+/// Run under tcpdump: the same commands as seen by both.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Wired {
     pub(crate) round: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Wired {
     pub(crate) idle_percent: f64,
 }
 
-/// One run of fio, which asks one at a time through the bridge.
+/// Run of fio, which sends one request at a time through the bridge.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Bridged {
     pub(crate) round: u32,

@@ -7,7 +7,7 @@ use clap::{Args, value_parser};
 use super::pairing::Pairing;
 use super::workload::{Rw, USUAL, Workload};
 
-/// What our host sends at once at most.
+/// Most data of one command of our host.
 const BLOCK_BYTES_MAX: u32 = 1 << 20;
 /// Smaller blocks are not what the namespaces have.
 const BLOCK_BYTES_MIN: u32 = 4096;
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// The selvedge to measure
     #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
-    /// Where runs.jsonl, summary.md and peers.svg go
+    /// Folder of runs.jsonl, summary.md and peers.svg
     #[arg(long, value_name = "DIR", default_value = "peers")]
     pub(crate) output: PathBuf,
     /// An SPDK that is built: build/bin/nvmf_tgt and build/bin/spdk_nvme_perf in it
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     /// Repeat a run during which the hypervisor and other work took more than this of both CPUs, in percent
     #[arg(long, value_name = "PERCENT", default_value = "15", value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) others_max: u32,
-    /// How often such a run is repeated at most; the least disturbed one counts
+    /// Limit on repetitions of such a run; the least disturbed one counts
     #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(0..=20))]
     pub(crate) repeats: u32,
     /// Seed of the order of runs [default: random, and printed]
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What is measured.
+    /// Workloads to measure.
     ///
     /// # Errors
     /// No combination of the options is possible.

@@ -1,5 +1,5 @@
-//! The hosts that ask the targets, each on one processor: what each is told to do for a workload, and how it is run. It
-//! keeps out what their figures mean.
+//! Hosts that load the targets, each on one processor: their options for a workload, and how they
+//! are run. It keeps out what their figures mean.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use super::server::{IQN, NQN};
 use super::workload::Workload;
 use crate::program::Program;
 
-/// How long a client may take besides its time.
+/// Time for a client besides its runtime.
 const GRACE: Duration = Duration::from_secs(60);
-/// What does not count in the beginning, for those that know how to leave it out.
+/// Seconds at the beginning that do not count, for clients that can leave them out.
 pub(crate) const WARM_UP_S: u32 = 1;
 /// Requests by which a client that counts, and knows no time, shows how fast it is.
 const TRIAL_REQUESTS: u64 = 2000;
@@ -38,7 +38,7 @@ pub(crate) enum Client {
     Fio,
 }
 
-/// What came out of one run.
+/// Result of one run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) reading: Reading,
@@ -126,12 +126,12 @@ impl Client {
         Ok(Outcome { reading, cpu_s, requests: counted + reading.iops * warm_up_s, command })
     }
 
-    /// Whether each of its processes has one connection, so that several take several processes.
+    /// True if each of its processes has one connection, so that several take several processes.
     const fn is_one_connection(self) -> bool {
         matches!(self, Client::IscsiPerf | Client::QemuImg)
     }
 
-    /// Whether it can leave its first second out.
+    /// True if it can leave its first second out.
     const fn warms_up(self) -> bool {
         matches!(self, Client::Selvedge | Client::Spdk | Client::Fio)
     }

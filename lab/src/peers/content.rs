@@ -34,7 +34,7 @@ impl Content {
         Ok(Content { file })
     }
 
-    /// Where others can open it as long as this process lives.
+    /// Path at which others can open it as long as this process lives.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const COUNT: &str = "/proc/sys/vm/nr_hugepages";
-/// Where they are mounted when the system has not done so.
+/// Folder to mount them on when the system has not mounted them.
 const MOUNT: &str = "/dev/hugepages";
 /// The shell lives through the signals that a terminal sends. What used the pages may take a moment to end; pages that
 /// are still in use then are given back when they are free, which is the kernel's work.
@@ -26,7 +26,7 @@ pub(crate) struct HugePages {
 }
 
 impl HugePages {
-    /// Has the kernel keep this number of pages, and mounts them where nobody has.
+    /// Makes the kernel keep this number of pages, and mounts them if they are not mounted.
     ///
     /// # Errors
     /// It has not enough memory in one piece, or this process may not ask.
@@ -63,7 +63,7 @@ impl Drop for HugePages {
     }
 }
 
-/// Who puts `before` back into `count`, and unmounts `mount` if that is not empty.
+/// Shell that writes `before` back into `count`, and unmounts `mount` if that is not empty.
 fn shell(count: &str, before: u64, mount: &str) -> Result<Child, String> {
     Command::new("sh")
         .args(["-c", SCRIPT, "sh", count, &before.to_string(), mount])

@@ -8,7 +8,7 @@ use super::content::Content;
 use super::spdk::Spdk;
 use crate::program::{Program, is_installed};
 
-/// What is served, in MiB.
+/// Size of the namespace, in MiB.
 pub(crate) const NAMESPACE_MIB: u32 = 256;
 /// Programs that pairings are made of, with the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 6] = [
@@ -74,7 +74,7 @@ impl Means {
     }
 }
 
-/// Which of these programs are missing, with their packages: a reason, or none.
+/// Names of missing programs with their packages, as a reason, or None.
 pub(crate) fn missing(names: &[&str]) -> Option<String> {
     let missing = names.iter().filter(|name| !is_installed(name));
     let named = missing.map(|name| {
@@ -86,9 +86,9 @@ pub(crate) fn missing(names: &[&str]) -> Option<String> {
     (!named.is_empty()).then(|| format!("not installed: {}", named.join(", ")))
 }
 
-/// Whether qemu-img can be an iSCSI host, which distributions ship as a module of its own.
+/// True if qemu-img can be an iSCSI host, which distributions ship as a module of its own.
 pub(crate) fn has_iscsi_driver() -> bool {
-    // Nobody listens at this port. What it says about the driver comes before that.
+    // This port has no listener. The message about the driver comes before that.
     let options =
         "driver=raw,file.driver=iscsi,file.transport=tcp,file.portal=127.0.0.1:1,file.target=none,file.lun=0";
     let words = ["qemu-img", "info", "--image-opts", options].map(str::to_owned);
@@ -97,7 +97,7 @@ pub(crate) fn has_iscsi_driver() -> bool {
     matches!(ended, Ok(Some(_))) && !program.errors().contains("Unknown driver")
 }
 
-/// Whether this process may do what only root may.
+/// True if this process runs as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -80,7 +80,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
                 })?;
             }
         }
-        // Whoever interrupts the next round has this one.
+        // An interruption of the next round leaves this one.
         write(&arguments.output, &environment, &records)?;
         let left_s = began.elapsed().as_secs_f64() / f64::from(round) * f64::from(arguments.rounds - round);
         eprintln!("round {round} of {} is done; about {:.0} minutes left", arguments.rounds, left_s / 60.0);
@@ -88,7 +88,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     finish(arguments, &arguments.output, &environment, &records)
 }
 
-/// What all runs are made with.
+/// Means of all runs.
 fn means(arguments: &Arguments, selection: &Selection) -> Result<Means, String> {
     if let Some(reason) = means::missing(&["taskset"]) {
         return Err(reason);
@@ -134,7 +134,8 @@ fn described(arguments: &Arguments, means: &Means, selection: &Selection, worklo
     all
 }
 
-/// One pairing with one workload in one round, again where the hypervisor and others took too much. `keep` gets every attempt.
+/// Measures one pairing with one workload in one round, again where the hypervisor and others took
+/// too much. `keep` gets every attempt.
 fn measure(
     arguments: &Arguments,
     means: &Means,

@@ -21,11 +21,11 @@ pub(crate) enum Pairing {
     TgtdAio,
 }
 
-/// Who answers and who asks.
+/// Target and host of a pairing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
     Two(Server, Client),
-    /// One process with a thread for each end, which move the same bytes and do nothing else.
+    /// Process with a thread for each end, which move the same bytes and do nothing else.
     Bare,
 }
 
@@ -86,12 +86,12 @@ impl Pairing {
         matches!(self, Pairing::Spdk | Pairing::OursSpdk | Pairing::SpdkOurs)
     }
 
-    /// Whether it serves the file that all targets without memory of their own share.
+    /// True if it serves the file that all targets without memory of their own share.
     pub(crate) const fn has_file(self) -> bool {
         matches!(self, Pairing::QemuNbd | Pairing::Tgtd | Pairing::TgtdAio)
     }
 
-    /// Whether it can do this at all.
+    /// True if it can run this workload.
     pub(crate) const fn can(self, workload: &Workload) -> bool {
         match self {
             Pairing::Ours | Pairing::Spdk | Pairing::OursSpdk | Pairing::SpdkOurs => true,
@@ -115,7 +115,7 @@ const fn comparison(title: &'static str, of: Pairing, to: Pairing) -> Comparison
     Comparison { title, of, to }
 }
 
-/// What is compared, the most important first.
+/// Comparisons, the most important first.
 pub(crate) const COMPARISONS: [Comparison; 9] = [
     comparison("both ends ours / both SPDK's", Pairing::Ours, Pairing::Spdk),
     comparison("our target / SPDK's, with our host", Pairing::Ours, Pairing::SpdkOurs),

@@ -89,7 +89,7 @@ pub(crate) fn of_iscsi_perf(output: &str) -> Option<Reading> {
     Some(without_latency(last.split_whitespace().next()?.parse().ok()?))
 }
 
-/// From `qemu-img bench`, which was told the number of requests and says the time.
+/// Reads the output of `qemu-img bench`, which has a fixed number of requests and prints the time.
 pub(crate) fn of_qemu_img(output: &str, requests: u64) -> Option<Reading> {
     let (_, rest) = output.split_once("Run completed in ")?;
     let seconds: f64 = rest.split_once(" seconds")?.0.parse().ok()?;
@@ -120,7 +120,7 @@ pub(crate) fn together(readings: &[Reading]) -> Option<Reading> {
 mod tests {
     use super::*;
 
-    /// What the programs really printed.
+    /// Recorded output of the programs.
     const ISCSI_PERF: &str = include_str!("recorded/iscsi-perf.txt");
     const QEMU_IMG: &str = include_str!("recorded/qemu-img-bench.txt");
     const FIO: &str = include_str!("recorded/fio-nbd.json");

@@ -9,7 +9,7 @@ use super::pairing::Pairing;
 use super::reading::Reading;
 use super::workload::Workload;
 
-/// One run.
+/// Record of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) round: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) host_us: Option<f64>,
     /// Of all processors: what the hypervisor did not give although there was work.
     pub(crate) steal_percent: f64,
-    /// What else neither end used: other programs, and the kernel's own work.
+    /// Share of other programs and of the kernel's own work.
     pub(crate) others_percent: f64,
     pub(crate) target_command: Vec<String>,
     pub(crate) host_command: Vec<String>,
@@ -36,7 +36,7 @@ impl Record {
         self.reading.map(|reading| reading.iops)
     }
 
-    /// What both ends did not have of all processors although they may have wanted it.
+    /// Share of all processors that both ends did not have although they may have wanted it.
     pub(crate) fn disturbance_percent(&self) -> f64 {
         self.steal_percent + self.others_percent
     }

@@ -11,7 +11,7 @@ use super::workload::Workload;
 use crate::statistics::{median, median_interval, quantile};
 use crate::table::{Table, short, whole};
 
-/// What is compared in the picture at most: more colours look alike.
+/// Most comparisons in the picture: more colours look alike.
 const PICTURE_COMPARISONS_MAX: usize = 6;
 
 const OURS: [Pairing; 3] = [Pairing::Ours, Pairing::OursSpdk, Pairing::SpdkOurs];
@@ -227,7 +227,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// How each pairing was first run.
+    /// First command lines of each pairing.
     fn commands(&self) -> String {
         let mut text = String::from("\n## Commands\n\n```\n");
         for pairing in &self.pairings {

@@ -13,10 +13,10 @@ use crate::load::Clocks;
 use crate::machine::processors;
 use crate::program::Program;
 
-/// How long the bare pair may take besides its time.
+/// Time for the bare pair besides its runtime.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What came out of it.
+/// Result of a run.
 struct Seen {
     reading: Reading,
     target_s: f64,

@@ -4,7 +4,7 @@ use super::arguments::Arguments;
 use super::means::{has_iscsi_driver, is_root, missing};
 use super::pairing::Pairing;
 
-/// What can be known of a machine in advance.
+/// Properties of a machine that are known in advance.
 struct Machine<'a> {
     is_root: bool,
     has_spdk: bool,
@@ -50,7 +50,7 @@ impl Machine<'_> {
     }
 }
 
-/// What is measured, and what is not.
+/// Pairings and workloads that are measured, and those that are left out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Selection {
     pub(crate) pairings: Vec<Pairing>,

@@ -14,13 +14,13 @@ use crate::program::Program;
 /// The subsystem of all NVMe targets, and the iSCSI target.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
 pub(crate) const IQN: &str = "iqn.2026-01.io.selvedge:target";
-/// How long until a server is ready.
+/// Time until a server is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long tgtadm may take, and filling a namespace.
+/// Time for tgtadm, and for filling a namespace.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 const FILL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Where tgtd has its control sockets.
+/// Path of tgtd's control sockets.
 const TGT_SOCKETS: &str = "/var/run/tgtd";
 /// Clients that qemu-nbd lets in at the same time: more than any workload has connections.
 const NBD_CLIENTS: &str = "128";
@@ -32,8 +32,8 @@ pub(crate) enum Server {
     Selvedge,
     /// SPDK's nvmf_tgt with a malloc bdev. It polls: it has its processor as long as it runs.
     Spdk,
-    /// qemu-nbd over the page cache, through io_uring: of its three ways the fastest here, several times faster than the
-    /// threads that it uses unless told otherwise.
+    /// qemu-nbd over the page cache, through io_uring: of its three ways the fastest here, several
+    /// times faster than the threads that it uses by default.
     QemuNbd,
     /// tgt's tgtd with threads that read and write the page cache.
     TgtRdwr,
@@ -45,7 +45,8 @@ pub(crate) enum Server {
 pub(crate) struct Serving {
     program: Program,
     pub(crate) address: SocketAddr,
-    /// Where it is tgtd: it ignores SIGTERM as long as it has a target, and would leave two sockets behind.
+    /// Guards of tgtd's sockets: it ignores SIGTERM as long as it has a target, and would leave two
+    /// sockets behind.
     tgt_sockets: Option<[Guard; 2]>,
     pub(crate) command: Vec<String>,
 }
@@ -103,12 +104,12 @@ pub(crate) fn serve_file(selvedge: &Path, file: &Path) -> Result<Serving, String
 }
 
 impl Serving {
-    /// Its process.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.program.id()
     }
 
-    /// Its processor time until now, in seconds.
+    /// Processor time until now, in seconds.
     pub(crate) fn cpu_s(&self) -> Option<f64> {
         load::cpu_s(self.program.id())
     }
@@ -151,8 +152,8 @@ fn start_selvedge(command: Vec<String>) -> Result<Serving, String> {
     Ok(Serving { program, address, tgt_sockets: None, command })
 }
 
-/// Writes every block once, so that every page is there: reads of memory that nobody has written all come from one page
-/// of zeros, which SPDK's memory does not do.
+/// Writes every block once, so that every page is there: reads of unwritten memory all come from
+/// one page of zeros, which SPDK's memory does not do.
 fn fill(means: &Means, address: SocketAddr) -> Result<(), String> {
     let options = format!(
         "bench -a {address} -n {NQN} --rw write --bs 128k --iodepth 8 --size {NAMESPACE_MIB}m --destroy-data -o json"
@@ -204,7 +205,7 @@ fn start_tgt(server: Server, cpu: usize, bstype: &str, file: &str) -> Result<Ser
     Ok(serving)
 }
 
-/// Waits until somebody answers at its port.
+/// Waits until the server answers at its port.
 fn await_port(server: Server, serving: &mut Serving) -> Result<(), String> {
     let deadline = Instant::now() + START_TIMEOUT;
     while TcpStream::connect_timeout(&serving.address, LOOK).is_err() {

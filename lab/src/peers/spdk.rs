@@ -1,4 +1,4 @@
-//! An SPDK that somebody has built: where its programs are, and what they are told. It keeps out when they run.
+//! An SPDK build: the paths of its programs, and their options. It keeps out when they run.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ const HOST_MIB: u64 = 512;
 const HUGE_PAGE_MIB: u64 = 2;
 /// Both ends at the same time, and some for what is not in one piece.
 pub(crate) const HUGE_PAGES: u64 = (TARGET_MIB + HOST_MIB) / HUGE_PAGE_MIB + 64;
-/// Commands on one queue that its target takes unless told otherwise.
+/// Commands on one queue that its target takes by default.
 const QUEUE_DEPTH_USUAL: u32 = 128;
-/// What its target transfers at once unless told otherwise.
+/// Bytes that its target transfers at once by default.
 const TRANSFER_BYTES_USUAL: u32 = 128 << 10;
 
-/// Where SPDK is.
+/// Build of SPDK.
 pub(crate) struct Spdk {
     directory: PathBuf,
     /// For its configuration and its socket; removed in the end.
@@ -65,7 +65,7 @@ impl Spdk {
         self.directory.join(name).display().to_string()
     }
 
-    /// What its target says it is.
+    /// Version that its target prints.
     pub(crate) fn version(&self) -> Option<String> {
         version(&[&self.program(TARGET), "--version"])
     }
@@ -89,7 +89,7 @@ impl Spdk {
         Ok(self.words(&text, TARGET))
     }
 
-    /// How its host is started on one processor, with `warm_up_s` that do not count.
+    /// Command line of its host on one processor, with `warm_up_s` that do not count.
     pub(crate) fn host(
         &self,
         cpu: usize,
@@ -125,8 +125,8 @@ fn mask(cpu: usize) -> String {
     format!("{:#x}", 1_u128 << cpu)
 }
 
-/// What nvmf_tgt serves from its beginning: a memory namespace of blocks of 4096 bytes. Depth of queues and size of
-/// transfers are the usual ones, unless the workload needs more.
+/// Configuration of nvmf_tgt: a memory namespace of blocks of 4096 bytes. Depth of queues and size
+/// of transfers are the usual ones, unless the workload needs more.
 fn configuration(address: SocketAddr, workload: &Workload) -> Value {
     let blocks = u64::from(NAMESPACE_MIB) * (1 << 20) / 4096;
     let mut transport = json!({ "trtype": "TCP" });

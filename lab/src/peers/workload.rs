@@ -1,10 +1,10 @@
-//! What is asked of every target alike: reads or writes, block size, commands outstanding, connections, digests. It keeps
-//! out how each host is told.
+//! Workload that every target gets alike: reads or writes, block size, commands outstanding,
+//! connections, digests. It keeps out the options of each host.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Which way the data goes. All access is random.
+/// Direction of the data. All access is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Rw {
@@ -14,7 +14,7 @@ pub(crate) enum Rw {
     RandWrite,
 }
 
-/// One workload.
+/// Workload of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Workload {
     pub(crate) rw: Rw,
@@ -26,7 +26,7 @@ pub(crate) struct Workload {
     pub(crate) digests: bool,
 }
 
-/// What is measured unless other workloads are named.
+/// Workloads that are measured by default.
 pub(crate) const USUAL: [Workload; 9] = [
     usual(Rw::RandRead, 4, 1),
     usual(Rw::RandRead, 4, 32),
@@ -49,7 +49,7 @@ impl Workload {
         self.depth / self.connections
     }
 
-    /// Whether every connection has the same number of commands, and at least one.
+    /// True if every connection has the same number of commands, and at least one.
     pub(crate) const fn is_even(&self) -> bool {
         self.depth.is_multiple_of(self.connections)
     }

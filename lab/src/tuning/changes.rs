@@ -13,10 +13,10 @@ pub(super) const PLAN: [&str; 4] = ["--interface", DEVICE, "--queues", "4"];
 
 pub(super) fn plan_changes_nothing(ground: &Ground) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    let told = ground.tune(&[&["plan"], &PLAN[..]].concat())?.well()?.output;
+    let plan = ground.tune(&[&["plan"], &PLAN[..]].concat())?.well()?.output;
     for word in ["ethtool -L hv0", "xps_cpus", "rps_cpus"] {
-        if !told.contains(word) {
-            return Err(format!("`{word}` is not in: {told}"));
+        if !plan.contains(word) {
+            return Err(format!("`{word}` is not in: {plan}"));
         }
     }
     let plan = ground.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
@@ -83,9 +83,9 @@ pub(super) fn revert_restores(ground: &Ground) -> Result<(), String> {
         if Snapshot::of(&[DEVICE], &[])?.is_as(&before).is_ok() {
             return Err(format!("round {round}: apply changed nothing"));
         }
-        let told = ground.tune(&["revert", "-o", "json"])?.json()?;
-        if told["was_complete"] != true || told["undone"].as_u64().is_none_or(|count| count == 0) {
-            return Err(format!("round {round}: revert tells {told}"));
+        let reverted = ground.tune(&["revert", "-o", "json"])?.json()?;
+        if reverted["was_complete"] != true || reverted["undone"].as_u64().is_none_or(|count| count == 0) {
+            return Err(format!("round {round}: revert tells {reverted}"));
         }
         nothing_has_changed(ground, &before).map_err(|reason| format!("round {round}: {reason}"))?;
     }
@@ -138,7 +138,7 @@ pub(super) fn list(text: &str) -> Result<BTreeSet<u32>, String> {
     Ok(cpus)
 }
 
-/// How many files there were and still are as they were, of those that the plan does not name. None has changed.
+/// Number of files that the plan does not name, and that are as they were. None may have changed.
 fn untouched(before: &Snapshot, named: &BTreeMap<String, BTreeSet<u32>>) -> Result<usize, String> {
     let now = Snapshot::of(&[DEVICE], &[])?;
     let unnamed = |snapshot: &Snapshot| snapshot.without(|path| named.contains_key(path) || is_new(path));
@@ -146,7 +146,7 @@ fn untouched(before: &Snapshot, named: &BTreeMap<String, BTreeSet<u32>>) -> Resu
     Ok(unnamed(&now).len())
 }
 
-/// Whether a file is of a queue that the device does not have at first.
+/// True if a file is of a queue that the device does not have at first.
 fn is_new(path: &str) -> bool {
     (2..QUEUES_MAX).any(|queue| path.contains(&format!("x-{queue}/")))
 }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_without_a_kind_are_told() {
+    fn plans_without_a_kind_are_reported() {
         let plan = serde_json::json!({ "steps": [{ "change": "rps", "queue": 1, "cpus": "0" }] });
         assert!(kinds(&plan, &["rps"]).is_ok() && kinds(&plan, &["rps", "xps"]).is_err());
         let files = files(&plan).unwrap();

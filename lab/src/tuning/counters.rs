@@ -30,11 +30,11 @@ struct Pair {
     queue: u32,
 }
 
-/// What the kernel has counted.
+/// Counters of the kernel.
 struct Counts {
     /// Packets by transmit queue.
     sent: BTreeMap<u32, u64>,
-    /// How often each processor was given packets by RPS.
+    /// Number of times that each processor was given packets by RPS.
     brought: Vec<u64>,
 }
 
@@ -71,8 +71,8 @@ pub(super) fn flows_are_on_their_queues(ground: &Ground) -> Result<(), String> {
     Snapshot::of(&[DEVICE], &[])?.is_as(&before)
 }
 
-/// Where the one worker of a process is kept, and the only queue that this processor sends by and is brought packets from,
-/// all by the system's own files.
+/// Processor on which the one worker of a process is kept, and the only queue that this processor
+/// sends by and is given packets from, all by the system's own files.
 fn place(ground: &Ground, process: u32) -> Result<(u32, u32), String> {
     let flows = ground.flows_of(process)?;
     let thread = flows.first().map(|flow| flow["worker"]["thread"].to_string());
@@ -94,9 +94,10 @@ fn place(ground: &Ground, process: u32) -> Result<(u32, u32), String> {
 
 /// With the other one stopped, all that is sent goes by the queue of this one, and RPS brings its packets.
 ///
-/// Its target works on the other's processor, so that every packet has to be brought over. Which of the device's receive
-/// queues a packet is taken to have come by depends on the kernel: since 5.17 veth leaves the number of the sender's queue
-/// in a field that is read as one more than the receiver's, and before they were the same. So both are tried.
+/// Checks a target that works on the other's processor, so that every packet has to be passed to
+/// it. The receive queue of the device that a packet counts for depends on the kernel: since 5.17
+/// veth leaves the number of the sender's queue in a field that is read as one more than the
+/// receiver's, and before they were the same. So both are tried.
 fn own_queue(ground: &Ground, own: &Pair, other: &Pair) -> Result<(), String> {
     keep_on(own.target.id(), other.cpu as usize)?;
     signal(&other.bench, Signal::STOP);

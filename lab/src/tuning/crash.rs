@@ -25,9 +25,10 @@ pub(super) fn killed_before_any_write(ground: &Ground) -> Result<(), String> {
     for write in 0..WRITES_MAX {
         let is_killed = apply_until(ground, write)?;
         halves += usize::from(is_killed && look()?.is_as(&before).is_err());
-        let told = ground.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
-        if is_killed != told.output.contains("had not been applied to its end") {
-            return Err(format!("write {write}: revert says {}", told.output));
+        let reverted =
+            ground.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
+        if is_killed != reverted.output.contains("had not been applied to its end") {
+            return Err(format!("write {write}: revert says {}", reverted.output));
         }
         look()?.is_as(&before).map_err(|reason| format!("write {write}: {reason}"))?;
         if is_killed {
@@ -59,7 +60,8 @@ pub(super) fn journal_refuses_apply(ground: &Ground) -> Result<(), String> {
     super::changes::nothing_has_changed(ground, &before)
 }
 
-/// Workers that somebody has put on one processor: that is what comes back, and not all of the machine's.
+/// Affinities that an administrator has set, all on one processor: those come back, and not all of
+/// the machine's.
 pub(super) fn affinities_come_back(ground: &Ground) -> Result<(), String> {
     let _target = ground.serve(PORT)?;
     let bench = ground.bench(PORT, 2)?;

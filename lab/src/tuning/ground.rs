@@ -25,7 +25,8 @@ const NQN: &str = "nqn.2026-01.io.selvedge:tuning";
 const TARGET_ADDRESS: &str = "10.3.0.1";
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is not as the kernel makes it: what comes back must be what was, and no default.
+/// Settings that differ from the kernel's defaults: the former values must come back, and not the
+/// defaults.
 const FILES: [(&str, &str); 3] =
     [("rx-0/rps_cpus", "2"), ("rx-1/rps_flow_cnt", "64"), ("tx-1/xps_cpus", "1")];
 
@@ -173,13 +174,13 @@ impl Ground {
         seen.map_err(|reason| format!("{reason} {}", bench.errors())).map(|()| bench)
     }
 
-    /// What `tune show` reports about the I/O queues of an initiator's process, in order.
+    /// I/O queues of an initiator's process in the output of `tune show`, in order.
     pub(super) fn flows_of(&self, process: u32) -> Result<Vec<Value>, String> {
         let shown = self.tune(&["show", "-o", "json"])?.json()?;
         Ok(flows(&shown, "initiator", process))
     }
 
-    /// Where the journal of the host's namespace is.
+    /// Path of the journal of the host's namespace.
     pub(super) fn journal(&self) -> Result<PathBuf, String> {
         use std::os::unix::fs::MetadataExt as _;
         let path = "/proc/self/ns/net";

@@ -10,11 +10,11 @@ use super::snapshot::{Snapshot, queues};
 use crate::answer::{Answer, await_some};
 use crate::program::Program;
 
-/// What a pipe holds, so that the next word into it waits (pipe(7)).
+/// Size of a pipe's buffer: the next word into it waits (pipe(7)).
 const PIPE_BYTES: usize = 65_536;
 
-/// The program tells each change when it is made. Here nobody listens, so that it waits with its first word, and the
-/// interface goes exactly between two changes.
+/// The program prints each change when it is made. Its output is not read here, so that it waits
+/// with its first word, and the interface goes exactly between two changes.
 pub(super) fn gone_in_the_middle(ground: &Ground) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
     // Another interface was changed before: that is undone.
@@ -52,8 +52,8 @@ fn apply_and_lose(ground: &Ground, interfaces: &str, first: &str) -> Result<Answ
         if now == wanted { Ok(()) } else { Err(format!("{first} has {now:?} queues")) }
     })?;
     ip(&["link", "del", SPARE])?;
-    let mut told = Vec::new();
-    reader.read_to_end(&mut told).map_err(failed)?;
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).map_err(failed)?;
     Answer::of_program(program, &["tune", "apply"])
 }
 
@@ -64,9 +64,9 @@ pub(super) fn gone_after_a_crash(ground: &Ground) -> Result<(), String> {
         return Err("it was to be killed before write 4".to_owned());
     }
     ip(&["link", "del", SPARE])?;
-    let told = ground.tune(&["revert"])?.well()?;
-    if !told.output.contains("no longer there") {
-        return Err(format!("revert says only: {}", told.output));
+    let reverted = ground.tune(&["revert"])?.well()?;
+    if !reverted.output.contains("no longer there") {
+        return Err(format!("revert says only: {}", reverted.output));
     }
     nothing_has_changed(ground, &before)?;
     ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     program: String,
-    /// Where its files go
+    /// Folder of its files
     #[arg(long, value_name = "DIR", default_value = "tuning")]
     output: PathBuf,
     /// The target's namespace, where this process is inside the host's already.
@@ -52,7 +52,7 @@ const CHECKS: [Check; 17] = [
     ("kill -9 while the workers run elsewhere: their CPUs come back", crash::affinities_come_back),
     ("an interface that goes away in the middle: stop, revert, say so", loss::gone_in_the_middle),
     ("an interface that went away after a crash: revert tells it", loss::gone_after_a_crash),
-    ("an interface that is not there is told with those that are", loss::never_there),
+    ("an absent interface is reported with those that exist", loss::never_there),
 ];
 
 /// `lab tuning [OPTION]...`

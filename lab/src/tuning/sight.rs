@@ -14,9 +14,9 @@ use super::snapshot::{Snapshot, allowed};
 use crate::answer::Answer;
 
 const PORT: u16 = 4421;
-/// A user and a group that have nothing (nobody and nogroup).
-const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-/// What moves while a machine is looked at.
+/// Options of setpriv for a user and a group without rights (65534 of the system).
+const WITHOUT_RIGHTS: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+/// Values that change while a machine is observed.
 const MOVING: [&str; 4] = ["receive_queue_bytes", "send_queue_bytes", "rtt_us", "retransmissions"];
 
 /// A queue: its identifier, the host's end, the target's end.
@@ -139,11 +139,11 @@ fn pretty(value: &Value) -> String {
 pub(super) fn show_without_root(ground: &Ground) -> Result<(), String> {
     let _target = ground.serve(PORT)?;
     let _bench = ground.bench(PORT, 2)?;
-    let told = as_nobody(ground, &["show"])?.well()?;
-    if !told.output.contains(DEVICE) || !told.output.contains("root") {
-        return Err(format!("it does not say what root would add: {}", told.output));
+    let shown = without_rights(ground, &["show"])?.well()?;
+    if !shown.output.contains(DEVICE) || !shown.output.contains("root") {
+        return Err(format!("it does not say what root would add: {}", shown.output));
     }
-    let shown = as_nobody(ground, &["show", "-o", "json"])?.json()?;
+    let shown = without_rights(ground, &["show", "-o", "json"])?.json()?;
     let shortfalls = shown["topology"]["shortfalls"].as_array().into_iter().flatten();
     let needs_root: Vec<&str> = shortfalls
         .filter(|shortfall| shortfall["needs_root"] == true)
@@ -158,12 +158,12 @@ pub(super) fn show_without_root(ground: &Ground) -> Result<(), String> {
 
 pub(super) fn apply_without_root(ground: &Ground) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    as_nobody(ground, &[&["apply"], &PLAN[..]].concat())?.fails(1, &["root"])?;
+    without_rights(ground, &[&["apply"], &PLAN[..]].concat())?.fails(1, &["root"])?;
     super::changes::nothing_has_changed(ground, &before)?;
     // Nor can what root has in effect be undone.
     ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
     let applied = Snapshot::of(&[DEVICE], &[])?;
-    as_nobody(ground, &["revert"])?.fails(1, &["root"])?;
+    without_rights(ground, &["revert"])?.fails(1, &["root"])?;
     Snapshot::of(&[DEVICE], &[])?.is_as(&applied)?;
     ground.tune(&["revert"])?.well()?;
     super::changes::nothing_has_changed(ground, &before)
@@ -171,9 +171,9 @@ pub(super) fn apply_without_root(ground: &Ground) -> Result<(), String> {
 
 /// Runs `selvedge tune WORDS` as a user without any right. Where the program is need not be a place for everybody, so it
 /// comes as an open file.
-fn as_nobody(ground: &Ground, words: &[&str]) -> Result<Answer, String> {
+fn without_rights(ground: &Ground, words: &[&str]) -> Result<Answer, String> {
     let program = File::open(&ground.program).map_err(|error| format!("{}: {error}", ground.program))?;
-    let words = [&["setpriv"], &NOBODY[..], &["/proc/self/fd/0", "tune"], words].concat();
+    let words = [&["setpriv"], &WITHOUT_RIGHTS[..], &["/proc/self/fd/0", "tune"], words].concat();
     Answer::with_input(&words, Stdio::from(program))
 }
 

@@ -37,7 +37,7 @@ impl Snapshot {
         Ok(Snapshot(found))
     }
 
-    /// Nothing is otherwise than in `before`.
+    /// Checks that nothing differs from `before`.
     ///
     /// # Errors
     /// Something is: what.
@@ -65,7 +65,7 @@ impl Snapshot {
         Snapshot(kept.map(|(name, content)| (name.clone(), content.clone())).collect())
     }
 
-    /// How many files are compared.
+    /// Number of files that are compared.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -9,7 +9,7 @@ use tls_handshake::Framing;
 
 use super::handshake::{Established, HandshakeError};
 
-/// One that is under way.
+/// Handshake in progress.
 pub(super) struct CertificateHandshake {
     connection: ServerConnection,
     framing: Framing,
@@ -24,11 +24,11 @@ struct Secrets {
 }
 
 thread_local! {
-    /// What the library has said while it worked on a handshake in this thread.
+    /// Secrets that the library has logged during a handshake in this thread.
     static LOGGED: RefCell<Secrets> = RefCell::default();
 }
 
-/// Takes what the library tells debuggers, and nobody in another way.
+/// Key log of the library, which gives the secrets out in no other way.
 #[derive(Debug)]
 pub(super) struct SecretLog;
 

@@ -12,13 +12,13 @@ use super::{Proof, ServerTls};
 pub(crate) struct Handshake(Stage);
 
 enum Stage {
-    /// What has come of the ClientHello that says which key is meant.
+    /// Received part of the ClientHello, which names the key.
     Hello(Vec<u8>),
     Key(Box<tls_handshake::Handshake>),
     Certificate(Box<CertificateHandshake>),
 }
 
-/// What a handshake leaves: the secrets of both directions.
+/// Result of a handshake: the secrets of both directions.
 #[derive(Debug)]
 pub(crate) struct Established {
     pub(crate) sending: TrafficSecret,
@@ -32,7 +32,7 @@ pub(crate) enum HandshakeError {
     InClear,
     #[error("{0}")]
     Hello(#[from] HelloError),
-    #[error("{}", told(.0))]
+    #[error("{}", reason(.0))]
     Choice(#[from] ChoiceError),
     #[error("{0}")]
     Key(KeyError),
@@ -44,8 +44,8 @@ pub(crate) enum HandshakeError {
     NoSecrets,
 }
 
-/// Why no key was chosen, in the words of whoever has keys by names.
-fn told(error: &ChoiceError) -> String {
+/// Reason why no key was chosen, for administrators, who know keys by their names.
+fn reason(error: &ChoiceError) -> String {
     match error {
         ChoiceError::Version => "it does not offer TLS 1.3".to_owned(),
         ChoiceError::NoPsk => {
@@ -64,7 +64,7 @@ fn told(error: &ChoiceError) -> String {
 }
 
 impl Handshake {
-    /// One that begins.
+    /// New handshake.
     ///
     /// # Errors
     /// When the library gives none.

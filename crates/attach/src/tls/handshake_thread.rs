@@ -13,34 +13,34 @@ use super::handshake::{Established, Handshake, HandshakeError};
 
 /// A step that is to be done.
 pub(crate) struct Job {
-    /// Whose it is.
+    /// Place and number of the client.
     pub(super) client: (usize, u64),
-    /// Whether that client is still there.
+    /// Dead once that client is gone.
     pub(super) is_awaited: Weak<()>,
     /// None for one that begins.
     pub(super) handshake: Option<Handshake>,
-    /// What has come.
+    /// Received bytes.
     pub(super) bytes: Vec<u8>,
     pub(super) answers: Sender<Answer>,
     pub(super) waker: Waker,
 }
 
-/// What a step came to.
+/// Result of a step.
 pub(crate) struct Answer {
     pub(super) client: (usize, u64),
     pub(super) outcome: Outcome,
-    /// What the client is to get.
+    /// Bytes for the client.
     pub(super) output: Vec<u8>,
 }
 
 pub(super) enum Outcome {
     Continues(Handshake),
-    /// It is complete; behind it these bytes have come.
+    /// The handshake is complete; these bytes came after it.
     Established(Established, Vec<u8>),
     Failed(HandshakeError),
 }
 
-/// Where steps are asked for. The thread ends when nobody has one.
+/// Sender of steps to do. The thread ends when no sender is left.
 pub(crate) type Jobs = Sender<Job>;
 
 /// The thread.

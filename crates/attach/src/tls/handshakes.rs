@@ -12,13 +12,14 @@ use super::handshake_thread::{Answer, Job, Jobs};
 use super::securing::Flight;
 use crate::limits::TLS_HANDSHAKE_TIMEOUT_MS;
 
-/// Those that are under way.
+/// Handshakes in progress.
 pub(crate) struct Handshakes {
     offer: Tls,
     jobs: Jobs,
     answers: (Sender<Answer>, Receiver<Answer>),
     waker: Waker,
-    /// When those have to be complete that have begun, the first first: a client's place and its number.
+    /// Deadlines of handshakes that have begun, the earliest first, with the client's place and
+    /// number.
     deadlines: VecDeque<(Moment, (usize, u64))>,
 }
 
@@ -27,7 +28,7 @@ impl Handshakes {
         Self { offer, jobs, answers: channel(), waker, deadlines: VecDeque::new() }
     }
 
-    /// What clients are told.
+    /// TLS as it is offered to clients.
     pub(crate) const fn offer(&self) -> Tls {
         self.offer
     }
@@ -51,7 +52,7 @@ impl Handshakes {
         self.answers.1.try_recv().ok().map(|answer| (answer.client, answer))
     }
 
-    /// When the next one is late, unless it is complete then.
+    /// Deadline of the next handshake, unless it completes before.
     pub(crate) fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }

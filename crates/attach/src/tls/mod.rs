@@ -1,6 +1,6 @@
-//! TLS of NBD clients: how the server proves who it is, and how clients do. A handshake is done on a thread of its own, so that
-//! its public-key work holds up nobody's requests; what it leaves are the keys of records, which are opened and sealed where the
-//! client is served.
+//! TLS of NBD clients: authentication of the server and of its clients. Each server has a thread
+//! for handshakes, so that their public-key work delays no requests. Handshakes result in keys of
+//! records, which are opened and sealed where the client is served.
 
 mod certificate_handshake;
 mod handshake;
@@ -32,10 +32,10 @@ pub struct ServerTls {
     is_required: bool,
 }
 
-/// Who is who.
+/// Means of authentication.
 #[derive(Clone, Debug)]
 enum Proof {
-    /// The server has a certificate, and clients have one where somebody signs theirs.
+    /// The server has a certificate, and clients have one if there is an authority for theirs.
     Certificate(Arc<ServerConfig>),
     /// Both have the client's key.
     Keys(Arc<[NamedPsk]>),
@@ -47,7 +47,7 @@ pub enum CertificateError {
     /// Certificate and key do not fit together, or are of a kind that is not known.
     #[error("{0}")]
     Own(rustls::Error),
-    /// Nobody can sign certificates of clients.
+    /// The authorities cannot sign certificates of clients.
     #[error("{0}")]
     Authorities(VerifierBuilderError),
 }
@@ -96,7 +96,7 @@ impl ServerTls {
         Self { is_required: false, ..self }
     }
 
-    /// What clients are told.
+    /// TLS as it is offered to clients.
     pub(crate) const fn offer(&self) -> Tls {
         if self.is_required { Tls::Required } else { Tls::Offered }
     }

@@ -13,12 +13,12 @@ use crate::storage::Storage;
 
 /// A connection between STARTTLS and the end of the handshake.
 pub(crate) struct Securing {
-    /// What goes on behind it.
+    /// Negotiation that continues after the handshake.
     options: nbd::Handshake,
-    /// What has come and was not looked at.
+    /// Bytes received and not processed.
     bytes: Vec<u8>,
     stage: Stage,
-    /// Whoever does a step looks at this to know whether somebody waits for it.
+    /// Dropped with the client: a step of its handshake is skipped then.
     waits: Arc<()>,
 }
 
@@ -41,7 +41,7 @@ impl Securing {
         Self { options, bytes: Vec::new(), stage: Stage::Here(None), waits: Arc::new(()) }
     }
 
-    /// Whether there is something to look at: all of a record, or what begins none.
+    /// True if there is a whole record, or bytes that begin none.
     fn has_record(&self) -> bool {
         match *self.bytes {
             [] => false,
@@ -117,7 +117,7 @@ impl Client {
         self.open_records(records, storage);
     }
 
-    /// One receive call, and what its records come to.
+    /// Receives once, and processes the records.
     pub(crate) fn receive_records(&mut self, storage: &mut Storage, scratch: &mut [u8]) {
         let rest = match &self.incoming {
             Incoming::Data { buffer: Some(buffer), filled, .. } => buffer.len() - filled,

@@ -1,4 +1,4 @@
-//! `/dev/ublk-control`: what the driver is told about devices, one command at a time.
+//! Commands about devices to the driver, one at a time, at `/dev/ublk-control`.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +29,7 @@ pub(super) struct Control {
     /// Taken out only where the kernel may never be done with it.
     space: Option<Space>,
     is_under_way: bool,
-    /// Whether commands name the device's file: it is one that was made without root's rights.
+    /// Set if commands name the device's file, since it was made without root's rights.
     names_path: bool,
 }
 
@@ -37,7 +37,7 @@ impl Control {
     pub(super) fn open() -> Result<Self, DeviceError> {
         let file = File::options().read(true).write(true).open(PATH);
         let file = file.map_err(|error| match Errno::from_io_error(&error) {
-            // Or a node that somebody has made, without a driver behind it.
+            // Also for a device node that was made without a driver behind it.
             Some(Errno::NOENT | Errno::NXIO | Errno::NODEV) => DeviceError::NoDriver,
             _ => DeviceError::Forbidden(error),
         })?;
@@ -45,7 +45,7 @@ impl Control {
         Ok(Self { ring, file, space: Some(Box::default()), is_under_way: false, names_path: false })
     }
 
-    /// What the driver can do: bits of `driver::feature`.
+    /// Features of the driver: bits of `driver::feature`.
     pub(super) fn features(&mut self) -> Result<u64, DeviceError> {
         let mut features = 0_u64;
         match self.execute((order::GET_FEATURES, ANY_DEVICE), 0, features.as_mut_bytes()) {
@@ -81,17 +81,17 @@ impl Control {
             .map_err(|error| DeviceError::Refused { what: "set the device's parameters", error })
     }
 
-    /// What the driver says of a device.
+    /// Description of a device by the driver.
     pub(super) fn info(&mut self, device: u32) -> io::Result<DeviceInfo> {
         let mut info = DeviceInfo::default();
         // Before it is known whether that is needed.
         self.names_path = true;
-        let told = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
+        let reply = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
         self.names_path = info.flags & feature::UNPRIVILEGED != 0;
-        told.map(|()| info)
+        reply.map(|()| info)
     }
 
-    /// What the block layer knows of a device.
+    /// Parameters of a device, as the block layer knows them.
     pub(super) fn parameters(&mut self, device: u32) -> io::Result<Parameters> {
         let mut parameters = Parameters { length: PARAMETERS_BYTES, ..Parameters::default() };
         let bytes = &mut parameters.as_mut_bytes()[..PARAMETERS_BYTES as usize];

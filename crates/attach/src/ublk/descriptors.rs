@@ -17,7 +17,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Those of a queue of `/dev/ublkcN`.
+    /// Maps the descriptors of a queue of `/dev/ublkcN`.
     pub(super) fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
         let page = page_size();
         let (bytes, offset) = (descriptors_bytes(depth.into(), page), descriptors_offset(queue, page));
@@ -37,7 +37,7 @@ impl Descriptors {
         Ok(Self { first, bytes, depth })
     }
 
-    /// What a tag's request is about; the driver has written it before it says that there is one.
+    /// Descriptor of a tag's request, which the driver has written before it announces the request.
     pub(super) fn get(&self, tag: u16) -> Option<IoDescriptor> {
         if tag >= self.depth {
             return None;
@@ -53,7 +53,7 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: this is what was mapped, and nobody has a reference into it: descriptors are copied.
+        // SAFETY: this is the mapping, and there is no reference into it: descriptors are copied.
         #[allow(unsafe_code)]
         let unmapped = unsafe { munmap(self.first.as_ptr(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "a mapping can be undone");

@@ -29,32 +29,33 @@ use crate::limits::{
     RECOVERY_TIMEOUT_MS,
 };
 
-/// How often it is looked whether the device's file has been made, or its last process has ended.
+/// Interval at which the appearance of the device's file, or the end of its last process, is
+/// checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is used where the driver has it.
+/// Features that are used where the driver has them.
 const WANTED: u64 = RECOVERY | feature::UPDATE_SIZE;
 const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 
 const _: () = assert!(PIECE_BYTES <= REQUEST_BYTES_MAX);
 
-/// How a device is made.
+/// Options of a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceOptions {
     /// Queues, each with a thread. There are no more than processors, or than the controllers have granted I/O queues.
     pub queues: u16,
     /// Requests of one queue that are under way.
     pub depth: u16,
-    /// What carries their I/O.
+    /// Ring for the device's I/O.
     pub ring: RingOptions,
 }
 
-/// Which device: its number, which another one may have later, and a mark that no other one has.
+/// Identity of a device: its number, which may be reused later, and a mark that is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceId {
     /// The number of `/dev/ublkbN`.
     pub number: u32,
-    /// What its first process has drawn for it.
+    /// Random number from its first process.
     pub mark: u64,
 }
 
@@ -74,16 +75,16 @@ pub struct Device {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It has a number, and is not there yet.
+    /// The device has a number, and does not exist yet.
     Added,
-    /// It waits for a process, and this one has changed nothing yet that the next one could not.
+    /// The device waits for a process, and this one has made no change that the next one could not.
     Adopted,
     Served,
     Gone,
 }
 
 impl Device {
-    /// Whether the kernel can have such devices, and this process may make them.
+    /// Checks that the kernel supports such devices, and that this process may make them.
     ///
     /// # Errors
     /// When not.
@@ -141,10 +142,10 @@ impl Device {
         if info.mark != id.mark || info.state == state::DEAD || info.flags & feature::USER_RECOVERY == 0 {
             return Err(gone);
         }
-        let told = control.parameters(id.number);
-        let told =
-            told.map_err(|error| DeviceError::Refused { what: "tell the device's parameters", error })?;
-        let geometry = Geometry::of(disk)?.behind(&told)?;
+        let parameters = control.parameters(id.number);
+        let parameters = parameters
+            .map_err(|error| DeviceError::Refused { what: "tell the device's parameters", error })?;
+        let geometry = Geometry::of(disk)?.behind(&parameters)?;
         match granted(disk) {
             granted if granted < info.queues => Err(DeviceError::Queues { granted, queues: info.queues }),
             _ => Ok(Self::new(control, disk, (info, ring), geometry, Stage::Adopted)),
@@ -194,7 +195,8 @@ impl Device {
             self.threads.push(thread);
         }
         drop(file);
-        // All at once: Linux 6.12 cannot begin anew where a process ends after some of its queues have asked for requests.
+        // All at once: Linux 6.12 cannot recover a device whose process ends after some of its
+        // queues have asked for requests.
         self.threads.iter().for_each(QueueThread::begin);
         self.threads.iter().try_for_each(QueueThread::begun).map_err(system("a queue of the device"))?;
         let what = if is_adopted { order::END_USER_RECOVERY } else { order::START_DEVICE };
@@ -206,7 +208,7 @@ impl Device {
         Ok(())
     }
 
-    /// Which one it is.
+    /// Identity of the device.
     pub const fn id(&self) -> DeviceId {
         DeviceId { number: self.info.device, mark: self.info.mark }
     }
@@ -226,8 +228,8 @@ impl Device {
         self.threads.len()
     }
 
-    /// Whether the device is no longer served, though nobody has stopped it: a thread failed, or it was deleted by another
-    /// program.
+    /// True if the device is no longer served without an order to stop: a thread failed, or another
+    /// program deleted it.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(QueueThread::has_ended)
     }
@@ -242,14 +244,15 @@ impl Device {
         if self.info.flags & feature::UPDATE_SIZE == 0 {
             return Some((size_bytes, false));
         }
-        let told = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
-        if let Err(error) = &told {
+        let updated = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
+        if let Err(error) = &updated {
             tracing::warn!(%error, device = %self.path().display(), "the block device does not get its new size");
         }
-        Some((size_bytes, told.is_ok()))
+        Some((size_bytes, updated.is_ok()))
     }
 
-    /// What leaves the device to another process while this one waits for nothing else. It has been started.
+    /// Handle for leaving the started device to another process, while this one waits for something
+    /// else.
     pub fn holder(&self) -> DeviceHolder {
         let wakers = self.threads.iter().map(|thread| thread.waker().clone()).collect();
         DeviceHolder::new(self.orders.clone(), wakers)
@@ -291,7 +294,7 @@ impl Device {
         self.control.info(self.info.device).is_ok_and(|info| info.state == state::QUIESCED)
     }
 
-    /// Whether it was made without root's rights.
+    /// True if it was made without root's rights.
     const fn is_users(&self) -> bool {
         self.info.flags & feature::UNPRIVILEGED != 0
     }
@@ -358,7 +361,8 @@ impl Device {
         }
         let limit = Duration::from_millis(END_TIMEOUT_MS);
         let number = self.info.device;
-        // The threads go on until the kernel has no more requests. Where it knows the device no longer, they have been told so.
+        // The threads run until the kernel has no more requests, or has deleted the device, of
+        // which they are notified.
         let stopped = self.control.begin((order::STOP_DEVICE, number), 0).and_then(|()| self.finish(limit));
         if let Err(error) = stopped {
             tracing::debug!(%error, device = number, "the block device was not stopped");
@@ -387,7 +391,7 @@ impl Device {
         if self.info.flags & feature::USER_RECOVERY == 0 || self.has_ended() {
             return;
         }
-        let (tell, told) = channel();
+        let (tell, written) = channel();
         let thread = std::thread::Builder::new().name("ublk-write-back".to_owned()).spawn(move || {
             let _ = tell.send(write_back(number));
         });
@@ -395,10 +399,10 @@ impl Device {
             return;
         }
         let limit = Duration::from_millis(END_TIMEOUT_MS);
-        let mut outcome = told.recv_timeout(limit);
+        let mut outcome = written.recv_timeout(limit);
         if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
             self.give_up();
-            outcome = told.recv_timeout(limit);
+            outcome = written.recv_timeout(limit);
         }
         if let Ok(Err(error)) = outcome {
             tracing::warn!(%error, device = %self.path().display(), "not all of the block device was written");
@@ -429,12 +433,13 @@ impl Drop for Device {
     }
 }
 
-/// Whether this process has not the right to make devices of the whole machine, and may at most make its user's own.
+/// True if this process has not the right to make devices of the whole machine, and may at most
+/// make its user's own.
 pub fn is_unprivileged() -> bool {
     capabilities(None).is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// What the driver can do, which is enough.
+/// Features of the driver, if they suffice.
 fn usable(control: &mut Control) -> Result<u64, DeviceError> {
     let features = control.features()?;
     if features & feature::USER_COPY == 0 { Err(DeviceError::TooOld) } else { Ok(features) }

@@ -1,4 +1,5 @@
-//! What the kernel's driver is told and tells: the structures and numbers of `linux/ublk_cmd.h`, as Linux 6.12 has them.
+//! Interface of the kernel's driver: the structures and numbers of `linux/ublk_cmd.h`, as Linux
+//! 6.12 has them.
 
 use std::mem::offset_of;
 
@@ -16,7 +17,7 @@ const fn read(number: u32) -> u32 {
     ioctl(2, number, size_of::<ControlCommand>())
 }
 
-/// One that changes something (`_IOWR`).
+/// Command that changes something (`_IOWR`).
 const fn change(number: u32) -> u32 {
     ioctl(3, number, size_of::<ControlCommand>())
 }
@@ -41,7 +42,7 @@ pub(super) mod order {
 pub(super) const FETCH: u32 = ioctl(3, 0x20, size_of::<IoCommand>());
 pub(super) const COMMIT_AND_FETCH: u32 = ioctl(3, 0x21, size_of::<IoCommand>());
 
-/// What the driver can do (`UBLK_F_*`).
+/// Features of the driver (`UBLK_F_*`).
 pub(super) mod feature {
     /// A device whose process has died waits for the next one.
     pub(in super::super) const USER_RECOVERY: u64 = 1 << 3;
@@ -54,11 +55,11 @@ pub(super) mod feature {
     pub(in super::super) const UPDATE_SIZE: u64 = 1 << 10;
 }
 
-/// How a device is (`UBLK_S_DEV_*`).
+/// State of a device (`UBLK_S_DEV_*`).
 pub(super) mod state {
     pub(in super::super) const DEAD: u16 = 0;
     pub(in super::super) const LIVE: u16 = 1;
-    /// Its process has died, and requests wait.
+    /// The process has died, and requests wait.
     pub(in super::super) const QUIESCED: u16 = 2;
 }
 
@@ -147,7 +148,7 @@ pub(super) struct Parameters {
     pub(super) types: u32,
     pub(super) basic: BasicParameters,
     pub(super) discard: DiscardParameters,
-    /// Behind it the driver has more, which it is told to leave alone.
+    /// Padding; the driver has further fields here, which `length` excludes.
     pub(super) end: u32,
 }
 
@@ -182,7 +183,7 @@ pub(super) struct IoDescriptor {
     pub(super) address: u64,
 }
 
-/// What is to be done (`UBLK_IO_OP_*`), the low 8 bits.
+/// Operation of a request (`UBLK_IO_OP_*`), the low 8 bits.
 pub(super) mod operation {
     pub(in super::super) const MASK: u32 = 0xff;
     pub(in super::super) const READ: u32 = 0;
@@ -192,7 +193,7 @@ pub(super) mod operation {
     pub(in super::super) const WRITE_ZEROES: u32 = 5;
 }
 
-/// How it is to be done (`UBLK_IO_F_*`).
+/// Flags of a request (`UBLK_IO_F_*`).
 pub(super) mod flag {
     pub(in super::super) const FORCE_UNIT_ACCESS: u32 = 1 << 13;
     pub(in super::super) const NO_UNMAP: u32 = 1 << 15;
@@ -207,7 +208,7 @@ const DATA_BITS: u32 = 25;
 const TAG_BITS: u32 = 16;
 const DATA_OFFSET: u64 = 0x8000_0000;
 
-/// Where in `/dev/ublkcN` the data of a request begins (`UBLKSRV_IO_BUF_OFFSET`).
+/// Offset of the data of a request in `/dev/ublkcN` (`UBLKSRV_IO_BUF_OFFSET`).
 pub(super) const fn data_offset(queue: u16, tag: u16) -> u64 {
     DATA_OFFSET + ((tag as u64) << DATA_BITS | (queue as u64) << (DATA_BITS + TAG_BITS))
 }
@@ -217,7 +218,8 @@ pub(super) const fn descriptors_bytes(depth: usize, page: usize) -> usize {
     (depth * size_of::<IoDescriptor>()).next_multiple_of(page)
 }
 
-/// Where in `/dev/ublkcN` the descriptors of a queue begin: each has room for as many as there can be.
+/// Offset of the descriptors of a queue in `/dev/ublkcN`: each queue has room for the largest
+/// number.
 pub(super) const fn descriptors_offset(queue: u16, page: usize) -> u64 {
     queue as u64 * descriptors_bytes(DEPTH_MAX, page) as u64
 }

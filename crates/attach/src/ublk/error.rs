@@ -44,7 +44,7 @@ pub enum DeviceError {
     /// The driver has refused a command.
     #[error("the kernel's ublk driver refused to {what}: {error}")]
     Refused {
-        /// What it was to do.
+        /// Refused action.
         what: &'static str,
         /// Why it did not.
         error: io::Error,
@@ -52,12 +52,12 @@ pub enum DeviceError {
     /// The namespace cannot be a disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Its blocks are not what a block device can have.
+    /// The block size is not possible for a block device.
     #[error(
         "namespace {nsid} has blocks of {block_bytes} bytes; a block device can have those of 512 to 4096"
     )]
     Blocks {
-        /// Which namespace.
+        /// Namespace identifier (NSID).
         nsid: u32,
         /// Bytes of a block.
         block_bytes: u32,
@@ -65,35 +65,35 @@ pub enum DeviceError {
     /// The device is no longer there, or is another one.
     #[error("/dev/ublkb{number} of the process that is gone is no longer there")]
     Gone {
-        /// Its number.
+        /// Number of the device.
         number: u32,
     },
     /// The device did not become free.
     #[error("/dev/ublkc{number} is still in use: the process that had it has not ended")]
     Busy {
-        /// Its number.
+        /// Number of the device.
         number: u32,
     },
-    /// The namespace is no longer what the block layer was told.
+    /// The namespace differs from the one that the block layer knows.
     #[error("namespace {nsid} cannot take over the block device: it has {differs} now")]
     Changed {
-        /// Which namespace.
+        /// Namespace identifier (NSID).
         nsid: u32,
-        /// What is different.
+        /// Property that differs.
         differs: &'static str,
     },
     /// The target grants fewer I/O queues than the device has.
     #[error("the target grants {granted} I/O queues, and the block device has {queues}")]
     Queues {
-        /// Those of the controller that has granted the fewest.
+        /// Queues of the controller that has granted the fewest.
         granted: u16,
-        /// Those of the device.
+        /// Queues of the device.
         queues: u16,
     },
     /// The system has given no thread, file or memory.
     #[error("{what}: {error}")]
     System {
-        /// What was asked for.
+        /// Failed action.
         what: String,
         /// Why it was not given.
         error: io::Error,

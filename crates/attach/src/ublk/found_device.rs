@@ -1,4 +1,5 @@
-//! Devices of the driver, whoever has made them: what it says of them, and how one goes whose process is gone.
+//! Devices of the driver, also those of other programs: their description, and the removal of one
+//! whose process is gone.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,12 +12,12 @@ use super::driver::{DeviceInfo, feature, order, state};
 use super::error::DeviceError;
 use crate::limits::END_TIMEOUT_MS;
 
-/// How a device is.
+/// State of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It is served, or its process has only just gone.
+    /// The device is served, or its process has only just gone.
     Live,
-    /// Its process is gone, and requests wait for the next one.
+    /// The process is gone, and requests wait for the next one.
     Waiting,
     /// There is no block device, or none that can be served again.
     Dead,
@@ -27,9 +28,9 @@ pub enum DeviceState {
 pub struct FoundDevice {
     /// The number of `/dev/ublkbN`.
     pub number: u32,
-    /// What the process that made it has marked it with.
+    /// Mark that the process which made it has given it.
     pub mark: u64,
-    /// How it is.
+    /// State of the device.
     pub state: DeviceState,
     /// The process that serves it, or did last; none before it has been served.
     pub process: Option<u32>,

@@ -15,7 +15,7 @@ use crate::limits::PIECE_BYTES;
 const BLOCKS_MAX: u64 = 1 << 16;
 /// The block layer counts bytes of a request with 32 bits.
 const LENGTH_MAX: u64 = u32::MAX as u64;
-/// What requests should be multiples of: pages, whatever the blocks are.
+/// Optimal size of requests: pages, whatever the block size.
 const OPTIMAL_BYTES: u32 = 4096;
 /// The driver has no greater blocks.
 const BLOCK_BYTES_MAX: u32 = 4096;
@@ -23,23 +23,23 @@ const BLOCK_BYTES_MAX: u32 = 4096;
 /// A namespace as the block layer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Which namespace.
+    /// Namespace identifier (NSID).
     pub nsid: u32,
-    /// Its size.
+    /// Size of the namespace.
     pub size_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Data of one request, which is one command.
     pub request_bytes_max: u64,
-    /// What one discard covers; 0 where there is none.
+    /// Most bytes of a discard; 0 where there is none.
     pub discard_bytes_max: u64,
-    /// What one write of zeroes covers; 0 where there is none.
+    /// Most bytes of a write of zeroes; 0 where there is none.
     pub write_zeroes_bytes_max: u64,
-    /// Whether writes of zeroes may deallocate.
+    /// True if writes of zeroes may deallocate.
     pub zeroes_deallocate: bool,
-    /// Whether what was written is durable only after a flush.
+    /// True if written data is durable only after a flush.
     pub has_volatile_cache: bool,
-    /// Whether nothing can be written.
+    /// True if writes are refused.
     pub is_read_only: bool,
 }
 
@@ -72,18 +72,19 @@ impl Geometry {
                 0
             },
             zeroes_deallocate: info.deallocate_features & WRITE_ZEROES_DEALLOCATE != 0,
-            // While there is no path nobody knows, and a flush too many does no harm.
+            // Without a path the cache is unknown, and a superfluous flush does no harm.
             has_volatile_cache: controllers.is_empty() || controllers.iter().any(has_cache),
             is_read_only: export.is_read_only,
         })
     }
 
-    /// This namespace behind a device that is there: the block layer goes by what it was told then.
+    /// Geometry of this namespace behind an existing device, whose parameters stay as the block
+    /// layer knows them.
     ///
     /// # Errors
     /// When it would ask for what the namespace cannot do now, or not for what it needs.
-    pub(super) fn behind(self, told: &Parameters) -> Result<Self, DeviceError> {
-        let (basic, discard) = (&told.basic, &told.discard);
+    pub(super) fn behind(self, parameters: &Parameters) -> Result<Self, DeviceError> {
+        let (basic, discard) = (&parameters.basic, &parameters.discard);
         let bytes = |sectors: u32| u64::from(sectors) * SECTOR_BYTES;
         let was = Self {
             size_bytes: basic.sectors.saturating_mul(SECTOR_BYTES),
@@ -104,7 +105,7 @@ impl Geometry {
         } else if was.discard_bytes_max > self.discard_bytes_max {
             "no Dataset Management"
         } else if self.has_volatile_cache && !was.has_volatile_cache {
-            // Nobody would flush it.
+            // The block layer would send no flush.
             "a volatile write cache"
         } else {
             return Ok(was);
@@ -166,37 +167,37 @@ pub(super) mod tests {
     };
 
     #[test]
-    fn the_driver_is_told_all_of_it() {
-        let told = GEOMETRY.parameters();
-        assert_eq!((told.length, told.types), (60, 3));
-        let BasicParameters { attributes, sectors, sectors_max, .. } = told.basic;
+    fn the_parameters_have_all_of_it() {
+        let parameters = GEOMETRY.parameters();
+        assert_eq!((parameters.length, parameters.types), (60, 3));
+        let BasicParameters { attributes, sectors, sectors_max, .. } = parameters.basic;
         assert_eq!((attributes, sectors, sectors_max), (0b1100, 1 << 21, 512));
-        let basic = told.basic;
+        let basic = parameters.basic;
         assert_eq!((basic.logical_block_shift, basic.physical_block_shift), (12, 12));
         assert_eq!((basic.io_minimal_shift, basic.io_optimal_shift), (12, 12));
-        let discard = told.discard;
+        let discard = parameters.discard;
         assert_eq!((discard.granularity, discard.segments_max), (4096, 1));
         assert_eq!((discard.sectors_max, discard.write_zeroes_sectors_max), (8_388_600, 1 << 19));
     }
 
     #[test]
-    fn a_device_stays_as_it_was_told() {
-        let told = GEOMETRY.parameters();
+    fn a_device_keeps_its_parameters() {
+        let parameters = GEOMETRY.parameters();
         let larger = Geometry { size_bytes: 2 << 30, request_bytes_max: 1 << 20, ..GEOMETRY };
-        assert_eq!(larger.behind(&told).unwrap(), GEOMETRY);
+        assert_eq!(larger.behind(&parameters).unwrap(), GEOMETRY);
         let read_only = Geometry { is_read_only: true, ..GEOMETRY };
         assert!(GEOMETRY.behind(&read_only.parameters()).unwrap().is_read_only);
         // A cache that is gone is flushed without need; one that is new would never be.
         let uncached = Geometry { has_volatile_cache: false, ..GEOMETRY };
-        assert_eq!(uncached.behind(&told).unwrap(), GEOMETRY);
-        for (now, told) in [
+        assert_eq!(uncached.behind(&parameters).unwrap(), GEOMETRY);
+        for (now, parameters) in [
             (GEOMETRY, uncached.parameters()),
-            (Geometry { block_bytes: 512, ..GEOMETRY }, told),
-            (Geometry { request_bytes_max: 128 << 10, ..GEOMETRY }, told),
-            (Geometry { write_zeroes_bytes_max: 0, ..GEOMETRY }, told),
-            (Geometry { discard_bytes_max: 0, ..GEOMETRY }, told),
+            (Geometry { block_bytes: 512, ..GEOMETRY }, parameters),
+            (Geometry { request_bytes_max: 128 << 10, ..GEOMETRY }, parameters),
+            (Geometry { write_zeroes_bytes_max: 0, ..GEOMETRY }, parameters),
+            (Geometry { discard_bytes_max: 0, ..GEOMETRY }, parameters),
         ] {
-            assert!(matches!(now.behind(&told), Err(DeviceError::Changed { nsid: 3, .. })), "{now:?}");
+            assert!(matches!(now.behind(&parameters), Err(DeviceError::Changed { nsid: 3, .. })), "{now:?}");
         }
     }
 
@@ -210,10 +211,10 @@ pub(super) mod tests {
             is_read_only: true,
             ..GEOMETRY
         };
-        let told = plain.parameters();
-        assert_eq!((told.types, told.discard), (1, DiscardParameters::default()));
-        assert_eq!((told.basic.attributes, told.basic.logical_block_shift), (1, 9));
-        assert_eq!(told.basic.io_optimal_shift, 12);
+        let parameters = plain.parameters();
+        assert_eq!((parameters.types, parameters.discard), (1, DiscardParameters::default()));
+        assert_eq!((parameters.basic.attributes, parameters.basic.logical_block_shift), (1, 9));
+        assert_eq!(parameters.basic.io_optimal_shift, 12);
         let zeroes = Geometry { write_zeroes_bytes_max: 1 << 20, ..plain };
         assert_eq!((zeroes.parameters().types, zeroes.parameters().discard.sectors_max), (3, 0));
     }

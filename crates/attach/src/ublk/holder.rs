@@ -1,4 +1,4 @@
-//! A block device that is served, for whoever leaves it to another process.
+//! Handle of a served block device, for a hand-over to another process.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use engine::ring::Waker;
 use super::queue::Orders;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
-/// How often it is looked whether all threads have done what they were told.
+/// Interval at which the threads are checked for the completion of an order.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// `/dev/ublkcN`, as long as it is open.

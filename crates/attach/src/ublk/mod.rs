@@ -1,9 +1,10 @@
 //! Block devices of this machine, `/dev/ublkbN`, by the kernel's driver `ublk_drv`: a thread for each queue of the device takes
 //! its requests and answers them over the initiator's paths.
 //!
-//! The driver is told what to do by commands of io_uring: about devices at `/dev/ublk-control` (`control`), about requests at
-//! `/dev/ublkcN` (`request_ring`). What a request is about lies in memory that is shared with the kernel (`descriptors`), its
-//! data is read from and written to `/dev/ublkcN`, or copied by the driver (`request_data`).
+//! The driver takes commands of io_uring: about devices at `/dev/ublk-control` (`control`), about
+//! requests at `/dev/ublkcN` (`request_ring`). The descriptor of a request lies in memory that is
+//! shared with the kernel (`descriptors`); its data is read from and written to `/dev/ublkcN`, or
+//! copied by the driver (`request_data`).
 
 mod control;
 mod descriptors;

@@ -22,7 +22,7 @@ use super::request_data::RequestData;
 use super::request_ring::RequestRing;
 use super::tally::DeviceTally;
 
-/// What a queue is made of.
+/// Parts of a queue.
 pub(super) struct Plan {
     pub(super) device: Arc<File>,
     pub(super) paths: Arc<Paths>,
@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) orders: Arc<Orders>,
 }
 
-/// What all threads of a device are told.
+/// Orders to all threads of a device.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     /// All that is under way, and all that comes, fails from now on.
@@ -68,7 +68,7 @@ pub(super) struct Queue {
     is_closed: bool,
     /// Requests that have come during a rest, by their tags.
     deferred: Vec<u16>,
-    /// It has said that nothing is under way in this rest.
+    /// Set once it has reported that nothing is under way in this rest.
     is_quiet: bool,
     events: Vec<Event>,
     scratch: Vec<u8>,
@@ -113,7 +113,8 @@ impl Queue {
     pub(super) fn fetch(&mut self) -> io::Result<()> {
         (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag, self.data.address(tag)))?;
         self.requests.submit()?;
-        // In this order: Linux 6.12 lets nobody else map them where a process ends that has, and has asked for nothing yet.
+        // In this order: Linux 6.12 lets no other process map them if one ends that has mapped them
+        // and not yet asked for requests.
         self.descriptors = Some(Descriptors::map(&self.plan.device, self.plan.number, self.plan.depth)?);
         Ok(())
     }
@@ -131,8 +132,8 @@ impl Queue {
         self.tally
     }
 
-    /// Whether the device is to be left, and nothing of it is under way. A request that has come and was not begun is given to the
-    /// next process.
+    /// True if the device is to be left and nothing of it is under way. Requests that have come and
+    /// were not begun are given to the next process.
     fn may_leave(&mut self) -> bool {
         let leaves = self.plan.orders.leaves.load(Ordering::Acquire);
         let is_quiet = self.is_closed || self.under_way.iter().all(Option::is_none);
@@ -208,7 +209,7 @@ impl Queue {
         self.queues.next_deadline().map(|deadline: Moment| deadline.since(now))
     }
 
-    /// What is under way comes back as lost.
+    /// Ends all commands that are under way as lost.
     fn close(&mut self) {
         if !self.is_closed {
             self.is_closed = true;
@@ -243,7 +244,7 @@ impl Queue {
         submitted.map_err(|_| Errno::IO)
     }
 
-    /// What goes with the command.
+    /// Data of the command.
     fn data(&mut self, tag: u16, request: &Request) -> Result<Data, Errno> {
         match request.work {
             Work::Read => Ok(Data::Receive(self.pool.take(request.length as usize))),
@@ -293,7 +294,7 @@ impl Queue {
         self.answer(tag, result.map(|()| request.length))
     }
 
-    /// Gives the data of a read to whoever asked for it.
+    /// Gives the data of a read to the kernel.
     fn hand_over(&mut self, tag: u16, data: Option<&Buffer>) -> Result<(), Errno> {
         // Each end brings back the buffer of its command.
         let buffer = data.ok_or(Errno::IO)?;

@@ -14,7 +14,7 @@ pub(super) struct QueueThread {
     waker: Waker,
     thread: JoinHandle<DeviceTally>,
     begin: SyncSender<()>,
-    told: Receiver<io::Result<()>>,
+    started: Receiver<io::Result<()>>,
 }
 
 impl QueueThread {
@@ -22,7 +22,7 @@ impl QueueThread {
     pub(super) fn start(plan: Plan, ring: RingOptions) -> io::Result<Self> {
         let (opened, outcome) = sync_channel(1);
         let (begin, word) = sync_channel(1);
-        let (tell, told) = sync_channel(1);
+        let (tell, started) = sync_channel(1);
         let orders = plan.orders.clone();
         let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
             let queue = Ring::new(ring).and_then(|ring| {
@@ -39,7 +39,7 @@ impl QueueThread {
                     return DeviceTally::default();
                 }
             };
-            // Nobody says a word where another queue could not be opened.
+            // The sender is dropped when another queue could not be opened.
             if word.recv().is_err() {
                 return DeviceTally::default();
             }
@@ -52,7 +52,7 @@ impl QueueThread {
         })?;
         let ended = |_| Err(io::Error::other("it ended at once"));
         let waker = outcome.recv().unwrap_or_else(ended)?;
-        Ok(Self { waker, thread, begin, told })
+        Ok(Self { waker, thread, begin, started })
     }
 
     /// Has it ask for requests.
@@ -61,9 +61,9 @@ impl QueueThread {
         let _ = self.begin.send(());
     }
 
-    /// Whether it has asked.
+    /// Waits until it has asked for requests.
     pub(super) fn begun(&self) -> io::Result<()> {
-        self.told.recv().unwrap_or_else(|_| Err(io::Error::other("it has ended")))
+        self.started.recv().unwrap_or_else(|_| Err(io::Error::other("it has ended")))
     }
 
     pub(super) const fn waker(&self) -> &Waker {

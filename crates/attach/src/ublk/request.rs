@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::driver::{IoDescriptor, SECTOR_BYTES, flag, operation};
 use super::geometry::Geometry;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Read,
@@ -52,7 +52,8 @@ impl Request {
         let block_bytes = u64::from(geometry.block_bytes);
         let length = u64::from(descriptor.sectors) * SECTOR_BYTES;
         let offset = descriptor.start_sector.checked_mul(SECTOR_BYTES).ok_or(Errno::INVAL)?;
-        // The block layer keeps to what it was told; a mistake there must not reach other blocks.
+        // The block layer keeps to the device's parameters; a mistake there must not reach other
+        // blocks.
         let is_whole = length.is_multiple_of(block_bytes) && offset.is_multiple_of(block_bytes);
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= geometry.size_bytes);
         if !is_whole || !is_inside || length == 0 || length > length_max {

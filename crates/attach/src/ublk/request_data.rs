@@ -9,7 +9,7 @@ use super::driver::data_offset;
 use crate::limits::PIECE_BYTES;
 
 pub(super) enum RequestData {
-    /// It is copied by calls at `/dev/ublkcN`.
+    /// Copied by calls at `/dev/ublkcN`.
     Calls { device: Arc<File>, queue: u16 },
     /// The driver copies it, while this thread submits or waits, to and from the buffer of the request's tag. The buffers get
     /// memory when they are used. They have to outlive the ring of the queue's requests.
@@ -25,7 +25,7 @@ impl RequestData {
         Self::Buffers((0..depth).map(|_| vec![0; PIECE_BYTES as usize]).collect())
     }
 
-    /// Where the driver finds a tag's buffer; 0 where there is none.
+    /// Address of a tag's buffer for the driver; 0 where there is none.
     pub(super) fn address(&self, tag: u16) -> u64 {
         match self {
             Self::Calls { .. } => 0,

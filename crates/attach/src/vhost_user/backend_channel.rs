@@ -16,7 +16,7 @@ const CONFIG_CHANGE: u32 = 2;
 /// The version of the protocol, and that no acknowledgement is asked for.
 const FLAGS: u32 = 1;
 
-/// How each message begins, in the machine's own order of bytes.
+/// Header of each message, in the machine's own order of bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Header {
@@ -36,7 +36,7 @@ impl BackendChannel {
     pub(super) fn coming(connection: impl AsFd) -> Option<Self> {
         let mut header = Header::new_zeroed();
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        // Whoever hears the message finds out what is wrong.
+        // The reader of the message reports the fault.
         let (length, _) = recv(&connection, header.as_mut_bytes(), flags).ok()?;
         // One that comes in parts is as good as one without a channel.
         if length < size_of::<Header>() || header.request != SET_CHANNEL {
@@ -58,7 +58,7 @@ impl BackendChannel {
         Self { socket }
     }
 
-    /// Its socket, for another process.
+    /// Socket of the channel, for another process.
     pub(super) fn handed(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone()
     }
@@ -105,7 +105,7 @@ mod tests {
         assert!(channel.say_config_changed().unwrap());
         (&theirs).read_exact(&mut heard).unwrap();
         assert_eq!(heard[..], message(CONFIG_CHANGE)[..]);
-        // One that does not listen is not waited for, and one that is gone is told nothing.
+        // A full channel is not waited for, and a closed one is ignored.
         while channel.say_config_changed().unwrap() {}
         drop(theirs);
         assert!(channel.say_config_changed().is_err());

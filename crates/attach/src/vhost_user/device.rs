@@ -21,7 +21,7 @@ pub(super) const SERIAL_BYTES: usize = 20;
 /// Vhost-user's own feature: that features of the protocol are negotiated too.
 pub(super) const PROTOCOL_FEATURES: u64 = 1 << 30;
 
-/// What a device is, as a front end is told that comes now.
+/// Properties of a device for a front end that connects now.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) export: Export,
@@ -101,7 +101,7 @@ impl Device {
         always.into_iter().chain(chosen).fold(PROTOCOL_FEATURES, |all, feature| all | 1 << feature)
     }
 
-    /// Whether the size is among these bytes of the configuration space.
+    /// True if the size is among these bytes of the configuration space.
     pub(super) const fn has_capacity(offset: u32, size: u32) -> bool {
         offset == 0 && size as usize >= size_of::<U64>()
     }
@@ -134,7 +134,8 @@ impl Device {
     }
 }
 
-/// What the guest finds the disk by: the beginning of the namespace's identifier, or its number.
+/// Serial number of the disk in the guest: the beginning of the namespace's identifier, or its
+/// number.
 fn serial(paths: &Paths) -> [u8; SERIAL_BYTES] {
     let namespace = paths.namespace();
     let text = match namespace.uuid.or(namespace.nguid) {

@@ -32,10 +32,10 @@ pub(super) struct Door {
     pub(super) end: Arc<OwnedFd>,
     /// The connection of the front end that is there, so that hearing it can be ended.
     pub(super) connection: Arc<Mutex<Option<Arc<UnixStream>>>>,
-    /// What it is told while it serves, and what is readable then.
+    /// Orders while it serves, with a descriptor that is readable then.
     pub(super) orders: Receiver<DoorOrder>,
     pub(super) wake: Arc<OwnedFd>,
-    /// It serves only when it is told to.
+    /// Set to start in held state, and serve on order.
     pub(super) is_held: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Caller {
     pub(super) handler: BackendReqHandler<Mutex<Session>>,
 }
 
-/// How hearing front ends goes on.
+/// Continuation after a front end.
 enum Then {
     /// With the next one.
     Next,
@@ -75,7 +75,7 @@ impl Door {
             let Some(mut caller) = caller else { continue };
             front_ends += u64::from(is_new);
             *self.connection() = Some(caller.stream.clone());
-            // Whoever ends it may have looked before.
+            // The end may have been ordered before the previous check.
             if self.is_ending() {
                 break;
             }
@@ -148,7 +148,7 @@ impl Door {
         begun.ok()
     }
 
-    /// What is known of a front end that has said nothing.
+    /// Session of a front end that has sent nothing yet.
     pub(super) fn session(&self, stream: &Arc<UnixStream>) -> io::Result<Arc<Mutex<Session>>> {
         let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
@@ -192,13 +192,14 @@ impl Door {
             }
         }
         lock(session).end(!self.is_ending());
-        // It is told only now that what its guest asked for has ended.
+        // The front end sees the end only after its guest's requests have ended.
         let _ = stream.shutdown(Shutdown::Both);
         if self.is_ending() { Then::End } else { Then::Next }
     }
 
-    /// Waits until a front end says something, or is gone, or this thread is told something, and tells the front end meanwhile when
-    /// its disk has another size. Says whether there is something to hear.
+    /// Waits for a message of a front end, for its end, or for an order to this thread, and
+    /// notifies the front end meanwhile when its disk has another size. True if there is something
+    /// to read.
     fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) -> bool {
         let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
         loop {
@@ -210,7 +211,7 @@ impl Door {
             match poll(&mut descriptors, timeout) {
                 Ok(0) => lock(session).tell_size(),
                 Err(rustix::io::Errno::INTR) => {}
-                // Whoever hears it finds out what is wrong.
+                // The read reports the fault.
                 Err(_) => return true,
                 Ok(_) => return !descriptors[0].revents().is_empty(),
             }

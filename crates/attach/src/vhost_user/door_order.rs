@@ -1,4 +1,4 @@
-//! What the thread of a socket is told while it serves.
+//! Orders to the thread of a socket while it serves.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::handed_front_end::HandedDoor;
 
-/// What a socket's thread hands over, with the descriptors.
+/// State that a socket's thread hands over, with the descriptors.
 pub(super) type HandedWithFds = (HandedDoor, Vec<OwnedFd>);
 
-/// What it is told.
+/// Order to the thread of a socket.
 pub(super) enum DoorOrder {
     /// Hear nothing, end what the guest has asked for, and say how the front end is then.
     Freeze(Sender<Result<HandedWithFds, String>>),
-    /// Serve what another process has left, once it is told to go on. Who cannot be served is told, with the reason.
+    /// Serve the state that another process has left, after the order to go on. Reports the reason
+    /// if that is impossible.
     Adopt(Box<HandedWithFds>, Sender<Option<String>>),
     /// Go on. Where another process may have heard the front end meanwhile (`true`), its connection is closed.
     Thaw(bool),
@@ -23,11 +24,11 @@ pub(super) enum DoorOrder {
     Leave,
 }
 
-/// How a rest ends.
+/// End of a rest.
 pub(super) enum Rest {
     /// The thread goes on, or its front end cannot be.
     GoesOn(vhost::vhost_user::Result<()>),
-    /// It goes on without its front end, which another process may have heard.
+    /// The thread goes on without its front end, which another process may have heard.
     Disowned,
     /// Another process serves.
     Leaves,
@@ -41,7 +42,7 @@ pub(super) struct DoorHand {
 }
 
 impl DoorHand {
-    /// One, what it is told by, and what is readable then.
+    /// Handle, receiver of its orders, and a descriptor that is readable when there are some.
     pub(super) fn new() -> std::io::Result<(Self, Receiver<DoorOrder>, Arc<OwnedFd>)> {
         let (orders, ordered) = channel();
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

@@ -1,5 +1,5 @@
-//! A socket whose front end is handed over: its thread ends what the guest has asked for, says how all is, and touches nothing until
-//! it is told to go on, or to leave it to another process.
+//! Hand-over of a socket's front end: its thread ends the guest's requests, reports the state, and
+//! touches nothing until it is ordered to go on, or to leave the front end to another process.
 
 use std::io;
 use std::net::Shutdown;
@@ -17,20 +17,20 @@ use super::session::Session;
 use crate::handed_client::HandedDisk;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
-/// How often it is looked whether the server ends while its thread is told nothing.
+/// Interval at which the end of the server is checked while its thread has no orders.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Door {
-    /// Rests if it is told to, where nobody is connected.
+    /// Rests on order while no front end is connected.
     pub(super) fn rest_alone(&self) -> Option<Rest> {
-        let asker = self.told_to_freeze()?;
+        let asker = self.freeze_order()?;
         let _ = asker.send(self.state(None));
         Some(self.rest(&mut None))
     }
 
-    /// Rests if it is told to, with the front end that is heard.
+    /// Rests on order while this front end is heard.
     pub(super) fn rest_with(&self, session: &Mutex<Session>) -> Option<Rest> {
-        let asker = self.told_to_freeze()?;
+        let asker = self.freeze_order()?;
         let mut stopping = lock(session).quiesce();
         let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
         let is_quiet = lock(session).await_quiet(&mut stopping, Some(until));
@@ -48,8 +48,8 @@ impl Door {
         }
     }
 
-    /// Who wants to know how all is at rest.
-    fn told_to_freeze(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
+    /// Receiver of the state at rest, if a freeze was ordered.
+    fn freeze_order(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
         // Orders before it are those of a rest that is over.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.orders.try_iter().find_map(|order| match order {
@@ -58,7 +58,8 @@ impl Door {
         })
     }
 
-    /// Touches nothing until it is told how to go on. Meanwhile it may be given what another process has left.
+    /// Touches nothing until the order to go on. Meanwhile it may be given the state that another
+    /// process has left.
     pub(super) fn rest(&self, adopted: &mut Option<Caller>) -> Rest {
         loop {
             let order = match self.orders.recv_timeout(LOOK_INTERVAL) {

@@ -1,5 +1,6 @@
-//! The socket of a front end that another process has heard. What was agreed on by then is kept by the crate that hears front ends
-//! and cannot be given to it: it is told so once more, over a socket of our own, before it hears the front end's.
+//! Socket of a front end that another process has heard. The crate that hears front ends keeps the
+//! negotiated features to itself and cannot be given them: they are negotiated again over a socket
+//! pair of our own, before it hears the front end's.
 
 use std::io::{self, Read as _, Write as _};
 use std::mem::ManuallyDrop;
@@ -17,10 +18,10 @@ const SET_PROTOCOL_FEATURES: u32 = 16;
 const VERSION: u32 = 1;
 /// Bytes of a header.
 const HEADER_BYTES: usize = 12;
-/// Nothing is waited for: what is said is there before it is heard.
+/// Time limit that is never reached: each message is there before it is read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What hears a front end with which these features were agreed on, over this connection.
+/// Handler of a front end on this connection, with these features negotiated.
 ///
 /// # Errors
 /// When the system refuses.

@@ -17,7 +17,7 @@ use super::handed_front_end::HandedRegion;
 use super::lost_memory::{Watched, check_length};
 use crate::limits::MEMORY_REGIONS_MAX;
 
-/// Where a region is for its front end.
+/// Address range of a region in the front end.
 #[derive(Clone, Copy, Debug)]
 struct Mapping {
     front_end: u64,
@@ -41,7 +41,7 @@ pub(super) struct GuestMemory {
 }
 
 impl Memory {
-    /// Whether nothing of it was lost. What was read before this is asked was there.
+    /// True if no file was truncated under it. All earlier reads have seen the guest's data.
     pub(super) fn is_whole(&self) -> bool {
         !self.watched.iter().any(|watched| watched.is_lost())
     }
@@ -67,7 +67,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// One region more.
+    /// Adds a region.
     pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> io::Result<()> {
         if self.mappings.len() >= MEMORY_REGIONS_MAX {
             return Err(io::Error::other("too many regions of memory"));
@@ -83,7 +83,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// One region less.
+    /// Removes a region.
     pub(super) fn remove(&mut self, region: &VhostUserMemoryRegion) -> io::Result<()> {
         let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("there is no memory"))?;
         let (regions, _) = memory
@@ -96,7 +96,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// What of it another process needs, with the files.
+    /// State for another process, with the files.
     pub(super) fn handed(&self) -> io::Result<(Vec<HandedRegion>, Vec<OwnedFd>)> {
         let Some(memory) = &self.memory else { return Ok(Default::default()) };
         let (mut regions, mut files) = (Vec::new(), Vec::new());
@@ -128,7 +128,7 @@ impl GuestMemory {
         Ok(memory)
     }
 
-    /// Where the guest sees what the front end has at `address`.
+    /// Guest address of the front end's `address`.
     pub(super) fn guest_address(&self, address: u64) -> io::Result<GuestAddress> {
         let within = |mapping: &&Mapping| {
             address.checked_sub(mapping.front_end).is_some_and(|offset| offset < mapping.size)

@@ -15,7 +15,7 @@ pub struct HandedVhostServer {
 /// A socket for front ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedDoor {
-    /// What its front end was told.
+    /// Disk as the front end knows it.
     pub disk: HandedDisk,
     /// The one that is there.
     pub front_end: Option<HandedFrontEnd>,
@@ -33,26 +33,26 @@ pub struct HandedFrontEnd {
     pub protocol_features: u64,
     /// The size that it knows the disk by, once it has asked.
     pub known_bytes: Option<u64>,
-    /// Whether it has a channel for notices.
+    /// True if it has a channel for notices.
     pub has_channel: bool,
     /// The memory that it shares.
     pub memory: Vec<HandedRegion>,
-    /// What is under way, in memory that it keeps.
+    /// Requests under way, in memory that it keeps.
     pub inflight: Option<HandedInflight>,
-    /// Its virtqueues, but for those of which nothing was said.
+    /// Virtqueues that the front end has set up.
     pub vrings: Vec<HandedVring>,
 }
 
 /// A region of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedRegion {
-    /// Where the guest has it.
+    /// Address in the guest.
     pub guest: u64,
-    /// Where the front end has it.
+    /// Address in the front end.
     pub front_end: u64,
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// Offset in its file.
     pub offset: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct HandedRegion {
 pub struct HandedInflight {
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// Offset in its file.
     pub offset: u64,
     /// Virtqueues.
     pub vrings: u16,
@@ -72,7 +72,7 @@ pub struct HandedInflight {
 /// A virtqueue of which nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedVring {
-    /// Its number.
+    /// Number of the virtqueue.
     pub index: usize,
     /// Entries it has.
     pub entries: u16,
@@ -80,10 +80,10 @@ pub struct HandedVring {
     pub tables: Option<[u64; 3]>,
     /// The next entry of the available ring.
     pub next_avail: u16,
-    /// Whether the guest may use it.
+    /// True if the guest may use it.
     pub is_enabled: bool,
-    /// Whether it has a descriptor by which it is kicked.
+    /// True if it has a descriptor by which it is kicked.
     pub has_kick: bool,
-    /// Whether it has one by which the guest is called.
+    /// True if it has a descriptor by which the guest is called.
     pub has_call: bool,
 }

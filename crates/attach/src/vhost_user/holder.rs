@@ -1,4 +1,4 @@
-//! A running server of front ends, for whoever hands them over to another process, or takes over those of one.
+//! Handle of a running server of front ends, for their hand-over to another process, or from one.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::door_order::{DoorHand, DoorOrder};
 use super::handed_front_end::HandedVhostServer;
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
 
-/// How long a thread may take to take over what another process had.
+/// Time for a thread to take over the state of another process.
 const ADOPTION: Duration = Duration::from_secs(5);
 
 /// A server that may be handed over.

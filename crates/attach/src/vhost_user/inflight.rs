@@ -48,10 +48,10 @@ pub(super) struct InflightRegion {
     vrings: usize,
     entries: u16,
     /// As the front end has described it.
-    told: HandedInflight,
+    description: HandedInflight,
 }
 
-/// One virtqueue.
+/// In-flight memory of a virtqueue.
 #[derive(Debug)]
 pub(super) struct InflightQueue {
     mapping: Arc<Mapping>,
@@ -86,29 +86,30 @@ impl InflightRegion {
         Ok(file)
     }
 
-    /// What a front end has kept.
-    pub(super) fn map(told: &VhostUserInflight, file: File) -> io::Result<Self> {
+    /// Maps memory that a front end has kept.
+    pub(super) fn map(description: &VhostUserInflight, file: File) -> io::Result<Self> {
         // By its size it is one of ours; others' have room for what is said of them.
-        let is_ours = Self::bytes_of_all(told.num_queues) == Some(told.mmap_size);
-        let entries = if is_ours { VRING_ENTRIES_MAX } else { told.queue_size };
-        let bytes = Self::bytes(told.num_queues, entries).filter(|bytes| *bytes <= told.mmap_size);
+        let is_ours = Self::bytes_of_all(description.num_queues) == Some(description.mmap_size);
+        let entries = if is_ours { VRING_ENTRIES_MAX } else { description.queue_size };
+        let bytes =
+            Self::bytes(description.num_queues, entries).filter(|bytes| *bytes <= description.mmap_size);
         let bytes = bytes
             .ok_or_else(|| io::Error::other("the in-flight region has another size than its virtqueues"))?;
-        check_length(&file, told.mmap_offset, bytes)?;
-        let memory = MmapRegion::from_file(FileOffset::new(file, told.mmap_offset), bytes as usize);
+        check_length(&file, description.mmap_offset, bytes)?;
+        let memory = MmapRegion::from_file(FileOffset::new(file, description.mmap_offset), bytes as usize);
         let memory = memory.map_err(io::Error::other)?;
         let mapping = Arc::new(Mapping { _watched: Watched::new(memory.as_ptr(), memory.size())?, memory });
-        let (size, offset) = (told.mmap_size, told.mmap_offset);
-        let (vrings, told_entries) = (told.num_queues, told.queue_size);
-        let told = HandedInflight { size, offset, vrings, entries: told_entries };
-        Ok(Self { mapping, vrings: vrings.into(), entries, told })
+        let (size, offset) = (description.mmap_size, description.mmap_offset);
+        let (vrings, described_entries) = (description.num_queues, description.queue_size);
+        let description = HandedInflight { size, offset, vrings, entries: described_entries };
+        Ok(Self { mapping, vrings: vrings.into(), entries, description })
     }
 
-    /// What of it another process needs, with its file.
+    /// Description for another process, with its file.
     pub(super) fn handed(&self) -> io::Result<(HandedInflight, OwnedFd)> {
         let file = self.mapping.memory.file_offset();
         let file = file.ok_or_else(|| io::Error::other("the in-flight region has no file"))?;
-        Ok((self.told, file.file().as_fd().try_clone_to_owned()?))
+        Ok((self.description, file.file().as_fd().try_clone_to_owned()?))
     }
 
     /// The same region in another process.
@@ -155,7 +156,8 @@ impl InflightQueue {
         let _ = self.mapping.memory.as_volatile_slice().store(u8::from(is_inflight), at, Ordering::Release);
     }
 
-    /// What was under way, in its order, where the used ring is at `used`; `None` in memory that is new.
+    /// Requests under way, in their order, where the used ring is at `used`; `None` in memory that
+    /// is new.
     pub(super) fn recover(&mut self, used: u16) -> Option<VecDeque<u16>> {
         if self.get(AT_VERSION) != VERSION {
             self.set(AT_ENTRIES, self.entries);
@@ -199,7 +201,7 @@ impl InflightQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// It was given back.
+    /// Records that the descriptor was given back.
     pub(super) fn after_used(&mut self, head: u16, used: u16) {
         if head < self.entries {
             self.set_inflight(head, false);
@@ -214,8 +216,8 @@ mod tests {
     use super::*;
 
     fn queue(file: &File) -> InflightQueue {
-        let told = VhostUserInflight::new(InflightRegion::bytes(2, 8).unwrap(), 0, 2, 8);
-        InflightRegion::map(&told, file.try_clone().unwrap()).unwrap().vring(1, 8).unwrap()
+        let description = VhostUserInflight::new(InflightRegion::bytes(2, 8).unwrap(), 0, 2, 8);
+        InflightRegion::map(&description, file.try_clone().unwrap()).unwrap().vring(1, 8).unwrap()
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
         [5, 1, 3, 2].into_iter().for_each(|head| first.begin(head));
         first.before_used(1);
         first.after_used(1, 8);
-        // It dies after the guest was told, and before this memory was.
+        // It dies after the guest was notified, and before this memory was updated.
         first.before_used(2);
         let mut second = queue(&file);
         assert_eq!(second.recover(9), Some([5, 3].into()));
@@ -263,8 +265,11 @@ mod tests {
         for (bytes, offset, vrings, entries) in
             [(4096, 0, 64, 1024), (64, 0, 1, 8), (4096, 4096, 1, 8), (1 << 40, 0, 64, 1024), (4096, 0, 65, 1)]
         {
-            let told = VhostUserInflight::new(bytes, offset, vrings, entries);
-            assert!(InflightRegion::map(&told, file.try_clone().unwrap()).is_err(), "{bytes} {offset}");
+            let description = VhostUserInflight::new(bytes, offset, vrings, entries);
+            assert!(
+                InflightRegion::map(&description, file.try_clone().unwrap()).is_err(),
+                "{bytes} {offset}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::limits::WATCHED_MAPPINGS_MAX;
 
-/// A mapping of somebody's file; no length, no mapping.
+/// Mapping of another process' file; no length, no mapping.
 struct Place {
     is_taken: AtomicBool,
     start: AtomicUsize,
@@ -25,7 +25,7 @@ static PLACES: [Place; WATCHED_MAPPINGS_MAX] = [const {
     }
 }; WATCHED_MAPPINGS_MAX];
 
-/// Whether a file has all that is to be mapped of it, at present.
+/// Checks that a file has all bytes of the mapping, at present.
 pub(super) fn check_length(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let end = offset.checked_add(length);
     if end.is_some_and(|end| file.metadata().is_ok_and(|file| file.len() >= end)) {
@@ -54,12 +54,12 @@ impl Watched {
         Ok(Self(at))
     }
 
-    /// Whether it is the one that begins there.
+    /// True if the mapping begins there.
     pub(super) fn is_of(&self, start: *const u8) -> bool {
         PLACES[self.0].start.load(Ordering::Acquire) == start as usize
     }
 
-    /// Whether some of it has been lost.
+    /// True if some of it has been lost.
     pub(super) fn is_lost(&self) -> bool {
         PLACES[self.0].is_lost.load(Ordering::Relaxed)
     }

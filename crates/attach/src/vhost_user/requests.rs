@@ -23,13 +23,14 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Where the next command begins within the request, and its length; `None` when there are no more.
+    /// Offset of the next command within the request, and its length; `None` when there are no
+    /// more.
     pub(super) fn next_piece(&self) -> Option<(u64, u64)> {
         let left = self.work.length - self.issued;
         (left > 0 && self.error.is_none()).then(|| (self.issued, left.min(self.piece_bytes)))
     }
 
-    /// Whether all that was to be done is done, or will not be.
+    /// True if all its work is done, or given up.
     pub(super) fn is_over(&self) -> bool {
         self.commands == 0 && self.next_piece().is_none()
     }

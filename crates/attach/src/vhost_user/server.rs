@@ -88,7 +88,7 @@ impl VhostUserServer {
         Ok(server)
     }
 
-    /// What hands its front ends over to another process.
+    /// Handle for handing its front ends over to another process.
     pub fn holder(&self) -> VhostHolder {
         VhostHolder::new(&self.door_hands, self.is_left.clone())
     }
@@ -103,7 +103,7 @@ impl VhostUserServer {
         self.workers.len()
     }
 
-    /// Whether a thread has ended though nobody asked for it.
+    /// True if a thread has ended without an order.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(|(_, thread)| thread.is_finished())
             || self.doors.iter().any(JoinHandle::is_finished)
@@ -118,7 +118,7 @@ impl VhostUserServer {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
         self.workers.iter().for_each(|(waker, _)| waker.wake());
-        // Guests are told what is done before their front ends see the end.
+        // Guests get their completions before their front ends see the end.
         let mut sum: Tally = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
         let is_left = self.is_left.load(Ordering::Acquire);
         for connection in self.connections.iter().filter(|_| !is_left) {

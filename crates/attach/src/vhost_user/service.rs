@@ -36,8 +36,8 @@ impl Service {
         }
     }
 
-    /// Takes what a guest has asked for, and makes commands of it. Whoever calls tells the guest what is done. Whether it wants
-    /// another turn.
+    /// Takes requests of a guest, and makes commands of them. The caller notifies the guest of
+    /// completions. True if it needs another turn.
     pub(super) fn serve(&mut self, place: usize, vring: &mut Vring) -> bool {
         self.issue(vring);
         if vring.may_take() {
@@ -94,7 +94,7 @@ impl Service {
         }
     }
 
-    /// Whether all commands of a request have been made.
+    /// True if all commands of a request have been made.
     fn issue_of(&mut self, at: usize, vring: &mut Vring) -> bool {
         loop {
             let Some(request) = self.requests.get(at) else { return true };
@@ -137,7 +137,7 @@ impl Service {
         }
     }
 
-    /// What goes with a command.
+    /// Data of a command.
     fn data(
         &mut self,
         at: usize,
@@ -216,8 +216,8 @@ impl Service {
             (OK, Kind::Read | Kind::Serial) => u32::try_from(writable.bytes()).unwrap_or(u32::MAX),
             _ => 1,
         };
-        let told = writable.write(&vring.memory, last, &[status]);
-        vring.used(request.head, if told.is_ok() { length } else { 0 });
+        let written = writable.write(&vring.memory, last, &[status]);
+        vring.used(request.head, if written.is_ok() { length } else { 0 });
         self.requests.give_room(request.chain);
     }
 }

@@ -1,4 +1,5 @@
-//! What one front end says, from its connection to its end, and what the threads that serve its virtqueues are told then.
+//! Messages of one front end, from its connection to its end, and the orders that they cause to the
+//! threads that serve its virtqueues.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,14 +29,14 @@ use super::vring;
 use super::worker::{Hand, Order};
 use crate::limits::{MEMORY_REGIONS_MAX, VRING_ENTRIES_MAX, VRINGS_MAX};
 
-/// What is not offered, and asked for nevertheless.
+/// Error for a message that uses a feature without an offer.
 const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
 
 /// A virtqueue, as the front end has described it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VringSettings {
     pub(super) entries: u16,
-    /// Its tables, by the addresses of the front end.
+    /// Tables of the rings, by the addresses of the front end.
     pub(super) tables: Option<Tables>,
     pub(super) next_avail: u16,
     pub(super) kick: Option<Arc<OwnedFd>>,
@@ -53,7 +54,7 @@ pub(super) struct Tables {
 
 /// A front end that is connected.
 pub(super) struct Session {
-    /// Its place among all front ends.
+    /// Place among all front ends.
     front_end: usize,
     paths: Arc<Paths>,
     device: Device,
@@ -66,7 +67,7 @@ pub(super) struct Session {
     hands: Arc<[Hand]>,
     pub(super) connection: Arc<UnixStream>,
     pub(super) memory: GuestMemory,
-    /// What is under way, in memory that the front end keeps.
+    /// Requests under way, in memory that the front end keeps.
     pub(super) inflight: Option<InflightRegion>,
     pub(super) features: u64,
     /// Of the protocol.
@@ -98,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Whether the front end has given a channel for notices.
+    /// True if the front end has given a channel for notices.
     pub(super) const fn has_channel(&self) -> bool {
         self.channel.is_some()
     }
@@ -183,7 +184,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has a virtqueue stop; who asks is told when nothing of it is under way.
+    /// Orders a virtqueue to stop. `asker` gets its position when nothing of it is under way.
     pub(super) fn order_stop(&self, index: usize, asker: Sender<vring::Stopped>) {
         self.hand(index).order(Order::Stop(self.place(index), false, asker));
     }
@@ -387,8 +388,8 @@ impl VhostUserBackendReqHandlerMut for Session {
         Ok((VhostUserInflight::new(bytes, 0, asked.num_queues, asked.queue_size), file))
     }
 
-    fn set_inflight_fd(&mut self, told: &VhostUserInflight, file: File) -> Result<()> {
-        let region = InflightRegion::map(told, file).map_err(Error::ReqHandlerError)?;
+    fn set_inflight_fd(&mut self, description: &VhostUserInflight, file: File) -> Result<()> {
+        let region = InflightRegion::map(description, file).map_err(Error::ReqHandlerError)?;
         self.inflight = Some(region);
         Ok(())
     }

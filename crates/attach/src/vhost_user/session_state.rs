@@ -58,7 +58,7 @@ impl Session {
         (0..self.vrings.len()).try_for_each(|index| self.start(index))
     }
 
-    /// What another process needs to go on with it, and the descriptors.
+    /// State from which another process can continue it, and the descriptors.
     pub(super) fn state(&self) -> io::Result<(HandedFrontEnd, Vec<OwnedFd>)> {
         let mut descriptors = vec![self.connection.as_fd().try_clone_to_owned()?];
         if let Some(channel) = &self.channel {

@@ -1,5 +1,5 @@
-//! One virtqueue as the thread that serves it has it: its rings in the guest's memory, what of it is under way, and how the
-//! guest is told what is done.
+//! A virtqueue in the thread that serves it: its rings in the guest's memory, its requests under
+//! way, and the notification of the guest.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -16,19 +16,20 @@ use super::chain::{BadChain, Chain};
 use super::guest_memory::Memory;
 use super::inflight::InflightQueue;
 
-/// Where a ring was when it was stopped.
+/// Position of a ring when it was stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stopped {
     pub(super) next_avail: u16,
 }
 
-/// What a virtqueue is made of.
+/// Parts of a virtqueue.
 pub(super) struct Plan {
     pub(super) queue: Queue,
     pub(super) memory: Arc<Memory>,
-    /// What is under way, for whoever serves it when we are dead.
+    /// Record of requests under way, for a process that serves it after this one's death.
     pub(super) inflight: Option<InflightQueue>,
-    /// Requests that were under way when somebody died who served it before, by the descriptors that they begin with.
+    /// Requests that were under way at the death of the process that served it before, by the
+    /// descriptors that they begin with.
     pub(super) again: VecDeque<u16>,
     pub(super) kick: Arc<OwnedFd>,
     pub(super) call: Option<Arc<OwnedFd>>,
@@ -53,14 +54,14 @@ pub(super) struct Vring {
     pub(super) held_bytes: usize,
     /// Something was put into the used ring that the guest has not been notified of.
     has_used: bool,
-    /// No more is taken; who asked is told when nothing is under way.
+    /// Set while no more is taken; notified when nothing is under way.
     pub(super) stopping: Option<Sender<Stopped>>,
     is_closed: bool,
     /// The guest is gone: it is notified of nothing, and no more commands are made for it.
     pub(super) is_abandoned: bool,
 }
 
-/// What a ring has next.
+/// Next entry of a ring.
 pub(super) enum Next {
     /// A request, by the descriptor that it begins with, and whether its list can be used.
     Request(u16, Result<(), BadChain>),
@@ -90,7 +91,8 @@ impl Vring {
         }
     }
 
-    /// Whether more requests may be taken; a guest may have as many under way as its ring has entries.
+    /// True if more requests may be taken; a guest may have as many under way as its ring has
+    /// entries.
     pub(super) fn may_take(&self) -> bool {
         !self.is_closed && self.requests < usize::from(self.queue.size())
     }
@@ -171,7 +173,8 @@ impl Vring {
         let memory: &GuestMemoryMmap = &self.memory;
         match (self.queue.needs_notification(memory), &self.call) {
             (Ok(true), Some(call)) => {
-                // Full is told as well; it does not wait, which was seen to when it came.
+                // A full counter notifies as well. The write does not block, which was checked when
+                // the descriptor came.
                 let _ = rustix::io::write(call, &1u64.to_ne_bytes());
             }
             (Ok(_), _) => {}

@@ -14,7 +14,7 @@ use super::device::{Device, SERIAL_BYTES};
 use super::guest_memory::Memory;
 use crate::limits::{DISCARD_RANGES_MAX, VRING_REQUEST_BYTES_MAX};
 
-/// What requests count in.
+/// Unit of requests.
 pub(super) const SECTOR_BYTES: u64 = 512;
 /// The driver would like the blocks deallocated (VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP).
 const FLAG_UNMAP: u32 = 1;
@@ -26,7 +26,7 @@ pub(super) struct Failed(pub(super) u8);
 pub(super) const IO_ERROR: Failed = Failed(VIRTIO_BLK_S_IOERR as u8);
 pub(super) const UNSUPPORTED: Failed = Failed(VIRTIO_BLK_S_UNSUPP as u8);
 
-/// How a request begins (struct virtio_blk_outhdr).
+/// Header of a request (struct virtio_blk_outhdr).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes)]
 #[repr(C)]
 struct Header {
@@ -46,7 +46,7 @@ struct Range {
     flags: U32,
 }
 
-/// What the commands of a request do.
+/// Operation of a request's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -187,7 +187,7 @@ impl Kind {
     }
 }
 
-/// What the guest gets for a command that ended with this status.
+/// Status for the guest of a command that ended with this NVMe status.
 pub(super) fn failed(status: Status) -> Failed {
     match status.without_flags() {
         Status::INVALID_OPCODE => UNSUPPORTED,

@@ -21,15 +21,15 @@ use crate::limits::{END_TIMEOUT_MS, VRINGS_MAX};
 use crate::server::Tally;
 use crate::turns::Turns;
 
-/// What the thread that hears a front end wants of one that serves its virtqueues. A virtqueue is named by its place: that of
-/// its front end among all, times `VRINGS_MAX`, and its number.
+/// Order to a thread that serves virtqueues, from the one that hears their front end. A virtqueue
+/// is named by its place: that of its front end among all, times `VRINGS_MAX`, and its number.
 pub(super) enum Order {
     /// A virtqueue begins.
     Start(usize, Box<vring::Plan>),
-    /// A virtqueue ends; who asks is told when nothing of it is under way. Where its front end is gone (`true`), the guest
-    /// is notified of nothing.
+    /// End a virtqueue, and report its position when nothing of it is under way. If its front end
+    /// is gone (`true`), the guest gets no notifications.
     Stop(usize, bool, Sender<Stopped>),
-    /// Where the guest is told what is done.
+    /// Descriptor by which the guest is notified.
     Call(usize, Option<Arc<OwnedFd>>),
     /// The memory of a front end has changed.
     Memory(usize, Arc<Memory>),
@@ -50,7 +50,7 @@ impl Hand {
     }
 }
 
-/// What a thread is made of.
+/// Parts of a thread.
 pub(super) struct Plan {
     pub(super) disks: Vec<(Arc<Paths>, Device)>,
     pub(super) number: u16,
@@ -68,7 +68,7 @@ pub(super) struct Worker {
     turns: Turns,
     orders: Receiver<Order>,
     stopping: Arc<AtomicBool>,
-    /// When it ends whatever is under way, once it shall end.
+    /// Time at which a thread that is to end does so whatever is under way.
     end_at: Option<Moment>,
     events: Vec<Event>,
     scratch: Vec<u8>,
@@ -233,7 +233,8 @@ impl Worker {
         }
     }
 
-    /// Whether the thread may end. Once it shall, no requests are taken, and those that were are answered.
+    /// True if the thread may end. Once it is to, no requests are taken, and earlier ones are
+    /// answered.
     fn is_done(&mut self) -> bool {
         if !self.stopping.load(Ordering::Acquire) {
             return false;

@@ -46,7 +46,7 @@ pub(crate) struct Chunk {
     pub(crate) error: u32,
 }
 
-/// What all of a reply came to.
+/// Result of all of a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) error: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Client<S = UnixStream> {
 
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).expect("somebody listens");
+        let stream = UnixStream::connect(socket).expect("a server listens");
         stream.set_read_timeout(Some(patience())).expect("it can have one");
         Self { stream, form: Form::Simple, next_cookie: 0x1234_5678_0000_0000 }
     }
@@ -218,7 +218,7 @@ impl<S: Read + Write> Client<S> {
         self.answer(cookie, offset, 0).error
     }
 
-    /// What is read, which has to be all.
+    /// Data of a successful read of the whole range.
     pub(crate) fn read(&mut self, offset: u64, length: usize, flags: u16) -> Vec<u8> {
         let cookie = self.send(READ, flags, (offset, length as u64), &[]);
         let mut answer = self.answer(cookie, offset, length);
@@ -234,7 +234,7 @@ impl<S: Read + Write> Client<S> {
         data
     }
 
-    /// Whether the server has closed the connection, which it does.
+    /// True once the server has closed the connection.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {

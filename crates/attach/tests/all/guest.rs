@@ -16,14 +16,14 @@ use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 pub(crate) const MEMORY_BYTES: u64 = 64 << 20;
-/// Where the front end has the guest's memory, which nobody looks at.
+/// Address of the guest's memory in the front end, which is never used.
 pub(crate) const HERE: u64 = 0x7000_0000_0000;
 /// Each virtqueue's tables are in a part of their own.
 const RING_BYTES: u64 = 64 << 10;
 const AVAILABLE: u64 = 16 << 10;
 const USED: u64 = 32 << 10;
 const HEADERS: u64 = 48 << 10;
-/// Where data is.
+/// Offset of the data.
 pub(crate) const DATA: u64 = 1 << 20;
 pub(crate) const ENTRIES: u16 = 128;
 
@@ -57,7 +57,7 @@ impl Guest {
         guest
     }
 
-    /// One that has shared its memory, and has no virtqueues yet.
+    /// Guest that has shared its memory, and has no virtqueues yet.
     pub(crate) fn stranger(socket: &Path, without: u64) -> Self {
         let mut front_end = Frontend::connect(socket, 64).expect("a connection");
         front_end.set_owner().expect("an owner");
@@ -225,12 +225,12 @@ impl Guest {
         bytes
     }
 
-    /// Whether its connection has ended.
+    /// True once its connection has ended.
     pub(crate) fn front_end_is_gone(&mut self) -> bool {
         self.front_end.get_features().is_err()
     }
 
-    /// Whether its requests are still answered.
+    /// True if its requests are still answered.
     pub(crate) fn is_served(&mut self) -> bool {
         self.ask(0, 0, blk::VIRTIO_BLK_T_FLUSH, 0, (0, 0));
         self.kick(0);

@@ -16,7 +16,7 @@ use crate::world::{Plan, VhostWorld, World};
 
 const OK: u8 = blk::VIRTIO_BLK_S_OK as u8;
 
-/// What is handed over, as it is read again from what is written.
+/// State that is handed over, parsed from its encoding.
 fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     let (handed, sockets) = holder.freeze().expect("it comes to rest");
     let text = serde_json::to_string(&handed).expect("it can be written");
@@ -25,7 +25,8 @@ fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     (read, sockets)
 }
 
-/// What is handed over once the only client is in the middle of a write. A busy machine may read its request late.
+/// State that is handed over once the only client is in the middle of a write. A busy machine may
+/// read its request late.
 fn frozen_within_a_write(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
     wait_for("its write begins", || {
         let (handed, sockets) = frozen(holder);
@@ -86,7 +87,7 @@ fn clients_in_the_middle_of_anything_notice_nothing() {
 }
 
 #[test]
-fn answers_that_nobody_has_read_yet_are_read_from_the_next_server() {
+fn unread_answers_are_read_from_the_next_server() {
     let mut world = World::new(&Plan::default());
     let mut client = world.stranger().go("1", Form::Simple);
     let data = pattern(30 << 20, 3);

@@ -9,7 +9,7 @@ use crate::client::{Form, READ, WRITE};
 use crate::world::{Plan, World};
 
 #[test]
-fn who_breaks_the_protocol_loses_the_connection_and_nobody_else() {
+fn a_client_that_breaks_the_protocol_loses_only_its_own_connection() {
     let world = World::new(&Plan::default());
     let mut good = world.stranger().go("1", Form::Structured);
     let too_long = [b"\0\0\0\x03IHAVEOPT\0\0\0\x07", &u32::MAX.to_be_bytes()[..]].concat();

@@ -53,7 +53,7 @@ fn a_path_that_is_lost_is_nothing_that_clients_see() {
 }
 
 #[test]
-fn a_client_that_comes_after_a_change_of_size_is_told_it() {
+fn a_client_that_comes_after_a_change_of_size_sees_it() {
     let world = World::new(&Plan::default());
     let mut before = world.stranger().go("1", Form::Simple);
     let mut config = world.target.config();
@@ -78,7 +78,7 @@ fn the_end_answers_what_has_come_and_closes_all() {
         client.send(READ, 0, (0, 4096), &[]);
         client.send(WRITE, 0, (0, 8192), &[1; 4096]);
     }
-    // Nobody else listens there.
+    // No other server listens there.
     world.listener = None;
     let tally = world.server.take().expect("it runs").stop();
     assert_eq!(tally.clients, 3);

@@ -76,13 +76,13 @@ fn bytes_come_back_through_tls_in_every_form_and_length() {
             assert_eq!(client.read(8 << 20, 32 << 20, DF).len(), 32 << 20);
         }
         client.send(DISCONNECT, 0, (0, 0), &[]);
-        // The end is said, so that nobody can pretend one.
+        // The end is authenticated, so that no attacker can pretend one.
         assert_eq!(std::io::Read::read(&mut client.stream, &mut [0]).expect("an end that was said"), 0);
     }
 }
 
 #[test]
-fn where_it_is_required_nobody_goes_without() {
+fn a_required_handshake_cannot_be_skipped() {
     let authority = Authority::new();
     let world = World::with_tls(&Plan::default(), Some(authority.server(false)));
     let mut plain = world.stranger();
@@ -106,8 +106,8 @@ fn a_client_shows_a_certificate_where_one_is_asked_for() {
     assert_eq!(client.read(0, 4096, 0), [0; 4096]);
     for own in [None, Some(&other)] {
         let mut client = world.stranger().secure(authority.client(own));
-        let told = client.stream.write_all(&[b"IHAVEOPT", &[0; 8][..]].concat());
-        assert!(told.is_err() || std::io::Read::read(&mut client.stream, &mut [0]).is_err());
+        let written = client.stream.write_all(&[b"IHAVEOPT", &[0; 8][..]].concat());
+        assert!(written.is_err() || std::io::Read::read(&mut client.stream, &mut [0]).is_err());
     }
     assert_eq!(client.read(0, 4096, 0), [0; 4096]);
 }
@@ -138,7 +138,7 @@ fn what_is_behind_starttls_in_clear_is_no_option() {
 }
 
 #[test]
-fn who_breaks_tls_loses_the_connection_and_nobody_else() {
+fn a_client_that_breaks_tls_loses_only_its_own_connection() {
     let authority = Authority::new();
     let world = World::with_tls(&Plan::default(), Some(authority.server(false)));
     let mut good = world.stranger().secure(authority.client(None)).choose("1", Form::Structured);
@@ -149,7 +149,7 @@ fn who_breaks_tls_loses_the_connection_and_nobody_else() {
     client.stream.write_all(&BEGUN).expect("it can be sent");
     client.stream.shutdown(Shutdown::Write).expect("it can be");
     assert!(client.is_closed());
-    // A record that nobody sealed, one that is too long, and one that is not TLS.
+    // An unsealed record, one that is too long, and one that is not TLS.
     for bytes in [&[23, 3, 3, 0, 20][..], &[23, 3, 3, 0xff, 0xff], b"\x25\x60\x95\x13 in clear"] {
         let mut client = world.stranger().secure(authority.client(None)).choose("1", Form::Simple);
         assert_eq!(client.read(0, 4096, 0), [0; 4096]);
@@ -164,7 +164,7 @@ fn who_breaks_tls_loses_the_connection_and_nobody_else() {
 }
 
 #[test]
-fn handshakes_that_do_not_go_on_end_and_keep_nobody_out() {
+fn stalled_handshakes_end_and_keep_no_client_out() {
     let authority = Authority::new();
     let world = World::with_tls(&Plan::default(), Some(authority.server(false)));
     let mut good = world.stranger().secure(authority.client(None)).choose("1", Form::Simple);

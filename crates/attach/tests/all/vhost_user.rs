@@ -25,7 +25,7 @@ fn ranges(ranges: &[(u64, u32, u32)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_guest_is_told_what_the_namespace_is() {
+fn a_guest_sees_the_properties_of_the_namespace() {
     let world = VhostWorld::new(&Plan::default());
     let mut guest = Guest::stranger(&world.sockets[0], 0);
     for feature in [
@@ -52,7 +52,7 @@ fn a_guest_is_told_what_the_namespace_is() {
 }
 
 #[test]
-fn a_front_end_is_told_of_a_new_size_until_it_asks() {
+fn a_front_end_is_notified_of_a_new_size_until_it_reads_it() {
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
 
@@ -72,7 +72,7 @@ fn a_front_end_is_told_of_a_new_size_until_it_asks() {
         world.resize(1, size);
         for _ in 0..2 {
             channel.read_exact(&mut said).unwrap();
-            assert_eq!(said, notice, "one that has not asked is told again");
+            assert_eq!(said, notice, "one that has not read it is notified again");
         }
         assert_eq!(guest.config()[..8], (size / 512).to_le_bytes());
         // Whatever was said before it was answered has come.
@@ -83,8 +83,8 @@ fn a_front_end_is_told_of_a_new_size_until_it_asks() {
         assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, last(size) + 8, (DATA, 4096)).0, IO_ERROR);
     }
     channel.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    assert!(channel.read(&mut said).is_err(), "one that has asked is told nothing");
-    // A channel that nobody listens on is nobody's trouble.
+    assert!(channel.read(&mut said).is_err(), "one that has read it is not notified");
+    // A channel without a reader disturbs no one else.
     drop(channel);
     world.resize(1, 2 * SIZE);
     assert!(guest.is_served());
@@ -237,7 +237,7 @@ fn what_another_process_left_unanswered_is_done_again() {
     let mut guest = Guest::stranger(&world.sockets[0], 0);
     // QEMU 10 asks for fewer entries than its virtqueues have.
     let asked = VhostUserInflight::new(0, 0, 1, 4);
-    let (told, file) = guest.front_end.get_inflight_fd(&asked).unwrap();
+    let (description, file) = guest.front_end.get_inflight_fd(&asked).unwrap();
     // It has taken two requests, and answered the second.
     guest.fill(DATA, &[8; 4096]);
     guest.write_down(0, 6, blk::VIRTIO_BLK_T_OUT, 8, (DATA, 4096));
@@ -250,7 +250,7 @@ fn what_another_process_left_unanswered_is_done_again() {
     file.write_all_at(&[1, 0, ENTRIES as u8, 0, 3, 0, 1, 0], 8).unwrap();
     file.write_all_at(&[1], state(6)).unwrap();
     guest.set_available(0, 2);
-    guest.front_end.set_inflight_fd(&told, file.as_raw_fd()).unwrap();
+    guest.front_end.set_inflight_fd(&description, file.as_raw_fd()).unwrap();
     guest.start(0);
     (0..2).for_each(|_| guest.was_submitted(0));
     assert_eq!(guest.used(0).0, 3, "what was answered before");

@@ -15,7 +15,7 @@ use crate::world::{Plan, VhostWorld};
 
 const IO_ERROR: u8 = blk::VIRTIO_BLK_S_IOERR as u8;
 
-/// Where a header stands, and a status that nobody has written.
+/// Offset of a header, and of a status that is unwritten.
 fn header(guest: &Guest, kind: u32, sector: u64) -> (u64, u64) {
     let bytes = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes(), &[0xee; 16]].concat();
     guest.fill(DATA, &bytes);
@@ -47,7 +47,7 @@ fn data_outside_of_memory_fails_its_request_alone() {
     assert!(guest.is_served());
 }
 
-/// Where a descriptor lies, and its address, length, flags and successor.
+/// Address of a descriptor, and its address, length, flags and successor.
 type Placed = (u64, (u64, u32, u16, u16));
 
 #[test]
@@ -130,7 +130,7 @@ fn rings_that_make_no_sense_end_their_front_end_alone() {
 }
 
 #[test]
-fn memory_that_is_cut_short_ends_nobody_else() {
+fn truncated_memory_ends_only_its_own_guest() {
     let world = VhostWorld::new(&Plan::default());
     let mut other = Guest::new(&world.sockets[1], 1);
     let guest = Guest::new(&world.sockets[0], 1);

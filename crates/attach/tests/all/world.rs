@@ -19,7 +19,7 @@ use crate::client::Client;
 pub(crate) const NQN: &str = "nqn.2014-08.org.example:disk";
 pub(crate) const SIZE: u64 = 80 << 20;
 
-/// What a server is to be like.
+/// Properties of a server.
 pub(crate) struct Plan {
     pub(crate) block_bytes: u32,
     pub(crate) is_read_only: bool,
@@ -65,7 +65,7 @@ impl World {
         Self { server: Some(server), paths, target, socket, listener, threads, _folder: folder }
     }
 
-    /// Another server, over paths of its own, that serves when it is told to.
+    /// Another server, over paths of its own, that serves on order.
     pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
         let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
@@ -74,7 +74,7 @@ impl World {
         Server::start_with(disks, listeners, tls, options).expect("a server")
     }
 
-    /// Whether clients can connect.
+    /// True if clients can connect.
     pub(crate) fn is_listening(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
     }
@@ -111,7 +111,7 @@ impl VhostWorld {
         Self { server, sockets, paths, target, listeners, threads, _folder: folder }
     }
 
-    /// Another server, over paths of its own, that serves when it is told to.
+    /// Another server, over paths of its own, that serves on order.
     pub(crate) fn next(&self) -> VhostUserServer {
         let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };

@@ -1,4 +1,4 @@
-//! Exchanges out of which a TLS key comes: both sides have the same one, and nobody has one otherwise.
+//! Exchanges that generate a TLS key: both sides have the same one, and otherwise neither has one.
 
 use nvme::authentication::{Body, Failure, Message, Negotiate};
 
@@ -13,7 +13,7 @@ const GROUPS: [Group; 4] = [Group::Ffdhe2048, Group::Secp256r1, Group::MlKem768,
 
 type Terms = (ControllerTerms, HostTerms);
 
-/// What both have in the end: the key, or why not.
+/// Keys of both sides in the end, or the reasons.
 type Keys = (Result<GeneratedPsk, String>, Result<GeneratedPsk, String>);
 
 fn with(change: impl FnOnce(&mut ControllerTerms, &mut HostTerms)) -> Terms {

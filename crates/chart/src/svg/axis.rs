@@ -8,7 +8,7 @@ use crate::chart::Chart;
 
 const TITLE_LINE: f64 = 21.0;
 
-/// Whether there are lines behind what is drawn.
+/// Grid lines behind the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grid {
     Behind,
@@ -24,7 +24,7 @@ pub(super) fn title(svg: &mut String, title: &str) {
     }
 }
 
-/// How much room a title takes.
+/// Height of a title.
 pub(super) fn title_height(title: &str) -> f64 {
     match title_lines(title).len() {
         0 => 0.0,

@@ -19,7 +19,7 @@ const HEADING: f64 = 24.0;
 /// Behind the longest bar of a panel, for its value.
 const VALUE: f64 = 62.0;
 
-/// Where panels lie.
+/// Layout of the panels.
 struct Panels {
     left: f64,
     /// From one panel to the next, and how much of it bars may take.

@@ -8,23 +8,23 @@ use crate::markup::{escaped, identifier};
 /// The frame of a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// What its style goes by.
+    /// Class of its style.
     pub class: &'a str,
     /// Unique in its page.
     pub id: &'a str,
-    /// Its name.
+    /// Title of the picture.
     pub title: &'a str,
-    /// What it shows, in words.
+    /// Content of the picture, in words.
     pub description: &'a str,
-    /// Its measures, in its own pixels.
+    /// Size in its own pixels.
     pub width: f64,
     /// See `width`.
     pub height: f64,
-    /// Where it begins; what lies above is not shown.
+    /// Upper edge of the visible part.
     pub top: f64,
     /// A reader's pixels for one of its own; none where a page gives it the room there is.
     pub scale: Option<f64>,
-    /// Its style, where the page does not have it, and a ground of its own.
+    /// Style sheet and background, for pages without them.
     pub style: Option<&'a str>,
 }
 

@@ -7,7 +7,7 @@ use crate::chart::{Axis, Chart, Heat};
 use crate::markup::escaped;
 use crate::units;
 
-/// How many colours there are; `chart.css` has them.
+/// Number of colours, as in `chart.css`.
 pub(super) const STEPS: usize = 8;
 
 /// Draws the cells that count anything. Cells without borders, and beyond the axes, are left out.
@@ -50,8 +50,8 @@ pub(super) fn most(heat: &Heat) -> u64 {
     heat.counts.iter().flatten().copied().max().unwrap_or(0)
 }
 
-/// Which colour a count has: equal factors are equally far apart, since a few slow commands among millions are what a
-/// heat map is looked at for.
+/// Index of a count's colour. The scale is logarithmic, since a heat map is to show a few slow
+/// commands among millions.
 fn step(count: u64, most: u64) -> usize {
     if most <= 1 {
         return STEPS - 1;
@@ -60,7 +60,7 @@ fn step(count: u64, most: u64) -> usize {
     ((part * STEPS as f64) as usize).min(STEPS - 1)
 }
 
-/// What there is to say of a cell, a line for each thing.
+/// Texts of a cell, a line each.
 fn words(chart: &Chart, x: &[f64], y: &[f64], count: u64) -> String {
     let span = |axis: &Axis, edges: &[f64]| {
         let ends: Vec<String> = edges.iter().map(|edge| units::quantity(axis.unit, *edge)).collect();

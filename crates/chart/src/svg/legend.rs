@@ -13,7 +13,7 @@ const ROW: f64 = 20.0;
 /// From the beginning of an entry to its name.
 const SAMPLE: f64 = 28.0;
 const GAP: f64 = 18.0;
-/// One step of a heat map's colours.
+/// Width of a colour of a heat map.
 const STEP: f64 = 22.0;
 
 /// The names of a picture's lines, each once, in their order: a name's place is its colour.
@@ -56,7 +56,7 @@ fn entries(series: &[Series]) -> Vec<Entry<'_>> {
     entries
 }
 
-/// How much room the legend of lines takes.
+/// Height of the legend of lines.
 pub(super) fn lines_height(series: &[Series]) -> f64 {
     entries(series).last().map_or(0.0, |last| ROW * (last.row + 1) as f64 + 4.0)
 }
@@ -100,12 +100,12 @@ pub(super) fn lines(svg: &mut String, top: f64, series: &[Series]) {
     svg.push_str("</g>\n");
 }
 
-/// How many colours there are for lines; `chart.css` has them.
+/// Number of colours for lines, as in `chart.css`.
 pub(super) const COLOURS: usize = 8;
 /// About half as wide as a marker is.
 pub(super) const MARKER_RADIUS: f64 = 3.6;
 
-/// How much room the legend of a heat map takes.
+/// Height of the legend of a heat map.
 pub(super) fn heat_height(map: &Heat) -> f64 {
     if heat::most(map) == 0 { 0.0 } else { ROW + 4.0 }
 }

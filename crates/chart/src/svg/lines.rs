@@ -88,7 +88,7 @@ fn whiskers(svg: &mut String, canvas: &Canvas, line: &Series) {
     }
 }
 
-/// What there is to say of a point, a line for each thing.
+/// Texts of a point, a line each.
 fn words(chart: &Chart, line: &Series, point: &Point) -> String {
     let mut words = Vec::new();
     let name = series_name(&line.name, line.style);

@@ -9,10 +9,10 @@ use crate::chart::Mark;
 const RING: f64 = 9.0;
 /// From one row of words to the next.
 const ROW: f64 = 16.0;
-/// How many rows words may move down before they cover each other.
+/// Rows by which words may move down before they cover each other.
 const ROWS_MAX: usize = 8;
 
-/// Where a mark comes to lie.
+/// Position of a mark.
 enum Place {
     Vertical(f64),
     Band(f64, f64),
@@ -63,7 +63,7 @@ pub(super) fn lines(svg: &mut String, canvas: &Canvas, marks: &[Mark]) {
 struct Word {
     left: f64,
     right: f64,
-    /// Its base line.
+    /// Base line of the words.
     y: f64,
 }
 

@@ -20,10 +20,10 @@ use paint::Canvas;
 pub use bars::draw_bars;
 pub use frame::Frame;
 
-/// How colours and lines look, by class. A page has it once for all of its pictures.
+/// Style sheet of colours and lines, by class. A page has it once for all of its pictures.
 pub const STYLE: &str = include_str!("chart.css");
 
-/// Where a picture is seen.
+/// Place in which a picture is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// In a file of its own: it has its title and its style with it.
@@ -70,7 +70,7 @@ pub fn draw(chart: &Chart, look: Look) -> String {
     frame.opening() + &body + "</svg>\n"
 }
 
-/// What somebody is told who does not see the picture.
+/// Description of the picture for readers that do not see it.
 fn description(chart: &Chart) -> String {
     let mut text = chart.caption.trim().to_owned();
     if !text.is_empty() && !text.ends_with(['.', '!', '?']) {

@@ -5,12 +5,12 @@ use super::ticks::{Tick, Way, ticks};
 use super::{Look, legend, text};
 use crate::chart::{Chart, Drawing, Heat, Scale, Series};
 
-/// The picture's width in its own pixels; whoever shows it scales it.
+/// Width of the picture in its own pixels; the page scales it.
 pub(crate) const WIDTH: f64 = 480.0;
 const PLOT_HEIGHT: f64 = 236.0;
 /// Below the plot: numbers, and what they are.
 const FOOT: f64 = 42.0;
-/// What a line's ends keep from the sides on a logarithmic axis, which has no natural beginning.
+/// Distance of a line's ends from the sides on a logarithmic axis, which has no natural beginning.
 const INSET: f64 = 12.0;
 
 /// A picture's measures.
@@ -23,7 +23,7 @@ pub(super) struct Canvas {
     pub(super) bottom: f64,
     pub(super) x_ticks: Vec<Tick>,
     pub(super) y_ticks: Vec<Tick>,
-    /// Where the legend begins.
+    /// Upper edge of the legend.
     pub(super) legend_top: f64,
     /// The base line of words at the plot's top, and from where on they may stand there.
     pub(super) word_y: f64,
@@ -83,13 +83,13 @@ impl Canvas {
         }
     }
 
-    /// Where a value lies from left to right. None when it has no place on the axis.
+    /// Position of a value from left to right. None if the axis has no place for it.
     pub(super) fn x(&self, value: f64) -> Option<f64> {
         let length = self.right - self.left - 2.0 * self.inset;
         has_place(self.x.scale, value).then(|| self.left + self.inset + self.x.part(value) * length)
     }
 
-    /// Where a value lies from top to bottom. None when it has no place on the axis.
+    /// Position of a value from top to bottom. None if the axis has no place for it.
     pub(super) fn y(&self, value: f64) -> Option<f64> {
         has_place(self.y.scale, value).then(|| self.bottom - self.y.part(value) * (self.bottom - self.top))
     }
@@ -111,7 +111,7 @@ impl Canvas {
     }
 }
 
-/// How far above the highest point intervals are shown, as a multiple of it.
+/// Height above the highest point to which intervals are shown, as a multiple of it.
 const INTERVALS_SHOWN: f64 = 1.25;
 
 fn ranges(chart: &Chart) -> (Range, Range) {

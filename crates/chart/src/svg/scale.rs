@@ -6,7 +6,7 @@ use crate::chart::{Axis, Scale, Unit};
 const VALUE_MAX: f64 = 1e300;
 /// Smaller numbers are 0, or have no place on a logarithmic scale.
 const VALUE_MIN: f64 = 1e-12;
-/// How many steps a linear range is rounded to.
+/// Steps to which a linear range is rounded.
 const STEPS: f64 = 5.0;
 
 /// The part of an axis that a picture shows.
@@ -17,7 +17,7 @@ pub(super) struct Range {
     pub(super) high: f64,
 }
 
-/// Whether a value has a place on a scale.
+/// True if a value has a place on a scale.
 pub(super) fn has_place(scale: Scale, value: f64) -> bool {
     value.is_finite() && value.abs() <= VALUE_MAX && (scale == Scale::Linear || value >= VALUE_MIN)
 }
@@ -52,7 +52,8 @@ impl Range {
         }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high one. What has no place lies at the low end.
+    /// Position of a value: 0 at the low end, 1 at the high one. A value without a place is at the
+    /// low end.
     pub(super) fn part(&self, value: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),

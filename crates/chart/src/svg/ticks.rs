@@ -5,7 +5,7 @@ use super::text;
 use crate::chart::{Axis, Scale, Unit};
 use crate::units;
 
-/// One mark of an axis.
+/// Mark of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
@@ -15,9 +15,9 @@ pub(super) struct Tick {
 /// Along which way labels need room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// They stand side by side.
+    /// Side by side.
     Across,
-    /// They stand one above the other.
+    /// On top of each other.
     Up,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn ticks(axis: &Axis, range: &Range, length: f64, way: Way) -> Vec<Ti
         .unwrap_or_else(|| choices.into_iter().next_back().unwrap_or_default().into_iter().take(1).collect())
 }
 
-/// How many ways there are to choose marks, from dense to sparse.
+/// Number of ways to choose marks, from dense to sparse.
 const CHOICES: u32 = 12;
 
 fn values(unit: Unit, range: &Range, choice: u32) -> Vec<f64> {

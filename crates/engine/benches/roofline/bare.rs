@@ -24,14 +24,14 @@ const RECEIVE: usize = 256 << 10;
 /// Room behind them for what one call leaves of a request.
 const REST: usize = 520 << 10;
 
-/// How a server waits.
+/// Way in which a server waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// It does not: it asks again and again.
+    /// Never: it asks again and again.
     Busy,
-    /// It sleeps in epoll.
+    /// Asleep in epoll.
     Epoll,
-    /// It sleeps in io_uring, which has received already when it wakes.
+    /// Asleep in io_uring, which has received already when it wakes.
     Uring,
 }
 
@@ -72,7 +72,7 @@ impl BareServer {
             let Backend::Memory(memory) = backend else { unreachable!("memory was asked for") };
             let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
             for at in 0..span / BLOCK as u64 {
-                assert_eq!(memory.write(at * BLOCK as u64, &block), BLOCK, "nobody else uses it");
+                assert_eq!(memory.write(at * BLOCK as u64, &block), BLOCK, "it has no other user");
             }
             let accept = |_| Stream::new(listener.accept().expect("a connection").0, direction, is_tls);
             let streams: Vec<Stream> = (0..connections).map(accept).collect();
@@ -182,7 +182,7 @@ impl Stream {
                     Direction::Read => pair[1] = memory.span(block * BLOCK as u64, BLOCK),
                     Direction::Write => {
                         let written = memory.write(block * BLOCK as u64, &request[REQUEST..]);
-                        assert_eq!(written, BLOCK, "nobody else uses it");
+                        assert_eq!(written, BLOCK, "it has no other user");
                     }
                 }
             }
@@ -217,7 +217,7 @@ impl Stream {
                         assert_eq!(memory.read(start + from as u64, room, true), room.len(), "it is there");
                     }),
                     Direction::Write => {
-                        assert_eq!(memory.write(start, &request[REQUEST..]), BLOCK, "nobody else uses it");
+                        assert_eq!(memory.write(start, &request[REQUEST..]), BLOCK, "it has no other user");
                     }
                 }
             }

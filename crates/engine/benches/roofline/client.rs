@@ -24,7 +24,7 @@ pub(crate) const BATCH: usize = 64;
 const RECEIVE: usize = 512 << 10;
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What is asked for.
+/// Kind of request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -40,7 +40,7 @@ impl Direction {
         }
     }
 
-    /// What has this word.
+    /// Kind of request with this word.
     pub(crate) fn of(word: &str) -> Option<Self> {
         [Self::Read, Self::Write].into_iter().find(|direction| direction.word() == word)
     }
@@ -61,7 +61,8 @@ impl Direction {
         }
     }
 
-    /// Where in an answer the command identifier is: a data PDU has it in its header, a completion in its entry.
+    /// Offset of the command identifier in an answer: a data PDU has it in its header, a completion
+    /// in its entry.
     pub(crate) const fn id_at(self) -> usize {
         match self {
             Self::Read => 8,
@@ -70,7 +71,7 @@ impl Direction {
     }
 }
 
-/// How a connection begins.
+/// Start of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Opening {
     /// With the first request.
@@ -79,7 +80,7 @@ pub(crate) enum Opening {
     Nvme { nqn: &'static str, nsid: u32 },
 }
 
-/// One measurement.
+/// Parameters of a measurement.
 pub(crate) struct Run {
     pub(crate) address: SocketAddr,
     pub(crate) connections: usize,

@@ -1,4 +1,4 @@
-//! How near the target comes to what bare sockets can do on this machine: the same client, the same requests and
+//! Speed of the target beside that of bare sockets on this machine: the same client, the same requests and
 //! answers, once from servers that do nothing but answer and once from the target. It asserts no figure.
 
 mod bare;
@@ -41,7 +41,7 @@ struct Case {
     depth: usize,
 }
 
-/// Who answers.
+/// Server that answers.
 #[derive(Clone, Copy)]
 enum Server {
     Bare(Style),
@@ -72,7 +72,7 @@ struct Options {
     output: Option<std::path::PathBuf>,
     only: Option<String>,
     is_tls: bool,
-    /// What `lab peers` asks for.
+    /// Pair of `lab peers`, which asks for this alone.
     pair: Option<String>,
     cpus: Option<String>,
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::Direction;
 
-/// One measurement.
+/// Result of a measurement.
 pub(crate) struct Sample {
     pub(crate) server: &'static str,
     pub(crate) connections: usize,
@@ -176,7 +176,7 @@ impl Report {
     }
 }
 
-/// What the machine is: its processor, how many, and its kernel.
+/// Description of the machine: its processor, how many, and its kernel.
 fn machine() -> serde_json::Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

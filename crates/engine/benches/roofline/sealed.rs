@@ -23,7 +23,7 @@ pub(crate) struct Sealed {
     incoming: Vec<u8>,
     filled: usize,
     outgoing: Vec<u8>,
-    /// Where the record begins that is being filled, and the bytes of data in it.
+    /// Start of the record that is being filled, and the bytes of data in it.
     record: usize,
     data_bytes: usize,
 }
@@ -34,7 +34,7 @@ pub(crate) fn key() -> ConfiguredPsk {
 }
 
 impl Sealed {
-    /// What nobody has agreed on. The peer is what the other end is.
+    /// A channel with fixed secrets, without a handshake. The peer is what the other end is.
     pub(crate) fn bare(peer: Peer) -> Self {
         let secret = |byte| TrafficSecret::new(Suite::Aes128Gcm, &[byte; 32]).expect("a secret of 32 bytes");
         let (host, controller) = (secret(1), secret(2));
@@ -89,7 +89,7 @@ impl Sealed {
         Ok(received)
     }
 
-    /// The same with what somebody else has received.
+    /// Takes bytes that were received elsewhere.
     pub(crate) fn put(&mut self, bytes: &[u8], take: impl FnMut(&[u8])) {
         self.incoming[self.filled..][..bytes.len()].copy_from_slice(bytes);
         self.filled += bytes.len();
@@ -143,7 +143,7 @@ impl Sealed {
         (self.record, self.data_bytes) = (record.end, 0);
     }
 
-    /// What is queued, sealed.
+    /// Queued bytes, sealed.
     fn sealed(&mut self) -> &[u8] {
         if self.data_bytes > 0 {
             self.end_record();
@@ -166,7 +166,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// One to a subsystem of the target.
+    /// Opens a line to a subsystem of the target.
     pub(crate) fn open(mut stream: TcpStream, is_tls: bool, host: &str, subsystem: &str) -> Self {
         let sealed = is_tls.then(|| Sealed::open(&mut stream, host, subsystem));
         Self { stream, sealed, came: Vec::new() }

@@ -10,7 +10,7 @@ use nvme::io::IoCommand;
 /// Bytes of the namespace.
 pub(crate) const SPAN: u64 = 256 << 20;
 
-/// What is asked for, in blocks of 4096 bytes.
+/// Load, in blocks of 4096 bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One that uses these paths with up to this number of commands outstanding.
+    /// A host that uses these paths with up to this number of commands outstanding.
     pub(crate) fn open(paths: &Paths, depth_max: usize) -> Self {
         let options = RingOptions { poll_us_max: POLL_US_MAX, ..RingOptions::default() };
         let mut ring = Ring::new(options).expect("a ring");

@@ -7,7 +7,7 @@ use engine::initiator::{HostIdentity, TlsKeys};
 use engine::target::HostKeyConfig;
 use secure_channel::ConfiguredPsk;
 
-/// Whether the command line asks for TLS.
+/// True if the command line asks for TLS.
 pub(crate) fn is_wanted() -> bool {
     std::env::args().any(|word| word == "--tls")
 }

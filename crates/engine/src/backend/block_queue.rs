@@ -1,5 +1,5 @@
-//! What the kernel reports about a block device's queue below /sys: what it writes whole, whether it zeroes, and how long a command
-//! may take there. Devices that are made of others are asked by way of those.
+//! Properties of a block device's queue, as the kernel reports them below /sys: atomic writes,
+//! zeroing, and the longest time of a command. For devices that are made of others, those are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::fs::{major, minor};
 
 use crate::time_bound::TimeBound;
 
-/// How many devices are followed downwards, so that a loop in what /sys says ends.
+/// Number of devices followed downwards, which ends a loop in what /sys says.
 const DEPTH_MAX: usize = 8;
 
 /// Read-only state of the block device with this number, as the kernel tells (`blockdev --setro`, `losetup -r`, a
@@ -29,7 +29,8 @@ pub(super) struct BlockQueue {
 }
 
 impl BlockQueue {
-    /// That of the block device with this number; `None` for a file system without one.
+    /// Returns the queue of the block device with this number; `None` for a file system without
+    /// one.
     pub(super) fn of(device: u64) -> Option<Self> {
         Self::below(Path::new("/sys"), device)
     }
@@ -45,13 +46,13 @@ impl BlockQueue {
         if folder.join("queue").is_dir() {
             return Some(Self { root, disk: folder, start: 0 });
         }
-        // A partition has no queue of its own; its disk has. Its beginning is told in sectors of 512 bytes.
+        // A partition has no queue of its own; its disk has. Its start is in sectors of 512 bytes.
         let start = number(&folder.join("start"))?.checked_mul(512)?;
         let disk = folder.parent()?.to_owned();
         disk.join("queue").is_dir().then_some(Self { root, disk, start })
     }
 
-    /// Whether punching a hole zeroes.
+    /// True if punching a hole zeroes.
     pub(super) fn writes_zeroes(&self) -> bool {
         self.number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0)
     }
@@ -80,7 +81,7 @@ impl BlockQueue {
         below.fold(own, u64::min)
     }
 
-    /// How long a command may take.
+    /// Longest time that a command may take.
     pub(super) fn time_bound(&self) -> TimeBound {
         self.bound_within(DEPTH_MAX)
     }

@@ -1,4 +1,4 @@
-//! Which backend a namespace has, as data. It opens nothing.
+//! Configuration of a namespace's backend, as data. It opens nothing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::limits::SECRET_FILE_BYTES_MAX;
 use crate::secret_file::{self, SecretFileError};
 use crate::units::{self, Size};
 
-/// Which backend to open.
+/// Kind of a backend, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "Backend")]
@@ -69,7 +69,7 @@ impl BackendConfig {
         }
     }
 
-    /// Whether both name the same blocks, perhaps more of them or fewer.
+    /// True if both name the same blocks, of equal or different number.
     pub fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Memory { .. }, Self::Memory { .. }) | (Self::Null { .. }, Self::Null { .. }) => true,
@@ -81,7 +81,7 @@ impl BackendConfig {
     }
 }
 
-/// Which image, and how its cluster is reached.
+/// Address of an image: pool, name, and the way to its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Image")]
@@ -102,12 +102,12 @@ pub struct RbdConfig {
     /// The user, without `client.`; `admin` without it.
     #[serde(default, deserialize_with = "user", skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// How its blocks are encrypted, if they are: Ceph's library encrypts and decrypts them where they are served.
+    /// Encryption of its blocks, if any: Ceph's library encrypts and decrypts them at the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<Box<RbdEncryption>>,
 }
 
-/// How an image is encrypted.
+/// Format and passphrase of an encrypted image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ImageEncryption")]

@@ -23,7 +23,8 @@ impl Device {
         }
     }
 
-    /// What keeps others off a file or device, for the process that goes on in this one's place.
+    /// Duplicates the descriptor that holds the lock on a file or device, for the new process of an
+    /// upgrade.
     pub(crate) fn held(&self) -> Option<std::io::Result<Hold>> {
         match self {
             Self::File(file) => Some(file.held()),
@@ -31,7 +32,7 @@ impl Device {
         }
     }
 
-    /// What is known of its syncs; `None` where completed writes are durable by themselves.
+    /// Results of its syncs; `None` if completed writes are durable by themselves.
     pub const fn durability(&self) -> Option<&Durability> {
         match self {
             Self::File(file) => Some(file.durability()),
@@ -71,7 +72,7 @@ impl Device {
         }
     }
 
-    /// Where it is, for those who look after it.
+    /// Path of a file or device, or name of an image, for the operator.
     pub fn place(&self) -> String {
         match self {
             Self::File(file) => file.path().display().to_string(),
@@ -103,7 +104,7 @@ impl Device {
         }
     }
 
-    /// What it is known by, wherever it is found.
+    /// Identity, independent of the path under which it is found.
     pub(super) fn identity(&self) -> BackendIdentity {
         match self {
             Self::File(file) => file.identity(),
@@ -145,12 +146,12 @@ impl Device {
         }
     }
 
-    /// Whether completed writes may still be volatile until a flush.
+    /// True if completed writes may be volatile until a flush.
     pub const fn has_volatile_cache(&self) -> bool {
         matches!(self, Self::File(_))
     }
 
-    /// Whether a deallocated range is sure to read as zeroes.
+    /// True if a deallocated range is certain to read as zeroes.
     pub const fn deallocated_reads_zero(&self) -> bool {
         match self {
             Self::File(file) => file.deallocated_reads_zero(),
@@ -166,7 +167,7 @@ impl Device {
         }
     }
 
-    /// Whether it can only be read.
+    /// True if writes are refused.
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::File(file) => file.is_read_only(),
@@ -182,7 +183,7 @@ impl Device {
         }
     }
 
-    /// Its kind in one word, as in a namespace's specification.
+    /// Kind in one word, as in a namespace's specification.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::File(file) => file.kind(),
@@ -198,7 +199,7 @@ impl Device {
         }
     }
 
-    /// How to make a range zeroes; `deallocate` says that the host would rather have it deallocated.
+    /// Method that makes a range zeroes; with `deallocate`, the host prefers deallocation.
     pub fn zero_method(&self, deallocate: bool) -> ZeroMethod {
         match self {
             Self::File(file) => file.zero_method(deallocate),

@@ -1,5 +1,6 @@
-//! What a block device is known by: the name that its disk, volume manager or file gives it, whatever its node is called. It
-//! reads what the kernel reports about devices; a device that nobody names is unknown.
+//! Identity of a block device: the name that its disk, volume manager or file gives it, whatever
+//! its node is called. It reads what the kernel reports about devices; a device without a name is
+//! unknown.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,10 +11,10 @@ use super::identity::{BackendIdentity, IdentityText};
 
 /// Bytes of a name that are taken; each is a line, and those that exist are much shorter.
 const NAME_LENGTH_MAX: usize = 1024;
-/// Partitions and files may lie on devices in files on devices; deeper than this nobody goes.
+/// Partitions and files may lie on devices in files on devices; this many levels are followed.
 const DEPTH_MAX: usize = 4;
 
-/// What the device at this path is known by.
+/// Identity of the device at this path.
 pub(super) fn of(path: &Path) -> BackendIdentity {
     let unknown = || BackendIdentity::Unknown(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
     let Ok(facts) = fs::metadata(path) else { return unknown() };

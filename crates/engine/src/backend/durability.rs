@@ -1,6 +1,7 @@
-//! Whether what a file or device has acknowledged can still be made durable. Linux reports a write-back error once: whichever
-//! sync comes first has it, and the next one succeeds though the data is gone. So a failed sync counts for all who use the
-//! storage and for good, and a sync that went well counts only when no other that could have had its error is under way.
+//! Durability of what a file or device has acknowledged. Linux reports a write-back error once: the
+//! first sync after it gets it, and the next one succeeds though the data is gone. So a failed sync
+//! counts for all users of the storage and for good, and a sync that went well counts only when no
+//! other that could have had its error is under way.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ring;
 
-/// What makes something durable.
+/// Kind of the operation that makes data durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyncKind {
     /// fdatasync(2).
@@ -25,15 +26,16 @@ pub enum SyncKind {
 /// A sync that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// Which.
+    /// Call that makes data durable.
     pub kind: SyncKind,
-    /// Its number among those whose errors others may have had; 0 for one that has its own.
+    /// Sequence number among the syncs that may take each other's errors; 0 for one with an error
+    /// of its own.
     pub number: u64,
 }
 
 impl SyncKind {
-    /// Whether something may be lost that was acknowledged, when it ends with this error. Where nothing was tried it is not,
-    /// and a write that found no room has taken nothing.
+    /// True if acknowledged data may be lost when it ends with this error. It is not where nothing
+    /// was tried, and a write that found no room has taken nothing.
     pub fn loses_data(self, error: &io::Error) -> bool {
         match error.raw_os_error() {
             Some(libc::ECANCELED | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => false,
@@ -53,14 +55,14 @@ impl fmt::Display for SyncKind {
     }
 }
 
-/// What could not be made durable, and when.
+/// Failure to make data durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncFailure {
-    /// What has failed.
+    /// Operation that failed.
     pub kind: SyncKind,
-    /// What the system said.
+    /// Error number of the system.
     pub errno: i32,
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
 }
 
@@ -70,7 +72,7 @@ impl fmt::Display for SyncFailure {
     }
 }
 
-/// What is known of the syncs of one open file or device.
+/// Syncs of one open file or device: those under way, and the first failure.
 #[derive(Debug, Default)]
 pub struct Durability {
     failure: OnceLock<SyncFailure>,
@@ -81,9 +83,9 @@ pub struct Durability {
 #[derive(Debug)]
 struct Order {
     next: u64,
-    /// Those that have begun and not ended, in their order.
+    /// Numbers of the syncs under way, in the order of their start.
     under_way: Vec<u64>,
-    /// Whether somebody waits for the end of some.
+    /// Set while a sync waits for the end of others.
     is_awaited: bool,
 }
 
@@ -100,12 +102,12 @@ impl Order {
     }
 }
 
-/// What the end of a sync means.
+/// Consequences of the end of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncEnd {
-    /// It counts when all that have a lower number than this have ended; `None` when they have.
+    /// Number below which all syncs have to end before this one counts; `None` if they have.
     pub awaits: Option<u64>,
-    /// Somebody waits for others' ends, and should look again.
+    /// True if a sync that waits for others should look again.
     pub wakes: bool,
 }
 
@@ -134,7 +136,8 @@ impl Durability {
         SyncEnd { awaits: (!is_settled).then_some(began_before), wakes }
     }
 
-    /// Whether all syncs with a lower number have ended; if not, their ends wake somebody.
+    /// True if all syncs with a lower number have ended; if not, their ends report
+    /// [`SyncEnd::wakes`].
     pub fn is_settled(&self, before: u64) -> bool {
         let mut order = self.lock();
         let is_settled = order.is_settled(before);
@@ -158,7 +161,7 @@ impl Durability {
 }
 
 impl SyncFailure {
-    /// It has failed just now.
+    /// A failure at the present time.
     pub(crate) fn new(kind: SyncKind, error: &io::Error) -> Self {
         Self { kind, errno: error.raw_os_error().unwrap_or(libc::EIO), at: ring::wall_time() }
     }

@@ -29,7 +29,8 @@ const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 
-/// How ranges are zeroed, from the best on; a file system that refuses one is asked for the next from then on.
+/// Method of zeroing a range, from the best on; once a file system refuses one, the next is used
+/// from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroMethod {
     /// fallocate with these mode bits.
@@ -48,17 +49,17 @@ const ZEROING: [ZeroMethod; 3] = [
 #[derive(Debug)]
 pub struct File {
     storage: Arc<Storage>,
-    /// What keeps others off, where that is an earlier opening.
+    /// Earlier descriptor that holds the lock, if this one does not.
     claim: Option<Arc<Storage>>,
     durability: Durability,
     length: AtomicU64,
-    /// Whether the size was named, so that what the file has beyond it is not served.
+    /// Set if the configuration names the size; the file's bytes beyond it are not served.
     is_sized: bool,
     path: PathBuf,
     identity: BackendIdentity,
     is_device: bool,
     is_shared: bool,
-    /// Whether what is written goes to the page cache first.
+    /// Set if writes go to the page cache first.
     is_cached: bool,
     deallocated_reads_zero: bool,
     /// Bytes of a block that is written whole or not at all when the power is lost; 0 where nothing is promised.
@@ -223,7 +224,8 @@ impl File {
         })
     }
 
-    /// The same file or device, opened anew. What keeps others off stays as it is, so that nobody comes in between.
+    /// Opens the same file or device again. The lock stays as it is, and no other target comes in
+    /// between.
     ///
     /// # Errors
     /// When it cannot be opened, is another one by now, or still cannot be synchronized.
@@ -231,7 +233,7 @@ impl File {
         let failed = |source| BackendError::Open { path: self.path.clone(), source };
         let reopened =
             if self.is_device { self.reopen_device(block_size)? } else { self.reopen_regular(block_size)? };
-        // What can be told at once is told now, and not to a host.
+        // A lasting failure is reported now, to the operator, and not to a host.
         rustix::fs::fdatasync(&*reopened.storage).map_err(|error| failed(error.into()))?;
         Ok(reopened)
     }
@@ -243,7 +245,7 @@ impl File {
         let new = opened.file.metadata().map_err(failed)?;
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
         if !is_same {
-            // Somebody has put another file there, which is what is asked for then.
+            // Another file has been put there, which is what is asked for then.
             let _ = when_free(|| opened.lock(&self.path, self.is_shared))?;
         }
         let file = Self::regular(&self.path, opened, self.is_shared)?;
@@ -257,7 +259,7 @@ impl File {
         Ok(Self { length: AtomicU64::new(length), is_sized: self.is_sized, claim, ..file })
     }
 
-    /// What keeps others off.
+    /// Descriptor that holds the lock.
     fn claim(&self) -> Arc<Storage> {
         self.claim.clone().unwrap_or_else(|| self.storage.clone())
     }
@@ -269,7 +271,7 @@ impl File {
         let is_same = fs::metadata(&self.path).map_err(failed)?.rdev() == old.st_rdev;
         let is_alive = rustix::fs::seek(&*claim, rustix::fs::SeekFrom::End(0)).is_ok_and(|end| end > 0);
         if !(is_same && is_alive) {
-            // It has gone and come again: nobody holds the new one yet.
+            // It has gone and come again: the new one is not locked yet.
             return Self::open_device(&self.path, block_size, self.is_shared);
         }
         // O_EXCL would refuse it to ourselves, who have it by the claim.
@@ -278,7 +280,7 @@ impl File {
         Ok(Self { claim: Some(claim), ..file })
     }
 
-    /// What keeps others off, for the process that goes on in this one's place.
+    /// Duplicates the descriptor that holds the lock, for the new process of an upgrade.
     pub(crate) fn held(&self) -> io::Result<OwnedFd> {
         self.claim().as_fd().try_clone_to_owned()
     }
@@ -299,17 +301,16 @@ impl File {
         self.is_read_only
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is known of its syncs.
+    /// Results of its syncs.
     pub(super) const fn durability(&self) -> &Durability {
         &self.durability
     }
 
-    /// Whether what is written goes to the page cache first.
+    /// True if writes go to the page cache first.
     pub(super) const fn is_cached(&self) -> bool {
         self.is_cached
     }
@@ -319,12 +320,12 @@ impl File {
         self.whole_bytes
     }
 
-    /// How long a command may take.
+    /// Longest time that a command may take.
     pub(super) const fn time_bound(&self) -> &TimeBound {
         &self.time_bound
     }
 
-    /// Where the ring reads and writes.
+    /// Descriptor that the ring reads and writes.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -334,7 +335,7 @@ impl File {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// What it was known by when it was opened.
+    /// Identity at the time of opening.
     pub(super) fn identity(&self) -> BackendIdentity {
         self.identity.clone()
     }
@@ -429,7 +430,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether a deallocated range is sure to read as zeroes.
+    /// True if a deallocated range is certain to read as zeroes.
     pub const fn deallocated_reads_zero(&self) -> bool {
         self.deallocated_reads_zero
     }
@@ -443,7 +444,7 @@ impl File {
         PUNCH_HOLE | KEEP_SIZE
     }
 
-    /// How to make a range zeroes; `deallocate` says that the host would rather have it deallocated.
+    /// Method that makes a range zeroes; with `deallocate`, the host prefers deallocation.
     pub fn zero_method(&self, deallocate: bool) -> ZeroMethod {
         let known = usize::from(self.zeroing.load(Ordering::Relaxed));
         ZEROING[known.max(usize::from(deallocate)).min(ZEROING.len() - 1)]

@@ -1,5 +1,6 @@
-//! What a regular file is known by: its file system, its number there, and when it came to be. A copy has another one, and so
-//! has a file that was deleted and made again. What a block device is known by is `device_identity`'s.
+//! Identity of a regular file: its file system, its number there, and its time of creation. A copy
+//! has another one, and so has a file that was deleted and made again. Block devices are
+//! `device_identity`'s.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ const STEADY: [FsWord; 5] = [
     0x00c3_6400, // CephFS
 ];
 
-/// What the file is known by, on this machine.
+/// Identity of the file on this machine.
 pub(super) fn of(file: &fs::File, path: &Path) -> BackendIdentity {
     let unknown = || BackendIdentity::Unknown(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
     match text(file) {
@@ -41,8 +42,8 @@ pub(super) fn text(file: &fs::File) -> Option<IdentityText> {
     Some(IdentityText::new("file", vec![file_system(file, device), facts.stx_ino.to_string(), born]))
 }
 
-/// What the file system is known by, so that files of two with the same number, made at the same moment, are two; empty where
-/// nothing about it stays.
+/// Identity of the file system, which distinguishes files of two with the same number and time of
+/// creation; empty where nothing about it is steady.
 fn file_system(file: &fs::File, device: (u32, u32)) -> String {
     let is_steady = fstatfs(file).is_ok_and(|facts| STEADY.contains(&facts.f_type));
     if is_steady && let Ok(facts) = fstatvfs(file) {

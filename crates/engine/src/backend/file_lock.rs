@@ -49,8 +49,8 @@ impl Lock {
     }
 }
 
-/// Tries again for a moment what fails because somebody else has the file: the system may keep the files of a killed
-/// process until its last requests have ended.
+/// Retries for a short time what fails because another process has the file: the system may keep
+/// the files of a killed process until its last requests have ended.
 pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
     let begun = Instant::now();
     loop {
@@ -77,8 +77,9 @@ pub(super) fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Lock, B
     }
 }
 
-/// Has a file work by what keeps others off, where that is open in the same way; whether it does. What is at the storage for a
-/// process that was killed keeps the lock until it has ended, if it has come by what is locked, and nobody else begins before.
+/// Makes a file use the descriptor that holds the lock, if that is open in the same way; true if it
+/// does. Requests of a killed process at the storage keep the lock until they have ended if they
+/// came by the locked descriptor, and no other process begins before.
 pub(super) fn works_by(claim: &Storage, file: &mut fs::File) -> bool {
     let flags = |file: BorrowedFd<'_>| {
         rustix::fs::fcntl_getfl(file).ok().map(|flags| flags & (OFlags::RWMODE | OFlags::DIRECT))

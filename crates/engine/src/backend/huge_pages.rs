@@ -1,6 +1,7 @@
-//! Huge pages for files in memory. Anonymous memory gets them when it is first written, files only where somebody has changed
-//! the system's default (shmem_enabled); without them a random read of 4 KiB misses the TLB and costs a twelfth more. So a thread
-//! asks for each chunk that has been written (MADV_COLLAPSE, Linux 6.1). It sleeps as long as nothing new is written.
+//! Huge pages for files in memory. Anonymous memory gets them when it is first written, files only
+//! where an administrator has changed the system's default (shmem_enabled); without them a random
+//! read of 4 KiB misses the TLB and costs a twelfth more. So a thread asks for each chunk that has
+//! been written (MADV_COLLAPSE, Linux 6.1). It sleeps as long as nothing new is written.
 
 use std::fs;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -9,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use super::mapping::{Collapsed, Mapping};
 
-/// How long a chunk that is written first is left alone: what is filled from end to end is then whole, and nobody waits for it.
+/// Delay between the first write to a chunk and its move: a chunk that is filled from end to end is
+/// then complete, and no write waits for the move.
 const PAUSE: Duration = Duration::from_millis(500);
-/// It works for one part of its time at most, and leaves the processors to others for as many.
+/// Ratio of rest to work: after each move the thread sleeps this many times as long as the move
+/// took.
 const REST_PARTS: u32 = 3;
-/// How often in succession chunks may be in use just when they are moved, before they stay as they are.
+/// Attempts in succession at chunks that are in use, before they stay as they are.
 const ATTEMPTS: u32 = 5;
 
 /// The thread; `None` where the system does not want huge pages, or has no thread.

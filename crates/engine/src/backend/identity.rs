@@ -1,17 +1,17 @@
-//! What a backend is, apart from where it is found and under which name: the same disk after a restart, and another one
-//! when other blocks are there. What hosts learn of it is the target's.
+//! Identity of a backend, apart from its path and name: the same disk after a restart, and another
+//! one when other blocks are there. What hosts learn of it is the target's.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a backend is known by.
+/// Identity of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendIdentity {
-    /// Nothing of it outlives the target.
+    /// Backend that does not outlive the target.
     Fresh,
     /// A name that it has wherever it is used, by any machine.
     Everywhere(IdentityText),
-    /// A name that means this disk on this machine. Other machines that say that they share it know it by the same.
+    /// A name that means this disk on this machine. Other machines that share it know it by the same name.
     OnMachine(IdentityText),
     /// The system has no name for what is at this path.
     Unknown(PathBuf),
@@ -25,7 +25,7 @@ pub struct IdentityText {
 }
 
 impl IdentityText {
-    /// What has these parts, in this order.
+    /// Identity of these parts, in this order.
     pub(super) fn new(kind: &'static str, parts: Vec<String>) -> Self {
         Self { kind, parts }
     }

@@ -24,13 +24,13 @@ const LOCKS: usize = WORDS * size_of::<Word>();
 #[cfg(not(feature = "simulation"))]
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// What has become of a chunk that was to be moved to a huge page.
+/// Result of moving a chunk to a huge page.
 #[cfg(not(feature = "simulation"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Collapsed {
-    /// It is there, or will never be.
+    /// The chunk is moved, or can never be.
     Done,
-    /// Somebody used it just then.
+    /// The chunk was in use.
     Later,
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Mapping {
     blank: NonNull<c_void>,
     /// Bytes for blocks.
     room: usize,
-    /// What was mapped.
+    /// Address and length of the whole mapping.
     whole: (NonNull<c_void>, usize),
-    /// Whether blocks are a file's, which other processes may map too.
+    /// Set if blocks are a file's, which other processes may map too.
     is_file: bool,
 }
 
@@ -92,7 +92,8 @@ impl Mapping {
     #[cfg(not(feature = "simulation"))]
     pub(super) fn put(&mut self, file: &std::os::fd::OwnedFd) -> io::Result<()> {
         let (flags, protection) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: it replaces pages of our own mapping that nobody has seen yet. The file is sealed, so that none of it goes.
+        // SAFETY: it replaces pages of our own mapping that no other thread has seen yet. The file
+        // is sealed, and none of it goes.
         #[allow(unsafe_code)]
         unsafe {
             mmap(self.at(0).cast(), self.file_bytes() as usize, protection, flags, file, 0)?;
@@ -118,7 +119,7 @@ impl Mapping {
         self.room
     }
 
-    /// Where the block at this offset is, which has to be within the room.
+    /// Address of the block at this offset, which has to be within the room.
     pub(super) const fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.room, "an offset within the memory");
         // SAFETY: it lies within the mapping, which lasts as long as `self`.
@@ -128,12 +129,12 @@ impl Mapping {
         }
     }
 
-    /// [`BLANK`] zeroes, which nobody writes.
+    /// [`BLANK`] zeroes, which are never written.
     pub(super) const fn blank(&self) -> *const u8 {
         self.blank.as_ptr().cast::<u8>().cast_const()
     }
 
-    /// Gives whole pages back to the system: they are zeroes afterwards. Nobody else may use them meanwhile.
+    /// Returns whole pages to the system: they are zeroes afterwards. The caller has them alone.
     ///
     /// # Errors
     /// When the system refuses; they are as they were then.
@@ -148,7 +149,7 @@ impl Mapping {
         }
     }
 
-    /// Which chunks were written.
+    /// Chunks that were written.
     pub(super) fn written(&self) -> WrittenChunks<'_> {
         self.table(0)
     }
@@ -165,7 +166,7 @@ impl Mapping {
         }
     }
 
-    /// Chunks that have to be moved to huge pages; nobody else does from now on.
+    /// Takes the chunks that have to be moved to huge pages, for this caller alone.
     #[cfg(not(feature = "simulation"))]
     pub(super) fn take_fresh(&self) -> Vec<u64> {
         self.table(Self::table_bytes(self.room) + LOCKS).take()
@@ -214,7 +215,7 @@ impl Mapping {
         WrittenChunks::new(words)
     }
 
-    /// Who uses which pages.
+    /// Locks of the pages.
     pub(super) fn locks(&self) -> PageLocks<'_> {
         // SAFETY: as above, and behind those.
         #[allow(unsafe_code)]

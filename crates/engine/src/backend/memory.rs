@@ -22,16 +22,17 @@ use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
-/// What is locked and copied in one piece.
+/// Bytes locked and copied in one piece.
 const PIECE: u64 = PAGES_PER_WORD * PAGE;
-/// How much larger than it begins a memory may become, and what even a small one may.
+/// Growth limit of a memory, as a multiple of its first size, and the limit of even a small one.
 const ROOM_TIMES: usize = 16;
 const ROOM_MIN: usize = if cfg!(miri) { 1 << 20 } else { 64 << 30 };
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
 const RELEASE_AT: u64 = if cfg!(miri) { u64::MAX } else { 64 << 10 };
 
-/// A stretch of memory. Whoever reads or writes a page has its lock, so that a block is always of one write. A lock
-/// that somebody else has is not waited for: what could be done without it is told, and the caller comes again for the rest.
+/// Blocks in memory. A page is read or written under its lock, which makes a block always that of
+/// one write. A lock in use is not waited for: the call returns the part that it could do, and the
+/// caller comes again for the rest.
 #[derive(Debug)]
 pub struct Memory {
     mapping: Arc<Mapping>,
@@ -45,7 +46,7 @@ pub struct Memory {
     remarks: Vec<String>,
 }
 
-/// What keeps memory in its place that is sent from there.
+/// Reference that keeps memory mapped while the network sends from it.
 pub(crate) trait MemoryHolder {
     /// The memory.
     fn memory(&self) -> &Memory;
@@ -128,7 +129,7 @@ impl Memory {
         Ok(Self { mapping, length, file: Some(file), promise, remarks: Vec::new() })
     }
 
-    /// Whether another process can have its blocks.
+    /// True if another process can map its blocks.
     pub const fn is_shareable(&self) -> bool {
         #[cfg(not(feature = "simulation"))]
         return self.file.is_some();
@@ -180,8 +181,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Prefetches the lock of the byte at `offset` for whoever holds or writes it soon: under random load most locks have left
-    /// the caches, and waiting for one costs more than all the rest of locking.
+    /// Prefetches the lock of the byte at `offset` before it is held or written: under random load
+    /// most locks have left the caches, and waiting for one costs more than all the rest of
+    /// locking.
     pub fn prefetch_lock(&self, offset: u64) {
         let lock = self.locks().word_of(offset / PAGE);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -232,8 +234,9 @@ impl Memory {
     /// When they do not lie within the memory.
     pub(crate) fn read_held(&self, offset: u64, bytes: &mut [u8]) {
         let start = self.check(offset, bytes.len());
-        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held, and
-        // whoever has written them gave their locks back before. Going by words made reads with digests a tenth fewer.
+        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Pages that are
+        // held are not written, and their last writer gave the locks back before. Going by words
+        // made reads with digests a tenth fewer.
         #[allow(unsafe_code)]
         unsafe {
             let from = self.readable(start, bytes.len());
@@ -252,7 +255,8 @@ impl Memory {
     /// Shows the bytes of pages that the caller holds, as long as it holds them.
     pub(crate) fn with_held<T>(&self, offset: u64, length: usize, look: impl FnOnce(&[u8]) -> T) -> T {
         let start = self.check(offset, length);
-        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held.
+        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Pages that are
+        // held are not written.
         #[allow(unsafe_code)]
         look(unsafe { std::slice::from_raw_parts(self.readable(start, length), length) })
     }
@@ -274,7 +278,8 @@ impl Memory {
         bytes.len()
     }
 
-    /// Whether the bytes from `offset` on are `bytes`; `None` when a page is being written first.
+    /// True if the bytes from `offset` on are `bytes`; `None` if a page is being written before a
+    /// difference is found.
     ///
     /// # Panics
     /// When they do not lie within the memory, or are not multiples of 8.
@@ -294,7 +299,7 @@ impl Memory {
         Some(true)
     }
 
-    /// Copies `bytes` to `offset`, up to a page that somebody else uses; how many it has copied.
+    /// Copies `bytes` to `offset`, up to a page in use; returns the number copied.
     ///
     /// # Panics
     /// When they do not lie within the memory.
@@ -311,7 +316,7 @@ impl Memory {
         bytes.len()
     }
 
-    /// All of the bytes from `offset` on, to be written; `None` when somebody else uses a page of them.
+    /// Takes all of the bytes from `offset` on to be written; `None` if a page of them is in use.
     ///
     /// # Panics
     /// When they do not lie within the memory.
@@ -320,8 +325,8 @@ impl Memory {
         (writer.length == length).then_some(writer)
     }
 
-    /// Makes `length` bytes from `offset` on zeroes, up to a page that somebody else uses; how many it has made. Both are
-    /// multiples of 8. Large ranges go back to the system.
+    /// Makes `length` bytes from `offset` on zeroes, up to a page in use; returns their number.
+    /// Both are multiples of 8. Large ranges go back to the system.
     ///
     /// # Panics
     /// When they are not, or do not lie within the memory.
@@ -340,7 +345,7 @@ impl Memory {
         at - offset
     }
 
-    /// Takes the bytes from `offset` on to be written, up to a page that somebody else uses.
+    /// Takes the bytes from `offset` on to be written, up to a page in use.
     fn take(&self, offset: u64, length: usize) -> Writer<'_> {
         self.check(offset, length);
         let pages = pages_of(offset, length as u64);
@@ -373,15 +378,16 @@ impl Memory {
     /// These bytes, which are there as words.
     fn words_at(&self, start: usize, pointer: *const u8, length: usize) -> &[AtomicU64] {
         assert!(start.is_multiple_of(WORD) && length.is_multiple_of(WORD), "not a whole number of words");
-        // SAFETY: the range was checked and is aligned, since blocks begin on a page. Whoever asks has the pages' locks, so
-        // that nobody copies at the same time.
+        // SAFETY: the range was checked and is aligned, since blocks begin on a page. The caller
+        // has the pages' locks, and no other thread copies at the same time.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(pointer.cast::<AtomicU64>(), length / WORD)
         }
     }
 
-    /// Where these bytes can be read, which were checked and whose pages are held: where they are, or zeroes if they are blank.
+    /// Address at which checked bytes of held pages can be read: their own, or that of zeroes if
+    /// they are blank.
     fn readable(&self, start: usize, length: usize) -> *const u8 {
         let bytes = start as u64..(start + length) as u64;
         if length <= BLANK && self.mapping.written().are_blank(&bytes) {
@@ -411,15 +417,15 @@ impl Writer<'_> {
         assert!(bytes.len() <= self.length, "what was taken is written, and no more");
         let start = self.memory.check(self.offset, bytes.len());
         self.memory.mapping.mark(&(self.offset..self.offset + bytes.len() as u64));
-        // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed. This has the locks of its
-        // pages alone, and whoever has used them gave them back before.
+        // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed.
+        // This has the locks of its pages alone, and their former users gave them back before.
         #[allow(unsafe_code)]
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.mapping.at(start), bytes.len());
         }
     }
 
-    /// Whether `bytes` are there now.
+    /// True if the bytes there are `bytes`.
     pub fn equals(&self, bytes: &[u8]) -> bool {
         self.memory.equals_held(self.offset, bytes)
     }
@@ -469,7 +475,7 @@ fn whole_words(size: u64) -> io::Result<usize> {
     })
 }
 
-/// Whether these bytes are of one page, and so are held all or not at all.
+/// True if these bytes are of one page, and so are held all or not at all.
 pub(crate) const fn is_within_page(offset: u64, length: u64) -> bool {
     offset % PAGE + length <= PAGE
 }
@@ -479,7 +485,7 @@ const fn pages_of(offset: u64, length: u64) -> Range<u64> {
     if length == 0 { 0..0 } else { offset / PAGE..(offset + length).div_ceil(PAGE) }
 }
 
-/// How many of these bytes lie before the page `end`.
+/// Number of these bytes before the page `end`.
 fn bytes_in(offset: u64, length: u64, end: u64) -> u64 {
     (end * PAGE).saturating_sub(offset).min(length)
 }
@@ -543,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_changes_what_is_being_sent_nor_reads_what_is_being_written() {
+    fn pages_are_not_written_while_they_are_sent_nor_read_while_they_are_written() {
         const LENGTH: usize = 64 << 10;
         let memory = Memory::new(1 << 20).expect("a megabyte");
         let (ones, twos) = (vec![1; LENGTH], vec![2; LENGTH]);

@@ -1,5 +1,5 @@
-//! A file in memory (memfd_create(2)) with a namespace's blocks, so that the process that goes on in place of this one can have
-//! them, too. Nobody can make it longer or shorter: what is mapped of it stays there.
+//! A file in memory (memfd_create(2)) with a namespace's blocks, which the new process of an
+//! upgrade can map, too. Its length is sealed: what is mapped of it stays there.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 pub(super) struct MemoryFile(OwnedFd);
 
 impl MemoryFile {
-    /// One of `length` bytes, which takes memory only where it is written.
+    /// Creates one of `length` bytes, which takes memory only where it is written.
     ///
     /// # Errors
     /// When the system has none, or would not have it that long.
@@ -35,7 +35,7 @@ impl MemoryFile {
         Ok(Self(file))
     }
 
-    /// One that another process has made.
+    /// Takes over one that another process has made.
     ///
     /// # Errors
     /// When it is none, is not sealed, or has not `length` bytes.
@@ -63,8 +63,9 @@ impl MemoryFile {
     }
 }
 
-/// Whether the system counts all memory that it has promised. Anonymous memory is refused at once then when there is not enough;
-/// a file's would be when somebody writes there, and that ends the process.
+/// True if the system counts all memory that it has promised. It then refuses anonymous memory at
+/// once when there is not enough; a file's it would refuse at the first write, which ends the
+/// process.
 fn commits_strictly() -> bool {
     fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"))
 }
@@ -74,7 +75,7 @@ fn commits_strictly() -> bool {
 mod tests {
     use super::*;
 
-    fn told(file: OwnedFd, length: u64) -> String {
+    fn refusal(file: OwnedFd, length: u64) -> String {
         MemoryFile::adopt(file, length).map(drop).unwrap_err().to_string()
     }
 
@@ -86,20 +87,20 @@ mod tests {
         }
         let copy = || file.descriptor().try_clone().expect("a descriptor");
         assert!(MemoryFile::adopt(copy(), 1 << 20).is_ok());
-        assert!(told(copy(), 1 << 21).contains("1048576 bytes instead of 2097152"));
+        assert!(refusal(copy(), 1 << 21).contains("1048576 bytes instead of 2097152"));
     }
 
     #[test]
     fn what_is_another_kind_of_file_or_can_be_cut_is_refused() {
         let null = fs::File::open("/dev/null").expect("a device");
-        assert!(told(null.into(), 0).contains("not a file in memory"));
+        assert!(refusal(null.into(), 0).contains("not a file in memory"));
         let plain = tempfile::tempfile().expect("a file");
-        let reason = told(plain.into(), 0);
+        let reason = refusal(plain.into(), 0);
         assert!(reason.contains("not a file in memory") || reason.contains("not sealed"), "{reason}");
         let open = memfd_create("open", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
         ftruncate(&open, 4096).expect("a length");
-        assert!(told(open.try_clone().expect("a descriptor"), 4096).contains("not sealed"));
+        assert!(refusal(open.try_clone().expect("a descriptor"), 4096).contains("not sealed"));
         fcntl_add_seals(&open, SealFlags::SHRINK).expect("a seal");
-        assert!(told(open, 4096).contains("not sealed"));
+        assert!(refusal(open, 4096).contains("not sealed"));
     }
 }

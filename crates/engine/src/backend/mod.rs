@@ -1,5 +1,5 @@
-//! Where blocks live: memory, nothing at all, a file, a block device or an image of a Ceph cluster. A backend knows bytes and offsets;
-//! blocks, namespaces and hosts belong to the target.
+//! Storage of blocks: memory, nothing at all, a file, a block device or an image of a Ceph cluster.
+//! A backend knows bytes and offsets; blocks, namespaces and hosts belong to the target.
 
 #[cfg(not(feature = "simulation"))]
 mod block_queue;
@@ -64,7 +64,7 @@ pub enum BackendError {
     Open {
         /// The file or device.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Another process serves it.
@@ -82,25 +82,25 @@ pub enum BackendError {
     NoLock {
         /// The file or device.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It has not the size it should have.
+    /// The file or device is smaller than the namespace.
     #[error("{} has {length} bytes, less than the {wanted} wanted; grow it with `truncate -s {wanted}`", path.display())]
     TooSmall {
         /// The file or device.
         path: PathBuf,
-        /// Its bytes.
+        /// Size of the file or device in bytes.
         length: u64,
         /// The bytes it should have at least.
         wanted: u64,
     },
-    /// It is of another kind than said.
+    /// The path leads to another kind of file.
     #[error("{} is not {expected}", path.display())]
     WrongKind {
         /// The file or device.
         path: PathBuf,
-        /// What it should be.
+        /// Kind expected.
         expected: &'static str,
     },
     /// The device's own blocks are larger than the namespace's.
@@ -108,12 +108,12 @@ pub enum BackendError {
     BlockSize {
         /// The device.
         path: PathBuf,
-        /// Its logical sector size in bytes.
+        /// Logical sector size in bytes.
         device: u32,
         /// The block size asked for in bytes.
         block: u32,
     },
-    /// It would not hold a single block.
+    /// The size is less than one block.
     #[error("a size of {size} bytes is less than one block of {block}")]
     NoBlock {
         /// Bytes asked for.
@@ -121,7 +121,7 @@ pub enum BackendError {
         /// The block size in bytes.
         block: u32,
     },
-    /// It cannot get another size.
+    /// The backend cannot be resized.
     #[error("{what} cannot be made {wanted} bytes long: {reason}")]
     Size {
         /// The backend, in a word.
@@ -137,15 +137,15 @@ pub enum BackendError {
     /// The passphrase of an encrypted image cannot be read.
     #[error("{0}")]
     Passphrase(crate::secret_file::SecretFileError),
-    /// Its reservations cannot be read: without them it would be anybody's to write.
+    /// Reservations of the namespace are unreadable: without them any host could write to it.
     #[error("its reservations cannot be read: {0}")]
     Reservations(String),
-    /// It is being opened, which takes its time.
+    /// Image that is being opened, which takes its time.
     #[error("{image}: {}; retrying", held(owner.as_deref()))]
     Pending {
         /// The image.
         image: String,
-        /// Who has its lock, as far as is known.
+        /// Owner of its lock, as far as is known.
         owner: Option<String>,
     },
     /// Other targets are to know it by the same identity, and it has none.
@@ -157,7 +157,7 @@ pub enum BackendError {
         /// The file or device.
         path: PathBuf,
     },
-    /// It is of a kind that cannot be had here.
+    /// Kind of backend that is not available here.
     #[error("{what} is not available on this system")]
     NotHere {
         /// The kind, in words.
@@ -171,7 +171,7 @@ pub enum BackendError {
     Memory {
         /// Bytes asked for.
         size: u64,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -191,7 +191,7 @@ fn hint(error: &io::Error, path: &Path) -> String {
     }
 }
 
-/// What to do about a path that leads nowhere. A size makes files, and neither folders nor devices.
+/// Advice about a path that does not exist. A size makes files, and neither folders nor devices.
 fn what_is_missing(path: &Path) -> String {
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let missing = folders.take_while(|folder| !folder.exists()).last();
@@ -209,29 +209,29 @@ fn what_is_missing(path: &Path) -> String {
 pub enum Backend {
     /// Memory.
     Memory(Memory),
-    /// Nothing, of this many bytes.
+    /// No blocks, of this many bytes.
     Null(AtomicU64),
     /// A file, a block device or an image.
     Device(Device),
 }
 
-/// What else there is to say about a backend that is opened.
+/// Parameters of opening a backend, beside its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     /// Bytes of a block.
     pub block_size: u32,
-    /// Whether other targets that open it in the same way may serve a file or device too.
+    /// Set if other targets that set it too may serve the file or device at the same time.
     pub is_shared: bool,
-    /// Whether somebody else writes to an image for now.
+    /// Set while another target writes to the image.
     pub is_standby: bool,
-    /// The namespace, by which the blocks are known that a former process had in memory.
+    /// UUID under which the previous process handed over this namespace's memory.
     pub namespace: Option<uuid::Uuid>,
     /// The connections to clusters there are.
     pub clusters: &'a Clusters,
 }
 
 impl<'a> Opening<'a> {
-    /// What is served by one target alone.
+    /// Parameters for a backend that one target serves alone.
     pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
         Self { block_size, is_shared: false, is_standby: false, namespace: None, clusters }
     }
@@ -316,7 +316,7 @@ impl Backend {
         }
     }
 
-    /// What it is known by, wherever it is found.
+    /// Identity, independent of the path under which it is found.
     pub fn identity(&self) -> BackendIdentity {
         match self {
             Self::Memory(_) | Self::Null(_) => BackendIdentity::Fresh,
@@ -378,14 +378,14 @@ impl Backend {
         }
     }
 
-    /// The same opened anew, after it could not be synchronized.
+    /// Opens the same backend again, after a failed sync.
     ///
     /// # Errors
     /// When it is of a kind that is never opened so, or the system refuses.
     pub fn reopen(&self, block_size: u32) -> Result<Self, BackendError> {
         match self {
             Self::Device(Device::File(file)) => Ok(Self::Device(Device::File(file.reopen(block_size)?))),
-            _ => Err(BackendError::NotHere { what: "opening anew anything but a file or block device" }),
+            _ => Err(BackendError::NotHere { what: "reopening anything but a file or block device" }),
         }
     }
 
@@ -397,7 +397,7 @@ impl Backend {
         }
     }
 
-    /// Where it is, for those who look after it.
+    /// Path of a file or device, name of an image, or kind of memory, for the operator.
     pub fn place(&self) -> String {
         match self {
             Self::Device(device) => device.place(),
@@ -405,7 +405,8 @@ impl Backend {
         }
     }
 
-    /// Whether a block of `block_size` bytes is written whole or not at all when the power is lost, as far as is known.
+    /// True if a block of `block_size` bytes is known to be written whole or not at all when the
+    /// power is lost.
     pub fn keeps_blocks_whole(&self, block_size: u32) -> bool {
         match self {
             // Nothing of it is left.
@@ -422,12 +423,12 @@ impl Backend {
         }
     }
 
-    /// Whether completed writes may still be volatile until a flush.
+    /// True if completed writes may be volatile until a flush.
     pub const fn has_volatile_cache(&self) -> bool {
         matches!(self, Self::Device(device) if device.has_volatile_cache())
     }
 
-    /// Whether a deallocated block is sure to read as zeroes.
+    /// True if a deallocated block is certain to read as zeroes.
     pub const fn deallocated_reads_zero(&self) -> bool {
         match self {
             Self::Memory(_) | Self::Null(_) => true,
@@ -438,7 +439,7 @@ impl Backend {
     /// Lets others write to an image, or makes sure that only this target does.
     ///
     /// # Errors
-    /// When somebody else has it, or its cluster does not answer.
+    /// When another client has it, or its cluster does not answer.
     pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
         match self {
             Self::Device(Device::Rbd(rbd)) => rbd.set_standby(is_standby),
@@ -449,12 +450,13 @@ impl Backend {
         }
     }
 
-    /// Whether it is an image that is written to by whoever has its exclusive lock.
+    /// True for an image whose writers need its exclusive lock.
     pub(crate) const fn needs_lock(&self) -> bool {
         matches!(self, Self::Device(Device::Rbd(rbd)) if rbd.needs_lock())
     }
 
-    /// Whether commands on an image have taken too long on its connection, and may be carried out yet.
+    /// True if commands on an image have taken too long on its connection, and may still be carried
+    /// out.
     pub(crate) fn has_been_late(&self) -> bool {
         match self {
             Self::Device(Device::Rbd(rbd)) => rbd.cluster().has_been_late(),
@@ -462,7 +464,7 @@ impl Backend {
         }
     }
 
-    /// Which client has the exclusive lock of an image now, this target or another, as its cluster names it.
+    /// Client with the exclusive lock of an image, this target or another, as its cluster names it.
     pub fn lock_owner(&self) -> Option<String> {
         match self {
             Self::Device(Device::Rbd(rbd)) => rbd.lock_owner(),
@@ -470,7 +472,8 @@ impl Backend {
         }
     }
 
-    /// Whether nothing more is carried out of what an image has under way, since another connection has taken its place.
+    /// True if no command in flight on an image will be carried out, since another connection has
+    /// taken its place.
     pub fn is_shut_out(&self) -> bool {
         match self {
             Self::Device(Device::Rbd(rbd)) => rbd.cluster().is_shut_out(),
@@ -478,7 +481,7 @@ impl Backend {
         }
     }
 
-    /// Whether it can only be read.
+    /// True if writes are refused.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Device(device) if device.is_read_only())
     }
@@ -492,7 +495,7 @@ impl Backend {
         }
     }
 
-    /// Its kind in one word, as in a namespace's specification.
+    /// Kind in one word, as in a namespace's specification.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Memory(_) => "memory",

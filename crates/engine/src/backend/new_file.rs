@@ -17,7 +17,8 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Makes an image, which is what hosts write: nobody else's to read, and never somewhere else than it is said to be.
+    /// Creates an image file: its content is the hosts', so no other user may read it, and it never
+    /// lies elsewhere than its path says.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);

@@ -30,7 +30,8 @@ impl OpenedFile {
         };
         match open(true) {
             Ok(file) => Ok(Self { file, is_cached, read_only: None }),
-            // A medium, a mount or permissions that let nobody write: what there is can be served all the same.
+            // A read-only medium or mount, or permissions without writing: the content can be
+            // served all the same.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM)) => {
                 match open(false) {
                     Ok(file) => Ok(Self { file, is_cached, read_only: Some(error.to_string()) }),
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_can_write_is_opened_to_be_read() {
+    fn a_file_without_write_permission_is_opened_for_reading() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("disk");
         fs::write(&file, [0; 4096]).unwrap();

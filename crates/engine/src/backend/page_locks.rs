@@ -1,7 +1,8 @@
-//! Who uses which pages of a memory just now: any number who read them, or one who writes. Nobody waits here: whoever does
-//! not get a page is told so, and comes again. What is in the pages is the memory's.
+//! Locks of a memory's pages: any number of readers, or one writer. A lock is never waited for: a
+//! caller that does not get a page learns it, and comes again. The content of pages is the
+//! memory's.
 //!
-//! A page's lock is a byte, eight of them a word, so that one step locks up to 32 KiB. A lock is held for one copy or one
+//! The lock of a page is a byte, eight of them a word, so that one step locks up to 32 KiB. A lock is held for one copy or one
 //! send call, never from one turn of a reactor to the next: those who come again find it free, however slow a host is.
 
 use std::ops::Range;
@@ -20,13 +21,13 @@ pub(super) const PAGES_PER_WORD: u64 = 8;
 pub(super) const WORDS: usize = if cfg!(all(test, feature = "loom")) { 1 } else { 1 << 15 };
 const PAGES: u64 = WORDS as u64 * PAGES_PER_WORD;
 
-/// In a page's byte: somebody writes it.
+/// Bit of a page's byte: it is being written.
 const WRITTEN: u64 = 0x80;
-/// Somebody could not write it, since it was read. Who would read it next lets the writer go first.
+/// A writer did not get it, since it was read. The next reader lets the writer go first.
 const WANTED: u64 = 0x40;
 /// As many read it as may: the count below must not run over.
 const CROWDED: u64 = 0x20;
-/// How many read it.
+/// Number of readers.
 const READERS: u64 = 0x3f;
 
 /// The locks of a memory's pages.
@@ -49,7 +50,8 @@ impl<'a> PageLocks<'a> {
     /// has let a writer go first already.
     pub(super) fn read(self, pages: Range<u64>, insists: bool) -> u64 {
         let hindrance = if insists { WRITTEN | CROWDED } else { WRITTEN | CROWDED | WANTED };
-        // Nobody may come back who wanted it: a connection that ends forgets its commands.
+        // The writer that wanted it may never come back: a connection that ends forgets its
+        // commands.
         let forgotten = if insists { WANTED } else { 0 };
         self.take(pages, hindrance, |word, taken| (word & !bytes_of(forgotten, taken)) + bytes_of(1, taken))
     }
@@ -61,7 +63,7 @@ impl<'a> PageLocks<'a> {
         }
     }
 
-    /// Takes the pages from the first on to be written, up to one that somebody else uses; how many it has taken.
+    /// Takes the pages from the first on to be written, up to one in use; returns the number taken.
     pub(super) fn write(self, pages: Range<u64>) -> u64 {
         let taken = self.take(pages.clone(), WRITTEN | READERS, |word, taken| {
             (word & !bytes_of(WANTED, taken)) | bytes_of(WRITTEN, taken)
@@ -129,13 +131,13 @@ impl<'a> PageLocks<'a> {
     }
 }
 
-/// How long somebody has let others go first who use the same page: since when some pages have been in others' hands. It waits
-/// for nothing: whoever has it asks for another turn, and tries again.
+/// Time for which a command has let other users of the same pages go first: since when some of its
+/// pages have been in use. It waits for nothing: its owner asks for another turn, and tries again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience(Option<Moment>);
 
 impl Patience {
-    /// Whether others have gone first for long enough.
+    /// True if others have gone first for long enough.
     pub(crate) fn is_over(&self, now: Moment) -> bool {
         self.0.is_some_and(|since| now.since(since) >= Duration::from_micros(WRITERS_FIRST_US))
     }
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(locks.write(2..3), 0);
         assert_eq!(locks.read(0..4, false), 2, "the third is wanted");
         locks.end_read(0..2);
-        assert_eq!(locks.read(0..4, true), 4, "whoever has waited need not do so again");
+        assert_eq!(locks.read(0..4, true), 4, "a reader that has waited need not do so again");
         locks.end_read(0..4);
         assert_eq!(locks.write(2..3), 0);
         locks.end_read(0..4);
@@ -264,7 +266,10 @@ mod tests {
                 } else {
                     let taken = start..start + locks.read(pages, random >> 59 & 1 == 0);
                     for page in taken.clone() {
-                        assert!(users[page as usize].fetch_add(1, Ordering::Relaxed) < 4, "nobody writes it");
+                        assert!(
+                            users[page as usize].fetch_add(1, Ordering::Relaxed) < 4,
+                            "it is not being written"
+                        );
                     }
                     for page in taken.clone() {
                         users[page as usize].fetch_sub(1, Ordering::Relaxed);

@@ -26,15 +26,17 @@ pub struct Rbd {
     /// Set when the library refused to make zeroes without writing them.
     writes_zeroes: AtomicBool,
     closings: Arc<Closings>,
-    /// What is notified of operations that took too long; nothing where gateways look after that themselves.
+    /// Receiver of notices of operations that took too long; none where gateways look after that
+    /// themselves.
     late_news: Option<Arc<News>>,
     /// Held while its lock is taken or given back, which waits for the cluster.
     changes_hands: lock::Mutex<()>,
-    /// Its pool, and the namespace within that.
+    /// Pool, and the namespace within it.
     place: (String, String),
 }
 
-/// What takes as long to let go of as the cluster needs: the image, and after it the connection, where it was the last on it.
+/// References whose release takes as long as the cluster needs: the image, and after it the
+/// connection, if this was its last user.
 #[derive(Debug)]
 struct Held {
     image: Arc<Image>,
@@ -108,7 +110,8 @@ impl Rbd {
         &self.held().seat.cluster
     }
 
-    /// An object beside it in its pool, by its own connection: whoever is shut out of the image is shut out of that, too.
+    /// An object beside it in its pool, by its own connection: a client that is shut out of the
+    /// image is shut out of that, too.
     ///
     /// # Errors
     /// When the pool cannot be opened.
@@ -118,12 +121,12 @@ impl Rbd {
         Object::new(Arc::new(pool), name)
     }
 
-    /// Whether it is this target's to write to, as far as is known.
+    /// True if this target may write to it, as far as is known.
     pub fn is_taken(&self) -> bool {
         !self.has_lock || self.image().is_locked()
     }
 
-    /// What it is known by, to all that are connected to its cluster.
+    /// Identity, for all clients of its cluster.
     pub(super) fn identity(&self) -> BackendIdentity {
         self.identity.clone()
     }
@@ -147,7 +150,7 @@ impl Rbd {
     /// Lets others write to it, or makes sure that only this one does.
     ///
     /// # Errors
-    /// When somebody else has it, or the cluster does not answer.
+    /// When another client has it, or the cluster does not answer.
     pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
         // The library says that it has a lock which it is still giving back.
         let _one_at_a_time = self.changes_hands.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,12 +162,12 @@ impl Rbd {
         }
     }
 
-    /// Whether who writes to it needs its exclusive lock.
+    /// True if its writers need its exclusive lock.
     pub(super) const fn needs_lock(&self) -> bool {
         self.has_lock
     }
 
-    /// Which client has its exclusive lock, as its cluster names it.
+    /// Client with its exclusive lock, as its cluster names it.
     pub(super) fn lock_owner(&self) -> Option<String> {
         if self.has_lock { self.image().lock_owner() } else { None }
     }
@@ -174,7 +177,7 @@ impl Rbd {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Whether it can only be read.
+    /// True if writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.image().is_snapshot()
     }
@@ -206,7 +209,7 @@ impl Rbd {
         PUNCH_HOLE | KEEP_SIZE
     }
 
-    /// How to make a range zeroes: the cluster gives back what it can, and writes the rest.
+    /// Method that makes a range zeroes: the cluster deallocates what it can, and writes the rest.
     pub fn zero_method(&self) -> ZeroMethod {
         if self.writes_zeroes.load(Ordering::Relaxed) {
             return ZeroMethod::Write;
@@ -252,7 +255,7 @@ const fn whole_blocks(size: u64, block_size: u32) -> u64 {
     size - size % block_size as u64
 }
 
-/// What the cluster gives back of a discarded range: whole pieces of this many bytes.
+/// Bytes of the whole pieces that the cluster deallocates of a discarded range.
 fn discard_granularity(seat: &Seat, object_size: u64) -> u64 {
     let setting = |name| seat.cluster.setting(name);
     if setting("rbd_skip_partial_discard") == "false" {

@@ -12,7 +12,7 @@ use crate::time_bound::TimeBound;
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 
-/// How ranges are zeroed.
+/// Method of zeroing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroMethod {
     /// By deallocating them, with these mode bits.
@@ -58,7 +58,7 @@ impl File {
         Ok(Self::on(self.storage.reopen(), self.length(), self.block_size, &self.path))
     }
 
-    /// What keeps others off, for the process that goes on in this one's place.
+    /// Hold on the lock of the file, for the new process of an upgrade.
     pub(crate) fn held(&self) -> io::Result<Hold> {
         self.storage.hold()
     }
@@ -99,7 +99,7 @@ impl File {
         Self::open_regular(path, None, block_size, shared)
     }
 
-    /// Where the ring reads and writes.
+    /// Descriptor that the ring reads and writes.
     pub const fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -134,7 +134,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether a deallocated range is sure to read as zeroes.
+    /// True: a deallocated range reads as zeroes.
     pub const fn deallocated_reads_zero(&self) -> bool {
         true
     }
@@ -148,7 +148,7 @@ impl File {
         PUNCH_HOLE | KEEP_SIZE
     }
 
-    /// How to make a range zeroes.
+    /// Method that makes a range zeroes.
     pub const fn zero_method(&self, deallocate: bool) -> ZeroMethod {
         if deallocate { ZeroMethod::Allocate(PUNCH_HOLE | KEEP_SIZE) } else { ZeroMethod::Write }
     }

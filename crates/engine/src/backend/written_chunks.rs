@@ -1,5 +1,6 @@
-//! Which chunks of a memory somebody has written since they were blank. A blank chunk is not read where it is: pages of a file in
-//! memory are taken from the system when they are read, too, and a host that reads a large blank disk would take them all.
+//! Chunks of a memory that have been written since they were blank. A blank chunk is not read in
+//! place: pages of a file in memory are taken from the system when they are read, too, and a host
+//! that reads a large blank disk would take them all.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a chunk: what one huge page holds.
 pub(super) const CHUNK: u64 = 2 << 20;
 
-/// A bit for each chunk. Whoever changes one has the locks of pages in it.
+/// A bit for each chunk. It is changed under the locks of pages in the chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenChunks<'a>(&'a [AtomicU64]);
 
@@ -21,7 +22,7 @@ impl<'a> WrittenChunks<'a> {
         Self(words)
     }
 
-    /// Whether all chunks of these bytes are blank.
+    /// True if all chunks of these bytes are blank.
     pub(super) fn are_blank(self, bytes: &Range<u64>) -> bool {
         chunks_of(bytes).all(|chunk| !self.is_written(chunk))
     }
@@ -32,7 +33,7 @@ impl<'a> WrittenChunks<'a> {
         chunks_of(bytes).filter(move |chunk| !self.is_written(*chunk) && self.set(*chunk))
     }
 
-    /// Whether this chunk was blank and is marked now.
+    /// Marks a chunk; true if it was blank.
     pub(super) fn set(self, chunk: u64) -> bool {
         self.word(chunk).fetch_or(bit(chunk), Ordering::Relaxed) & bit(chunk) == 0
     }

@@ -15,7 +15,8 @@ pub struct Closings {
 }
 
 impl Closings {
-    /// Closes an image, by letting go of what holds it, on a thread of its own. That `is_awaited`, or nobody needs it.
+    /// Closes an image, by dropping its references, on a thread of its own. With `is_awaited`,
+    /// [`Self::wait`] waits for it.
     pub fn close(self: &Arc<Self>, held: impl Send + 'static, is_awaited: bool) {
         let count = usize::from(is_awaited);
         *self.lock() += count;

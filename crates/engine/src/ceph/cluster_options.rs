@@ -1,10 +1,10 @@
-//! Which cluster is connected to, as whom, and how.
+//! Options of a connection to a cluster: the cluster, the user, and the settings.
 
 use std::path::PathBuf;
 
 use crate::limits::CEPH_CONNECT_TIMEOUT_MS;
 
-/// Which cluster, as whom, and how.
+/// Cluster, user and settings of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterOptions {
     /// The configuration file; without it, where Ceph's own programs look (`CEPH_CONF`, /etc/ceph/ceph.conf).

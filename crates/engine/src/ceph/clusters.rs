@@ -18,16 +18,17 @@ use crate::ring::lock::Mutex;
 use crate::ring::{Bell, Moment, now};
 use crate::time_bound::TimeBound;
 
-/// How a target uses Ceph clusters.
+/// Use of Ceph clusters by a target.
 #[derive(Clone, Debug)]
 pub struct CephConfig {
-    /// How many images share one connection to their cluster, from 1 on (ceph-nvmeof's `bdevs_per_cluster`).
+    /// Number of images that share one connection to their cluster, from 1 on (ceph-nvmeof's
+    /// `bdevs_per_cluster`).
     pub bdevs_per_cluster: usize,
     /// Commands that take longer fail, and may be tried again, in milliseconds; 0 lets them wait for as long as it takes.
     pub operation_timeout_ms: u64,
-    /// What has to happen before the first image is opened on a new connection.
+    /// Step that precedes the opening of the first image on a new connection.
     pub before_use: Option<BeforeUse>,
-    /// Whether other targets serve the same images, so that none goes without an exclusive lock.
+    /// Set if other targets serve the same images: each of them then needs an exclusive lock.
     pub are_images_shared: bool,
 }
 
@@ -66,17 +67,18 @@ pub struct Clusters {
     failed: Mutex<Vec<(ClusterOptions, Moment, String)>>,
     /// Operations that had taken too long before all connections were forgotten last.
     late_before: AtomicU64,
-    /// Whether somebody waits until nothing late can be carried out.
+    /// Set while a gateway waits until nothing late can be carried out.
     awaits_fence: AtomicBool,
     closings: Arc<Closings>,
     news: Arc<News>,
-    /// How often all connections were forgotten.
+    /// Number of times that all connections were forgotten.
     generation: AtomicU64,
     refused: Arc<Refused>,
 }
 
-/// The latest generation of connections of which one was refused, counted from 1: somebody had put it on the blocklist, and it never
-/// does anything again. Nobody waits to know it, least of all for a connection that is just being made.
+/// The latest generation of connections of which one was refused, counted from 1: it had been put
+/// on the blocklist, and will never do anything again. A refusal is only recorded; no thread waits
+/// for it, least of all one that is connecting.
 #[derive(Debug, Default)]
 struct Refused(AtomicU64);
 
@@ -85,7 +87,7 @@ struct Refused(AtomicU64);
 pub struct ClusterConnection {
     /// The cluster's identifier.
     pub fsid: String,
-    /// Its addresses, as the blocklist takes them.
+    /// Addresses as the blocklist takes them.
     pub address: String,
 }
 
@@ -120,8 +122,8 @@ impl Clusters {
         Self { config, cpus, late_before: AtomicU64::new(late_operations()), ..Self::default() }
     }
 
-    /// For how long a command may be at an image. Where gateways share images, whoever takes one over has shut the others out
-    /// before, however long their commands take.
+    /// Longest time that a command may be at an image. Where gateways share images, the one that
+    /// takes over has shut the others out before, however long their commands take.
     pub fn time_bound(&self) -> TimeBound {
         match self.config.operation_timeout_ms {
             _ if self.config.are_images_shared => TimeBound::Unknown,
@@ -159,7 +161,8 @@ impl Clusters {
         Ok(self.seat_on(cluster, seats))
     }
 
-    /// Nobody forgets the connections meanwhile: they are locked.
+    /// A seat on a connection. The caller has locked the connections, and they are not
+    /// forgotten meanwhile.
     fn seat_on(&self, cluster: Arc<Cluster>, seat: Arc<()>) -> Seat {
         let (generation, refused) = (self.generation.load(Ordering::Acquire), self.refused.clone());
         Seat { cluster, _seat: seat, generation, refused }
@@ -184,7 +187,8 @@ impl Clusters {
         before_use(cluster).map_err(|reason| CephError::NotAllowed { reason })
     }
 
-    /// Opens further images on `new`, which was allowed, for as long as somebody has it, and no others on `silent`.
+    /// Opens further images on `new`, which was permitted, for as long as it is in use, and no
+    /// others on `silent`.
     pub fn replace(&self, silent: &Arc<Cluster>, new: &Arc<Cluster>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|known| known.cluster.as_ptr() != Arc::as_ptr(silent));
@@ -275,8 +279,9 @@ impl Clusters {
         shared.clear();
     }
 
-    /// Whether an operation on these connections has taken too long, and may be carried out yet: as long as that is so, nobody can be
-    /// promised that nothing comes of what has ended. Whoever shuts gateways out is asked to do it with this one.
+    /// True if an operation on these connections has taken too long, and may still be carried out:
+    /// as long as that is so, a command that has ended may yet take effect. A gateway that shuts
+    /// others out is asked to do it with this one.
     pub fn has_late(&self) -> bool {
         let has_late = late_operations() != self.late_before.load(Ordering::Acquire);
         if has_late {
@@ -285,12 +290,13 @@ impl Clusters {
         has_late
     }
 
-    /// Whether somebody has asked while that was so.
+    /// True if [`Self::has_late`] was asked while it was true.
     pub fn awaits_fence(&self) -> bool {
         self.awaits_fence.load(Ordering::Acquire)
     }
 
-    /// Whether a cluster has refused an operation on one of these connections, since it is on the blocklist.
+    /// True if a cluster has refused an operation on one of these connections, since it is on the
+    /// blocklist.
     pub fn are_refused(&self) -> bool {
         self.refused.0.load(Ordering::Acquire) > self.generation.load(Ordering::Acquire)
     }
@@ -304,23 +310,23 @@ impl Clusters {
         self.all().iter().try_for_each(|cluster| cluster.wait_for_latest_map())
     }
 
-    /// Whether other targets serve the same images.
+    /// True if other targets serve the same images.
     pub const fn are_images_shared(&self) -> bool {
         self.config.are_images_shared
     }
 
-    /// What images report of their changes.
+    /// Notices of changes to images.
     pub fn news(&self) -> Arc<News> {
         self.news.clone()
     }
 
-    /// Where images go that are no longer used.
+    /// Closer of images that are no longer used.
     pub fn closings(&self) -> Arc<Closings> {
         self.closings.clone()
     }
 }
 
-/// Whether an image's header has changed since somebody looked.
+/// Notice that an image's header has changed since the last look.
 #[derive(Debug, Default)]
 pub struct News {
     is_new: AtomicBool,
@@ -339,7 +345,7 @@ impl News {
         self.bell.ring();
     }
 
-    /// Waits for news, for `timeout` at most; whether there are some. Each is told once.
+    /// Waits for a notice, for `timeout` at most; true if there is one. Each is returned once.
     pub fn wait(&self, timeout: Duration) -> bool {
         let seen = self.bell.count();
         if !self.is_new.load(Ordering::Acquire) {

@@ -10,7 +10,7 @@ pub enum CephError {
         "librados and librbd are not available ({reason}); install Ceph's client libraries (Debian: librbd1)"
     )]
     Library {
-        /// What the loader said.
+        /// Reason given by the loader.
         reason: String,
     },
     /// The configuration file cannot be read.
@@ -18,17 +18,17 @@ pub enum CephError {
     Configuration {
         /// The file, or where it was looked for.
         file: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
     /// A setting that the library does not take.
     #[error("the setting {name} = {value} is refused: {source}")]
     Setting {
-        /// Its name.
+        /// Name of the setting.
         name: String,
-        /// Its value.
+        /// Value refused.
         value: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
     /// No monitor answers.
@@ -38,7 +38,7 @@ pub enum CephError {
     NoMonitor {
         /// The addresses that were tried.
         monitors: String,
-        /// How long.
+        /// Seconds waited.
         seconds: u64,
     },
     /// There is no key.
@@ -48,7 +48,7 @@ pub enum CephError {
     NoKey {
         /// The user.
         id: String,
-        /// Where it was looked for.
+        /// Paths searched for the key.
         keyring: String,
     },
     /// The monitors refuse the key.
@@ -58,9 +58,9 @@ pub enum CephError {
     WrongKey {
         /// The user.
         id: String,
-        /// Where the key was found.
+        /// Path of the keyring with the key.
         keyring: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
     /// Connecting failed otherwise.
@@ -68,7 +68,7 @@ pub enum CephError {
     Connect {
         /// The user.
         id: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
     /// No such pool.
@@ -80,7 +80,7 @@ pub enum CephError {
     /// No such image or snapshot.
     #[error("there is no {image}; `rbd ls -l {pool}` lists the images")]
     NoImage {
-        /// Where to look.
+        /// Pool without the image.
         pool: String,
         /// The image, with its snapshot.
         image: String,
@@ -90,13 +90,13 @@ pub enum CephError {
         "{what} {name}: client.{id} may not ({source}); `ceph auth get client.{id}` shows its permissions, and it needs `profile rbd`"
     )]
     Forbidden {
-        /// What was tried, as a word.
+        /// Attempted operation, as a word.
         what: &'static str,
-        /// On what.
+        /// Object of the operation.
         name: String,
         /// The user.
         id: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
     /// The image cannot be decrypted.
@@ -108,17 +108,17 @@ pub enum CephError {
         image: String,
         /// The format.
         format: super::LuksFormat,
-        /// What is wrong, as far as the library says.
+        /// Reason, as far as the library gives it.
         reason: String,
     },
-    /// Somebody else has the image for himself.
+    /// Another client holds the image exclusively.
     #[error(
         "{image} is opened exclusively by {owner}; end that, or remove its lock with `rbd lock ls` and `rbd lock rm` when it is dead"
     )]
     Locked {
         /// The image.
         image: String,
-        /// Who has it.
+        /// Owner of the lock.
         owner: String,
     },
     /// No such namespace of a pool.
@@ -139,12 +139,12 @@ pub enum CephError {
         /// Image and snapshot.
         snapshot: String,
     },
-    /// Somebody has the image open.
+    /// Clients have the image open.
     #[error("{image} is in use by {users}; end that first (the watch of a dead client expires after 30 s)")]
     InUse {
         /// The image.
         image: String,
-        /// Who has it, as far as the cluster tells.
+        /// Clients, as far as the cluster names them.
         users: String,
     },
     /// The image has snapshots.
@@ -163,28 +163,28 @@ pub enum CephError {
         /// Image and snapshot.
         snapshot: String,
     },
-    /// It would become smaller, and nobody has said that it may.
+    /// The image would become smaller, which was not permitted.
     #[error("{image} would become smaller: {before} bytes to {wanted}; what is beyond its new end is lost")]
     WouldShrink {
         /// The image.
         image: String,
-        /// Its bytes.
+        /// Present size in bytes.
         before: u64,
         /// The bytes that it should have.
         wanted: u64,
     },
-    /// It has all its blocks itself.
+    /// The image has all its blocks itself.
     #[error("{image} is not a clone, or has been flattened: there is nothing to copy")]
     NoParent {
         /// The image.
         image: String,
     },
-    /// What a new image should be like cannot be.
+    /// The parameters of a new image are impossible.
     #[error("{name}: {reason}")]
     NewImage {
         /// The image.
         name: String,
-        /// What is wrong, and what can be instead.
+        /// Reason, and what is possible instead.
         reason: String,
     },
     /// An image lacks what a group of gateways needs.
@@ -210,32 +210,33 @@ pub enum CephError {
     /// Something else failed.
     #[error("{what} {name}: {source}")]
     Failed {
-        /// What was tried, as a word.
+        /// Attempted operation, as a word.
         what: &'static str,
-        /// On what.
+        /// Object of the operation.
         name: String,
-        /// What the library said.
+        /// Error of the library.
         source: io::Error,
     },
 }
 
 impl CephError {
-    /// Whether the cluster has only taken too long: what was asked for may have happened, or may happen yet.
+    /// True if the cluster has only taken too long: the operation may have happened, or may happen
+    /// yet.
     pub fn is_late(&self) -> bool {
         self.code() == Some(libc::ETIMEDOUT)
     }
 
-    /// Whether the user may not.
+    /// True if the user lacks the permission.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.code(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// Whether the connection is on the cluster's blocklist.
+    /// True if the connection is on the cluster's blocklist.
     pub fn is_shut_out(&self) -> bool {
         self.code() == Some(libc::ESHUTDOWN)
     }
 
-    /// What the library said, where it said something.
+    /// Error number of the library, if it gave one.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Configuration { source, .. }
@@ -249,7 +250,7 @@ impl CephError {
     }
 }
 
-/// What a function of the libraries answered, as a result: below 0 is an error's number.
+/// Result of a library function: below 0 is an error's number.
 pub(in crate::ceph) fn answer(code: i32) -> Result<i32, io::Error> {
     if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(code) }
 }

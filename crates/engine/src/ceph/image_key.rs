@@ -1,4 +1,5 @@
-//! What an image's blocks are encrypted with, by Ceph's library. Where the passphrase is from is not its concern.
+//! Encryption key of an image's blocks, for Ceph's library. Where the passphrase is from is not its
+//! concern.
 
 use std::fmt;
 

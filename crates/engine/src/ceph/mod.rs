@@ -46,13 +46,14 @@ pub fn library_versions() -> Result<String, CephError> {
     Ok(format!("librados {rados}, librbd {rbd}"))
 }
 
-/// Has a program do without librados and librbd: who asks for them is told the reason. It is for the start, before anybody asks.
+/// Makes a program do without librados and librbd: uses of them fail with the reason. Call it at
+/// the start, before any use.
 #[cfg(not(feature = "simulation"))]
 pub fn leave_out(reason: &str) {
     real::leave_out(reason);
 }
 
-/// Whether librados is in one of the folders where libraries are. It is not loaded for that.
+/// True if librados is in one of the usual library folders. It is not loaded for that.
 #[cfg(not(feature = "simulation"))]
 pub fn is_installed() -> bool {
     real::are_installed()

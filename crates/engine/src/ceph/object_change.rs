@@ -1,4 +1,4 @@
-//! A change of an object's pairs, as whoever makes it says it.
+//! A change of an object's pairs, as its caller describes it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ pub type Pairs = BTreeMap<String, Vec<u8>>;
 /// A change of an object's pairs: all of it happens, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectChange {
-    /// Whether the object has to be made by this change. Else it is made where it is missing, if nothing is relied on.
+    /// Set if the object must not exist before this change. Else it is created if missing, unless
+    /// pairs are relied on.
     pub exclusive: bool,
     /// Pairs that must be there just so; otherwise nothing happens.
     pub relies_on: Pairs,
@@ -16,6 +17,6 @@ pub struct ObjectChange {
     pub set: Pairs,
     /// Keys that are not there afterwards.
     pub remove: Vec<String>,
-    /// Whether the object itself is not there afterwards, nor anything in it.
+    /// Set if the change removes the object with all pairs.
     pub deletes: bool,
 }

@@ -24,7 +24,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// Whether there is a thread that takes them.
+    /// Set while a thread takes jobs.
     is_running: bool,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct PendingStep<T> {
     _waits: Arc<()>,
 }
 
-/// What becomes of a step.
+/// State of a step.
 pub(super) enum StepState<T> {
     Working,
     Done(T),
-    /// It will not be done.
+    /// The step will not be done.
     GivenUp,
 }
 
@@ -103,7 +103,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job; without one the thread ends, and whoever has the next begins another.
+    /// The next job; without one the thread ends, and the next job starts another.
     fn next(&self) -> Option<Job> {
         let mut state = self.state();
         let job = state.waiting.pop_front();
@@ -123,7 +123,7 @@ impl Inner {
 }
 
 impl<T> PendingStep<T> {
-    /// How far it is.
+    /// State of the step.
     pub(super) fn state(&self) -> StepState<T> {
         match self.answer.try_recv() {
             Ok(outcome) => StepState::Done(outcome),

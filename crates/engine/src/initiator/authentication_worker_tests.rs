@@ -123,7 +123,7 @@ fn a_queue_closes_while_its_step_is_computed_and_the_thread_ends() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_given_up_when_too_many_wait() {
+fn abandoned_steps_are_given_up_when_too_many_wait() {
     let ring = Ring::new(RingOptions::default()).expect("a ring");
     let worker = AuthenticationWorker::new(ring.waker());
     // As if its thread were at work on another.

@@ -1,5 +1,6 @@
-//! The TLS key of an association that comes out of its authentication (secure channel concatenation): made by its admin queue,
-//! first in clear and then anew, and used by all its queues. It is in memory alone.
+//! The TLS key of an association that comes out of its authentication (secure channel
+//! concatenation): made by its admin queue, first in clear and then by each renewal, and used by
+//! all its queues. It is in memory alone.
 
 use std::sync::{Mutex, PoisonError};
 

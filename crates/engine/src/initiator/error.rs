@@ -1,6 +1,6 @@
-//! What can go wrong at the host's side, by whose fault: the world's, the target's refusal, bytes that no
-//! conforming target sends, or our caller's. A command's status is data of its completion and no error of a
-//! queue.
+//! Errors at the host's side, by whose fault: the world's, the target's refusal, bytes that no
+//! conforming target sends, or our caller's. A command's status is data of its completion and no
+//! error of a queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub enum InitiatorError {
     Connect {
         /// The target's address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: Arc<io::Error>,
     },
     /// The target did not do it in time.
@@ -32,9 +32,9 @@ pub enum InitiatorError {
     TimedOut {
         /// The target's address.
         address: SocketAddr,
-        /// What was waited for.
+        /// Event that was waited for.
         what: &'static str,
-        /// How long.
+        /// Time waited.
         after: Duration,
     },
     /// The target refused the Fabrics Connect command.
@@ -61,12 +61,12 @@ pub enum InitiatorError {
         /// The target's address.
         address: SocketAddr,
     },
-    /// One of both did not prove who it is.
+    /// Authentication failed on one end.
     #[error("{address}: authentication failed: {why}")]
     AuthenticationFailed {
         /// The target's address.
         address: SocketAddr,
-        /// Which side is wrong, and how.
+        /// Side at fault, and the reason.
         why: String,
     },
     /// There is no TLS between both ends.
@@ -74,7 +74,7 @@ pub enum InitiatorError {
     TlsFailed {
         /// The target's address.
         address: SocketAddr,
-        /// Which side is wrong, and how.
+        /// Side at fault, and the reason.
         why: String,
     },
     /// A record of the target's cannot be used.
@@ -82,7 +82,7 @@ pub enum InitiatorError {
     ChannelBroken {
         /// The target's address.
         address: SocketAddr,
-        /// What is wrong with it.
+        /// Fault of the record.
         error: RecordError,
     },
     /// The target sent bytes that no conforming target sends.
@@ -90,7 +90,7 @@ pub enum InitiatorError {
     Protocol {
         /// The target's address.
         address: SocketAddr,
-        /// What was wrong with them.
+        /// Fault of the bytes.
         error: DecodeError,
     },
     /// The target sent something well-formed that it may not send.
@@ -98,7 +98,7 @@ pub enum InitiatorError {
     PeerMisbehaved {
         /// The target's address.
         address: SocketAddr,
-        /// What it did.
+        /// Rule that it broke.
         misbehaviour: PeerMisbehaved,
     },
     /// The target ended the connection because of something the host sent (C2HTermReq).
@@ -119,7 +119,7 @@ pub enum InitiatorError {
     PathRefused {
         /// The target's address.
         address: SocketAddr,
-        /// How it differs.
+        /// Difference from the other paths.
         reason: String,
     },
     /// The path does not lead where the others do just now.
@@ -127,7 +127,7 @@ pub enum InitiatorError {
     PathDoubtful {
         /// The target's address.
         address: SocketAddr,
-        /// How it differs.
+        /// Difference from the other paths.
         reason: String,
     },
     /// No record can be kept of a controller, which a later process might need.
@@ -164,7 +164,7 @@ pub enum InitiatorError {
     Broken {
         /// The target's address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: Arc<io::Error>,
     },
     /// The controller reports a fatal status (CSTS.CFS).
@@ -176,32 +176,32 @@ pub enum InitiatorError {
     /// A command came back with a status other than success.
     #[error("{what} failed: {status}")]
     CommandFailed {
-        /// Which command.
+        /// Name of the command.
         what: &'static str,
-        /// Its status.
+        /// Status of the command.
         status: Status,
     },
     /// The data a command returned is invalid.
     #[error("the answer to {what} is invalid: {reason}")]
     BadAnswer {
-        /// Which command.
+        /// Name of the command.
         what: &'static str,
-        /// What is wrong with its data.
+        /// Fault of its data.
         reason: String,
     },
     /// The connection was made, and ended or stayed silent before the handshake was over.
     #[error("{reason}; is that an NVMe/TCP port?")]
     NoHandshake {
-        /// How the handshake ended.
+        /// Error that ended the handshake.
         reason: Box<Self>,
     },
-    /// The connection ended while this host authenticated, and nobody has said why.
+    /// The connection ended while this host authenticated, without a reason from the target.
     #[error(
         "{reason} before it had said whether this host's secret is the one that it has for it; there are targets \
          that do so where it is not"
     )]
     NotAuthenticated {
-        /// How the connection ended.
+        /// Error that ended the connection.
         reason: Box<Self>,
     },
     /// The subsystem has no such namespace for this host.
@@ -211,7 +211,7 @@ pub enum InitiatorError {
         address: SocketAddr,
         /// The namespace that was asked for.
         nsid: u32,
-        /// Those that are active; none where that could not be asked either.
+        /// Active namespaces; none if they could not be read either.
         active: Vec<u32>,
     },
     /// The target has nothing of this name.
@@ -219,15 +219,15 @@ pub enum InitiatorError {
     NotFound {
         /// The target's address.
         address: SocketAddr,
-        /// What was looked for.
+        /// Name that was looked for.
         what: String,
     },
     /// The operating system gave no ring or thread.
     #[error("{what}: {error}")]
     System {
-        /// What was being done.
+        /// Operation that failed.
         what: &'static str,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: Arc<io::Error>,
     },
     /// The caller asked for something that is invalid.
@@ -262,7 +262,7 @@ pub enum PeerMisbehaved {
     DataOutOfRange {
         /// The command identifier.
         command_id: u16,
-        /// How it does not fit.
+        /// Mismatch of the transfer.
         error: TransferError,
     },
     /// A command was said to have succeeded before all its data had moved.
@@ -311,7 +311,8 @@ pub enum PeerMisbehaved {
 }
 
 impl InitiatorError {
-    /// What the end of a connection by this error says of the other end, if anything.
+    /// Observation about the other end that follows from the end of a connection by this error, if
+    /// any.
     pub(super) const fn observation(&self) -> Option<Observation> {
         match self {
             Self::Protocol { .. } | Self::PeerMisbehaved { .. } | Self::Terminated { .. } => {

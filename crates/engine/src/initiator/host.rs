@@ -1,5 +1,5 @@
-//! Who this host is: its NQN and identifier, from where nvme-cli keeps them or derived from the machine's
-//! own. It writes no files; whoever wants to keep a generated identity does that.
+//! Identity of this host: its NQN and identifier, from nvme-cli's files or derived from the
+//! machine's own. It writes no files; to store a generated identity is the caller's.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! How controllers and queues are asked for: plain values with defaults, as Linux has them.
-//! What people type, and how it is spelled, belongs to the program.
+//! Options of controllers and queues: plain values with defaults, as Linux has them. What people
+//! type, and how it is spelled, belongs to the program.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,30 +31,30 @@ pub struct HostSecrets {
     pub secret: Secret,
     /// The subsystem's, by which it has to authenticate too; with one, a target that does not is refused.
     pub controller_secret: Option<Secret>,
-    /// After how long each queue authenticates anew, beside its commands.
+    /// Interval after which each queue authenticates again, beside its commands.
     pub reauth_interval: Option<Duration>,
 }
 
-/// How a controller is connected to.
+/// Options of the connection to a controller.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Where the target listens.
+    /// Address on which the target listens.
     pub address: SocketAddr,
-    /// What carries the connections.
+    /// Transport of the connections.
     pub transport: Transport,
     /// Congestion control of the connections by its name in the kernel, or `auto`, which follows the path of each; the
     /// system decides when absent.
     pub congestion: Option<String>,
     /// The subsystem's NQN.
     pub subsystem_nqn: String,
-    /// Who we are.
+    /// Identity of this host.
     pub host: HostIdentity,
     /// The secrets of this host, for a target that asks for authentication.
     pub secrets: Option<Arc<HostSecrets>>,
     /// The keys of this host, for connections that are TLS; in clear without them.
     pub tls: Option<Arc<TlsKeys>>,
-    /// Whether the key of the TLS connections comes out of the authentication by these secrets (secure channel concatenation).
-    /// Where they have an interval, it is replaced as often.
+    /// Set if the key of the TLS connections comes out of the authentication by these secrets
+    /// (secure channel concatenation). If they have an interval, it is replaced as often.
     pub concat: bool,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
@@ -124,7 +124,7 @@ impl ConnectOptions {
         self.concat.then(Arc::default)
     }
 
-    /// How the admin queue is opened.
+    /// Options of the admin queue.
     pub(super) fn admin_queue(&self) -> QueueOptions {
         QueueOptions {
             address: self.address,
@@ -154,12 +154,13 @@ impl ConnectOptions {
     }
 }
 
-/// How one queue is opened. [`Controller::queue_options`](super::Controller::queue_options) fills it in.
+/// Options of a queue. [`Controller::queue_options`](super::Controller::queue_options) fills them
+/// in.
 #[derive(Clone, Debug)]
 pub struct QueueOptions {
-    /// Where the target listens.
+    /// Address on which the target listens.
     pub address: SocketAddr,
-    /// What carries the connections.
+    /// Transport of the connections.
     pub transport: Transport,
     /// Congestion control of the connections by its name in the kernel, or `auto`, which follows the path of each; the
     /// system decides when absent.
@@ -178,11 +179,11 @@ pub struct QueueOptions {
     pub source_ports: Vec<u16>,
     /// Digests to use.
     pub digests: Digests,
-    /// Which queue (QID); 0 is the admin queue and makes a controller.
+    /// Queue identifier (QID); 0 is the admin queue and makes a controller.
     pub queue_id: u16,
     /// Entries, 1's based: at most one less is outstanding. Between 2 and `limits::QUEUE_ENTRIES_MAX`.
     pub entries: u16,
-    /// Who we are.
+    /// Identity of this host.
     pub host: HostIdentity,
     /// The subsystem's NQN.
     pub subsystem_nqn: String,
@@ -197,8 +198,8 @@ pub struct QueueOptions {
     /// Most bytes of data that travel within a command capsule, from IOCCSZ. Fabrics and admin commands:
     /// 8,192.
     pub in_capsule_length: usize,
-    /// Whether the target is known to take new TLS keys on a connection (KeyUpdate). To others an I/O queue connects anew before
-    /// its keys are worn.
+    /// Set if the target is known to take new TLS keys on a connection (KeyUpdate). To others an
+    /// I/O queue reconnects before its keys are used up.
     pub takes_key_updates: bool,
     /// Ask for no submission queue flow control.
     pub disable_flow_control: bool,

@@ -14,21 +14,24 @@ use crate::limits::{TLS_KEYS_OFFERED_MAX, TLS_RENEW_AFTER_RECORDS};
 pub struct TlsKeys {
     /// The keys, the preferred one first.
     pub keys: Vec<ConfiguredPsk>,
-    /// Which version of identities to offer; both without it.
+    /// Version of identities to offer; both if it is absent.
     pub identity: Option<IdentityVersion>,
-    /// How the target derives its keys; without it, as the specification has it, and otherwise where that can be told apart.
+    /// Key derivation of the target; if absent, the specification's, and another where both can be
+    /// distinguished.
     pub derivation: Option<Derivation>,
-    /// Which suite to offer; the one that other programs use a key of its length with without it.
+    /// Cipher suite to offer; if absent, the one that other programs use with a key of its length.
     pub suite: Option<Suite>,
     /// Records after which keys are replaced, in either direction.
     pub renew_after: RecordLimit,
-    /// Whether they are replaced by KeyUpdates where the target is known to take them. Otherwise an I/O queue connects anew.
+    /// Set if keys are replaced by KeyUpdates where the target is known to take them. Otherwise an
+    /// I/O queue reconnects.
     pub by_key_updates: bool,
-    /// What the target takes of the offers, as its queues have found out.
+    /// Offer that the target takes, as its queues have found out.
     pub taken: TakenOffer,
 }
 
-/// Which offer alone a target takes, from 1 on, where it did not take all of them together; 0 where it did, or nobody has tried.
+/// Number of the offer that a target takes alone, from 1 on, where it did not take all of them
+/// together; 0 where it did, or none was tried.
 #[derive(Clone, Debug, Default)]
 pub struct TakenOffer(Arc<AtomicUsize>);
 
@@ -47,7 +50,7 @@ impl TlsKeys {
         }
     }
 
-    /// When keys are replaced unless somebody says otherwise: before the target ends the queue for them.
+    /// Usual limit of records before keys are replaced: before the target ends the queue for them.
     pub(super) fn usual_renewal() -> RecordLimit {
         RecordLimit::new(TLS_RENEW_AFTER_RECORDS).unwrap_or_default()
     }
@@ -88,8 +91,8 @@ impl TlsKeys {
         }
     }
 
-    /// Which of the offers alone this target takes, if it is one that looks at the first alone. Linux' target and SPDK are: they
-    /// end the handshake where they do not know the first identity.
+    /// Index of the offer that this target takes alone, if it looks at the first one only. Linux'
+    /// target and SPDK do: they end the handshake where they do not know the first identity.
     pub(super) fn taken_alone(&self) -> Option<usize> {
         self.taken.0.load(Ordering::Relaxed).checked_sub(1)
     }

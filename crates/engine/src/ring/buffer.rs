@@ -10,7 +10,7 @@ use crate::limits::{BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, POOL_KEPT_BYTES_MAX};
 /// Buffers begin on a page, which is what O_DIRECT wants of every block device.
 const ALIGNMENT: usize = 4096;
 
-/// A page-aligned buffer that somebody owns. Its capacity is that of its size class, its length what was asked for.
+/// A page-aligned buffer. Its capacity is that of its size class, its length the one requested.
 #[derive(Debug)]
 pub struct Buffer {
     pointer: NonNull<u8>,
@@ -124,7 +124,7 @@ impl BufferPool {
         self.kept_bytes
     }
 
-    /// Whether a buffer of `length` bytes could be had at all.
+    /// True if the pool has buffers of `length` bytes at all.
     pub const fn fits(length: usize) -> bool {
         length <= BUFFER_LENGTH_MAX
     }

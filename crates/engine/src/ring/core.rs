@@ -54,7 +54,7 @@ pub fn raise_descriptor_limit() {
 /// take such images, too.
 pub fn forbid_core_dumps() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // Where it is refused, whoever set a higher limit wants it.
+    // Where it is refused, an administrator has set a higher limit on purpose.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 }
 

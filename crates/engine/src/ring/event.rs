@@ -1,10 +1,10 @@
-//! What a ring reports. How the machine finds it out is the machine's.
+//! Events of a ring. How the machine finds them out is the machine's.
 
 use std::io;
 
 use super::buffer::Buffer;
 
-/// What a socket is ready for.
+/// Operations for which a socket is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// Data, a connection to accept, or the end of the stream.
@@ -21,14 +21,14 @@ impl Readiness {
     pub const READABLE: Self = Self { readable: true, writable: false, ended: false };
 }
 
-/// What happened.
+/// Event of a ring.
 #[derive(Debug)]
 pub enum Event {
     /// A watched socket may have something to read, room to write, or has come to its end.
     Ready {
         /// The token it is watched with.
         token: u32,
-        /// What for.
+        /// Operations for which it is ready.
         readiness: Readiness,
     },
     /// A storage operation ended.
@@ -40,6 +40,6 @@ pub enum Event {
         /// The buffer that was lent to it.
         buffer: Option<Buffer>,
     },
-    /// Somebody called `Waker::wake`.
+    /// `Waker::wake` was called.
     Woken,
 }

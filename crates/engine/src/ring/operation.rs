@@ -1,5 +1,5 @@
-//! What a ring does to files and block devices. It knows byte offsets only; blocks, namespaces and what a file is good for
-//! belong to `backend`.
+//! Operations of a ring on files and block devices. It knows byte offsets only; blocks, namespaces
+//! and the use of a file belong to `backend`.
 
 use super::Buffer;
 
@@ -8,7 +8,7 @@ use super::Buffer;
 pub enum StorageOp {
     /// Fills the buffer from `offset`. The result is short only at the end of the file.
     Read {
-        /// Where the bytes go.
+        /// Buffer for the bytes.
         buffer: Buffer,
         /// First byte within the file.
         offset: u64,
@@ -19,7 +19,7 @@ pub enum StorageOp {
         buffer: Buffer,
         /// First byte within the file.
         offset: u64,
-        /// Whether the bytes must be durable when the operation ends.
+        /// Set if the bytes must be durable when the operation ends.
         durable: bool,
     },
     /// Makes all ended writes durable.

@@ -1,8 +1,8 @@
-//! How a ring is made. What each engine does is the machine's.
+//! Options of a ring. What each engine does is the machine's.
 
 use crate::limits::POLL_US_MAX;
 
-/// Which machinery is below a ring.
+/// Kernel interface below a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// io_uring where it is allowed, else epoll.
@@ -14,10 +14,10 @@ pub enum Engine {
     Epoll,
 }
 
-/// How a ring is made.
+/// Parameters of a new ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RingOptions {
-    /// Which machinery.
+    /// Kernel interface.
     pub engine: Engine,
     /// Longest time to poll before sleeping, in microseconds; 0 never polls.
     pub poll_us_max: u64,

@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-/// Bytes to be sent, borrowed from whoever keeps them. Unlike a slice, it may be of memory that others write at
-/// the same time; only the kernel reads it.
+/// Bytes to be sent, borrowed from their owner. Unlike a slice, it may be of memory that others
+/// write at the same time; only the kernel reads it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Span<'a>(libc::iovec, PhantomData<&'a [u8]>);
@@ -44,12 +44,12 @@ impl<'a> Span<'a> {
         self.0.iov_len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub const fn is_empty(&self) -> bool {
         self.0.iov_len == 0
     }
 
-    /// The bytes, where nobody writes them at the same time: in a simulation only one thread runs.
+    /// The bytes, where no other thread writes them: in a simulation only one thread runs.
     #[cfg(feature = "simulation")]
     pub(crate) const fn bytes(&self) -> &[u8] {
         if self.0.iov_len == 0 {
@@ -74,7 +74,7 @@ impl<'a> SpanMut<'a> {
         Self(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }, PhantomData)
     }
 
-    /// Where it begins.
+    /// Address of the first byte.
     pub(super) const fn pointer(&mut self) -> *mut u8 {
         self.0.iov_base.cast()
     }
@@ -84,7 +84,7 @@ impl<'a> SpanMut<'a> {
         self.0.iov_len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub const fn is_empty(&self) -> bool {
         self.0.iov_len == 0
     }

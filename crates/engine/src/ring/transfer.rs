@@ -1,5 +1,6 @@
-//! How far a read or write has come of which the system may move fewer bytes than it was asked for: what is left is asked for
-//! again, until all is moved or the system says that there is no more. How it is asked is the machinery's.
+//! Progress of a read or write of which the system may move fewer bytes than it was asked for: the
+//! rest is asked for again, until all is moved or the system says that there is no more. How it is
+//! asked is the machinery's.
 
 use std::io;
 
@@ -10,7 +11,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Where the rest begins.
+    /// Offset of the rest.
     pub(crate) const fn moved(self) -> usize {
         self.moved
     }
@@ -48,7 +49,7 @@ impl Transfer {
 mod tests {
     use super::*;
 
-    /// What becomes of a transfer of ten bytes with these answers, and where each of its steps began.
+    /// Result of a transfer of ten bytes with these answers, and the offset of each of its steps.
     fn play(writes: bool, answers: &[Result<usize, i32>]) -> (Option<io::Result<usize>>, Vec<usize>) {
         let (mut transfer, mut places) = (Transfer::default(), Vec::new());
         for answer in answers {
@@ -73,9 +74,9 @@ mod tests {
 
     #[test]
     fn what_ends_in_the_middle_is_no_success() {
-        let told = |answers: &[_]| play(true, answers).0.unwrap().unwrap_err();
-        assert_eq!(told(&[Ok(4), Err(libc::ENOSPC)]).raw_os_error(), Some(libc::ENOSPC));
-        assert_eq!(told(&[Ok(4), Ok(0)]).kind(), io::ErrorKind::WriteZero);
+        let failure = |answers: &[_]| play(true, answers).0.unwrap().unwrap_err();
+        assert_eq!(failure(&[Ok(4), Err(libc::ENOSPC)]).raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(failure(&[Ok(4), Ok(0)]).kind(), io::ErrorKind::WriteZero);
         let read = play(false, &[Ok(4), Ok(0)]).0.unwrap().unwrap();
         assert_eq!(read, 4, "the file is at its end, and who reads finds out");
         assert_eq!(

@@ -8,7 +8,7 @@ use secure_channel::{DirectionState, Opened, Opener, Peer, RecordError, TrafficS
 
 use crate::ring::{Socket, SpanMut};
 
-/// What stands next in the space that was received into.
+/// Next piece of the space that was received into.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Data.
@@ -17,7 +17,7 @@ pub enum Piece {
     AsksForUpdate,
     /// The peer has said that it sends no more.
     End,
-    /// Nothing: all of it was taken.
+    /// End of the space: all of it was taken.
     Nothing,
 }
 
@@ -39,7 +39,8 @@ impl Inbound {
         Self { opener: Opener::going_on(state, peer), begun }
     }
 
-    /// What another process needs to go on with it. `None` when it has ended, or amid a message about keys.
+    /// State for another process that continues the stream. `None` if it has ended, or within a
+    /// message about keys.
     pub(super) fn state(&self) -> Option<(DirectionState, Vec<u8>)> {
         Some((self.opener.state()?, self.begun.clone()))
     }
@@ -49,13 +50,13 @@ impl Inbound {
         self.opener.records()
     }
 
-    /// How often the peer has changed its key.
+    /// Number of the peer's key updates.
     pub const fn updates(&self) -> u64 {
         self.opener.updates()
     }
 
-    /// One receive call into the space, behind what is kept of a record: the bytes that stand there now. 0 received bytes are
-    /// the end of the stream.
+    /// Makes one receive call into the space, behind what is kept of a record: the bytes that stand
+    /// there now. 0 received bytes are the end of the stream.
     ///
     /// # Errors
     /// Those of the socket.
@@ -105,7 +106,7 @@ impl Inbound {
         Ok(Piece::Nothing)
     }
 
-    /// Whether it keeps memory for the beginning of a record.
+    /// True if it keeps memory for the beginning of a record.
     pub const fn keeps_memory(&self) -> bool {
         self.begun.capacity() > 0
     }

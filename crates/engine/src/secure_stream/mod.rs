@@ -1,6 +1,6 @@
-//! TLS between a socket and a queue, once a handshake has left both keys: records that have come are opened where they stand,
-//! and what is to be sent is sealed on its way into the space that is sent from. What is in them is the queue's, and the
-//! handshake is somebody else's.
+//! TLS between a socket and a queue, once a handshake has left both keys: received records are
+//! opened in place, and data is sealed on its way into the space that is sent from. The content is
+//! the queue's, and the handshake is done elsewhere.
 
 mod inbound;
 mod outbound;
@@ -10,45 +10,45 @@ use secure_channel::{DirectionState, Peer, PskIdentity, RecordLimit, Suite, Traf
 pub use inbound::{Inbound, Piece};
 pub use outbound::{Outbound, Sealing};
 
-/// What a stream is protected by, as it is shown.
+/// Protection of a stream, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Protection {
     /// The cipher suite.
     pub suite: Suite,
     /// The identity of the key that both ends have.
     pub identity: PskIdentity,
-    /// How both ends have derived it.
+    /// Key derivation of both ends.
     pub derivation: secure_channel::Derivation,
 }
 
-/// How far both directions of a stream are, between two records that were sent.
+/// State of both directions of a stream, between two records that were sent.
 #[derive(Debug)]
 pub struct StreamState {
     /// The key of what goes.
     pub sending: DirectionState,
     /// The key of what comes.
     pub receiving: DirectionState,
-    /// What has come of the next record.
+    /// Bytes of the next record that have come.
     pub begun: Vec<u8>,
-    /// How often the peer had changed its key when it was asked to last.
+    /// Number of the peer's key updates when it was last asked for one.
     pub asked: Option<u64>,
 }
 
 /// Both directions of a stream.
 #[derive(Debug)]
 pub struct SecureStream {
-    /// What comes.
+    /// Receiving half.
     pub inbound: Inbound,
-    /// What goes.
+    /// Sending half.
     pub outbound: Outbound,
     /// The records after which a key should be replaced, in either direction.
     limit: RecordLimit,
-    /// How often the peer had changed its key when it was asked to last.
+    /// Number of the peer's key updates when it was last asked for one.
     asked: Option<u64>,
 }
 
 impl SecureStream {
-    /// One that begins with these secrets, for sending and for receiving.
+    /// A stream that begins with these secrets, for sending and for receiving.
     pub fn new(
         (sending, receiving): (&TrafficSecret, &TrafficSecret),
         peer: Peer,
@@ -58,20 +58,20 @@ impl SecureStream {
         Self { inbound, outbound, limit, asked: None }
     }
 
-    /// One that another process had.
+    /// A stream that another process had.
     pub fn going_on(state: StreamState, peer: Peer, limit: RecordLimit) -> Self {
         let StreamState { sending, receiving, begun, asked } = state;
         let inbound = Inbound::going_on(&receiving, peer, begun);
         Self { inbound, outbound: Outbound::going_on(&sending, limit), limit, asked }
     }
 
-    /// What another process needs to go on with it; `None` as long as none can.
+    /// State for another process that continues it; `None` as long as none can.
     pub fn state(&self) -> Option<StreamState> {
         let (receiving, begun) = self.inbound.state()?;
         Some(StreamState { sending: self.outbound.state()?, receiving, begun, asked: self.asked })
     }
 
-    /// Whether a key of either direction has been used as often as it should be.
+    /// True if a key of either direction has been used as often as it should be.
     pub const fn is_worn(&self) -> bool {
         self.outbound.is_due() || self.inbound.records() >= self.limit.records()
     }

@@ -15,14 +15,14 @@ use crate::ring::{Buffer, Socket, Span};
 /// The sending half.
 pub struct Outbound {
     sealer: Sealer,
-    /// Where sealed records stand, as long as some have not left.
+    /// Sealed records, as long as some have not left.
     space: Option<Buffer>,
     /// The first of their bytes that has not left, and where they end.
     left: usize,
     end: usize,
     /// A KeyUpdate goes before all that is sealed next: whether it asks for one in return.
     update: Option<bool>,
-    /// What is said behind everything.
+    /// Alert that is sent behind everything else.
     last_words: Option<Alert>,
 }
 
@@ -50,12 +50,13 @@ impl Outbound {
         }
     }
 
-    /// What another process needs to go on with it. `None` as long as something waits for the socket, or when it has ended.
+    /// State for another process that continues the stream. `None` as long as something waits for
+    /// the socket, or when it has ended.
     pub(super) fn state(&self) -> Option<DirectionState> {
         if self.has_unsent() { None } else { self.sealer.state() }
     }
 
-    /// Whether the key should be replaced.
+    /// True if the key should be replaced.
     pub const fn is_due(&self) -> bool {
         self.sealer.is_due()
     }
@@ -107,17 +108,18 @@ impl Outbound {
         }
     }
 
-    /// Whether there is something for the socket that was sealed, or that nobody has queued.
+    /// True if there is something for the socket that was sealed, or an update or alert that is not
+    /// queued.
     pub fn has_unsent(&self) -> bool {
         self.space.is_some() || self.wants_turn()
     }
 
-    /// Whether there is something to say that nobody has queued.
+    /// True if there is an update or alert that is not queued.
     pub const fn wants_turn(&self) -> bool {
         self.update.is_some() || self.last_words.is_some()
     }
 
-    /// One send call: whether all that was sealed has left. The space is given back then.
+    /// Makes one send call; true if all that was sealed has left. The space is given back then.
     ///
     /// # Errors
     /// Those of the socket, but for having no room.
@@ -160,7 +162,7 @@ impl fmt::Debug for Outbound {
 pub struct Sealing<'a> {
     sealer: &'a mut Sealer,
     space: &'a mut Buffer,
-    /// Where what is sealed ends, and an open record begins.
+    /// End of what is sealed, and start of an open record.
     end: &'a mut usize,
     last_words: &'a mut Option<Alert>,
     /// Data in the open record.

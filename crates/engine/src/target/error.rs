@@ -18,15 +18,15 @@ pub enum TargetError {
         nqn: String,
         /// The namespace.
         nsid: u32,
-        /// What is wrong with it.
+        /// Reason.
         source: BackendError,
     },
-    /// It could not listen.
+    /// A listening socket could not be opened.
     #[error("cannot listen on {address}: {source}{}", listen_hint(source))]
     Listen {
         /// The address.
         address: NetAddress,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Reservations that outlive the target cannot be kept, or were not found whole.
@@ -43,7 +43,7 @@ pub enum TargetError {
     /// A reactor could not start.
     #[error("cannot start a reactor: {0}")]
     Reactor(io::Error),
-    /// A namespace is not opened anew.
+    /// A namespace cannot be reopened.
     #[error("namespace {nsid} of {nqn} is not reopened: {reason}")]
     Reopen {
         /// The subsystem's name.

@@ -1,6 +1,6 @@
-//! A target that hands its hosts to another process, or takes them over from one, without a reconnection. What is handed over is
-//! data ([`HandedTarget`]) and sockets. Until the former process has left, and from the moment on that the next one begins, just
-//! one of them may go on: whoever drives this sees to that.
+//! Hand-over of a target's hosts to another process, or take-over from one, without a reconnection.
+//! Consists of data ([`HandedTarget`]) and sockets. Until the previous process has left, and from
+//! the start of the new one on, only one of them may serve, which the caller ensures.
 
 mod beside;
 mod former;
@@ -36,13 +36,14 @@ use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::{self, Hold, Socket, tcp};
 
-/// How long reactors may take beyond their own deadlines, which means that one hangs.
+/// Time beyond their own deadlines after which a reactor counts as hung.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why an image is not handed over: the next process would write beside what a cluster may yet carry out for this one.
+/// Why an image is not handed over: the new process would write beside what a cluster may yet carry
+/// out for this one.
 const LATE_IMAGE: &str = "commands on its image have taken too long, and may be carried out yet";
 
-/// What one process of a target hands to the next.
+/// State that one process of a target hands over to the next.
 #[derive(Debug, Default)]
 pub struct HandOver {
     /// All but the sockets.
@@ -70,7 +71,7 @@ impl Target {
         obstacles
     }
 
-    /// What a process has to know of hand-overs beside their format to take this target over.
+    /// Extensions of the hand-over format that a process has to know to take this target over.
     pub fn needs(&self) -> Vec<&'static str> {
         let namespaces = self.fabric.namespaces();
         let has_memory =
@@ -95,7 +96,8 @@ impl Target {
         self.configurator.listening()
     }
 
-    /// What keeps others off its files, devices and state, for the process that goes on in its place.
+    /// Descriptors of the locks on files, devices and state, for the process that replaces this
+    /// one.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -173,7 +175,7 @@ impl Target {
         Ok(all)
     }
 
-    /// What there is, but for queues whose controllers cannot be handed over.
+    /// State to hand over, except for queues whose controllers cannot be handed over.
     fn hand_over_of(&self, frozen: Vec<Frozen>) -> HandOver {
         let mut hand_over = HandOver { state: self.fabric.handed(), ..HandOver::default() };
         let mut queues: Vec<(HandedQueue, Arc<Socket>)> = Vec::new();
@@ -211,7 +213,7 @@ impl Target {
         self.configurator.hold(false);
     }
 
-    /// Forgets what rests and was handed over, or taken over: nobody goes on with it here. Its hosts hear nothing.
+    /// Closes what was handed over, or taken over, and does not continue here. Hosts get no notice.
     pub fn disown(&self) {
         lock(&self.resting).clear();
         self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
@@ -232,7 +234,8 @@ impl Target {
     pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, String> {
         let HandOver { state, queues, arrivals } = hand_over;
         let here = numbers(&self.fabric.namespaces());
-        // One that could not be opened here yet may be absent for whoever connects, and not for those who have it.
+        // A namespace that could not be opened yet may be absent for new hosts, but not for those
+        // that have it.
         if let Some((nqn, nsid)) = state.served.difference(&here).next() {
             return Err(format!("namespace {nsid} of {nqn} is not available to the next process"));
         }
@@ -261,7 +264,7 @@ impl Target {
                 }
             }
         }
-        // Whoever has only connected is heard by who serves, and by nobody before.
+        // Half-open connections stay unread until this process serves.
         let arrivals = arrivals.into_iter().map(|(port, peer, socket)| Arrival { socket, port, peer });
         lock(&self.resting).extend(arrivals);
         Ok(failed)

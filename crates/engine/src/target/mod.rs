@@ -87,9 +87,9 @@ pub struct Target {
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
     allocation_worker: Mutex<Option<AllocationWorker>>,
-    /// Connections from which nothing had come at the former process, until this one serves.
+    /// Connections from which nothing had come at the previous process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
-    /// What looks at images that have another size, once there are images.
+    /// Watches for images whose size has changed; started once there are images.
     image_watch: Mutex<Option<ImageWatch>>,
     started: SystemTime,
 }
@@ -148,13 +148,14 @@ impl Target {
         self.fabric.directory().config.ports.iter().map(|port| port.address.to_socket_addr()).collect()
     }
 
-    /// What it serves now. Services that were to be free ones are the real ones here.
+    /// Configuration in effect. A port whose number was to be chosen by the system has its actual
+    /// number here.
     pub fn config(&self) -> FabricConfig {
         self.fabric.directory().config.clone()
     }
 
-    /// Puts another configuration into effect, all of it or, when that cannot be, nothing. Hosts are told by
-    /// asynchronous events; nobody has to connect again whose subsystem and port are still there.
+    /// Applies another configuration, either completely or not at all. Hosts are notified by
+    /// asynchronous events; hosts whose subsystem and port remain stay connected.
     ///
     /// # Errors
     /// When the configuration contradicts itself, or a backend or an address is not available.
@@ -183,7 +184,8 @@ impl Target {
         self.carry_out(&Order { host: Some(host), ..Order::of(wanted) })
     }
 
-    /// Whether a host may have this, which others put into effect: nothing changes that another host has reserved.
+    /// Checks that a host may make a change that another component applies: no namespace that
+    /// changes is reserved by another host.
     ///
     /// # Errors
     /// `TargetError::Reserved`.
@@ -206,8 +208,9 @@ impl Target {
         self.carry_out(&Order { directives, overlap, keeps_secrets: true, ..Order::of(wanted) })
     }
 
-    /// Begins to open the images that this configuration needs and the one in effect has not. To put it into effect takes those
-    /// that are open, and fails for those that are not; nobody waits for a cluster meanwhile whose orders need none.
+    /// Starts to open the images that `wanted` needs in addition to those in effect. Applying
+    /// `wanted` later takes the images that are open by that time, and fails for the others; a
+    /// change without images does not wait for a cluster meanwhile.
     pub fn open_early(&self, wanted: &FabricConfig, directives: &Directives) -> EarlyImages {
         EarlyImages::begin(&self.fabric, wanted, directives)
     }
@@ -224,10 +227,11 @@ impl Target {
         self.for_namespaces(namespaces, |namespace| namespace.hold_writes(until.0))
     }
 
-    /// Whether all of these are held until this moment, which has not come, and have been ever since they were.
+    /// True if all of these namespaces have been held without interruption, and `until` is not
+    /// over.
     pub fn holds_writes(&self, namespaces: &[(String, u32)], until: Moment) -> bool {
         let is_held = std::cell::Cell::new(ring::now() < until);
-        // One that was opened anew is another one, and holds nothing.
+        // A namespace that was reopened is another one, and holds no writes.
         let are_there = self.for_namespaces(namespaces, |namespace| {
             is_held.set(is_held.get() && namespace.shaper.holds_writes(until.0));
         });
@@ -251,8 +255,9 @@ impl Target {
         self.fabric.directory().directives.clone()
     }
 
-    /// Opens the file or device of a namespace anew that could not be synchronized, and refuses writes and Flush since: whoever
-    /// asks for it says that the storage is in order again. Its hosts keep it, and may write again.
+    /// Reopens the file or device of a namespace whose sync has failed, and which has refused
+    /// writes and Flush since. The caller asserts that the storage is in order again. Hosts keep
+    /// the namespace, and may write again.
     ///
     /// # Errors
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
@@ -306,21 +311,23 @@ impl Target {
         self.fabric.clusters().addresses()
     }
 
-    /// Answers all commands that the storage has, where their namespaces are no longer accessible here, by their ANA
-    /// state: hosts try them elsewhere at once, however long the storage takes. Whoever asks for this sees to it that what
-    /// the storage still does of them is over before anybody serves these namespaces again, this target included.
+    /// Answers all commands at the storage whose namespaces are no longer accessible here by their
+    /// ANA state: hosts retry them on another path at once, however long the storage takes. The
+    /// caller ensures that the remaining operations have ended before any target, this one
+    /// included, serves these namespaces again.
     pub fn give_up_commands(&self) {
         self.fabric.tell_reactors(|| messaging::Message::GiveUp(messaging::Loss::Unreachable));
     }
 
-    /// Whether a host has asked to have another one's commands aborted, and some of this target have taken too long: then the host
-    /// can be told that they have ended once this target's connections are shut out.
+    /// True if a host has asked for another host's commands to be aborted, and some of this target
+    /// take too long. The host's command can be completed once this target's connections are
+    /// blocklisted.
     pub fn awaits_fence(&self) -> bool {
         self.fabric.clusters().awaits_fence()
     }
 
-    /// Whether a cluster no longer lets its connections in: somebody has put one on the blocklist. What is open on it does nothing
-    /// again.
+    /// True if a cluster has blocklisted one of this target's connections. Images open on that
+    /// connection stay unusable.
     pub fn is_refused(&self) -> bool {
         self.fabric.clusters().are_refused()
     }
@@ -361,12 +368,12 @@ impl Target {
         self.fabric.namespace_identities()
     }
 
-    /// When it started.
+    /// Start time.
     pub const fn started(&self) -> SystemTime {
         self.started
     }
 
-    /// Who is connected, and where.
+    /// Status: ports, subsystems, namespaces, controllers and reactors.
     pub fn status(&self) -> TargetStatus {
         let directory = self.fabric.directory();
         let ports = directory.config.ports.iter();
@@ -380,12 +387,12 @@ impl Target {
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
             quotas: self.fabric.quotas(),
             refusals: self.fabric.refusals.read().into_iter().collect(),
-            peculiarities: report::told(self.fabric.peculiarities.counts()),
+            peculiarities: report::counts_by_name(self.fabric.peculiarities.counts()),
             host_keys: report::host_key_ages(&self.fabric),
         }
     }
 
-    /// What it has done and has now; it costs a walk over all counters, and nothing on the data path.
+    /// Counters and gauges. Walks over all counters; costs nothing on the data path.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.fabric, &lock(&self.reactors), self.started)
     }
@@ -410,15 +417,17 @@ impl Target {
         controller.is_some()
     }
 
-    /// Ends all controllers that there are and tells those apart from them that come, by `tag` (`TargetConfig::tag`). `passed`
-    /// is called once no command that came to one of the former can still begin; not when the target ends before.
-    pub fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
-        self.fabric.begin_anew(tag, passed);
+    /// Ends all controllers, and gives later ones the new `tag` (`TargetConfig::tag`). `passed` is
+    /// called once no command of an ended controller can still begin, unless the target ends
+    /// before.
+    pub fn end_all_controllers(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+        self.fabric.end_all_controllers(tag, passed);
     }
 
-    /// Ends a controller whose host has lost its way to this target, and asked another one for that. `at_rest` is called once
-    /// nothing of it can still take effect; not when the target ends before. Whether it is one that this target has made
-    /// (since it began anew), and this host's as far as that is still known: otherwise nothing happens.
+    /// Ends a controller whose host has lost its path to this target, and has asked another target
+    /// to reset it. `at_rest` is called once no command of the controller can still take effect,
+    /// unless the target ends before. Returns false, and does nothing, if this target has not
+    /// created the controller since [`Self::end_all_controllers`], or it is another host's.
     pub fn reset_for_peer(&self, lost: &LostController, at_rest: impl Fn() + Send + Sync + 'static) -> bool {
         admin::answer_peer(lost, &self.fabric, at_rest)
     }
@@ -430,24 +439,26 @@ impl Target {
         guests.map(|guest| (guest.subsystem.nqn.clone(), guest.host.nqn.clone())).collect()
     }
 
-    /// Whether any host has a controller of a subsystem here, other than that of the discovery service.
+    /// True if a host has a controller of a subsystem, other than the discovery subsystem, here.
     pub fn has_hosts(&self) -> bool {
         self.fabric.controllers().iter().any(|controller| !controller.subsystem.is_discovery)
     }
 
-    /// What hosts ask of the administration, for whoever answers it; there can be one. From then on namespace
-    /// management is offered to hosts where a subsystem's configuration names a storage directory.
+    /// Receiver of hosts' administrative requests; only the first call returns one. From then on
+    /// namespace management is offered to hosts where a subsystem's configuration names a storage
+    /// directory.
     pub fn host_requests(&self) -> Option<HostRequests> {
         let (sender, receiver) = ring::channel::sync_channel(HOST_REQUESTS_MAX);
         self.fabric.take_requests(sender).then_some(HostRequests(receiver))
     }
 
-    /// Has whoever waits for hosts' requests look at something else.
+    /// Wakes the receiver of hosts' requests for other work.
     pub fn call_administration(&self) {
         self.fabric.call_administration();
     }
 
-    /// Hosts that do not prove who they are, from now on; whoever takes them is called when there are some. One can take them.
+    /// Receiver of hosts that fail to authenticate; `HostRequests` is woken when there are some.
+    /// Only the first call returns one.
     pub fn failed_logins(&self) -> Option<RefusedHosts> {
         self.fabric.take_failed_logins()
     }
@@ -478,7 +489,7 @@ impl Target {
         for reactor in reactors.drain(..) {
             reactor.join();
         }
-        // Nobody waits for it now. What it has begun it finishes.
+        // No connection waits for the workers now. They finish what they have begun.
         drop(lock(&self.reservation_worker).take());
         drop(lock(&self.authenticator).take());
         drop(lock(&self.allocation_worker).take());

@@ -1,5 +1,5 @@
-//! Congestion control by its name in the kernel: which one is chosen where nobody chose, and how a socket gets it.
-//! What a connection makes of it is told by `info`.
+//! Congestion control by its name in the kernel: the default, and its setting on a socket. `info`
+//! reports its effect on a connection.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,8 @@ pub const AUTO: &str = "auto";
 /// The control that does not slow down where segments are lost.
 pub(super) const BBR: &str = "bbr";
 
-/// Those the kernel has, loaded or built in, and the one it uses where nobody chooses.
+/// Controls that the kernel has, loaded or built in, those that any process may choose, and the
+/// system's default.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -23,8 +24,9 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Characters of a name (TCP_CA_NAME_MAX without the zero at the end). The kernel would cut off the rest.
 const NAME_LENGTH_MAX: usize = 15;
 
-/// What a connection whose control follows its path begins with, and has while its path loses nothing. It is the system's,
-/// unless that is bbr, whose pacing costs short, fast paths up to half of what they can carry.
+/// First control of a connection whose control follows its path, which it keeps while its path
+/// loses nothing. It is the system's, unless that is bbr, whose pacing costs short, fast paths up
+/// to half of what they can carry.
 pub(super) fn calm() -> &'static str {
     static CALM: OnceLock<String> = OnceLock::new();
     CALM.get_or_init(|| {
@@ -60,8 +62,8 @@ pub(crate) fn follow<S: AsFd + Send + Sync + 'static>(asked: Option<&str>, socke
 #[cfg(feature = "simulation")]
 pub(crate) fn follow<S>(_: Option<&str>, _: &Arc<S>) {}
 
-/// How often connections of this process whose control follows their path were changed, with the name of what they were
-/// changed to.
+/// Number of changes of connections of this process whose control follows their path, with the name
+/// of what they were changed to.
 pub fn changes() -> Vec<(&'static str, u64)> {
     #[cfg(not(feature = "simulation"))]
     {
@@ -72,13 +74,14 @@ pub fn changes() -> Vec<(&'static str, u64)> {
     Vec::new()
 }
 
-/// Whether `name` can be the name of a congestion control at all.
+/// True if `name` can be the name of a congestion control at all.
 pub fn is_name(name: &str) -> bool {
     let printable = name.bytes().all(|byte| byte.is_ascii_graphic());
     !name.is_empty() && name.len() <= NAME_LENGTH_MAX && printable
 }
 
-/// Whether a connection could have the congestion control with this name. One that is not loaded is, for who may.
+/// Checks that a connection could have the congestion control with this name. One that is not
+/// loaded is loaded, if the process may.
 ///
 /// # Errors
 /// When there is none with that name, or this process may not use it. The message says which there are.
@@ -89,7 +92,8 @@ pub fn check(name: &str) -> io::Result<()> {
     set_now(&open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?, name)
 }
 
-/// Whether every process may choose the one with this name, and not only who may set the network.
+/// True if every process may choose the one with this name, and not only one that may administer
+/// the network.
 pub fn is_allowed(name: &str) -> bool {
     std::fs::read_to_string(ALLOWED).unwrap_or_default().split_whitespace().any(|allowed| allowed == name)
 }
@@ -100,7 +104,7 @@ pub fn is_allowed(name: &str) -> bool {
 /// # Errors
 /// As [`check`].
 pub(crate) fn set(socket: &OwnedFd, name: &str) -> io::Result<()> {
-    // MPTCP takes any name, and finds out later, with each subflow, where nobody is told.
+    // MPTCP takes any name, and finds out later, with each subflow, where the error is lost.
     if sockopt::socket_protocol(socket)? == Some(ipproto::MPTCP) {
         check(name)?;
     }

@@ -1,5 +1,6 @@
-//! The thread that looks at live connections and gives each the congestion control that suits its path. One serves the
-//! whole process, targets and hosts, and there is none as long as nobody asks for it. What suits is `path_judge`'s to say.
+//! The thread that looks at live connections and gives each the congestion control that suits its
+//! path. One serves the whole process, targets and hosts, and there is none until a connection asks
+//! for it. What suits is `path_judge`'s to say.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +14,7 @@ use super::path_judge::{Control, PathJudge};
 
 /// Time between two looks at a connection that carries something: a lossy path should not stay slow for long.
 const LOOK: Duration = Duration::from_millis(100);
-/// The same while nobody carries anything.
+/// The same while no connection carries anything.
 const IDLE_LOOK: Duration = Duration::from_secs(2);
 
 /// A connection that is followed. It does not keep the socket open.
@@ -49,7 +50,7 @@ pub(super) fn follow(socket: Weak<dyn AsFd + Send + Sync>) {
     ARRIVED.notify_one();
 }
 
-/// How often connections of this process were changed to the calm control, and to bbr.
+/// Numbers of changes of connections of this process to the calm control, and to bbr.
 pub(super) fn changes() -> [u64; 2] {
     [CHANGES[0].load(Ordering::Relaxed), CHANGES[1].load(Ordering::Relaxed)]
 }

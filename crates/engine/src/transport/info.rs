@@ -1,6 +1,6 @@
-//! What the kernel reports about a connection: what really carries it, how far away the peer is, what was lost, what waits
-//! in the queues of the socket, and the same of each subflow of MPTCP. It costs some system calls and is not for the
-//! data path.
+//! Statistics of the kernel about a connection: its actual transport, the distance of the peer,
+//! losses, the bytes that wait in the queues of the socket, and the same of each subflow of MPTCP.
+//! It costs some system calls and is not for the data path.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use rustix::net::{ipproto, sockopt};
 use serde::Serialize;
 
 use super::{Transport, socket_option};
-use crate::limits::SUBFLOWS_TOLD_MAX;
+use crate::limits::SUBFLOWS_REPORTED_MAX;
 
 /// Level and options of MPTCP (linux/mptcp.h), which libc does not name.
 const SOL_MPTCP: i32 = 284;
@@ -57,13 +57,13 @@ const TCP_STATE_CLOSED: u8 = 7;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Stream")]
 pub struct StreamInfo {
-    /// What really carries it: TCP when only one end wanted MPTCP.
+    /// Actual transport: TCP if only one end wanted MPTCP.
     pub transport: Transport,
     /// Congestion control, by its name in the kernel.
     pub congestion: String,
     /// Round trip time in microseconds, smoothed. With MPTCP it is that of the fastest subflow.
     pub rtt_us: u32,
-    /// How far round trip times are from it on average, in microseconds.
+    /// Mean deviation of round trip times from it, in microseconds.
     pub rtt_variation_us: u32,
     /// Segments that were sent again, by all subflows there are.
     pub retransmits: u64,
@@ -81,7 +81,8 @@ pub struct StreamInfo {
     pub unsent_bytes: u64,
     /// For how long it has had something to send. With MPTCP it is that of the subflow that had for the longest.
     pub send_times: SendTimes,
-    /// The TCP connections that it goes over: one with TCP, up to `limits::SUBFLOWS_TOLD_MAX` with MPTCP.
+    /// TCP connections that it goes over: one with TCP, up to `limits::SUBFLOWS_REPORTED_MAX` with
+    /// MPTCP.
     pub subflows: Vec<SubflowInfo>,
 }
 
@@ -96,7 +97,7 @@ pub struct SendTimes {
     pub sndbuf_limited_us: u64,
 }
 
-/// One TCP connection, alone or of several that are one.
+/// TCP connection, alone or of several that are one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Subflow")]
 pub struct SubflowInfo {
@@ -106,7 +107,7 @@ pub struct SubflowInfo {
     pub remote: SocketAddr,
     /// Round trip time in microseconds, smoothed.
     pub rtt_us: u32,
-    /// How far round trip times are from it on average, in microseconds.
+    /// Mean deviation of round trip times from it, in microseconds.
     pub rtt_variation_us: u32,
     /// Segments that were sent again.
     pub retransmits: u64,
@@ -122,7 +123,7 @@ pub struct SubflowInfo {
     pub send_times: SendTimes,
 }
 
-/// What a connection has carried and lost since it began, as far as this end sent it.
+/// Traffic and losses of a connection since it began, as far as this end sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Bytes that were sent, each time that they were.
@@ -135,7 +136,7 @@ pub(super) struct Traffic {
     pub(super) rtt_us_min: u32,
 }
 
-/// What the connection on `socket` has carried. It costs one system call, three with MPTCP.
+/// Traffic of the connection on `socket`. It costs one system call, three with MPTCP.
 ///
 /// # Errors
 /// As [`stream_info`].
@@ -158,7 +159,7 @@ pub(super) fn traffic(socket: &impl AsFd) -> io::Result<Traffic> {
     Ok(traffic)
 }
 
-/// What the kernel reports about the connection on `socket`.
+/// Statistics of the kernel about the connection on `socket`.
 ///
 /// # Errors
 /// When the connection has ended, or the kernel is older than 5.17 and the socket one of MPTCP.
@@ -195,7 +196,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
     })
 }
 
-/// What really carries the connection on `socket`.
+/// Actual transport of the connection on `socket`.
 ///
 /// # Errors
 /// When it is not a stream socket.
@@ -230,8 +231,8 @@ fn only_subflow(socket: &impl AsFd) -> io::Result<SubflowInfo> {
     Ok(SubflowInfo::new((local, remote), &info))
 }
 
-/// The living subflows of an MPTCP connection. Their addresses and their numbers are told separately and may change in
-/// between, so the addresses are looked at before and after.
+/// The living subflows of an MPTCP connection. Their addresses and their numbers are reported
+/// separately and may change in between, so the addresses are looked at before and after.
 fn subflows(socket: &impl AsFd) -> io::Result<Vec<SubflowInfo>> {
     let addresses = || subflow_list(socket, MPTCP_SUBFLOW_ADDRS, SUBFLOW_ADDRS_LENGTH);
     let mut before = addresses()?;
@@ -255,15 +256,15 @@ fn subflows(socket: &impl AsFd) -> io::Result<Vec<SubflowInfo>> {
 
 /// The elements of a list of subflows, one after the other, each `element_length` bytes long.
 fn subflow_list(socket: &impl AsFd, option: i32, element_length: usize) -> io::Result<Vec<u8>> {
-    let mut list = vec![0; SUBFLOW_DATA_LENGTH + SUBFLOWS_TOLD_MAX * element_length];
+    let mut list = vec![0; SUBFLOW_DATA_LENGTH + SUBFLOWS_REPORTED_MAX * element_length];
     list[..4].copy_from_slice(&(SUBFLOW_DATA_LENGTH as u32).to_ne_bytes());
     list[SUBFLOW_DATA_ELEMENT_AT..SUBFLOW_DATA_LENGTH]
         .copy_from_slice(&(element_length as u32).to_ne_bytes());
     let length = socket_option::get(socket, SOL_MPTCP, option, &mut list)?;
-    let told = length.saturating_sub(SUBFLOW_DATA_LENGTH) / element_length;
+    let reported = length.saturating_sub(SUBFLOW_DATA_LENGTH) / element_length;
     let count = u32_at(&list, SUBFLOW_DATA_COUNT_AT) as usize;
     list.drain(..SUBFLOW_DATA_LENGTH);
-    list.truncate(told.min(count) * element_length);
+    list.truncate(reported.min(count) * element_length);
     Ok(list)
 }
 
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_where_the_kernel_told_nothing() {
+    fn nothing_is_read_where_the_kernel_wrote_nothing() {
         assert_eq!(address(&[]), None);
         assert_eq!(address(&(libc::AF_INET6 as u16).to_ne_bytes()), None);
         assert_eq!(u32_at(&[1, 2, 3], 0), 0);

@@ -1,5 +1,6 @@
-//! What carries a connection: TCP or MPTCP, its options, its congestion control, and what the kernel reports about it.
-//! Making connections and moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
+//! Transports of a connection: TCP or MPTCP, its options, its congestion control, and the kernel's
+//! statistics about it. Making connections and moving bytes through them belongs to `ring`, and
+//! what the bytes mean to `nvme`.
 
 pub mod congestion;
 #[cfg(not(feature = "simulation"))]
@@ -17,7 +18,8 @@ use std::fmt;
 pub use info::{SendTimes, StreamInfo, SubflowInfo};
 pub use options::{ConnectionOptions, ListenOptions};
 
-/// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
+/// Transport of a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP
+/// peers too.
 #[derive(
     Clone,
     Copy,
@@ -40,7 +42,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether it is plain TCP.
+    /// True if it is plain TCP.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub fn is_tcp(&self) -> bool {
         *self == Self::Tcp

@@ -1,13 +1,13 @@
-//! What is asked for where a connection is made or taken. Making and taking it is the machine's.
+//! Options for making or taking a connection. Making and taking it is the machine's.
 
 use std::net::IpAddr;
 
 use super::Transport;
 
-/// How a connection is made, beyond its address.
+/// Options of a new connection, beyond its address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionOptions<'a> {
-    /// What carries it.
+    /// Transport of the connection.
     pub transport: Transport,
     /// Congestion control by its name in the kernel; the system decides when absent.
     pub congestion: Option<&'a str>,
@@ -23,10 +23,10 @@ pub struct ConnectionOptions<'a> {
     pub receive_buffer: Option<usize>,
 }
 
-/// How connections are taken, beyond the address.
+/// Options of a listener, beyond its address.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions<'a> {
-    /// What carries them. With MPTCP, peers that only have TCP are served too.
+    /// Transport of the connections. With MPTCP, peers that only have TCP are served too.
     pub transport: Transport,
     /// Congestion control by its name in the kernel; the system decides when absent.
     pub congestion: Option<&'a str>,

@@ -1,15 +1,15 @@
-//! Which congestion control suits the path of a live connection, judged by what it lost and carried: the calm one, which
-//! slows down where segments are lost, or bbr, which does not. It reads no clock and touches no
-//! socket: moments are times since the looking began.
+//! Choice of the congestion control that suits the path of a live connection, judged by its losses
+//! and traffic: the calm one, which slows down where segments are lost, or bbr, which does not. It
+//! reads no clock and touches no socket: moments are times since the looking began.
 
 use std::time::Duration;
 
 use super::info::Traffic;
 
-/// One of the two.
+/// Congestion control of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
-    /// What a connection begins with.
+    /// Control that a connection begins with.
     Calm,
     /// BBR.
     Bbr,
@@ -22,9 +22,9 @@ const SEGMENT_BYTES: u64 = 1448;
 const LOST_BYTES_MIN: u64 = 3 * SEGMENT_BYTES;
 /// Below this round trip a lost segment costs next to nothing.
 const RTT_US_MIN: u32 = 200;
-/// After a change the window grows anew: what is carried meanwhile does not count.
+/// After a change the window grows from its start: what is carried meanwhile does not count.
 const SETTLING: Duration = Duration::from_millis(400);
-/// How long a trial is measured after that.
+/// Time for which a trial is measured after that.
 const MEASURED: Duration = Duration::from_secs(1);
 /// Without loss for this long, the calm one is tried again.
 const LOSSLESS: Duration = Duration::from_secs(20);
@@ -37,13 +37,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(1280);
 struct Trial {
     /// Bytes a second before it.
     rate_before: f64,
-    /// What is carried counts from here on.
+    /// Time from which the traffic counts.
     counts_from: Duration,
     /// The first look after that.
     began: Option<(Duration, u64)>,
 }
 
-/// What is known of one connection.
+/// State of one connection.
 #[derive(Debug)]
 pub(super) struct PathJudge {
     control: Control,
@@ -69,12 +69,13 @@ impl PathJudge {
         }
     }
 
-    /// Whether the connection has carried anything since the last look that was taken into account.
+    /// True if the connection has carried anything since the last look that was taken into account.
     pub(super) fn has_spoken(&self, traffic: Traffic) -> bool {
         self.last.is_none_or(|(_, before)| traffic.sent_bytes > before.sent_bytes)
     }
 
-    /// What the connection is to change to, if anything, by what the kernel has counted until `now`.
+    /// Control that the connection is to change to, if any, by what the kernel has counted until
+    /// `now`.
     pub(super) fn judge(&mut self, now: Duration, traffic: Traffic) -> Option<Control> {
         let Some((then, before)) = self.last else {
             (self.last, self.lossless_since) = (Some((now, traffic)), now);
@@ -151,7 +152,7 @@ impl PathJudge {
     }
 }
 
-/// Whether loss is what limits the rate: whether it is near what a window that is halved by each loss allows
+/// True if loss limits the rate: if it is near what a window that is halved by each loss allows
 /// (Mathis and others, 1997). A connection that carries much less has nothing more to send.
 fn is_held_by_loss(rate: f64, loss: f64, rtt_us: u32) -> bool {
     const NEAR: f64 = 0.25;

@@ -1,4 +1,4 @@
-//! How much a socket keeps that its peer has not acknowledged. The system lets that grow to megabytes, which a far peer
+//! Limit of the bytes in a socket that its peer has not acknowledged. The system lets them grow to megabytes, which a far peer
 //! needs. A near one has acknowledged long before, and bytes that pass through so much memory have left the caches when
 //! they are copied out again.
 

@@ -1,10 +1,10 @@
-//! What the kernel reports about a stream socket in structures of its own, as bytes. What they mean is `info`'s.
+//! Structures that the kernel reports about a stream socket, as bytes. Their meaning is `info`'s.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Asks for the socket option `name` of `level`. `value` is what the kernel is told first, and where its answer goes;
-/// the answer's length, which is never more than there was room for.
+/// Reads the socket option `name` of `level`. `value` holds the kernel's input first, and its
+/// answer afterwards; returns the answer's length, which is never more than there was room for.
 ///
 /// # Errors
 /// What the kernel says: `ENOPROTOOPT` or `EOPNOTSUPP` when the socket has no such option.

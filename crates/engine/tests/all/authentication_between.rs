@@ -146,7 +146,7 @@ fn secrets_are_refused_of_hosts_that_cannot_be() {
     assert!(stranger.contains("is not among the hosts that may connect"), "{stranger}");
 }
 
-/// Before it has proved its name a host takes nothing, sees nothing, and is in nobody's way.
+/// Before it has proved its name a host takes nothing, sees nothing, and hinders no other host.
 #[test]
 fn an_unproved_host_gets_nothing_but_an_identifier() {
     let bed = Bed::new(Engine::Epoll, |_| {});
@@ -226,10 +226,10 @@ fn discovery_is_open_to_a_host_with_a_secret() {
     controller.disconnect().unwrap();
 }
 
-/// Queues authenticate anew while they are full of commands, which go on; when the secret has become another one, the queue ends
-/// and its path comes back only with that.
+/// Queues authenticate again while they are full of commands, which go on; when the secret has
+/// become another one, the queue ends and its path comes back only with that.
 #[test]
-fn queues_authenticate_anew_beside_their_commands() {
+fn queues_authenticate_again_beside_their_commands() {
     let bed = Bed::new(Engine::Epoll, |_| {});
     let mut options = bed.options(HOST, Some(1), Some(9));
     let interval = Some(Duration::from_millis(20));
@@ -285,7 +285,7 @@ fn a_host_whose_secret_is_sealed_authenticates_and_comes_in_in_no_other_way() {
     bed.connect(OTHER, Some(2), Some(9)).unwrap();
     assert!(bed.connect(HOST, Some(1), Some(8)).unwrap_err().contains("the controller's response is wrong"));
     assert!(bed.connect(HOST, Some(2), None).is_err() && bed.connect(HOST, None, None).is_err());
-    // A target that cannot open them lets nobody in by these names; everybody may use the subsystem otherwise.
+    // A target that cannot open them refuses hosts with these names; all others may use the subsystem otherwise.
     for byte in [None, Some(2)] {
         let bed = Bed { folder: tempfile::tempdir().unwrap(), target: sealing_target(byte, &[HOST]) };
         for own in [None, Some(1)] {

@@ -55,7 +55,8 @@ fn begin(target: &Target, number: usize) -> Option<Client> {
     (send(&mut client, Body::Negotiate(offer)) == Status::SUCCESS).then_some(client)
 }
 
-/// Opens many at once, then answers the challenges of some with nonsense, and begins anew until the end.
+/// Opens many at once, then answers the challenges of some with nonsense, and starts over until the
+/// end.
 fn storm(target: &Target, first: usize, (stop, failed): (&AtomicBool, &AtomicUsize)) {
     let mut number = first;
     let mut waiting = Vec::new();

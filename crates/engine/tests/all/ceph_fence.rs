@@ -1,4 +1,4 @@
-//! Who is shut out of a real cluster, and for how long, also when another gateway takes its image. The simulated cluster goes by this.
+//! Blocklist entries of a real cluster, and their duration, also when another gateway takes its image. The simulated cluster goes by this.
 //! The suite `ceph` runs it:
 //! `SELVEDGE_CEPH_CONF` names a cluster's configuration that has a pool `rbd`.
 
@@ -12,15 +12,15 @@ use prerequisite::wait_until;
 
 const MONTH: Duration = Duration::from_secs(365 * 24 * 3600 / 12);
 
-/// How many months from now on a connection is on the blocklist, about.
+/// Months from now for which a connection is on the blocklist, about.
 fn months_left(address: &str) -> Option<i64> {
     let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
-    let told =
+    let listed =
         Command::new("ceph").arg("-c").arg(conf).args(["osd", "blocklist", "ls", "-f", "json"]).output();
-    let told = told.unwrap().stdout;
-    let mut lists = serde_json::Deserializer::from_slice(&told).into_iter::<serde_json::Value>();
-    let told = lists.next().expect("a list, and another of ranges").unwrap();
-    let entry = told.as_array().unwrap().iter().find(|entry| entry["addr"] == address)?;
+    let listed = listed.unwrap().stdout;
+    let mut lists = serde_json::Deserializer::from_slice(&listed).into_iter::<serde_json::Value>();
+    let listed = lists.next().expect("a list, and another of ranges").unwrap();
+    let entry = listed.as_array().unwrap().iter().find(|entry| entry["addr"] == address)?;
     let until: Vec<i64> =
         entry["until"].as_str().unwrap().splitn(3, '-').take(2).map(|part| part.parse().unwrap()).collect();
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / MONTH.as_secs();

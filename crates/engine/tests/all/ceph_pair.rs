@@ -23,7 +23,7 @@ pub(crate) struct Pair {
     pub(crate) gateways: [TestTarget; 2],
 }
 
-/// What a gateway is told that has the image, or has not.
+/// Directives for a gateway that has the image, or has not.
 pub(crate) fn directives(has_image: bool, added: u64) -> Directives {
     let place = (NQN.to_owned(), SPACE.nsid);
     let standby = if has_image { BTreeSet::new() } else { BTreeSet::from([place.clone()]) };
@@ -81,7 +81,7 @@ impl Pair {
         Party::connect(self.gateways[at].address(), number)
     }
 
-    /// Where the reservations are.
+    /// Object with the reservations.
     pub(crate) fn object(&self) -> Object {
         let identities = self.gateways[0].target().namespace_identities();
         let uuid = identities[&(NQN.to_owned(), SPACE.nsid)];

@@ -46,7 +46,7 @@ fn reservations_go_with_the_image_to_the_gateway_that_takes_it() {
     one.check_access(SPACE, true, false, "who was preempted there");
     assert_eq!(two.report(1).registrants.len(), 1);
     two.clear(1);
-    one.check_access(SPACE, true, true, "nobody has reserved it");
+    one.check_access(SPACE, true, true, "it is not reserved");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_a_gateway_asks_for_that_is_shut_out_is_neither_kept_nor_answered() {
 
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
-fn a_change_that_another_claim_has_overtaken_is_decided_anew() {
+fn a_change_that_another_claim_has_overtaken_is_decided_again() {
     let pair = Pair::start();
     let [mut one, mut two] = [1, 2].map(|number| pair.party(0, number));
     one.register(1);
@@ -103,7 +103,7 @@ fn an_image_whose_reservations_are_damaged_is_not_served() {
 
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
-fn a_namespace_that_was_removed_leaves_its_reservations_to_nobody() {
+fn a_removed_namespace_passes_its_reservations_to_no_other() {
     let pair = Pair::start();
     let mut one = pair.party(0, 1);
     one.register(1);

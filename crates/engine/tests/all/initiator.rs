@@ -197,7 +197,7 @@ fn a_refusal_says_what_is_wrong() {
 }
 
 #[test]
-fn nobody_listening_is_said_so() {
+fn an_address_without_a_listener_is_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for engine in [Engine::IoUring, Engine::Epoll] {
         let error = Controller::connect(options(free, engine)).unwrap_err();
@@ -254,6 +254,6 @@ fn a_request_longer_than_a_queue_that_times_out_ends() {
     let data = vec![1; 6 * controller.transfer_length_max()];
     let (sender, outcome) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(namespace.write_at(0, &data)));
-    let outcome = outcome.recv_timeout(patience()).expect("who waits for a slot is told");
+    let outcome = outcome.recv_timeout(patience()).expect("a command that waits for a slot ends");
     assert!(matches!(outcome, Err(InitiatorError::TimedOut { .. })), "{outcome:?}");
 }

@@ -21,7 +21,7 @@ fn options(address: std::net::SocketAddr) -> QueueOptions {
     QueueOptions { secrets: Some(Arc::new(secrets)), ..queue_options(address) }
 }
 
-/// How the controller ends an Authentication Receive.
+/// Way in which the controller ends an Authentication Receive.
 #[derive(Clone, Copy)]
 enum End {
     WithItsData,

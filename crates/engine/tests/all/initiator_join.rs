@@ -1,4 +1,4 @@
-//! Which paths a host joins to one disk: those to one namespace of one subsystem, and no others, however much they look
+//! Paths that a host joins to one disk: those to one namespace of one subsystem, and no others, however much they look
 //! like it.
 
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ fn first_ports(targets: [&Target; 2]) -> [SocketAddr; 2] {
     targets.map(|target| target.ports()[0])
 }
 
-/// A file with these blocks in its beginning, shared by whoever serves it.
+/// A file with these blocks in its beginning, shared by the targets that serve it.
 fn shared(path: &Path, first_block: u8) -> FabricConfig {
     let mut blocks = vec![0; 16 << 20];
     blocks[..BLOCK].fill(first_block);
@@ -42,7 +42,7 @@ fn shared(path: &Path, first_block: u8) -> FabricConfig {
 }
 
 #[test]
-fn what_differs_is_told_with_both_values() {
+fn a_difference_is_reported_with_both_values() {
     let one = start(memory(1));
     let with = |change: fn(&mut FabricConfig)| {
         let mut fabric = memory(1);
@@ -64,19 +64,19 @@ fn what_differs_is_told_with_both_values() {
 }
 
 #[test]
-fn two_targets_that_say_the_same_are_told_apart_by_their_controllers() {
+fn two_targets_that_say_the_same_are_distinguished_by_their_controllers() {
     // Everything is equal, and nothing was ever written.
     let targets = [start(memory(1)), start(memory(1))];
     let text = refused(first_ports([&targets[0], &targets[1]]));
     assert!(text.contains("does not know") || text.contains("both have controller"), "{text}");
     for target in &targets {
         // A target sees a moment later that a connection has ended.
-        wait_until("nobody stays where nothing was joined", || target.connections() == 0);
+        wait_until("no connection stays where nothing was joined", || target.connections() == 0);
     }
 }
 
 #[test]
-fn two_targets_that_say_the_same_are_told_apart_by_what_they_hold() {
+fn two_targets_that_say_the_same_are_distinguished_by_what_they_hold() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = [1, 2].map(|fill| start(shared(&folder.path().join(fill.to_string()), fill)));
     let text = refused(first_ports([&one, &two]));
@@ -150,7 +150,7 @@ fn a_disk_that_has_grown_meanwhile_is_the_same_disk() {
     host.until("the path is back", |_| paths.status()[1].state == PathState::Live);
     host.until("both", |host| host.queues.is_settled());
     host.until("the size", |_| paths.namespace().size_bytes() == 32 << 20);
-    // The same once more, with nobody there who knows the size.
+    // The same once more, without a path that knows the size.
     links.iter().for_each(Link::cut);
     links.iter().for_each(Link::sever);
     host.until("the loss", |_| paths.status().iter().all(|path| path.state == PathState::Reconnecting));

@@ -143,14 +143,14 @@ fn commands_fail_when_no_path_can_come_back() {
     target.shutdown();
     host.until("the end", |host| host.queues.error().is_some());
     host.submit(read(0, 9));
-    let Ended::Lost(lost) = host.ended() else { panic!("there is nobody to answer") };
+    let Ended::Lost(lost) = host.ended() else { panic!("there is no target to answer") };
     assert_eq!(lost.user, 9);
     assert!(lost.data.is_some(), "the buffer comes back");
     assert_eq!(paths.status()[0].state, PathState::Dead);
 }
 
 #[test]
-fn commands_wait_no_longer_than_they_are_told_to() {
+fn commands_wait_no_longer_than_configured() {
     let target = start(memory(1));
     let link = Link::to(target.ports()[0]);
     let mut options = options(&[link.address]);
@@ -179,13 +179,13 @@ fn paths_that_lead_elsewhere_are_refused_by_name() {
 #[test]
 fn one_path_that_cannot_be_reached_is_no_hindrance() {
     let target = start(memory(1));
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let paths = Paths::connect(options(&[nobody, target.ports()[0]])).unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let paths = Paths::connect(options(&[closed, target.ports()[0]])).unwrap();
     let mut host = Host::new(&paths);
     host.write(0, 1);
     assert_eq!(paths.status()[1].state, PathState::Live);
     assert!(paths.status()[0].error.is_some());
-    assert!(Paths::connect(options(&[nobody])).is_err());
+    assert!(Paths::connect(options(&[closed])).is_err());
 }
 
 /// Two targets over one file, of which the first holds writes back. The host writes through the first, whose link is then
@@ -219,7 +219,7 @@ mod by_the_clock {
 
     #[test]
     #[ignore = "by the clock: the suite machine has it"]
-    fn a_late_write_undoes_a_newer_one_where_nobody_waits() {
+    fn a_late_write_undoes_a_newer_one_without_the_wait() {
         assert_eq!(late_write(false), 1, "the checker sees what a host does that does not wait");
     }
 

@@ -10,7 +10,7 @@ use engine::target::{PeerReset, PeerResets, Target};
 /// Without help hosts would wait three times as long, which is more than any test has patience for.
 const KEEP_ALIVE_MS: u32 = 60_000;
 
-/// What the second target was asked for.
+/// Requests that the second target got.
 type Taken = Arc<Mutex<Vec<PeerReset>>>;
 
 /// Two targets over one file, of which the second takes wishes for the first, and nothing more.
@@ -64,7 +64,7 @@ fn who_is_vouched_for_is_waited_for_no_longer() {
     for _ in 0..20 {
         host.turn();
     }
-    assert_eq!(host.carried(), [0, 0], "it is not sent again before somebody vouches");
+    assert_eq!(host.carried(), [0, 0], "it is not sent again before the peer vouches");
     lab.taken.lock().unwrap().remove(0).end(true);
     assert!(host.completion().status.is_success());
     assert_eq!(host.carried(), [0, 1]);

@@ -1,4 +1,4 @@
-//! One queue against a target that follows a script: every shape of transfer, and every lie a target may
+//! Queue against a target that follows a script: every shape of transfer, and every lie a target may
 //! tell.
 
 use std::io::{Read as _, Write};
@@ -233,11 +233,12 @@ fn damaged_data_fails_its_command_only() {
     }
 }
 
-/// Runs a read of 8 KiB and a write of 64 KiB against a target that answers with `lie`, and checks that the
-/// queue closes for `expected`, tells the target `told`, and gives everything back.
+/// Runs a read of 8 KiB and a write of 64 KiB against a target that answers with `lie`, and checks
+/// that the queue closes for `expected`, reports `reported` to the target, and gives everything
+/// back.
 fn check_lie(
     lie: impl Fn(&mut Fake, u16, u16) + Send + Clone + 'static,
-    told: FatalError,
+    reported: FatalError,
     expected: impl Fn(PeerMisbehaved) -> bool,
 ) {
     for engine in ENGINES {
@@ -247,7 +248,7 @@ fn check_lie(
             let (write, _) = fake.command();
             lie(fake, read.command_id.get(), write.command_id.get());
             fake.send();
-            assert_eq!(fake.terminated(), Some(told as u16));
+            assert_eq!(fake.terminated(), Some(reported as u16));
         });
         let mut host = Host::live(engine, &queue_options(address));
         host.submit(READ, Data::Receive(Buffer::zeroed(8192)), 1);
@@ -290,8 +291,8 @@ fn lies_about_data() {
     });
     let to_write = |fake: &mut Fake, _: u16, write: u16| fake.c2h(write, flags::LAST, 0, &filled(512));
     check_lie(to_write, PduSequence, |error| matches!(error, PeerMisbehaved::DataNotAsked { .. }));
-    let to_nobody = |fake: &mut Fake, _: u16, _: u16| fake.c2h(77, flags::LAST, 0, &filled(512));
-    check_lie(to_nobody, InvalidHeaderField, |error| {
+    let to_no_command = |fake: &mut Fake, _: u16, _: u16| fake.c2h(77, flags::LAST, 0, &filled(512));
+    check_lie(to_no_command, InvalidHeaderField, |error| {
         matches!(error, PeerMisbehaved::UnknownCommand { command_id: 77 })
     });
     let twice = |fake: &mut Fake, read: u16, _: u16| {

@@ -1,4 +1,5 @@
-//! What the time of commands is spent on at the host: parts that add up to the whole, and each is where a delay was made.
+//! Stages of commands' time at the host: they add up to the whole, and each shows a delay where it
+//! was made.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,11 +19,12 @@ use crate::initiator_fake::{Host, queue_options, target};
 use crate::paths_lab::{BLOCK, NQN, memory, slow_and_fast, start};
 
 const MAX: u32 = 1 << 20;
-/// What a target that follows a script waits. A machine that is busy makes other parts longer, but none as long.
+/// Delay of a target that follows a script. A machine that is busy makes other parts longer, but
+/// none as long.
 const DELAY: Duration = Duration::from_secs(1);
 const ENGINES: [Engine; 2] = [Engine::IoUring, Engine::Epoll];
 
-/// One queue to namespace 1 of a target, as one thread has it.
+/// Paths of one thread: a queue to namespace 1 of a target.
 fn paths(port: std::net::SocketAddr, queue_entries: u16) -> Paths {
     let path = ConnectOptions { queue_entries, ..ConnectOptions::new(port, NQN) };
     Paths::connect(PathOptions::new(vec![path], 1)).expect("a path")
@@ -80,8 +82,9 @@ fn stages_add_up_to_the_whole() {
     for depth in [1, 32] {
         for writes in [false, true] {
             let paths = paths(target.ports()[0], 128);
-            // Whoever else uses the processor may take it between the queues' look at the clock and ours, which is later. On a
-            // quiet machine it is 1 % or less; what fails here is a part that is missing.
+            // Other users of the processor may take it between the queues' look at the clock and
+            // ours, which is later. On a quiet machine it is 1 % or less; what fails here is a part
+            // that is missing.
             let differs = |_| {
                 let (whole_ns, stages) = drive(&paths, depth, 4000, writes);
                 assert_eq!(stages.count(), 4000);
@@ -110,7 +113,7 @@ fn what_waits_at_the_target_is_the_targets_and_what_finds_no_entry_waits() {
     assert!(stages.of(Stage::Target).sum_ns > stages.of(Stage::Sending).sum_ns, "{stages:?}");
 }
 
-/// How long the one command of a host was sending, at the target, and receiving, in nanoseconds.
+/// Time that the one command of a host was sending, at the target, and receiving, in nanoseconds.
 fn parts(host: &mut Host, command: IoCommand, data: Data) -> [u64; 3] {
     let began = host.ring.now();
     host.submit(command, data, 0);
@@ -168,7 +171,7 @@ fn a_target_that_asks_late_and_answers_late_has_both_times() {
 
 #[test]
 fn data_that_the_socket_has_no_room_for_is_being_sent() {
-    // More than both sockets keep while nobody reads.
+    // More than both sockets keep without a reader.
     const LENGTH: usize = 1 << 20;
     for engine in ENGINES {
         let (address, thread) = target(MAX, |fake| {

@@ -1,5 +1,5 @@
-//! A set of paths after another one that was killed: what that one had sent, and nobody knows the end of, never undoes what
-//! the next one writes.
+//! A set of paths after another one that was killed: commands of that one whose end is unknown
+//! never undo what the next one writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// One that has begun to write `byte` to block 0, and is not heard of from then on.
+    /// A set that has begun to write `byte` to block 0, and is silent from then on.
     fn after_writing(byte: u8, targets: &[&Target], keep_alive_ms: u32) -> Self {
         let links: Vec<Link> = targets.iter().map(|target| Link::to(target.ports()[0])).collect();
         let records = Arc::new(Records::default());
@@ -73,7 +73,7 @@ impl Killed {
         Self { links, records, _host: host, _paths: paths }
     }
 
-    /// Its connections are closed, as the kernel does it.
+    /// Closes its connections, as the kernel does it.
     fn sever(&self) {
         self.links.iter().for_each(Link::sever);
     }
@@ -92,17 +92,17 @@ fn succeeding(options: PathOptions, predecessors: Vec<ControllerRecord>) -> Path
 
 /// Two targets over one file, of which the first holds writes back. A set that writes through the first is killed; the next
 /// one writes the same block, newer, through the second; what does the file hold when all is over?
-fn late_write(is_told: bool) -> u8 {
+fn late_write(knows: bool) -> u8 {
     let folder = tempfile::tempdir().unwrap();
     let (slow, fast) = slow_and_fast(&folder.path().join("blocks"), 3000);
     let (slow, fast) = (start(slow), start(fast));
     let killed = Killed::after_writing(1, &[&slow, &fast], 1000);
-    let predecessors = if is_told { killed.records.clone() } else { Vec::new() };
+    let predecessors = if knows { killed.records.clone() } else { Vec::new() };
     let paths = Paths::connect(succeeding(options(&fast.ports()), predecessors)).unwrap();
-    assert_eq!(paths.wait_for_predecessors().is_some(), is_told);
+    assert_eq!(paths.wait_for_predecessors().is_some(), knows);
     let mut host = Host::new(&paths);
     host.submit(write(0, 2, 7));
-    if is_told {
+    if knows {
         host.submit(read(0, 8));
         assert_eq!(host.completion().user, 8, "a read does not wait");
     }
@@ -118,13 +118,13 @@ mod by_the_clock {
 
     #[test]
     #[ignore = "by the clock: the suite machine has it"]
-    fn a_late_write_of_a_killed_set_undoes_a_newer_one_where_the_next_is_not_told() {
+    fn a_late_write_of_a_killed_set_undoes_a_newer_one_where_the_next_does_not_know() {
         assert_eq!(late_write(false), 1, "the checker sees what a set does that does not wait");
     }
 
     #[test]
     #[ignore = "by the clock: the suite machine has it"]
-    fn a_late_write_of_a_killed_set_undoes_nothing_where_the_next_is_told() {
+    fn a_late_write_of_a_killed_set_undoes_nothing_where_the_next_knows() {
         assert_eq!(late_write(true), 2);
     }
 }
@@ -172,8 +172,8 @@ fn a_controller_that_the_target_has_ended_is_vouched_for_when_its_writes_have_en
 #[test]
 fn predecessors_that_are_found_later_are_waited_for_as_well() {
     let target = start(memory(1));
-    // Nobody is asked about a controller without a number.
-    let nobody = ControllerRecord {
+    // A controller without a number is not asked about.
+    let unnumbered = ControllerRecord {
         address: target.ports()[0],
         subsystem_nqn: NQN.to_owned(),
         host_nqn: "nqn.2014-08.org.example:host".to_owned(),
@@ -187,7 +187,7 @@ fn predecessors_that_are_found_later_are_waited_for_as_well() {
     };
     let paths = Paths::connect(succeeding(options(&target.ports()), Vec::new())).unwrap();
     assert_eq!(paths.wait_for_predecessors(), None);
-    paths.succeed(&[nobody]);
+    paths.succeed(&[unnumbered]);
     let longest = paths.wait_for_predecessors().expect("it waits");
     let mut host = Host::new(&paths);
     host.submit(write(0, 1, 1));

@@ -1,5 +1,5 @@
-//! What hosts have sent that others wrote is answered as it was when it was recorded, byte by byte: see
-//! `recordings/README.md`.
+//! Recordings of other authors' hosts: the answers are as they were when recorded, byte by byte,
+//! see `recordings/README.md`.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// Plays the recording with this name in all ways. With `SELVEDGE_BLESS` its answers are written anew.
+/// Plays the recording with this name in all ways. With `SELVEDGE_BLESS` its answers are recorded again.
 fn play(name: &str) {
     let path = folder().join(format!("{name}.txt"));
     let text = std::fs::read_to_string(&path).unwrap();

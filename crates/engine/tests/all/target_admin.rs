@@ -1,4 +1,5 @@
-//! What a controller says of itself is true, and it lives and ends as its host, its timers and its target want.
+//! Admin commands of a controller: its reports are true, and it lives and ends as its host, its
+//! timers and its target want.
 
 use std::collections::HashSet;
 
@@ -78,7 +79,7 @@ fn a_controller_says_what_is_true_of_it() {
         }
         assert_eq!(identify.fused_operations.get(), fused_operations::COMPARE_AND_WRITE);
         assert_eq!(identify.atomic_compare_write_unit.get(), 0, "a read may see a part of more than a block");
-        assert_eq!(identify.optional_admin_commands.get(), 0, "nobody answers requests here");
+        assert_eq!(identify.optional_admin_commands.get(), 0, "requests are not answered here");
         assert_eq!(identify.write_protection, 0, "nor changes protection for a host");
         assert_eq!(identify.copy_descriptor_formats.get(), 3, "formats 0 and 1");
         assert_ne!(identify.multipath_capabilities & multipath_capabilities::ANA_REPORTING, 0);
@@ -348,7 +349,7 @@ fn the_error_log_tells_of_the_commands_that_failed() {
         assert_eq!(different.status, Status::COMPARE_FAILURE);
         let unknown = host.admin.run(SubmissionEntry::new(0xc5, 0), Give::Nothing);
         let log = errors(&mut host.admin);
-        let told: Vec<_> = log
+        let logged: Vec<_> = log
             .iter()
             .map(|entry| {
                 (entry.error_count.get(), entry.queue_id.get(), entry.command_id.get(), entry.opcode)
@@ -359,7 +360,7 @@ fn the_error_log_tells_of_the_commands_that_failed() {
             (2, 3, different.command_id, io_opcode::COMPARE),
             (1, 3, outside.command_id, io_opcode::READ),
         ];
-        assert_eq!(told, expected, "newest first");
+        assert_eq!(logged, expected, "newest first");
         for (entry, reply) in log.iter().zip([&unknown, &different, &outside]) {
             assert_eq!(entry.status.get() >> 1, reply.status.bits());
             assert_eq!((entry.version, entry.transport_type), (1, 3));
@@ -414,10 +415,10 @@ fn features_keep_what_is_set_until_a_reset() {
             let reply = admin.set_feature(FeatureId::TIMESTAMP, 0, false, give(&bytes, in_capsule));
             assert_eq!(reply.status, Status::SUCCESS);
             let data = admin.get_feature(FeatureId::TIMESTAMP, Select::Current, 0, 8).data;
-            let told = Timestamp::read_from_bytes(&data).unwrap();
-            let passed_ms = told.milliseconds().checked_sub(1_234_567_890_123).unwrap();
+            let read = Timestamp::read_from_bytes(&data).unwrap();
+            let passed_ms = read.milliseconds().checked_sub(1_234_567_890_123).unwrap();
             assert!(passed_ms < 60_000, "the clock goes on from what was set");
-            assert_eq!(told.attributes & 0xe, Timestamp::SET_BY_HOST);
+            assert_eq!(read.attributes & 0xe, Timestamp::SET_BY_HOST);
         }
         let reply = admin.set_feature(FeatureId::NUMBER_OF_QUEUES, 0x0004_0009, false, Give::Nothing);
         let granted = NumberOfQueues::decode(reply.result as u32).unwrap();
@@ -512,11 +513,11 @@ fn discovery_tells_each_host_what_it_may_use() {
                 assert_eq!(events, optional_async_events::DISCOVERY_LOG_CHANGE);
                 let page = host.admin.logged(LogPageId::DISCOVERY, 0, 16 << 10);
                 let log = DiscoveryLog::parse(&page).unwrap();
-                let mut told = Vec::new();
+                let mut found = Vec::new();
                 for entry in log.entries {
                     assert_eq!(entry.address_family, AddressFamily::IPV4);
                     let kind = entry.subsystem_type;
-                    told.push((kind, entry.nqn().unwrap().to_string(), entry.address(), entry.service_id()));
+                    found.push((kind, entry.nqn().unwrap().to_string(), entry.address(), entry.service_id()));
                 }
                 let own = (SubsystemType::CURRENT_DISCOVERY, DISCOVERY_NQN);
                 let mut expected = Vec::new();
@@ -528,7 +529,7 @@ fn discovery_tells_each_host_what_it_may_use() {
                 let referral = ("192.0.2.9".to_owned(), "8009".to_owned());
                 let elsewhere = (SubsystemType::REFERRAL, DISCOVERY_NQN.to_owned(), referral.0, referral.1);
                 expected.push(elsewhere);
-                assert_eq!(told, expected, "what {host_nqn} may use");
+                assert_eq!(found, expected, "what {host_nqn} may use");
                 assert_eq!(host.admin.logged(LogPageId::DISCOVERY, 1024, 1024), page[1024..2048]);
                 let reply = host.admin.run(SubmissionEntry::new(admin_opcode::ABORT, 0), Give::Nothing);
                 assert_status(reply.status, Status::INVALID_OPCODE, "not of a discovery controller");

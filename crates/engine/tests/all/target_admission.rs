@@ -148,7 +148,7 @@ fn whose_connect_is_refused_is_reported_with_the_reason() {
         locked.allow_any_host = false;
         config.fabric.subsystems.push(locked);
     });
-    let refused = target.target().refused_connects().expect("nobody has them yet");
+    let refused = target.target().refused_connects().expect("they are not taken yet");
     assert!(target.target().refused_connects().is_none(), "one can take them");
     let at = |nqn: &str, options: Options| Options { subsystem_nqn: nqn.to_owned(), ..options };
     let (_one, status) = try_admin(&target, &options(STRANGER, 1));
@@ -161,14 +161,14 @@ fn whose_connect_is_refused_is_reported_with_the_reason() {
     ] {
         let (_client, status) = try_admin(&target, &options);
         assert!(!status.is_success(), "{reason}");
-        let (told, omitted) = refused.take();
-        let [told] = &told[..] else { panic!("{reason}: {told:?}") };
-        assert_eq!((told.host.as_ref(), omitted), (Some(&options.host_nqn), 0), "{reason}");
-        assert_eq!(told.subsystem.as_deref(), Some(subsystem), "{reason}");
-        assert!(told.reason.contains(reason), "{reason}: {}", told.reason);
-        assert!(told.address.ip().is_loopback(), "{reason}: {}", told.address);
+        let (report, omitted) = refused.take();
+        let [report] = &report[..] else { panic!("{reason}: {report:?}") };
+        assert_eq!((report.host.as_ref(), omitted), (Some(&options.host_nqn), 0), "{reason}");
+        assert_eq!(report.subsystem.as_deref(), Some(subsystem), "{reason}");
+        assert!(report.reason.contains(reason), "{reason}: {}", report.reason);
+        assert!(report.address.ip().is_loopback(), "{reason}: {}", report.address);
     }
-    assert_eq!(target.target().failed_logins().expect("nobody has them yet").take(), (Vec::new(), 0));
+    assert_eq!(target.target().failed_logins().expect("they are not taken yet").take(), (Vec::new(), 0));
 }
 
 /// A copy of the first `size` bytes of the namespace behind themselves, whose list is the data.

@@ -1,4 +1,5 @@
-//! What a namespace is made of may be wrong, in use, full or cut short: it is said why, and nobody else suffers.
+//! The backend of a namespace may be wrong, in use, full or cut short: the error says why, and
+//! others do not suffer.
 
 use prerequisite::{LoopDevice, available, run, wait_until};
 use std::fs::{File, OpenOptions};
@@ -23,7 +24,8 @@ use zerocopy::FromBytes as _;
 
 /// A port that is free now, and the configuration of a target there with one namespace.
 fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Other tests of this run take free ports of 127.0.0.1.
+    let free = TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
     let good = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
     let namespace = NamespaceConfig::new(2, backend, block_size);
     let mut config =
@@ -100,7 +102,7 @@ fn an_image_that_is_made_is_its_owners_alone_and_one_that_was_there_stays_as_it_
         drop(Target::start(&config(file(path, Some(1 << 20)), 512)).unwrap());
         assert_eq!(mode(&made), 0o644);
     }
-    // A link to nothing is not the target's to follow: it would make a file wherever somebody wants one.
+    // A link to nothing is not the target's to follow: it would make a file wherever an attacker wants one.
     let nowhere = folder.path().join("nowhere");
     symlink(folder.path().join("elsewhere"), &nowhere).unwrap();
     let (_, text) = refusal(&config(file(&nowhere, Some(1 << 20)), 512));
@@ -109,7 +111,7 @@ fn an_image_that_is_made_is_its_owners_alone_and_one_that_was_there_stays_as_it_
 }
 
 #[test]
-fn a_file_too_small_is_told_with_both_sizes() {
+fn a_file_too_small_is_reported_with_both_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small");
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
@@ -203,7 +205,7 @@ fn controllers_say_which_blocks_of_a_file_are_allocated() {
 }
 
 #[test]
-fn a_wrong_kind_is_told() {
+fn a_wrong_kind_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
@@ -288,7 +290,7 @@ fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
 }
 
 #[test]
-fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
+fn hosts_learn_where_blocks_may_tear_when_the_power_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -311,8 +313,9 @@ fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
                 identify.atomic_boundary_offset,
             ];
             assert_eq!(boundaries.map(|known| known.get()), [boundary; 3], "namespace {nsid}");
-            let told = target.status().namespaces.iter().find(|known| known.nsid == nsid).unwrap().may_tear;
-            assert_eq!(told, boundary > 0);
+            let may_tear =
+                target.status().namespaces.iter().find(|known| known.nsid == nsid).unwrap().may_tear;
+            assert_eq!(may_tear, boundary > 0);
         }
     }
 }
@@ -462,8 +465,8 @@ fn a_thousand_waiting_commands_that_fail_need_no_deep_stack() {
             let outcome = program.output().unwrap();
             let words = String::from_utf8_lossy(&outcome.stderr);
             assert!(outcome.status.success(), "{engine:?}: {}: {words}", outcome.status);
-            let told = String::from_utf8_lossy(&outcome.stdout);
-            assert!(told.contains("1 passed"), "the process has found its test: {told}");
+            let output = String::from_utf8_lossy(&outcome.stdout);
+            assert!(output.contains("1 passed"), "the process has found its test: {output}");
         }
         return;
     };

@@ -1,4 +1,5 @@
-//! What no conforming host sends ends that connection alone, with the error the specification names for it.
+//! Bytes that no conforming host sends end that connection alone, with the error the specification
+//! names for them.
 
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -29,7 +30,7 @@ const HEADER_LENGTH: usize = 2;
 const DATA_OFFSET: usize = 3;
 const PDU_LENGTH: usize = 4;
 
-/// How far a connection has come when it is misused.
+/// State of a connection when it is misused.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Opened,
@@ -38,7 +39,7 @@ enum Stage {
     Queue(Digests),
 }
 
-/// What is sent: the faulty PDU, and the information that has to come back with the error.
+/// Bytes to send: the faulty PDU, and the information that has to come back with the error.
 type Make = fn(&mut Client) -> (Vec<u8>, u32);
 
 /// A way to break the rules.
@@ -189,7 +190,7 @@ const COMMANDS: [Case; 12] = [
 ];
 
 const DATA: [Case; 9] = [
-    case("data nobody asked for", Stage::Queue(PLAIN), FatalError::InvalidHeaderField, |client| {
+    case("data that was not asked for", Stage::Queue(PLAIN), FatalError::InvalidHeaderField, |client| {
         let pdu = DataPdu::new(PduType::DataToController, flags::LAST, 1, 1, 0, 512);
         (client.frame_data(pdu, &[0; 512]), 10)
     }),
@@ -219,7 +220,7 @@ const DATA: [Case; 9] = [
     }),
 ];
 
-/// Whoever must notice nothing: another queue of the same controller, and another host.
+/// Bystanders that must notice nothing: another queue of the same controller, and another host.
 struct Bystanders {
     queues: Vec<(Client, Vec<u8>)>,
     _hosts: Vec<Host>,
@@ -446,7 +447,7 @@ fn conversation(host: &Host, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn random_bytes_harm_nobody() {
+fn random_bytes_harm_no_bystander() {
     const CONNECTIONS: usize = 2000;
     let mut random = Random::seeded("random bytes");
     for engine in ENGINES {
@@ -486,7 +487,7 @@ fn random_bytes_harm_nobody() {
     }
 }
 
-/// What a host that never finishes its Connect has sent so far.
+/// Bytes that a host that never finishes its Connect has sent so far.
 const UNFINISHED: [&str; 4] = ["nothing", "ICReq", "half a Connect", "a byte now and then"];
 
 #[test]

@@ -8,7 +8,7 @@ use nvme::Status;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use prerequisite::wait_until;
 
-/// Which limits a command has to come under.
+/// Limits that a command has to come under.
 #[derive(Clone, Copy)]
 enum Counts {
     Read,
@@ -45,7 +45,7 @@ fn submit(queue: &mut Client, space: Space, command: IoCommand, data: &[u8], in_
     queue.submit(command.encode(space.nsid), give)
 }
 
-/// Whether the command waits for its limit: then it is aborted. Else it has ended by itself.
+/// True if the command waits for its limit: then it is aborted. Else it has ended by itself.
 fn waits(host: &mut Host, queue: &mut Client, id: u16, data_is_asked: bool, limited: bool) -> bool {
     if !limited {
         return !queue.wait().status.is_success();

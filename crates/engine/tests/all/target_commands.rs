@@ -299,7 +299,8 @@ fn commands_of_a_pair_that_do_not_belong_together_fail() {
     }
 }
 
-/// Counts up the number in a block by compare and write until told to stop; how often that went well.
+/// Counts up the number in a block by compare and write until `stop`; returns how often that went
+/// well.
 fn increment(queue: &mut Client, space: Space, stop: &AtomicBool) -> u64 {
     let mut done = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -310,7 +311,7 @@ fn increment(queue: &mut Client, space: Space, stop: &AtomicBool) -> u64 {
         match pair(queue, space, 5, (&old, &new)) {
             (Status::SUCCESS, Status::SUCCESS) => done += 1,
             (first, second) => {
-                assert_status(first, Status::COMPARE_FAILURE, "somebody else was faster");
+                assert_status(first, Status::COMPARE_FAILURE, "another queue was faster");
                 assert_status(second, Status::ABORTED_FAILED_FUSED, "and so this one is not written");
             }
         }
@@ -350,7 +351,7 @@ fn no_increment_is_lost_between_fused_pairs_on_many_queues() {
             let size = space.block as usize;
             let number = u64::from_le_bytes(block[size..size + 8].try_into().unwrap());
             assert_eq!(number, sum.load(Ordering::Relaxed), "{space:?}");
-            assert!(number > 0, "somebody got through: {space:?}");
+            assert!(number > 0, "one of them got through: {space:?}");
             assert!(block[..size].iter().all(|byte| *byte == 17), "the block before");
             assert!(block[2 * size..].iter().all(|byte| *byte == 18), "the block behind");
         }

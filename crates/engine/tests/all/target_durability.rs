@@ -1,5 +1,6 @@
-//! A storage that loses what it has acknowledged: the sync that learns of it fails, and from then on nobody is told that
-//! anything lasts, by whichever queue or host, until an operator opens the namespace anew.
+//! A storage that loses what it has acknowledged: the sync that learns of it fails, and from then
+//! on no write is acknowledged as durable, on any queue or to any host, until an operator reopens
+//! the namespace.
 //!
 //! The storage is real: a file in the page cache of a file system on a loop device, whose own file has no room for what is
 //! written back. The kernel reports that once.
@@ -41,7 +42,7 @@ fn write(queue: &mut Client, durable: bool) -> Status {
 }
 
 /// The namespace as a host sees it: whether it is read-only, and what the health log warns of.
-fn told(host: &mut Host) -> (bool, u8) {
+fn seen(host: &mut Host) -> (bool, u8) {
     let identify = host.admin.identified_namespace(SPACE.nsid);
     (identify.attributes & attributes::WRITE_PROTECTED != 0, host.admin.smart().critical_warning)
 }
@@ -98,7 +99,7 @@ fn refuses_changes(queues: &mut [Client; 2]) {
     }
 }
 
-/// How the namespace is, and why, as the status says.
+/// State of the namespace, and the reason, as the status says.
 fn state(target: &TestTarget) -> (NamespaceState, Option<String>) {
     let namespaces = target.target().status().namespaces;
     let known = namespaces.into_iter().find(|known| known.nsid == SPACE.nsid).unwrap();
@@ -124,7 +125,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
         let mut queues = [hosts[0].io(1), hosts[1].io(1)];
         assert_eq!(write(&mut queues[0], false), Status::SUCCESS);
         assert_eq!((flush(&mut queues[0]), flush(&mut queues[1])), (Status::SUCCESS, Status::SUCCESS));
-        assert_eq!(told(&mut hosts[0]), (false, 0));
+        assert_eq!(seen(&mut hosts[0]), (false, 0));
         assert!(target.target().reopen(NQN, SPACE.nsid).is_err(), "nothing has failed");
 
         lose_writes(&disk, &mut queues);
@@ -135,7 +136,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
         assert_eq!(queues[0].write(memory, 0, &pattern(4096, 1), true).status, Status::SUCCESS);
 
         for host in &mut hosts {
-            assert_eq!(told(host), (true, critical_warning::RELIABILITY));
+            assert_eq!(seen(host), (true, critical_warning::RELIABILITY));
         }
         let (state_now, reason) = state(&target);
         assert_eq!(state_now, NamespaceState::Failed);
@@ -154,7 +155,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
         assert_eq!((state(&target), target.target().failures().len()), ((NamespaceState::Ready, None), 0));
         exposed(&target, 0);
         for (host, queue) in hosts.iter_mut().zip(&mut queues) {
-            assert_eq!(told(host), (false, 0));
+            assert_eq!(seen(host), (false, 0));
             assert_eq!(
                 (write(queue, false), flush(queue), write(queue, true)),
                 (Status::SUCCESS, Status::SUCCESS, Status::SUCCESS)
@@ -166,7 +167,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
 
 /// A namespace that hosts know by another name is another disk to them: Linux takes the one that it has away.
 #[test]
-fn what_is_opened_anew_keeps_its_name_where_only_its_place_tells_it_from_others() {
+fn a_reopened_namespace_keeps_its_name_where_only_its_place_distinguishes_it() {
     let Some(disk) = available("nothing can be mounted here", LyingDisk::nameless()) else { return };
     let target = serve(ENGINES[0], &disk);
     let mut hosts =
@@ -214,7 +215,7 @@ fn a_file_that_was_put_in_the_place_of_a_failed_one_is_another_disk() {
     );
 }
 
-/// Both hosts were told that the namespace is otherwise, and of the critical warning.
+/// Takes the events of both hosts: the namespace's change, and the critical warning.
 fn events(hosts: &mut [Host; 2]) {
     for host in hosts {
         let request = || nvme::SubmissionEntry::new(nvme::command::admin_opcode::ASYNC_EVENT_REQUEST, 0);

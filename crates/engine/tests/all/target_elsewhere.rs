@@ -34,13 +34,13 @@ fn ports_of_other_gateways_are_found_and_the_services_there_say_nothing_else() {
         assert_eq!(kinds, [nvm, nvm, nvm, own, referral, referral, referral]);
         let page = host.admin.logged(LogPageId::DISCOVERY, 0, 16 << 10);
         let entries = DiscoveryLog::parse(&page).unwrap().entries;
-        let told = |at: usize| {
+        let found = |at: usize| {
             let entry = &entries[at];
             (entry.address(), entry.service_id(), entry.port_id.get(), entry.secure_channel())
         };
         let at = |service: &str, id, tls| ("192.0.2.8".to_owned(), service.to_owned(), id, tls);
-        assert_eq!(told(1), at("4485", 65, transport_requirements::SECURE_CHANNEL_NOT_SPECIFIED));
-        assert_eq!(told(2), at("4486", 66, transport_requirements::SECURE_CHANNEL_REQUIRED));
+        assert_eq!(found(1), at("4485", 65, transport_requirements::SECURE_CHANNEL_NOT_SPECIFIED));
+        assert_eq!(found(2), at("4486", 66, transport_requirements::SECURE_CHANNEL_REQUIRED));
         // Only who says nothing of its ports has to be asked.
         let flags: Vec<u16> = entries[4..].iter().map(|entry| entry.flags.get()).collect();
         assert_eq!(flags, [entry_flags::DUPLICATE_INFORMATION, entry_flags::DUPLICATE_INFORMATION, 0]);

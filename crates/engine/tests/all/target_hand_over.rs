@@ -1,5 +1,6 @@
-//! A target hands its hosts to the next one while they write and read: nobody connects again, and nothing is lost, torn or done
-//! twice. Both are in one process here, over one file, and share the socket that listens.
+//! A target hands its hosts to the next one while they write and read: no host connects again, and
+//! nothing is lost, torn or done twice. Both are in one process here, over one file, and share the
+//! socket that listens.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +35,7 @@ use prerequisite::{patience, wait_until};
 const TLS_HOST: &str = "nqn.2014-08.org.example:known";
 pub(crate) const BLOCK: u32 = 512;
 const SIZE: u64 = 16 << 20;
-/// Who writes, each to a part of the namespace.
+/// Number of writers, each of a part of the namespace.
 const WRITERS: u64 = 2;
 const PART_BYTES: u64 = 1 << 20;
 
@@ -125,7 +126,7 @@ fn connect(address: SocketAddr, digests: bool, is_tls: bool) -> Volume {
         .unwrap()
 }
 
-/// Writes pieces of many lengths and compares them until it is told to end, and counts them.
+/// Writes pieces of many lengths and compares them until `is_over`, and counts them.
 fn write_until(volume: &Volume, part: u64, is_over: &AtomicBool, count: &AtomicU64) {
     let mut random = Random::new(part);
     while !is_over.load(Ordering::Acquire) {
@@ -173,7 +174,7 @@ fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceC
                 scope.spawn(move || write_until(volume, part, is_over, &counts[number]));
             }
         }
-        // Also where this fails: nobody would end otherwise.
+        // Also where this fails: the writers would not end otherwise.
         let ends = End(is_over);
         for _ in 0..rounds {
             await_more(counts, 3);
@@ -229,7 +230,7 @@ fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
     put(&mut host, last);
     bed.pass_on();
     assert!(read(&mut host, 0, 16 << 10) == data && read(&mut host, last, 16 << 10) == data);
-    assert!(read(&mut host, middle, 16 << 10).iter().all(|byte| *byte == 0), "nobody has written there");
+    assert!(read(&mut host, middle, 16 << 10).iter().all(|byte| *byte == 0), "it was never written");
     put(&mut host, middle);
     resize(&mut bed, SIZE);
     bed.pass_on();
@@ -286,8 +287,8 @@ pub(crate) fn read(queue: &mut Client, block: u64, length: u32) -> Vec<u8> {
     reply.data
 }
 
-/// What a host may have begun when the targets change: a command in part, one whose data it was asked for, commands behind
-/// that one, and a request for an event.
+/// Begins all that a host may have begun when the targets change: a command in part, one whose data
+/// it was asked for, commands behind that one, and a request for an event.
 fn begun(engine: Engine, digests: Digests) {
     let mut bed = Bed::new(engine, |_| ());
     let mut host = Host::connect_with(bed.address(), Options { digests, ..Options::default() });
@@ -324,9 +325,9 @@ fn begun(engine: Engine, digests: Digests) {
     more.shared_storage = false;
     fabric.subsystems[0].namespaces.push(more);
     bed.target().apply(&fabric).unwrap();
-    let told = host.admin.wait();
-    assert_eq!((told.command_id, told.status), (event, Status::SUCCESS));
-    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+    let notice = host.admin.wait();
+    assert_eq!((notice.command_id, notice.status), (event, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
     assert_eq!(host.io(3).outstanding(), 0, "the controller takes more queues");
 }
 
@@ -418,7 +419,7 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
     let data = pattern(BLOCK as usize, 1);
     let mut status = || queue.run(write(0, data.len()), Give::Capsule(&data)).status;
     for _ in 0..2 {
-        assert!(!status().is_success(), "nobody knows what is there");
+        assert!(!status().is_success(), "it is unknown what is there");
         assert_eq!(bed.target().failures().len(), 1);
         let next = bed.next();
         let hand_over = bed.freeze();
@@ -426,7 +427,7 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
         bed.give(next, hand_over);
     }
     bed.target().reopen(NQN, 1).unwrap();
-    assert_status(status(), Status::SUCCESS, "it was opened anew");
+    assert_status(status(), Status::SUCCESS, "it was reopened");
 }
 
 #[test]

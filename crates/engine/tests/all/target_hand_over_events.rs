@@ -1,4 +1,5 @@
-//! What hosts are notified of when a target hands them to the next one: of what that one serves otherwise, and of nothing else.
+//! Notifications of hosts when a target hands them to the next one: of what that one serves
+//! otherwise, and of nothing else.
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
@@ -36,12 +37,12 @@ fn a_host_is_notified_of_what_has_changed_between_two_targets_and_of_nothing_els
     more.shared_storage = false;
     namespaces.push(more);
     bed.pass_on();
-    let told = host.admin.wait();
-    assert_eq!((told.command_id, told.status), (first, Status::SUCCESS));
-    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+    let notice = host.admin.wait();
+    assert_eq!((notice.command_id, notice.status), (first, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
     assert_eq!(changed(&mut host), None, "any may have changed");
     let second = ask(&mut host);
-    let told = host.admin.wait();
-    assert_eq!((told.command_id, told.status), (second, Status::SUCCESS));
-    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::ANA_CHANGE);
+    let notice = host.admin.wait();
+    assert_eq!((notice.command_id, notice.status), (second, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::ANA_CHANGE);
 }

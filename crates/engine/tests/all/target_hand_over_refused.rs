@@ -1,4 +1,5 @@
-//! What a target does not take over from the one before, which then serves on as it did.
+//! Refused hand-overs: a target does not take over from the one before, which then serves on as it
+//! did.
 
 use engine::backend::{BackendConfig, SyncFailure, SyncKind};
 use engine::ring::Engine;

@@ -51,7 +51,7 @@ fn at(subsystem_nqn: &str, options: Options) -> Options {
     Options { subsystem_nqn: subsystem_nqn.to_owned(), ..options }
 }
 
-/// What a Connect of an admin queue is answered.
+/// Sends a Connect of an admin queue, and returns its answer.
 fn connect(address: SocketAddr, options: &Options) -> (Client, Reply) {
     let mut client = Client::initialized(address, options.digests);
     let connect = Connect { queue_size: 31, ..options.connect(0) };
@@ -76,7 +76,7 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_connected() {
     for engine in ENGINES {
         let target = start(engine, None);
         let address = target.ports()[0];
-        // Whoever asks a discovery service by it takes it from nobody.
+        // A host that asks a discovery service by it does not take it from its owner.
         let stranger = Host::connect_admin(address, at(DISCOVERY_NQN, options(9, 1)));
         let a = Host::connect_with(address, options(1, 1));
         assert_in_use(address, &options(2, 1), "another name");
@@ -158,12 +158,12 @@ fn hosts_without_identifier_may_do_all_but_reserve() {
         assert_status(queue.write(SPACES[0], 0, &data, true).status, Status::SUCCESS, "write");
         assert_eq!(queue.read(SPACES[0], 0, 1).data, data);
         let attributes = host.admin.identified_controller().controller_attributes.get();
-        assert_ne!(attributes & controller_attributes::RESERVATION_HOST_ID, 0, "it is told beforehand");
+        assert_ne!(attributes & controller_attributes::RESERVATION_HOST_ID, 0, "it is known beforehand");
     }
-    let mut nobody = Party::connect(address, 0);
+    let mut unnamed = Party::connect(address, 0);
     let not_initialized = Status::HOST_ID_NOT_INITIALIZED;
     for nsid in [1, NSID_ALL] {
-        let status = nobody.set_feature(FeatureId::RESERVATION_PERSISTENCE, nsid, 1);
+        let status = unnamed.set_feature(FeatureId::RESERVATION_PERSISTENCE, nsid, 1);
         assert_status(status, not_initialized, "persistence");
     }
     let mut discovery = Host::connect_admin(address, at(DISCOVERY_NQN, options(1, 0)));
@@ -181,8 +181,8 @@ fn persistence_is_for_those_who_are_registered() {
     let mut parties = [1, 2].map(|number| Party::connect(target.ports()[0], number));
     let [a, b] = &mut parties;
     let feature = FeatureId::RESERVATION_PERSISTENCE;
-    assert_status(b.set_feature(feature, 1, 1), Status::SUCCESS, "nobody is registered");
-    assert_status(b.set_feature(feature, 1, 0), Status::SUCCESS, "nobody is registered");
+    assert_status(b.set_feature(feature, 1, 1), Status::SUCCESS, "no host is registered");
+    assert_status(b.set_feature(feature, 1, 0), Status::SUCCESS, "no host is registered");
     a.register(2);
     assert_status(a.set_feature(feature, 2, 1), Status::SUCCESS, "A is registered");
     let conflict = Status::RESERVATION_CONFLICT;

@@ -1,5 +1,5 @@
-//! Who hosts are told that a target's subsystems and namespaces are: the same while the machine and the blocks are, and
-//! nothing that another target or another disk has.
+//! Identities of a target's subsystems and namespaces as hosts see them: the same while the machine
+//! and the blocks are, and nothing that another target or another disk has.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -146,7 +146,7 @@ fn another_file_under_the_same_number_is_another_disk() {
         assert_ne!(second, before);
         assert_ne!(queue.read(FILE, 0, 1).data, data);
         let page = host.admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
-        assert_eq!(page[..4], FILE.nsid.to_le_bytes(), "the host is told");
+        assert_eq!(page[..4], FILE.nsid.to_le_bytes(), "the host is notified");
 
         // Another one in the same change.
         let third = on_file(FILE.nsid, &folder.path().join("third"));
@@ -154,7 +154,7 @@ fn another_file_under_the_same_number_is_another_disk() {
         assert!(matches!(changes[..], [Change::NamespaceReplaced { nsid: 8, .. }]), "{changes:?}");
         assert!(![before, second].contains(&uuid(&target, FILE.nsid)));
         let page = host.admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
-        assert_eq!(page[..4], FILE.nsid.to_le_bytes(), "the host is told");
+        assert_eq!(page[..4], FILE.nsid.to_le_bytes(), "the host is notified");
 
         // And the first one again is the first one again.
         let first = on_file(FILE.nsid, &target.file(FILE.nsid));

@@ -1,4 +1,4 @@
-//! What other people's hosts do differently is accepted where it harms nobody, and counted.
+//! Differences of other hosts are accepted where they do no harm, and counted.
 
 use crate::raw_host::admin::{identify_controller, seen, set_features};
 use crate::raw_host::{
@@ -185,7 +185,7 @@ fn connects(target: &TestTarget, connect: &Connect, data: &ConnectData) -> Reply
     Client::initialized(target.address(), Digests::default()).connect(connect, data)
 }
 
-/// SPDK's measuring program names no host unless it is told one, and other clients say whatever they like.
+/// SPDK's measuring program names no host by default, and other clients say whatever they like.
 #[test]
 fn a_host_needs_no_proper_name_where_any_host_may_connect() {
     for engine in ENGINES {
@@ -245,7 +245,7 @@ fn the_host_identifier_of_an_association_is_its_admin_queues() {
         assert_eq!(seen(&target, Peculiarity::IoQueueHostId), 2);
         let id = host.admin.get_feature(FeatureId::HOST_IDENTIFIER, Select::Current, 1, 16);
         assert_eq!(id.data, [7; 16]);
-        // What one queue reserves, the other may use, and somebody else may not.
+        // What one queue reserves, the other may use, and another host may not.
         let nsid = SPACES[1].nsid;
         let register = IoCommand::ReservationRegister {
             action: RegisterAction::Register,
@@ -380,7 +380,7 @@ fn what_other_targets_do_not_look_at_is_not_refused() {
     for engine in ENGINES {
         let (target, host) = TestTarget::with_host(engine);
         let space = SPACES[4];
-        // Digests that nobody knows.
+        // Unknown digests.
         let mut client = Client::open(target.address());
         let request = Initialize::new(PduType::InitializeRequest, 0xf4, 0);
         client.initialize_with(&request, Digests::default());

@@ -1,4 +1,4 @@
-//! What other people's hosts ask of the admin queue is answered as other targets do.
+//! Admin commands of other hosts are answered as other targets do.
 
 use crate::raw_host::admin::{abort, identify_controller, seen, set_features};
 use crate::raw_host::{ENGINES, Give, SPACES, TestTarget, assert_status};
@@ -16,7 +16,7 @@ use nvme::{Status, SubmissionEntry};
 fn admin_commands_are_judged_by_what_they_are_before_their_data_is() {
     for engine in ENGINES {
         let (_target, mut host) = TestTarget::with_host(engine);
-        // `nvme fw-download`, and namespace management where nobody offers it.
+        // `nvme fw-download`, and namespace management where it is not offered.
         for opcode in [admin_opcode::FIRMWARE_DOWNLOAD, admin_opcode::NAMESPACE_MANAGEMENT, 0xc1] {
             let entry = SubmissionEntry::new(opcode, 0);
             for give in [Give::Nothing, Give::Capsule(&[1; 4096]), Give::Asked(&[1; 65536]), Give::Room(4096)]
@@ -162,7 +162,7 @@ fn an_event_request_whose_identifier_comes_again_is_forgotten() {
         let reply = host.admin.wait();
         assert_eq!((reply.command_id, reply.status, reply.result & 1), (first, Status::SUCCESS, 1));
         assert_eq!(seen(&target, Peculiarity::ForgottenEventRequest), 1);
-        // What happens is told to the other one.
+        // Events go to the other one.
         target.apply(|fabric| drop(fabric.subsystems[0].namespaces.pop()));
         let reply = host.admin.wait();
         assert_eq!((reply.command_id, reply.status), (second, Status::SUCCESS));

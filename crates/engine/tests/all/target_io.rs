@@ -1,4 +1,5 @@
-//! What hosts read is what they wrote: every I/O command on every kind of namespace, by every way data can travel.
+//! Reads return what hosts wrote: every I/O command on every kind of namespace, by every way data
+//! can travel.
 
 use std::collections::HashMap;
 
@@ -192,7 +193,7 @@ struct Under {
     data: Option<Vec<u8>>,
 }
 
-/// One namespace under random commands, and what has to be in it.
+/// Namespace under random commands, and its expected content.
 struct Mixture {
     space: Space,
     model: Vec<u8>,

@@ -38,7 +38,7 @@ fn promised(host: &mut Host) -> u16 {
     host.admin.identified_controller().command_quiesce_time_ms.get()
 }
 
-/// Late changes and others, as Prometheus is told.
+/// Late changes and others, as Prometheus reads them.
 fn late(target: &TestTarget) -> [u64; 2] {
     let text = target.target().metrics().to_prometheus();
     ["change", "other"].map(|kind| {
@@ -49,7 +49,7 @@ fn late(target: &TestTarget) -> [u64; 2] {
 }
 
 #[test]
-fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
+fn writes_that_outlive_the_promise_are_reported_with_and_without_their_host() {
     for engine in ENGINES {
         let Some(freezer) = available("nothing can be mounted here", Freezer::new()) else { return };
         let target = serve(engine, &freezer, CommandQuiesce::Fixed, Some(100));
@@ -103,9 +103,9 @@ fn a_measured_promise_follows_the_storage() {
     let frozen = freezer.freeze();
     let write = IoCommand::Write { start: 1, blocks: 1, force_unit_access: false };
     queue.submit(write.encode(SPACE.nsid), Give::Capsule(&pattern(4096, 2)));
-    // It is told while the write is still there: whoever connects now has to wait for it.
+    // It changes while the write is still there: a host that connects now has to wait for it.
     wait_until("the promise follows", || promised(&mut other) > COMMAND_QUIESCE_MS + 500);
-    // Its own host still goes by what it was told.
+    // Its own host still goes by the earlier value.
     wait_until("it is late", || namespace(&target).late_operations == 1);
     assert_eq!(late(&target), [before[0] + 1, before[1]]);
     drop(frozen);

@@ -164,7 +164,7 @@ fn outstanding_commands_finish_before_a_target_ends() {
         let address = target.address();
         let ending = target.take();
         let thread = std::thread::spawn(move || ending.shutdown());
-        wait_until("nobody listens", || TcpStream::connect(address).is_err());
+        wait_until("the port is closed", || TcpStream::connect(address).is_err());
         for (queue, requests) in queues.iter_mut().zip(requests) {
             for request in requests {
                 queue.answer(&request);

@@ -1,4 +1,5 @@
-//! What a target serves is changed while hosts use it: they are told, go on, and see at once what is so now.
+//! Changes of a target while hosts use it: they are notified, go on, and see at once what is so
+//! now.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -64,13 +65,13 @@ fn events(admin: &mut Client) -> Vec<AsyncEvent> {
     }
 }
 
-/// The namespaces that changed, so that the next change is told again.
+/// The namespaces that changed, which makes the next change an event again.
 fn changed(admin: &mut Client) -> Vec<u32> {
     let page = admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
     ChangedNamespaceList::read_from_bytes(&page).unwrap().decode().unwrap().expect("few enough for the list")
 }
 
-/// The state of every group the host sees, so that the next change is told again.
+/// The state of every group the host sees, which makes the next change an event again.
 fn ana(admin: &mut Client) -> BTreeMap<u32, AnaState> {
     let page = admin.logged(LogPageId::ANA, 0, 16 << 10);
     AnaLog::parse(&page).unwrap().groups.iter().map(|group| (group.id, group.state)).collect()
@@ -85,7 +86,7 @@ fn blocks(admin: &mut Client, nsid: u32) -> u64 {
     admin.identified_namespace(nsid).size_blocks.get()
 }
 
-/// What a namespace of each kind is configured as.
+/// Configuration of a namespace of each kind.
 fn new_namespace(target: &TestTarget, space: Space) -> NamespaceConfig {
     let backend = match space.kind {
         Kind::Memory => BackendConfig::Memory { size: SIZE },
@@ -103,7 +104,7 @@ fn remove(fabric: &mut FabricConfig, nsid: u32) {
 type Edit<'a> = (&'a str, &'a dyn Fn(&mut FabricConfig));
 
 #[test]
-fn a_namespace_that_comes_is_told_of_and_can_be_used_at_once() {
+fn a_new_namespace_is_announced_and_can_be_used_at_once() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);
         let (mut host, mut queues) = watcher(target.address(), HOST_NQN);
@@ -120,10 +121,10 @@ fn a_namespace_that_comes_is_told_of_and_can_be_used_at_once() {
                         let config = new_namespace(&target, space);
                         target.apply(|fabric| fabric.subsystems[0].namespaces.push(config));
                     });
-                    // The very moment the host is told, all its queues know the namespace.
-                    let told = host.admin.wait();
-                    assert_eq!(told.command_id, request);
-                    assert_eq!(AsyncEvent::decode(told.result as u32), NAMESPACES);
+                    // The very moment the host is notified, all its queues know the namespace.
+                    let notice = host.admin.wait();
+                    assert_eq!(notice.command_id, request);
+                    assert_eq!(AsyncEvent::decode(notice.result as u32), NAMESPACES);
                     for queue in &mut queues {
                         let reply = queue.read(space, space.blocks() - 1, 1);
                         assert_eq!(reply.status, Status::SUCCESS, "{space:?}");
@@ -153,7 +154,7 @@ fn a_namespace_that_comes_is_told_of_and_can_be_used_at_once() {
     }
 }
 
-/// Reads, and writes what it reads back, until told to stop; how many were answered.
+/// Reads, and writes what it reads back, until `stop`; returns the number of answers.
 fn load(queue: &mut Client, stop: &AtomicBool, comes_and_goes: &[Space]) -> u64 {
     let mut answered = 0;
     let spaces: Vec<Space> = SPACES.into_iter().chain(comes_and_goes.iter().copied()).collect();
@@ -267,7 +268,7 @@ fn a_namespace_grows_and_shrinks_under_its_host() {
 }
 
 #[test]
-fn ana_states_are_told_and_kept_to_port_by_port() {
+fn ana_states_are_announced_and_kept_to_port_by_port() {
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| {
             config.fabric.ports.push(PortConfig::new(2, "127.0.0.1:0".parse().unwrap()));
@@ -291,7 +292,7 @@ fn ana_states_are_told_and_kept_to_port_by_port() {
             });
             assert_eq!(events(&mut here.admin), [ANA], "{state:?}");
             assert_eq!(ana(&mut here.admin), [(1, AnaState::Optimized), (5, shown)].into());
-            assert_eq!(events(&mut here.admin), [], "{state:?} is told once");
+            assert_eq!(events(&mut here.admin), [], "{state:?} is announced once");
             events(&mut there.admin);
             assert_eq!(ana(&mut there.admin)[&5], AnaState::Optimized, "the other port's is its own");
             for (queue, other) in queues.iter_mut().zip(&mut other_queues) {
@@ -326,7 +327,7 @@ fn each_host_sees_what_it_may_and_stays_as_long_as_it_may() {
         assert_eq!(attached[..4], [1, 0, other.controller_id as u8, (other.controller_id >> 8) as u8]);
         assert_status(queues[3].read(SPACES[0], 0, 1).status, Status::INVALID_NAMESPACE, "hidden");
         assert_eq!(other_queues[3].read(SPACES[0], 0, 1).status, Status::SUCCESS);
-        // Nor is it told what others do there.
+        // Nor does it learn what others do there.
         let stages = |host: &mut Host| {
             host.admin.log_page_of(1, &LogPageRequest::new(LogPageId::COMMAND_STAGES, 0, 64)).status
         };
@@ -361,8 +362,8 @@ pub(crate) fn discoverer(address: SocketAddr, subsystem_nqn: &str) -> Host {
 
 /// Waits for a discovery event, and gives the log: kind, name and service of every entry.
 pub(crate) fn discovered(host: &mut Host) -> Vec<(SubsystemType, String, String)> {
-    let told = host.admin.run(SubmissionEntry::new(request_event(), 0), Give::Nothing);
-    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::DISCOVERY_LOG_CHANGE);
+    let notice = host.admin.run(SubmissionEntry::new(request_event(), 0), Give::Nothing);
+    assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::DISCOVERY_LOG_CHANGE);
     let page = host.admin.logged(LogPageId::DISCOVERY, 0, 16 << 10);
     let log = DiscoveryLog::parse(&page).unwrap();
     let entries = log.entries.iter();
@@ -370,7 +371,7 @@ pub(crate) fn discovered(host: &mut Host) -> Vec<(SubsystemType, String, String)
 }
 
 #[test]
-fn discovery_is_told_of_what_comes_and_goes() {
+fn discovery_announces_what_comes_and_goes() {
     const SECOND: &str = "nqn.2014-08.org.example:second";
     const OWN: &str = "nqn.2014-08.org.example:discovery";
     for engine in ENGINES {
@@ -400,7 +401,7 @@ fn discovery_is_told_of_what_comes_and_goes() {
         assert_eq!(discovered(&mut host).len(), 2);
         by_it.admin.expect_end();
         its_queues.iter_mut().for_each(Client::expect_end);
-        wait_until("nobody listens there", || std::net::TcpStream::connect(removed).is_err());
+        wait_until("that port is closed", || std::net::TcpStream::connect(removed).is_err());
         target.apply(|fabric| fabric.discovery_nqn = Some(OWN.to_owned()));
         assert!(discovered(&mut host).len() == 2, "the well-known name is still good");
         let mut named = discoverer(target.address(), OWN);
@@ -503,7 +504,7 @@ fn a_file_moves_from_one_namespace_to_another_at_once() {
 }
 
 #[test]
-fn an_event_is_told_once_until_its_log_page_is_read() {
+fn an_event_is_sent_once_until_its_log_page_is_read() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);
         let (mut host, _queues) = watcher(target.address(), HOST_NQN);
@@ -517,7 +518,7 @@ fn an_event_is_told_once_until_its_log_page_is_read() {
         assert_eq!(events(admin), [NAMESPACES, ANA], "one of a kind");
         target.apply(|fabric| remove(fabric, 3));
         target.apply(|fabric| state(fabric, GroupState::Optimized));
-        assert_eq!(events(admin), [], "told, and not looked at");
+        assert_eq!(events(admin), [], "sent, and not looked at");
         let keep = |id, length| LogPageRequest { retain_event: true, ..LogPageRequest::new(id, 0, length) };
         let page = admin.log_page(&keep(LogPageId::CHANGED_NAMESPACES, 4096)).data;
         let list = ChangedNamespaceList::read_from_bytes(&page).unwrap();

@@ -207,7 +207,7 @@ fn namespaces_that_cannot_be_are_refused_before_anybody_is_asked() {
         endless.count = 2048.into();
         for (list, what) in [
             (controllers(&[]), "empty"),
-            (controllers(&[own + 100]), "nobody"),
+            (controllers(&[own + 100]), "unknown"),
             (controllers(&[elsewhere.controller_id]), "of another subsystem"),
             (controllers(&[own, elsewhere.controller_id]), "one of another subsystem"),
             (backwards, "out of order"),
@@ -218,7 +218,7 @@ fn namespaces_that_cannot_be_are_refused_before_anybody_is_asked() {
             assert_status(reply.status, Status::CONTROLLER_LIST_INVALID, what);
         }
         target.target().call_administration();
-        assert!(requests.next().unwrap().is_none(), "nobody was asked");
+        assert!(requests.next().unwrap().is_none(), "no request was made");
     }
 }
 
@@ -304,7 +304,7 @@ fn namespace_management_is_offered_where_it_is_done() {
         let delete = host.admin.submit(NamespaceManagement::Delete.encode(1), Give::Nothing);
         let reply = host.admin.wait();
         assert_eq!(reply.command_id, delete);
-        assert_status(reply.status, Status::INTERNAL_ERROR, "nobody is there");
+        assert_status(reply.status, Status::INTERNAL_ERROR, "no administration is there");
         assert_ne!(held, delete);
     }
 }

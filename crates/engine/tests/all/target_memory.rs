@@ -1,5 +1,5 @@
-//! Blocks of memory namespaces are read as one write left them, whoever else writes at the same time, and in however many
-//! parts an answer leaves.
+//! Blocks of memory namespaces are read as one write left them, in spite of other writes at the
+//! same time, and in however many parts an answer leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

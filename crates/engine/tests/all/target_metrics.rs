@@ -1,5 +1,5 @@
-//! What a target reports is what hosts did: every command counted once, in a text that every scraper reads the
-//! same way, and the dashboard and the manual know the same metrics.
+//! Metrics of a target are what hosts did: every command counted once, in a text that every scraper
+//! reads the same way, and the dashboard and the manual know the same metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,8 @@ fn scrape(target: &Target) -> Exposition {
     Exposition::parse(&target.metrics().to_prometheus())
 }
 
-/// What should have been counted: commands and bytes by namespace and operation, failed commands by namespace and code.
+/// Expected counts: commands and bytes by namespace and operation, failed commands by namespace and
+/// code.
 #[derive(Default)]
 struct Ledger {
     done: BTreeMap<(u32, &'static str), (u64, u64)>,
@@ -386,7 +387,7 @@ fn a_queue_tells_what_it_took_and_what_is_under_way() {
 }
 
 #[test]
-fn what_is_there_is_told() {
+fn present_objects_are_reported() {
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let before = now();
     let mut test = TestTarget::start_with(ENGINES[1], |config| {
@@ -449,7 +450,8 @@ fn the_reader_takes_no_falling_buckets() {
     ));
 }
 
-/// What the program adds of connections, and where the target is a gateway of a group; its own tests see to these.
+/// Metrics that the program adds of connections, and where the target is a gateway of a group; its
+/// own tests see to these.
 const OF_THE_PROGRAM: [&str; 10] = [
     "selvedge_host_without_path",
     "selvedge_gateway_drained",

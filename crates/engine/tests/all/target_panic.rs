@@ -12,7 +12,7 @@ use engine::ring::{Engine, Vital};
 use prerequisite::wait_for_end;
 use tracing::span;
 
-/// What the child is to do.
+/// Scene for the child process.
 const SCENE: &str = "SELVEDGE_TEST_PANIC_SCENE";
 /// The signal of `abort`.
 const SIGABRT: i32 = 6;
@@ -37,11 +37,11 @@ impl tracing::Subscriber for Saboteur {
     fn event(&self, event: &tracing::Event<'_>) {
         let is_error = *event.metadata().level() == tracing::Level::ERROR;
         if is_error {
-            let mut told = String::new();
+            let mut text = String::new();
             event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-                told.push_str(&format!("{field}={value:?} "));
+                text.push_str(&format!("{field}={value:?} "));
             });
-            eprintln!("ERROR {told}");
+            eprintln!("ERROR {text}");
         } else if event.metadata().level() == &tracing::Level::INFO
             && thread::current().name() == Some(self.0)
         {
@@ -64,7 +64,7 @@ impl Scene {
         Self(program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap())
     }
 
-    /// How it ended; with a thread less it does not live on.
+    /// Result of the process; with a thread less it does not live on.
     fn end(&mut self) -> ExitStatus {
         wait_for_end(&mut self.0)
     }
@@ -111,7 +111,7 @@ fn panic_on_a_thread(scene: &str) {
     match scene {
         "quiet" => {}
         "silenced" => {
-            // Somebody's hook in the place of ours.
+            // Another hook in the place of ours.
             drop(Vital::begin());
             std::panic::set_hook(Box::new(|_| {}));
         }
@@ -141,7 +141,7 @@ fn a_reactors_panic_ends_the_process_and_its_beats() {
     let host = thread::spawn(move || drop(Host::connect(address)));
     let status = scene.end();
     assert_eq!(status.signal(), Some(SIGABRT), "{status}");
-    assert!(host.join().is_err(), "nobody was connected");
+    assert!(host.join().is_err(), "no host was connected");
     // All that it ever said: after its end there is no other beat.
     assert!(lines.all(|line| line == "beat"));
     let words = scene.words();
@@ -160,7 +160,7 @@ fn only_vital_threads_end_the_process() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_does_not_keep_the_process() {
+fn a_log_without_a_reader_does_not_keep_the_process() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let full = writer.try_clone().unwrap();
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();

@@ -1,5 +1,6 @@
-//! Targets that serve a subsystem together: a host asks one of them to see to a controller of another, and whoever knows of
-//! that one answers; and a target that lets go of all its hosts tells those that come from those that were.
+//! Targets that serve a subsystem together: a host asks one of them to see to a controller of
+//! another, and the peers of that one answer; and a target that lets go of all its hosts
+//! distinguishes new ones from those that were.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ const TAKEN_MAX: usize = 2;
 const ELSEWHERE: ControllerInstance =
     ControllerInstance { controller_id: 3000, uniquifier: 1, random_number: 7 << 32 | 1 };
 
-/// What was asked of whoever knows of other targets.
+/// Requests to the worker that knows of other targets.
 type Taken = Arc<Mutex<Vec<PeerReset>>>;
 
 fn start(engine: Engine) -> (TestTarget, Taken) {
@@ -49,7 +50,7 @@ fn statuses(admin: &mut Client) -> Vec<(u16, Option<CrossResetStatus>)> {
 }
 
 #[test]
-fn whoever_knows_of_another_target_answers_for_it() {
+fn a_target_that_knows_of_another_answers_for_it() {
     for engine in ENGINES {
         let (target, taken) = start(engine);
         let mut host = Host::connect(target.address());
@@ -62,9 +63,9 @@ fn whoever_knows_of_another_target_answers_for_it() {
         let asked = taken.lock().unwrap().remove(0);
         assert_eq!(asked.controller(), ELSEWHERE);
         asked.end(true);
-        let told = host.admin.wait();
-        assert_eq!(told.command_id, event);
-        assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED);
+        let notice = host.admin.wait();
+        assert_eq!(notice.command_id, event);
+        assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED);
         assert_eq!(statuses(&mut host.admin), [(3000, Some(CrossResetStatus::Successful))]);
 
         assert_eq!(reset(&mut host.admin, ELSEWHERE).status, Status::SUCCESS, "it may be asked for again");
@@ -75,12 +76,12 @@ fn whoever_knows_of_another_target_answers_for_it() {
 }
 
 #[test]
-fn nobody_is_asked_too_much_or_for_nothing() {
+fn peers_are_not_asked_too_much_or_for_nothing() {
     for engine in ENGINES {
         let (target, taken) = start(engine);
         let mut host = Host::connect(target.address());
-        let nobody = ControllerInstance { random_number: 0, ..ELSEWHERE };
-        let reply = reset(&mut host.admin, nobody);
+        let unnumbered = ControllerInstance { random_number: 0, ..ELSEWHERE };
+        let reply = reset(&mut host.admin, unnumbered);
         assert_status(
             reply.status,
             Status::INVALID_FIELD,
@@ -108,7 +109,7 @@ fn nobody_is_asked_too_much_or_for_nothing() {
 }
 
 #[test]
-fn a_target_that_begins_anew_begins_nothing_that_came_before() {
+fn a_target_that_starts_over_begins_nothing_that_came_before() {
     for engine in ENGINES {
         let (target, _) = start(engine);
         let mut host = Host::connect(target.address());
@@ -124,7 +125,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
 
         let has_passed = Arc::new(AtomicBool::new(false));
         let passed = has_passed.clone();
-        target.target().begin_anew(TAG + 1, move || passed.store(true, Ordering::Release));
+        target.target().end_all_controllers(TAG + 1, move || passed.store(true, Ordering::Release));
         wait_until("all reactors pass", || has_passed.load(Ordering::Acquire));
         queue.expect_end();
         host.admin.expect_end();
@@ -133,7 +134,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
         assert_eq!((next.random_number >> 32) as u32, TAG + 1);
         let mut queue = host.io(1);
         assert!(queue.read(FILE, 10, 8).data == vec![0; 8 * 4096], "the write was never begun");
-        // What was before is another's now: nobody here can say more of it.
+        // What was before is another's now: this target can say no more of it.
         let reply = reset(&mut host.admin, former);
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0));
         let reply = reset(&mut host.admin, ControllerInstance { controller_id: 9, ..next });
@@ -185,6 +186,6 @@ fn a_controller_is_reset_for_its_own_host_that_asked_elsewhere() {
         victim.admin.expect_end();
         assert!(target.target().has_hosts(), "who asked is there");
         drop(asker);
-        wait_until("nobody is left", || !target.target().has_hosts());
+        wait_until("no host is left", || !target.target().has_hosts());
     }
 }

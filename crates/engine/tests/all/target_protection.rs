@@ -56,7 +56,7 @@ fn administer(target: &Arc<Target>, count: usize) -> JoinHandle<Vec<(u32, WriteP
 fn write_protection_is_the_administrations_to_change() {
     let target = start();
     let mut a = Party::connect(target.ports()[0], 1);
-    assert_status(a.set_feature(FEATURE, FREE.nsid, 1), NOT_CHANGEABLE, "nobody answers");
+    assert_status(a.set_feature(FEATURE, FREE.nsid, 1), NOT_CHANGEABLE, "the administration does not answer");
     let capability = |a: &mut Party, space: Space| a.get_feature(FEATURE, space.nsid, Select::Capabilities);
     let specific = capabilities::NAMESPACE_SPECIFIC;
     assert_eq!(capability(&mut a, FREE), Ok(specific));

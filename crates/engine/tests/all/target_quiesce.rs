@@ -32,7 +32,7 @@ fn await_status(host: &mut Host, mask: u32, wanted: u32) {
     wait_until("the controller's status", || status(host) & mask == wanted);
 }
 
-/// What the file has once every write that was begun has ended.
+/// Content of the block once every write that was begun has ended.
 fn settled(target: &TestTarget, delay_ms: u32, block: u64) -> Vec<u8> {
     std::thread::sleep(Duration::from_millis(u64::from(delay_ms) + 100));
     Host::connect(target.address()).io(1).read(FILE, block, 1).data
@@ -162,7 +162,7 @@ fn a_controller_whose_host_gives_up_its_reset_is_gone_when_its_last_write_has_en
         assert_eq!(ending(&target)[0].cntlid, lost);
         let mut again = Host::connect(target.address());
         assert!(again.controller_id != lost, "its identifier is in use");
-        // Somebody else's word does not end it.
+        // Another host's word does not end it.
         let options = Options {
             host_nqn: "nqn.2014-08.org.example:other".into(),
             host_id: [8; 16],
@@ -199,7 +199,7 @@ fn who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote() {
     });
 }
 
-/// How a host stops using a queue.
+/// Way in which a host stops using a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Reset,

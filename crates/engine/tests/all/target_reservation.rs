@@ -29,7 +29,7 @@ const FILE: Space = SPACES[5];
 /// A target whose configuration is the test's, with namespaces 1 and 2 in memory.
 fn configure(engine: Engine, state_dir: Option<&Path>) -> TargetConfig {
     let namespace = |nsid: u32| NamespaceConfig {
-        // Memory is another disk after each start, whose reservations nobody has, unless it is said to be the same.
+        // Memory is another disk after each start, without reservations, unless it is said to be the same.
         uuid: Some(Uuid::from_u128(nsid.into())),
         ..NamespaceConfig::new(nsid, BackendConfig::Memory { size: 1 << 20 }, 512)
     };
@@ -53,14 +53,14 @@ fn try_kind([holder, registrant, stranger]: &mut [Party; 3], space: Space, kind:
     holder.check_access(space, true, true, &format!("{kind:?}, holder"));
     stranger.check_access(space, reads, false, &format!("{kind:?}, stranger"));
     let kept = holder.queues[0].read(space, 0, 1).data;
-    assert!(kept == pattern(space.block as usize, holder.key), "{kind:?}: nobody else has written");
+    assert!(kept == pattern(space.block as usize, holder.key), "{kind:?}: no other host has written");
     registrant.check_access(space, shares || reads, shares, &format!("{kind:?}, registrant"));
     let status = stranger.acquire_with(nsid, AcquireAction::Acquire, kind, (stranger.key, 0));
     assert_status(status, Status::RESERVATION_CONFLICT, "a stranger does not acquire");
     let status = holder.release_with(nsid, ReleaseAction::Release, kind, holder.key);
     assert_status(status, Status::SUCCESS, "release");
     stranger.check_access(space, true, true, &format!("{kind:?}, released"));
-    assert_eq!(stranger.report(nsid).registrants.len(), 2, "whoever is registered stays so");
+    assert_eq!(stranger.report(nsid).registrants.len(), 2, "registered hosts stay so");
     registrant.clear(nsid);
     assert_eq!(stranger.report(nsid).registrants.len(), 0);
 }
@@ -184,7 +184,7 @@ fn a_report_says_who_is_registered_and_who_holds() {
 }
 
 #[test]
-fn a_preempted_host_is_told_page_by_page() {
+fn a_preempted_host_is_notified_page_by_page() {
     for engine in ENGINES {
         let server = TestTarget::start(engine);
         let mut parties = [1, 2, 1].map(|number| Party::connect(server.address(), number));
@@ -209,7 +209,7 @@ fn a_preempted_host_is_told_page_by_page() {
         let empty = (0, ReservationNotification::Empty, 0, 0);
         assert_eq!(a.page(false), empty);
         assert_eq!(again.page(false), (1, preempted, 1, 1), "each controller has its own log");
-        assert_eq!(b.page(false), empty, "whoever does it is not told");
+        assert_eq!(b.page(false), empty, "the preempting host is not notified");
         a.check_access(MEMORY, true, false, "preempted");
         b.check_access(MEMORY, true, true, "the new holder");
 
@@ -224,7 +224,7 @@ fn a_preempted_host_is_told_page_by_page() {
 }
 
 #[test]
-fn a_masked_notification_is_not_told() {
+fn a_masked_notification_is_not_sent() {
     let server = TestTarget::start(Engine::IoUring);
     let mut parties = [1, 2].map(|number| Party::connect(server.address(), number));
     let [a, b] = &mut parties;
@@ -550,22 +550,22 @@ fn a_removed_namespace_takes_its_reservations_along() {
 #[test]
 fn a_host_without_identifier_reserves_nothing() {
     let target = Target::start(&configure(Engine::IoUring, None)).unwrap();
-    let mut nobody = Party::connect(target.ports()[0], 0);
+    let mut unnamed = Party::connect(target.ports()[0], 0);
     let not_initialized = Status::HOST_ID_NOT_INITIALIZED;
     let (kind, no_change) = (ReservationType::WriteExclusive, PersistenceChange::NoChange);
-    let key = nobody.key;
-    let status = nobody.register_with(1, RegisterAction::Register, (0, key), no_change);
+    let key = unnamed.key;
+    let status = unnamed.register_with(1, RegisterAction::Register, (0, key), no_change);
     assert_status(status, not_initialized, "register");
-    let status = nobody.acquire_with(1, AcquireAction::Acquire, kind, (key, 0));
+    let status = unnamed.acquire_with(1, AcquireAction::Acquire, kind, (key, 0));
     assert_status(status, not_initialized, "acquire");
-    assert_status(nobody.release_with(1, ReleaseAction::Clear, kind, key), not_initialized, "clear");
+    assert_status(unnamed.release_with(1, ReleaseAction::Clear, kind, key), not_initialized, "clear");
     let report = IoCommand::ReservationReport { dwords: REPORT_LENGTH / 4, extended: true };
-    let status = nobody.queues[1].run(report.encode(1), Give::Room(REPORT_LENGTH)).status;
+    let status = unnamed.queues[1].run(report.encode(1), Give::Room(REPORT_LENGTH)).status;
     assert_status(status, not_initialized, "report");
-    nobody.check_access(MEMORY, true, true, "it reads and writes all the same");
+    unnamed.check_access(MEMORY, true, true, "it reads and writes all the same");
     // Without a state directory nothing persists, and the feature says so.
     let feature = FeatureId::RESERVATION_PERSISTENCE;
-    let capability = nobody.get_feature(feature, 1, Select::Capabilities);
+    let capability = unnamed.get_feature(feature, 1, Select::Capabilities);
     assert_eq!(capability, Ok(capabilities::NAMESPACE_SPECIFIC));
-    assert_status(nobody.set_feature(feature, 1, 1), Status::FEATURE_NOT_CHANGEABLE, "persist");
+    assert_status(unnamed.set_feature(feature, 1, 1), Status::FEATURE_NOT_CHANGEABLE, "persist");
 }

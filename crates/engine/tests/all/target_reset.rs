@@ -116,7 +116,7 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
         let found = discovery.admin.identified_controller();
         assert_eq!((found.cross_controller_reset_limit, found.command_quiesce_time_ms.get()), (0, 0));
         let reply = reset(&mut discovery.admin, first);
-        assert_status(reply.status, Status::INVALID_OPCODE, "a discovery controller resets nobody");
+        assert_status(reply.status, Status::INVALID_OPCODE, "a discovery controller does no resets");
     }
 }
 
@@ -155,10 +155,10 @@ fn a_reset_has_ended_when_the_last_write_has() {
         queues.iter_mut().for_each(Client::expect_end);
         assert_status(victim.try_io(5).1.status, Status::CONNECT_INVALID_PARAMETERS, "it is gone");
 
-        let told = asking.admin.wait();
-        assert_eq!((told.command_id, told.status), (event, Status::SUCCESS));
-        let told = AsyncEvent::decode(told.result as u32);
-        assert_eq!(told, AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED);
+        let notice = asking.admin.wait();
+        assert_eq!((notice.command_id, notice.status), (event, Status::SUCCESS));
+        let notice = AsyncEvent::decode(notice.result as u32);
+        assert_eq!(notice, AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED);
         for block in 0..4 {
             assert!(reading.read(FILE, block, 1).data == pattern(4096, block), "nothing comes later");
         }
@@ -196,7 +196,7 @@ fn a_controller_that_is_gone_is_vouched_for_when_its_writes_have_ended() {
 }
 
 #[test]
-fn nobody_resets_what_is_not_his() {
+fn a_host_resets_only_its_own_controllers() {
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| {
             config.fabric.subsystems.push(subsystem("nqn.2014-08.org.example:other", Vec::new()));
@@ -274,7 +274,7 @@ fn resets_have_limits() {
         let mut victim = Host::connect_admin(target.address(), Options::default());
         let impacted = instance(&mut victim);
         let reply = reset(&mut asking.admin, impacted);
-        assert_status(reply.status, Status::CROSS_CONTROLLER_RESET_LOG_FULL, "nobody has removed any");
+        assert_status(reply.status, Status::CROSS_CONTROLLER_RESET_LOG_FULL, "none was removed");
         assert_eq!(instance(&mut victim), impacted, "and so it lives");
         assert_eq!(log(&mut asking.admin, true).len(), CROSS_RESET_ENTRIES);
         assert_eq!(reset(&mut asking.admin, impacted).status, Status::SUCCESS);

@@ -32,7 +32,7 @@ fn resize(target: &TestTarget, to: u64) {
     });
 }
 
-/// When this returns the target has taken all commands before it.
+/// Waits until the target has taken all commands before it.
 fn settle(queue: &mut Client) {
     let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
     let read = queue.submit(read.encode(SPACES[0].nsid), Give::Room(SPACES[0].block));

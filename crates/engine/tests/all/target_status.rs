@@ -53,7 +53,7 @@ fn still_works(queue: &mut Client, space: Space, what: &str) {
 }
 
 #[test]
-fn invalid_commands_are_told_why() {
+fn invalid_commands_get_the_reason() {
     for engine in ENGINES {
         let target = start(engine);
         for digests in [Digests::default(), Digests { header: true, data: true }] {
@@ -285,7 +285,7 @@ fn a_refused_admin_connect_says_where_the_fault_is() {
         let options = Options::default();
         let good = options.data(CONTROLLER_ID_ANY);
         let (long, bell) = (format!("nqn.{}", "x".repeat(240)), "nqn.2014-08.org.example:\x07bell");
-        for name in ["nqn.2014-08.org.example:nobody", "", "no name", &long, bell] {
+        for name in ["nqn.2014-08.org.example:missing", "", "no name", &long, bell] {
             let data = ConnectData::new([7; 16], CONTROLLER_ID_ANY, name, &options.host_nqn);
             refused(&try_connect(&target, &connect(0), &data), InvalidParameter::SUBSYSTEM_NQN, name);
             // Of its own for each name: a host that has just gone may still be there.
@@ -428,7 +428,7 @@ fn unknown_properties_are_invalid_fields() {
 }
 
 #[test]
-fn invalid_admin_commands_are_told_why() {
+fn invalid_admin_commands_get_the_reason() {
     for engine in ENGINES {
         let target = start(engine);
         let mut host = Host::connect(target.address());
@@ -503,7 +503,7 @@ fn invalid_log_pages(admin: &mut Client) {
 }
 
 #[test]
-fn invalid_features_are_told_why() {
+fn invalid_features_get_the_reason() {
     for engine in ENGINES {
         let target = start(engine);
         let mut host = Host::connect(target.address());

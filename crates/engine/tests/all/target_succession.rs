@@ -1,5 +1,5 @@
-//! Who serves when the words of an upgrade fail to come: what each of the two processes decides by what it has heard, and by
-//! whether the other one lives.
+//! Decisions of both processes when the words of an upgrade fail to come: which of them serves, by
+//! what it has heard, and by whether the other one lives.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -95,23 +95,23 @@ fn refused() -> Word {
     Word::Refused(vec!["a reason".to_owned()])
 }
 
-/// What becomes of a next process.
+/// Result of a next process.
 fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, String> {
     target(true).succeed(&Script::new(words), &former, &mut ())
 }
 
 #[test]
-fn the_next_process_serves_when_it_is_told_to_or_has_all_of_a_dead_one() {
+fn the_next_process_serves_on_go_or_with_all_of_a_dead_one() {
     assert_eq!(next([state(), Word::Go], LIVES), Ok(Succeeded::Serves));
     assert_eq!(next([state()], DIED), Ok(Succeeded::Serves));
 }
 
 #[test]
 fn what_a_dead_process_had_under_way_or_has_changed_is_not_gone_on_with() {
-    let starts_anew = |outcome| matches!(outcome, Ok(Succeeded::StartsAnew(_)));
-    assert!(starts_anew(next([], DIED)));
-    assert!(starts_anew(next([state()], RESUMED)));
-    assert!(starts_anew(next([state(), refused()], RESUMED)));
+    let is_fresh_start = |outcome| matches!(outcome, Ok(Succeeded::StartsAnew(_)));
+    assert!(is_fresh_start(next([], DIED)));
+    assert!(is_fresh_start(next([state()], RESUMED)));
+    assert!(is_fresh_start(next([state(), refused()], RESUMED)));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_next_process_does_not_serve_beside_the_former() {
     }
 }
 
-/// What becomes of a former process, whether it has said that it goes on, and what it said.
+/// Result of a former process, true if it has said that it goes on, and what it said.
 fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
     let (target, line, resumed) = (target(false), Script::new(words), Cell::new(false));
     let outcome = target.hand_over_to(&line, (&next, &known()), &mut (), || resumed.set(true));
@@ -187,5 +187,5 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
     }
     bytes.extend(body.into_bytes());
     assert!(matches!(decode(&bytes[..]), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
-    assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Nobody)));
+    assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Probe)));
 }

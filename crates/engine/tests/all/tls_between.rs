@@ -43,12 +43,12 @@ fn keys(byte: u8) -> TlsKeys {
 }
 
 impl Bed {
-    /// One subsystem for both hosts, and one for the first alone.
+    /// A bed with a subsystem for both hosts, and one for the first alone.
     fn new(engine: Engine, tls: Option<TlsUse>, key: &ConfiguredPsk) -> Self {
         Self::with(engine, tls, key, Transport::Tcp, RecordLimit::default())
     }
 
-    /// One whose queues end after this number of records.
+    /// A bed whose queues end after this number of records.
     fn with_limit(limit: RecordLimit) -> Self {
         Self::with(Engine::IoUring, None, &psk(1, None), Transport::Tcp, limit)
     }
@@ -245,7 +245,7 @@ fn a_host_that_replaces_no_keys_loses_its_queue_and_no_data() {
     let options = bed.options(HOST, NQN, Some(keys(1)));
     let volume = Volume::connect(PathOptions::new(vec![options], 1)).unwrap();
     let mut controllers = BTreeSet::new();
-    wait_until("it has to connect anew", || {
+    wait_until("it has to reconnect", || {
         wear(&volume, 10);
         controllers.extend(bed.target.status().controllers.iter().map(|controller| controller.cntlid));
         controllers.len() >= 2
@@ -258,7 +258,7 @@ fn a_connection_that_is_reset_at_once_may_require_tls() {
     let address = listener.local_addr().unwrap();
     let target = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        // Closed with bytes that nobody has read, which is a reset: so does tlshd end what is not TLS.
+        // Closed with unread bytes, which is a reset: so does tlshd end what is not TLS.
         stream.peek(&mut [0]).unwrap();
     });
     let reset = verify(ConnectOptions::new(address, NQN)).unwrap_err();

@@ -37,7 +37,7 @@ const HOST: &str = "nqn.2014-08.org.example:known";
 const OTHER: &str = "nqn.2014-08.org.example:other";
 
 struct Bed {
-    /// Where the secrets are, as long as it is used.
+    /// Folder of the secrets, as long as it is used.
     folder: tempfile::TempDir,
     target: Target,
 }
@@ -71,7 +71,7 @@ fn start(folder: &Path, change: impl FnOnce(&mut HostKeyConfig), tls: Option<Tls
 }
 
 impl Bed {
-    /// What discovery by the last port tells a host of TLS at the subsystem's first one.
+    /// Discovery by the last port of TLS at the subsystem's first one, for a host.
     fn discovered(&self, host: &str) -> (u8, u8) {
         let address = *self.target.ports().last().unwrap();
         let options =
@@ -238,7 +238,7 @@ fn a_key_is_replaced_twice_and_more_under_io() {
     }
 }
 
-/// The next target takes over. A host that authenticates anew is waited for.
+/// The next target takes over. A host that authenticates again is waited for.
 fn pass_on(bed: &mut Bed) {
     let mut config = configure(Engine::Automatic, Vec::new());
     config.fabric = bed.target.config();

@@ -1,4 +1,4 @@
-//! What discovery tells two hosts of different rights about TLS, and how that changes with their keys.
+//! Discovery of TLS by two hosts of different rights, and how that changes with their keys.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ fn each_host_learns_where_tls_is_required() {
     // A key of one host has all of them come by TLS to that port.
     let after = log(address, WITHOUT);
     assert_eq!(after.1, seen(&of_open(required)));
-    assert_eq!(after.0, before.0 + 1, "hosts that watch the log read it anew");
+    assert_eq!(after.0, before.0 + 1, "hosts that watch the log read it again");
     assert_eq!(log(address, WITH_KEY).1, seen(&[&of_keyed(required)[..], &of_open(required)].concat()));
     // What is wrong with a key changes nothing.
     wanted.subsystems[0].host_keys[0].tls_key_file = Some(folder.path().join("missing"));

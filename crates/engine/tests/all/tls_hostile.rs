@@ -123,7 +123,7 @@ impl Client {
         bytes
     }
 
-    /// What the target says next, in records.
+    /// Opens the target's next records.
     fn opened(&mut self) -> Result<Option<Opened>, RecordError> {
         loop {
             let opened = self.opener.open(&mut self.sealed)?;
@@ -216,7 +216,7 @@ fn a_key_is_for_one_host_and_one_subsystem() {
     assert_eq!(join((2, OTHER, DISCOVERY_NQN), OTHER, DISCOVERY_NQN).0, Status::SUCCESS);
     assert_eq!(join((2, OTHER, DISCOVERY_NQN), OTHER, NQN), refused(InvalidParameter::SUBSYSTEM_NQN));
     let (reported, _) = reported.take();
-    let said = |reason: &str| reported.iter().filter(|told| told.reason.contains(reason)).count();
+    let said = |reason: &str| reported.iter().filter(|report| report.reason.contains(reason)).count();
     assert_eq!((reported.len(), said("another host's"), said("for another subsystem")), (6, 2, 3));
     // A key of another, and one for what its host may not use.
     for (byte, host, nqn) in [(1, OTHER, NQN), (2, OTHER, PRIVATE), (9, HOST, NQN)] {
@@ -285,7 +285,7 @@ fn a_record_that_cannot_be_opened_costs_its_own_connection() {
     let mut another = Client::connect(address, &psk(1, HOST, NQN)).unwrap();
     assert!(another.join(HOST, NQN).status().is_success());
     honest.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert_eq!(honest.opened(), Ok(None), "it was told nothing");
+    assert_eq!(honest.opened(), Ok(None), "it has got nothing");
     assert_eq!(target.status().controllers.len(), 2);
 }
 
@@ -309,7 +309,7 @@ fn whatever_comes_first_is_answered_in_its_own_language() {
     // What looks like TLS and is wrong has an alert.
     assert_eq!(answer(&[22, 3, 1, 0, 4, 2, 0, 0, 0]), Alert::UNEXPECTED_MESSAGE.in_clear());
     assert_eq!(answer(&[22, 3, 1, 255, 255]), Alert::DECODE_ERROR.in_clear());
-    // A handshake that stops takes nobody's place.
+    // A handshake that stops takes no other's place.
     let mut half = Vec::new();
     let mut handshake = Handshake::of_host(&[psk(1, HOST, NQN)]).unwrap();
     handshake.step(&mut &[][..], &mut half).unwrap();

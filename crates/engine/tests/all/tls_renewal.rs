@@ -22,10 +22,10 @@ use crate::raw_host::{Random, configure};
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 const HOST: &str = "nqn.2014-08.org.example:known";
-/// Who writes, each to a part of the namespace.
+/// Number of writers, each of a part of the namespace.
 const WRITERS: u64 = 3;
 const PART_BYTES: u64 = 256 << 10;
-/// A queue that connects anew has done so after fewer.
+/// A queue that reconnects has done so after fewer.
 const MORE_PIECES_MAX: u64 = 500;
 
 fn psk(byte: u8) -> ConfiguredPsk {
@@ -95,7 +95,7 @@ fn write_keys(file: &PathBuf, keys: &[u8]) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Writes pieces of many lengths and compares them until it is told to end, and counts them.
+/// Writes pieces of many lengths and compares them until `is_over`, and counts them.
 fn write_until(volume: &Volume, part: u64, is_over: &AtomicBool, count: &AtomicU64) {
     let mut random = Random::new(part);
     while !is_over.load(Ordering::Acquire) {
@@ -122,7 +122,7 @@ fn beside_writers(volumes: &[&Volume], what: impl FnOnce(&[AtomicU64])) {
                 scope.spawn(move || write_until(volume, part, is_over, &counts[number]));
             }
         }
-        // Also where this fails: nobody would end otherwise.
+        // Also where this fails: the writers would not end otherwise.
         let ends = End(is_over);
         what(counts);
         drop(ends);
@@ -156,7 +156,7 @@ fn keys_are_renewed_over_every_transport_and_path_policy_and_no_path_is_lost() {
                 let volume = Volume::connect(PathOptions { policy, ..options }).unwrap();
                 let (handshakes, controllers) = (bed.handshakes(), bed.controllers());
                 // Without new keys a queue would need thousands of records of one key. How many it takes until it has nothing
-                // outstanding, and can connect anew, is chance.
+                // outstanding, and can reconnect, is chance.
                 beside_writers(&[&volume], |counts| {
                     await_more(counts, 60);
                     for _ in 0..MORE_PIECES_MAX {
@@ -202,7 +202,7 @@ fn refusing(target: SocketAddr, refused: std::ops::Range<usize>) -> SocketAddr {
 }
 
 #[test]
-fn where_a_queue_cannot_connect_anew_its_path_does_and_nothing_is_lost() {
+fn where_a_queue_cannot_reconnect_its_path_does_and_nothing_is_lost() {
     let bed = Bed::new(Transport::Tcp);
     let tls = TlsKeys { renew_after: limit(50), by_key_updates: false, ..TlsKeys::new(vec![psk(1)]) };
     // An admin queue and two for I/O are let in; of what comes next, some are not, whatever keys they offer.
@@ -245,7 +245,7 @@ mod by_the_clock {
                 let overlap = Duration::from_millis(random.below(3) * 10);
                 bed.set_keys(&keys, overlap);
                 let handshakes = bed.handshakes();
-                // Queues have connected anew since, by one of the keys that are there now.
+                // Queues have reconnected since, by one of the keys that are there now.
                 while bed.handshakes() < handshakes + 2 {
                     await_more(counts, 1);
                 }

@@ -19,7 +19,7 @@ use rustix::net::sockopt;
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 
-/// Whether the kernel has MPTCP; where it has not, there is nothing to be tested.
+/// True if the kernel has MPTCP; where it has not, there is nothing to be tested.
 fn has_mptcp() -> bool {
     match open(Transport::Mptcp, None) {
         Ok(_) => true,
@@ -137,7 +137,7 @@ fn ipv6_and_its_wildcard_carry_both() {
         let (server, _) = wait_for("a peer", || listener.accept().ok());
         let info = stream_info(&server).unwrap();
         assert_eq!(info.transport, Transport::Mptcp);
-        assert_eq!(info.subflows[0].local, address, "IPv4 is told as IPv4");
+        assert_eq!(info.subflows[0].local, address, "IPv4 is reported as IPv4");
     }
 }
 
@@ -176,14 +176,14 @@ fn connections_have_the_congestion_control_that_was_asked_for() {
             .unwrap_err(),
             plain.set_congestion(Some("nonsense")).unwrap_err(),
         ] {
-            let told = error.to_string();
-            assert!(told.contains("nonsense") && told.contains("reno"), "{transport}: {told}");
+            let message = error.to_string();
+            assert!(message.contains("nonsense") && message.contains("reno"), "{transport}: {message}");
         }
     }
 }
 
 #[test]
-fn only_near_peers_whose_send_buffer_nobody_chose_have_a_bounded_one() {
+fn only_near_peers_without_a_configured_send_buffer_have_a_bounded_one() {
     let length = |socket: &Socket| sockopt::socket_send_buffer_size(socket).unwrap();
     // As the kernel counts it, which may allow less.
     let bound = {
@@ -209,7 +209,7 @@ fn only_near_peers_whose_send_buffer_nobody_chose_have_a_bounded_one() {
 }
 
 #[test]
-fn what_waits_in_the_queues_of_a_socket_is_told() {
+fn bytes_in_the_queues_of_a_socket_are_reported() {
     let transports: &[Transport] =
         if has_mptcp() { &[Transport::Tcp, Transport::Mptcp] } else { &[Transport::Tcp] };
     for &transport in transports {
@@ -223,7 +223,7 @@ fn what_waits_in_the_queues_of_a_socket_is_told() {
         client.send(&[Span::new(&[7; 1000])]).unwrap();
         wait_for("unread bytes", || (stream_info(&server).unwrap().unread_bytes == 1000).then_some(()));
         let block = vec![7; 1 << 20];
-        // Until nothing more is taken, since nobody reads.
+        // Until nothing more is taken, without a reader.
         let mut idle = 0;
         wait_for("a full socket", || {
             idle = if client.send(&[Span::new(&block)]).is_ok() { 0 } else { idle + 1 };
@@ -252,7 +252,7 @@ fn port() -> PortConfig {
     PortConfig::new(1, "127.0.0.1:0".parse().unwrap())
 }
 
-/// What the target reports of the connections of its only controller.
+/// Reports of the target about the connections of its only controller.
 fn streams(target: &Target) -> Vec<StreamInfo> {
     let mut status = target.status();
     assert_eq!(status.controllers.len(), 1);
@@ -311,12 +311,12 @@ fn the_congestion_control_of_a_port_changes_while_it_is_open() {
     let system = stream_info(&connect_plain(&listener)).unwrap().congestion;
     assert!(streams(&target).iter().all(|stream| stream.congestion == system));
 
-    for (wrong, told) in
+    for (wrong, reason) in
         [("nonsense", "reno"), ("", "not the name"), ("longer than it can be", "not the name")]
     {
         fabric.ports[0].congestion = Some(wrong.to_owned());
         let error = target.apply(&fabric).unwrap_err().to_string();
-        assert!(error.contains(wrong) && error.contains(told), "{error}");
+        assert!(error.contains(wrong) && error.contains(reason), "{error}");
     }
     fabric.ports[0].congestion = Some(congestion::SYSTEM.to_owned());
     fabric.ports[0].transport = Transport::Mptcp;

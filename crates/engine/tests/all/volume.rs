@@ -31,7 +31,8 @@ fn ports(target: &Target) -> Vec<SocketAddr> {
     target.ports()
 }
 
-/// Writes blocks in turn, each newer than the one before, until it is told to end; the age of each block's last write.
+/// Writes blocks in turn, each newer than the one before, until `is_over`; returns the age of each
+/// block's last write.
 fn write_until(volume: &Volume, is_over: &AtomicBool, written: &AtomicU64) -> Vec<u64> {
     let mut ages = vec![0; BLOCKS as usize];
     for age in 1.. {
@@ -238,7 +239,7 @@ fn a_volume_that_is_dropped_leaves_nothing_behind() {
     wait_until("the end of all connections", || target.connections() == 0);
 }
 
-/// A task that nobody holds but the waker that it waits with.
+/// A task that is held only by the waker that it waits with.
 struct LastTask(std::sync::Mutex<Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl LastTask {

@@ -1,4 +1,5 @@
-//! Tasks on a volume's own threads: they do what other users of a volume do, and what ends them ends nobody else.
+//! Tasks on a volume's own threads: they do what other users of a volume do, and their end ends no
+//! other.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,7 +93,7 @@ fn a_task_that_panics_ends_alone() {
         async {}
     });
     assert!(catch_unwind(AssertUnwindSafe(|| unmade.wait())).is_err());
-    // Nobody waits for this one.
+    // This one is not waited for.
     let caught = volume.spawn(|volume| async move {
         let own = volume.clone();
         drop(volume.spawn(async move { assert!(own.block_size() == 1, "as expected") }));

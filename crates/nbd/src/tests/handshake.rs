@@ -12,11 +12,11 @@ const INVALID: u32 = 1 << 31 | 3;
 const TLS_REQUIRED: u32 = 1 << 31 | 5;
 const UNKNOWN: u32 = 1 << 31 | 6;
 
-/// How a handshake ended, and what was answered: option, kind and data of each reply.
-type Told = (Option<Step>, Vec<(u32, u32, Vec<u8>)>);
+/// Result of a handshake, and its replies: option, kind and data of each.
+type Transcript = (Option<Step>, Vec<(u32, u32, Vec<u8>)>);
 
 /// Plays all bytes; the last step is the first that is not `Took`.
-fn play(bytes: &Bytes) -> Result<Told, ProtocolError> {
+fn play(bytes: &Bytes) -> Result<Transcript, ProtocolError> {
     let (end, output) = play_in_pieces(&bytes.0, &[])?;
     Ok((end, replies(&output)))
 }
@@ -225,7 +225,7 @@ fn who_reads_no_answers_gets_no_more() {
 }
 
 /// Plays bytes to a server with TLS, which begins behind STARTTLS at once: the last step, and what was answered.
-fn play_with(tls: Tls, bytes: &Bytes) -> Result<Told, ProtocolError> {
+fn play_with(tls: Tls, bytes: &Bytes) -> Result<Transcript, ProtocolError> {
     let (exports, mut handshake, mut output) = (exports(), Handshake::with_tls(tls), Vec::new());
     let mut at = 0;
     let end = loop {

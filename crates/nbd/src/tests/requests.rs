@@ -32,7 +32,7 @@ fn session(headers: Headers) -> Session {
     Session { export: 0, headers, has_allocation: headers != Headers::Simple }
 }
 
-/// What becomes of a request to the export at `at`.
+/// Command of a request to the export at `at`.
 fn command_on(at: usize, headers: Headers, bytes: &[u8]) -> Result<Command, Errno> {
     let (length, request) = Request::read(bytes, headers).unwrap().expect("a whole request");
     assert_eq!((length, request.cookie), (bytes.len(), 77));

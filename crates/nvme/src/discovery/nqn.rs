@@ -68,7 +68,7 @@ impl Nqn {
         if nqn.contains(separates) { Err(NqnError::Separator) } else { Ok(nqn) }
     }
 
-    /// Whether it begins as the specification has it.
+    /// True if it begins as the specification has it.
     pub fn is_qualified(&self) -> bool {
         self.starts_with("nqn.")
     }
@@ -95,7 +95,7 @@ impl Nqn {
         &self.0
     }
 
-    /// Whether this is the well-known name of Discovery subsystems.
+    /// True if this is the well-known name of Discovery subsystems.
     pub fn is_discovery(&self) -> bool {
         self.as_str() == DISCOVERY_NQN
     }

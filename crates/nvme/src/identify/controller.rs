@@ -163,7 +163,8 @@ pub struct IdentifyController {
     pub temperature_hysteresis: u8,
     /// Reserved.
     pub reserved_385: u8,
-    /// How long commands may still take effect after communication is lost, in ms (CQT).
+    /// Command Quiesce Time: time for which commands may take effect after communication is lost,
+    /// in ms (CQT).
     pub command_quiesce_time_ms: U16,
     /// Reserved.
     pub reserved_388: [u8; 124],

@@ -12,7 +12,7 @@ pub enum DescriptorError {
     /// The descriptor's length leads past the end of the list.
     #[error("descriptor at byte {offset} of the namespace identification list leads past its end")]
     Overrun {
-        /// Where the descriptor starts.
+        /// Offset of the descriptor in bytes.
         offset: usize,
     },
     /// An identifier of a known type does not have that type's length.
@@ -31,7 +31,7 @@ pub enum DescriptorError {
     },
 }
 
-/// One descriptor as it stands on the list.
+/// Descriptor as it stands on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor<'a> {
     /// Namespace Identifier Type (NIDT).

@@ -1,6 +1,6 @@
 //! The fixed-size lists that Identify answers with: namespaces, controllers, command set combinations.
 //!
-//! Which namespaces or controllers belong on a list is decided by whoever asks for it to be built.
+//! The caller decides which namespaces or controllers belong on a list.
 
 use super::{CommandSet, IDENTIFY_BYTES, NSID_ALL, zeroed_default};
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub struct NamespaceList {
 }
 
 impl NamespaceList {
-    /// How many namespaces one list holds.
+    /// Number of namespaces that one list holds.
     pub const CAPACITY: usize = 1024;
 
     /// The first 1,024 of `nsids` that are greater than `after`, where `nsids` come in increasing order.
@@ -84,7 +84,7 @@ pub struct ControllerList {
 }
 
 impl ControllerList {
-    /// How many controllers one list holds.
+    /// Number of controllers that one list holds.
     pub const CAPACITY: usize = 2047;
 
     /// The first 2,047 of `ids` that are not less than `first`, where `ids` come in increasing order.
@@ -117,7 +117,7 @@ pub struct IoCommandSetList {
 }
 
 impl IoCommandSetList {
-    /// How many combinations there are room for.
+    /// Number of combinations that there is room for.
     pub const CAPACITY: usize = 512;
 
     /// The list of a controller that supports the NVM Command Set and nothing else.

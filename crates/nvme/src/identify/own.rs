@@ -1,11 +1,11 @@
-//! What Selvedge's targets say of themselves in the vendor specific bytes of Identify Controller: their name, and behind it what
-//! no field of the specification says.
+//! Vendor specific bytes of Identify Controller of Selvedge's targets: their name, and behind it
+//! what no field of the specification says.
 
 use super::IdentifyController;
 
 /// The name at the beginning of the vendor specific bytes.
 const NAME: &[u8] = b"Selvedge";
-/// Where the flags are, behind the name.
+/// Offset of the flags, behind the name.
 const FLAGS_AT: usize = 8;
 /// New keys of TLS are taken on a connection (KeyUpdate, RFC 8446, 4.6.3).
 const KEY_UPDATES: u8 = 1 << 0;
@@ -35,12 +35,14 @@ impl IdentifyController {
         self.vendor_specific.starts_with(NAME) && self.vendor_specific[FLAGS_AT] & flag != 0
     }
 
-    /// Whether the target is known to take new TLS keys on a connection. Nothing in the specification tells.
+    /// True if the target is known to take new TLS keys on a connection. The specification has no
+    /// field for that.
     pub fn takes_key_updates(&self) -> bool {
         self.has(KEY_UPDATES)
     }
 
-    /// Whether the target has a Command Stages log page ([`CommandStagesLog`](crate::log_page::CommandStagesLog)).
+    /// True if the target has a Command Stages log page
+    /// ([`CommandStagesLog`](crate::log_page::CommandStagesLog)).
     pub fn has_command_stages(&self) -> bool {
         self.has(COMMAND_STAGES)
     }

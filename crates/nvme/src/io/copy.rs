@@ -1,5 +1,5 @@
-//! The source ranges of a Copy command, in the two descriptor formats that copy within one namespace.
-//! Whether they lie in the namespace, and within its limits, is checked by whoever has one.
+//! The source ranges of a Copy command, in the two descriptor formats that copy within one
+//! namespace. The caller checks that they lie in the namespace, and within its limits.
 
 use alloc::vec::Vec;
 use core::mem::offset_of;

@@ -100,14 +100,14 @@ pub enum AnaParseError {
     GroupZero,
 }
 
-/// One group of an ANA log page.
+/// Group of an ANA log page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnaGroup<'a> {
     /// ANA group identifier, never zero.
     pub id: u32,
     /// Change count of the log page when this group last changed.
     pub change_count: u64,
-    /// Its state in the controller that was asked.
+    /// State of the group in the controller that was asked.
     pub state: AnaState,
     /// The namespaces, none if the host asked for groups only.
     pub nsids: &'a [U32],

@@ -9,7 +9,7 @@ use crate::identify::zeroed_default;
 
 /// The name at its beginning: other vendors have other pages under this identifier.
 const NAME: [u8; 16] = *b"Selvedge stages\0";
-/// What the fields mean.
+/// Version of the fields.
 const VERSION: u32 = 1;
 
 /// Command Stages log page, 128 bytes (LID D5h, vendor specific). All times are sums over all hosts' commands that went well,
@@ -17,18 +17,19 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CommandStagesLog {
-    /// Whose page it is.
+    /// Name that identifies the page.
     pub name: [u8; 16],
-    /// What its fields mean.
+    /// Version of the fields.
     pub version: U32,
     /// The namespace.
     pub nsid: U32,
     /// Commands.
     pub commands: U64,
-    /// Their times, from when each was received until its response was queued, in nanoseconds.
+    /// Sum of their times, from when each was received until its response was queued, in
+    /// nanoseconds.
     pub took_ns: U64,
-    /// What these times were spent on, in nanoseconds: data on the way from the host, limits, waiting for a buffer, the storage, and
-    /// others that go first. The rest is reserved.
+    /// Stages on which these times were spent, in nanoseconds: data on the way from the host,
+    /// limits, waiting for a buffer, the storage, and others that go first. The rest is reserved.
     pub stages_ns: [U64; 8],
     /// Reserved.
     pub reserved_104: [u8; 24],
@@ -53,7 +54,7 @@ impl CommandStagesLog {
         log
     }
 
-    /// Whether it is what it should be: this page, of this namespace.
+    /// True if it is this page, of this namespace.
     pub fn is_of(&self, nsid: u32) -> bool {
         self.name == NAME && self.version.get() == VERSION && self.nsid.get() == nsid
     }

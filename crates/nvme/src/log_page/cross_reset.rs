@@ -15,7 +15,7 @@ pub const CROSS_RESET_REMOVE_COMPLETED: u8 = 1 << 0;
 
 const HEADER_BYTES: usize = 8;
 
-/// What became of a cross-controller reset (CCRS, Base 2.3, TP8028).
+/// Status of a cross-controller reset (CCRS, Base 2.3, TP8028).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CrossResetStatus {
@@ -47,7 +47,7 @@ pub mod cross_reset_flags {
     pub const INITIATED: u8 = 1 << 1;
 }
 
-/// One entry of the Cross-Controller Reset log page, 8 bytes (LID 1Eh, Base 2.3, TP8028).
+/// Entry of the Cross-Controller Reset log page, 8 bytes (LID 1Eh, Base 2.3, TP8028).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -55,15 +55,15 @@ pub mod cross_reset_flags {
 pub struct CrossResetEntry {
     /// The controller that is reset (ICID).
     pub impacted_controller_id: U16,
-    /// Which of those that had its identifier (CIU).
+    /// Instance of the controller with this identifier (CIU).
     pub uniquifier: u8,
     /// Reserved.
     pub reserved_3: u8,
     /// The controller that was asked to do it (ACID).
     pub asked_controller_id: U16,
-    /// What became of it: [`CrossResetStatus`] (CCRS).
+    /// Status of the reset: [`CrossResetStatus`] (CCRS).
     pub status: u8,
-    /// What has been done: [`cross_reset_flags`] (CCRF).
+    /// Work done: [`cross_reset_flags`] (CCRF).
     pub flags: u8,
 }
 
@@ -72,7 +72,7 @@ const _: () = assert!(offset_of!(CrossResetEntry, asked_controller_id) == 4);
 const _: () = assert!(offset_of!(CrossResetEntry, status) == 6);
 
 impl CrossResetEntry {
-    /// What became of it, `None` for a reserved value.
+    /// Status of the reset, `None` for a reserved value.
     pub const fn status(&self) -> Option<CrossResetStatus> {
         CrossResetStatus::from_wire(self.status)
     }

@@ -24,7 +24,7 @@ impl SupportedLogPages {
         self.pages[usize::from(id.0)] = (u32::from(parameter) << 16 | u32::from(flags)).into();
     }
 
-    /// Whether a log page is supported (LSUPP).
+    /// True if a log page is supported (LSUPP).
     pub const fn supports(&self, id: LogPageId) -> bool {
         self.pages[id.0 as usize].get() & log_page_support::SUPPORTED as u32 != 0
     }
@@ -55,9 +55,9 @@ const _: () = assert!(offset_of!(CommandsSupported, io) == 1024);
 pub mod command_effects {
     /// The command is supported (CSUPP).
     pub const SUPPORTED: u32 = 1 << 0;
-    /// It may change user data (LBCC).
+    /// Change of user data (LBCC).
     pub const CONTENT_CHANGE: u32 = 1 << 1;
-    /// It may change which namespaces there are (NIC).
+    /// Change of the set of namespaces (NIC).
     pub const NAMESPACE_INVENTORY_CHANGE: u32 = 1 << 3;
 }
 

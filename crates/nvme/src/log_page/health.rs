@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One entry of the Error Information log page (LID 01h, Base 5.1.12.1.2).
+/// Entry of the Error Information log page (LID 01h, Base 5.1.12.1.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ErrorLogEntry {
@@ -20,7 +20,7 @@ pub struct ErrorLogEntry {
     pub command_id: U16,
     /// Status field of the completion, with the phase tag in bit 0.
     pub status: U16,
-    /// Where the wrong parameter is: byte 7:0 and bit 10:8, FFFFh if there is none.
+    /// Position of the wrong parameter: byte 7:0 and bit 10:8, FFFFh if there is none.
     pub parameter_location: U16,
     /// The first LBA with the error.
     pub lba: U64,
@@ -45,7 +45,8 @@ pub struct ErrorLogEntry {
 }
 
 impl ErrorLogEntry {
-    /// What a queue, a command identifier or a parameter location is where the error belongs to none.
+    /// Value of the queue, command identifier and parameter location for an error that belongs to
+    /// none.
     pub const NONE: u16 = 0xFFFF;
 
     /// A parameter location: a byte of the submission entry and the lowest wrong bit in it, 0 to 7.

@@ -14,7 +14,7 @@ use crate::identify::zeroed_default;
 pub struct ReservationNotificationLog {
     /// Number of this page, which wraps around to 1: 0 is the count of an empty page (LPC).
     pub page_count: U64,
-    /// What happened: [`ReservationNotification`] (RNLPT).
+    /// Kind of event: [`ReservationNotification`] (RNLPT).
     pub kind: u8,
     /// Pages that wait behind this one, 255 for as many or more (NALP).
     pub available_pages: u8,
@@ -29,11 +29,11 @@ pub struct ReservationNotificationLog {
 const _: () = assert!(size_of::<ReservationNotificationLog>() == 64);
 const _: () = assert!(offset_of!(ReservationNotificationLog, nsid) == 12);
 
-/// What a Reservation Notification log page reports (RNLPT, Base 5.1.12.1).
+/// Event that a Reservation Notification log page reports (RNLPT, Base 5.1.12.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReservationNotification {
-    /// Nothing: the page is empty.
+    /// No event: the page is empty.
     #[default]
     Empty = 0,
     /// The host's registration was preempted.
@@ -69,7 +69,7 @@ impl ReservationNotificationLog {
         }
     }
 
-    /// What happened, `None` for a reserved value.
+    /// Kind of event, `None` for a reserved value.
     pub const fn kind(&self) -> Option<ReservationNotification> {
         ReservationNotification::from_wire(self.kind)
     }

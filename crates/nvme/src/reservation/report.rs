@@ -86,12 +86,12 @@ pub struct RegisteredControllerExtended {
 const _: () = assert!(size_of::<RegisteredControllerExtended>() == 64);
 const _: () = assert!(offset_of!(RegisteredControllerExtended, host_id) == 16);
 
-/// One registrant of a namespace, as a report names it: once for each of its controllers.
+/// Registrant of a namespace, as a report names it: once for each of its controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Registrant {
     /// A controller of the host, [`Self::NO_CONTROLLER`] if it has none now.
     pub controller_id: u16,
-    /// Whether the host holds the reservation.
+    /// True if the host holds the reservation.
     pub holds: bool,
     /// Host identifier; the first 8 bytes alone are an identifier of 64 bits.
     pub host_id: [u8; 16],
@@ -216,7 +216,7 @@ pub struct ReservationReport {
     pub generation: u32,
     /// Type of the reservation, `None` if there is none.
     pub kind: Option<ReservationType>,
-    /// Whether reservations persist through power loss.
+    /// True if reservations persist through power loss.
     pub persists: bool,
     /// The registrants, in the order they came.
     pub registrants: Vec<Registrant>,

@@ -27,7 +27,7 @@ impl Digest {
         self.0.update(bytes);
     }
 
-    /// Begins anew, which is much cheaper than a new digest.
+    /// Resets the digest, which is much cheaper than a new one.
     pub fn reset(&mut self) {
         self.0.reset();
     }

@@ -19,7 +19,7 @@ const ALIGNMENT_MAX: u8 = 31;
 /// An ICResp may not offer less than this (MAXH2CDATA, TCP 3.6.2.3).
 const DATA_LENGTH_MIN: u32 = 4096;
 
-/// Which digests a connection uses.
+/// Digests that a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// Header digests (HDGST).
@@ -39,15 +39,16 @@ impl Digests {
     }
 }
 
-/// What the two ends agreed on.
+/// Parameters on which the two ends agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Digests in both directions.
     pub digests: Digests,
-    /// What the offset of the data within a PDU has to be a multiple of, in bytes, in those that this end sends: as the other
-    /// end asked (HPDA at the controller, CPDA at the host).
+    /// Alignment of the data within PDUs that this end sends, in bytes: its offset is a multiple of
+    /// this, as the other end asked (HPDA at the controller, CPDA at the host).
     pub data_alignment: u8,
-    /// Whether the request has digests of which this specification knows nothing, and which are therefore not used.
+    /// True if the request has digests of which this specification knows nothing, and which are
+    /// therefore not used.
     pub has_unknown_digests: bool,
     /// R2Ts the host takes at a time for one command, at least 1 (the controller's to keep).
     pub ready_to_transfer_max: u32,

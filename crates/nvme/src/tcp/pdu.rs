@@ -59,12 +59,12 @@ impl PduType {
         }
     }
 
-    /// Whether a PDU of this type may carry data.
+    /// True if a PDU of this type may carry data.
     pub const fn carries_data(self) -> bool {
         matches!(self, Self::CapsuleCommand | Self::DataToController | Self::DataToHost)
     }
 
-    /// Whether digests never apply to the type.
+    /// True if digests never apply to the type.
     pub const fn is_without_digest(self) -> bool {
         matches!(
             self,
@@ -202,12 +202,12 @@ impl DataPdu {
         }
     }
 
-    /// Whether it is the last of its transfer.
+    /// True if it is the last of its transfer.
     pub const fn is_last(&self) -> bool {
         self.common.flags & flags::LAST != 0
     }
 
-    /// Whether it completes its command with success.
+    /// True if it completes its command with success.
     pub const fn is_success(&self) -> bool {
         self.common.flags & flags::SUCCESS != 0
     }

@@ -27,7 +27,7 @@ const PDU_LENGTH_AT: u32 = 4;
 /// Byte offset of DATAL in a data PDU.
 const DATA_LENGTH_AT: u32 = 16;
 
-/// Whose end of the connection receives.
+/// End of the connection that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The controller receives commands and data.
@@ -36,7 +36,7 @@ pub enum Role {
     Host,
 }
 
-/// What came in.
+/// Received unit of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// ICReq, or ICResp at a host.
@@ -57,7 +57,7 @@ pub enum Event {
     /// The data of the PDU has come whole. `digest_matches` is false when its digest says otherwise: the
     /// command fails with Transient Transport Error, the connection goes on (TCP 3.3.1.1.2).
     DataEnd {
-        /// Whether the data is what was sent.
+        /// True if the data matches its digest.
         digest_matches: bool,
     },
     /// The peer ends the connection.
@@ -77,7 +77,7 @@ enum State {
     },
     Data,
     DataDigest,
-    /// Bytes came that no conforming peer sends: nothing behind them can be told apart.
+    /// Bytes came that no conforming peer sends: the stream behind them cannot be parsed.
     Faulty(DecodeError),
 }
 
@@ -128,12 +128,13 @@ impl Receiver {
         self.digests = digests;
     }
 
-    /// Whether it stands between two PDUs, or within the header of one.
+    /// True if it stands between two PDUs, or within the header of one.
     pub fn is_between_data(&self) -> bool {
         self.state == State::Header
     }
 
-    /// What has come of a header, which it forgets. `None` unless it stands between two PDUs or within a header.
+    /// Takes the bytes of a header that have come. `None` unless it stands between two PDUs or
+    /// within a header.
     pub fn take_begun_header(&mut self) -> Option<&[u8]> {
         if self.state != State::Header {
             return None;
@@ -148,14 +149,14 @@ impl Receiver {
         self.digests = digests;
     }
 
-    /// Whether a host has set flags of digests that were not agreed on. There are none behind its headers, so that a
-    /// controller need not mind.
+    /// True if a host has set flags of digests that were not agreed on. There are none behind its
+    /// headers, and a controller need not mind.
     pub const fn has_stray_flags(&self) -> bool {
         self.has_stray_flags
     }
 
-    /// Whether a host has sent data without saying where it begins (PDO 0). It can only be right behind the header, so that
-    /// a controller need not mind.
+    /// True if a host has sent data without a data offset (PDO 0). It can only be right behind the
+    /// header, and a controller need not mind.
     pub const fn has_unset_offsets(&self) -> bool {
         self.has_unset_offsets
     }
@@ -392,7 +393,7 @@ impl Receiver {
         Ok(Plan { padding: offset - plan.gathered, data, data_digested: self.digests.data, ..plan })
     }
 
-    /// Whether a PDU of `kind` may come to this end now.
+    /// Checks that a PDU of `kind` may come to this end now.
     #[inline]
     fn check_order(&self, kind: PduType) -> Result<(), DecodeError> {
         let mine = match kind {
@@ -439,7 +440,7 @@ impl Receiver {
     }
 }
 
-/// How a PDU is taken, as its common header says.
+/// Plan for receiving a PDU, from its common header.
 #[derive(Clone, Copy)]
 struct Plan {
     kind: PduType,

@@ -13,7 +13,7 @@ pub struct Transfer {
     tag: u16,
 }
 
-/// How a data PDU breaks a transfer.
+/// Violation of a transfer by a data PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// The transfer tag is not the one of the R2T; its offset in the header is 10.

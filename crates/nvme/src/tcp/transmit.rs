@@ -19,7 +19,7 @@ use crate::{CompletionEntry, SubmissionEntry};
 /// Headers and digests are of dwords, so that without a wish data begins right behind them.
 const ALIGNMENT_MIN: usize = 4;
 
-/// What is put in front of data for its alignment.
+/// Padding in front of data for its alignment.
 const PADDING: [u8; 128] = [0; 128];
 
 /// Sent header bytes are given back when this many of them have gathered in front.
@@ -38,11 +38,11 @@ pub enum Part<'a, P> {
     Bytes(&'a [u8]),
     /// `start..end` of a payload.
     Payload {
-        /// What the owner has queued.
+        /// Payload that the owner has queued.
         payload: &'a P,
         /// First byte within it.
         start: usize,
-        /// One past its last byte.
+        /// Offset behind its last byte.
         end: usize,
     },
 }
@@ -51,7 +51,7 @@ pub enum Part<'a, P> {
 #[derive(Debug)]
 pub struct Transmitter<P> {
     digests: Digests,
-    /// What offsets of data are multiples of.
+    /// Alignment of data in bytes: its offsets are multiples of this.
     alignment: usize,
     bytes: Vec<u8>,
     head: usize,
@@ -82,12 +82,12 @@ impl<P> Transmitter<P> {
         self.alignment = usize::from(alignment).max(ALIGNMENT_MIN);
     }
 
-    /// What the data of PDUs is aligned to, in bytes.
+    /// Alignment of the data of PDUs, in bytes.
     pub const fn alignment(&self) -> u8 {
         self.alignment as u8
     }
 
-    /// Whether nothing is left to send.
+    /// True if nothing is left to send.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -24,7 +24,7 @@ struct Fault {
     what: &'static str,
     role: Role,
     digests: Digests,
-    /// Whether the connection was opened before.
+    /// Set if the connection was opened before.
     open: bool,
     bytes: Vec<u8>,
     error: FatalError,
@@ -214,7 +214,7 @@ fn out_of_turn() -> Vec<Fault> {
     ]
 }
 
-/// What shows only when the header has come whole, or what is more than was agreed on.
+/// Faults that show only when the header has come whole, or in what is more than was agreed on.
 fn wrong_contents() -> Vec<Fault> {
     use Role::{Controller, Host};
     let digest = |what, role, bytes: Vec<u8>, header_length: usize| {
@@ -346,7 +346,7 @@ fn parameters_that_are_not_supported_are_named() {
         let response = initialize(PduType::InitializeResponse, &[(11, 3), (at, value)]);
         assert_eq!(settle(&response, BOTH).map(drop), unsupported(field));
     }
-    // Digests that nobody knows are not used; a controller that wants them was not asked.
+    // Unknown digests are not used; a controller that wants them was not asked.
     for value in [4, 0xff] {
         let request = initialize(PduType::InitializeRequest, &[(11, value)]);
         let (response, negotiated) = negotiate(&request, 4096).expect("the known ones are enough");

@@ -1,5 +1,6 @@
-//! What is on the medium when the power is lost at any step: what was synchronized, and of the rest whatever a file system may
-//! have got round to. The steps are those of the folder's own code; what is left is read by that code again.
+//! Content of the medium when the power is lost at any step: what was synchronized, and of the rest
+//! whatever a file system may have got round to. The steps are those of the folder's own code; what
+//! is left is read by that code again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use super::*;
 
-/// What a folder holds, by the names of its files.
+/// Content of a folder, by the names of its files.
 pub type Remains = BTreeMap<OsString, Vec<u8>>;
 
 /// A file's data, apart from its names.
@@ -144,11 +145,11 @@ pub fn remains(media: &[Medium]) -> BTreeSet<Remains> {
 /// A step that fails, as the so many-th of all, and whether all after it do so too.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which of all steps it is.
+    /// Number of the failing step.
     pub at: usize,
-    /// Whether all after it fail, too.
+    /// Set if all steps after it fail, too.
     pub lasts: bool,
-    /// What the system says.
+    /// Error of the system.
     pub error: Errno,
 }
 
@@ -156,9 +157,9 @@ struct Watched {
     medium: Medium,
     fault: Option<Fault>,
     steps: usize,
-    /// What was before each step.
+    /// State of the medium before each step.
     before: Vec<Medium>,
-    /// Whether synchronizing the folder has failed.
+    /// Set if synchronizing the folder has failed.
     has_failed_at_last: bool,
 }
 
@@ -166,11 +167,11 @@ thread_local! {
     static WATCHED: RefCell<Option<Watched>> = const { RefCell::new(None) };
 }
 
-/// What happened since the last look.
+/// Observations since the last look.
 pub struct Seen {
-    /// What was before each step, and what is after the last.
+    /// State before each step, and after the last.
     pub media: Vec<Medium>,
-    /// Whether a folder could not be synchronized.
+    /// Set if a folder could not be synchronized.
     pub has_failed_at_last: bool,
 }
 
@@ -186,7 +187,7 @@ pub fn watch(folder: &Path, fault: Option<Fault>) {
     WATCHED.set(Some(watched));
 }
 
-/// What was seen since the last call.
+/// Observations since the last call.
 pub fn seen() -> Seen {
     WATCHED.with_borrow_mut(|watched| {
         let watched = watched.as_mut().expect("a folder is watched");

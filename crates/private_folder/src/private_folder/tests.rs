@@ -43,7 +43,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn whatever_step_fails_the_old_or_the_new_content_is_there_whole_and_an_error_is_told() {
+fn whatever_step_fails_the_old_or_the_new_content_is_there_whole_and_an_error_is_returned() {
     for had_one in [false, true] {
         for step in STEPS {
             let (_scratch, folder) = private();
@@ -95,7 +95,7 @@ fn what_an_end_left_behind_is_neither_read_nor_followed() {
     folder.replace("file", b"old").unwrap();
     let victim = scratch.path().join("victim");
     fs::write(&victim, "precious").unwrap();
-    // A process that ended before its commit; one that ended while it wrote; and links that somebody left.
+    // A process that ended before its commit; one that ended while it wrote; and links that another user left.
     let _ = std::mem::ManuallyDrop::new(folder.prepare("file", b"new").unwrap());
     assert_eq!(folder.read("file", 100).unwrap().as_deref(), Some(&b"old"[..]));
     let new = folder.path().join("file.new");
@@ -138,7 +138,7 @@ fn everything_that_is_made_is_its_owners_alone() {
 fn what_others_may_change_is_not_believed() {
     let (scratch, folder) = private();
     let file = folder.path().join("file");
-    let told = |name: &str| {
+    let reason = |name: &str| {
         let read = folder.read(name, 10).unwrap_err().to_string();
         let opened = folder.open_in_place(name).unwrap_err().to_string();
         assert_eq!(read, opened);
@@ -147,20 +147,20 @@ fn what_others_may_change_is_not_believed() {
     fs::write(&file, "x").unwrap();
     for bad in [0o620, 0o602, 0o666] {
         set_mode(&file, bad);
-        assert!(told("file").contains(&format!("(mode {bad:o})")));
-        assert!(told("file").contains("then chmod 600"));
+        assert!(reason("file").contains(&format!("(mode {bad:o})")));
+        assert!(reason("file").contains("then chmod 600"));
     }
     fs::rename(&file, scratch.path().join("elsewhere")).unwrap();
     set_mode(&scratch.path().join("elsewhere"), 0o600);
     symlink(scratch.path().join("elsewhere"), &file).unwrap();
-    assert!(told("file").contains("is a link"));
+    assert!(reason("file").contains("is a link"));
     fs::write(folder.path().join("long"), "more than ten bytes").unwrap();
     assert!(folder.read("long", 10).unwrap_err().to_string().contains("has more than 10 bytes"));
     if geteuid().is_root() {
         let foreign = folder.path().join("foreign");
         fs::write(&foreign, "").unwrap();
         std::os::unix::fs::chown(&foreign, Some(4711), None).unwrap();
-        assert!(told("foreign").contains("belongs to user 4711"));
+        assert!(reason("foreign").contains("belongs to user 4711"));
     }
 }
 

@@ -255,7 +255,7 @@ proptest! {
     #[test]
     fn no_changed_hello_is_taken_for_one_of_a_known_host(which in 0..3_usize, at in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let Recorded { mut stream, keys, .. } = recorded().swap_remove(which);
-        // The header of the record is signed by nobody.
+        // The header of the record is not signed.
         let at = 5 + at.index(stream.len() - 5);
         stream[at] ^= 1 << bit;
         if let Ok(FirstBytes::Hello(hello)) = FirstBytes::of(&stream) {

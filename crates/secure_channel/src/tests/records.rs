@@ -25,7 +25,7 @@ fn forged(sealer: &mut Sealer, kind: u8, content: &[u8]) -> Vec<u8> {
     record
 }
 
-/// What an opener makes of a stream, of which it sees `step` bytes more each time.
+/// Results of an opener for a stream, of which it sees `step` bytes more each time.
 fn received(
     opener: &mut Opener,
     stream: &[u8],
@@ -212,7 +212,7 @@ fn keys_change_in_both_directions() {
     assert_eq!(opener.open(&mut old), Err(RecordError::Tag));
 }
 
-/// What an opener says of one record of this content.
+/// Result of an opener for one record of this content.
 fn opened(peer: Peer, kind: u8, content: &[u8]) -> Result<Opened, RecordError> {
     let secret = TrafficSecret::new(Suite::Aes128Gcm, &[3; 32]).unwrap();
     let mut sealer = Sealer::new(&secret, RecordLimit::default());

@@ -23,7 +23,7 @@ fn notice(addresses: &[&str]) -> Notice {
 }
 
 #[test]
-fn the_assigned_service_is_told_where_there_is_one() {
+fn the_assigned_service_is_announced_if_a_port_has_it() {
     let both = notice(&["10.0.0.1:4420", "10.0.0.2:8009", "[fd00::2]:8009"]);
     assert_eq!(both.service, 8009);
     assert_eq!(both.addresses, ["10.0.0.2", "fd00::2"].map(|address| address.parse().unwrap()).into());
@@ -46,7 +46,7 @@ fn the_discovery_service_has_its_own_name_if_it_was_given_one() {
 }
 
 #[test]
-fn it_is_told_where_it_is_listened_on_and_nowhere_else() {
+fn it_is_announced_only_on_interfaces_that_are_listened_on() {
     let interfaces = |addresses: &[&str]| format!("{:?}", notice(addresses).interfaces());
     assert_eq!(interfaces(&["127.0.0.2:8009"]), "[(All, false), (LoopbackV4, true)]");
     assert_eq!(interfaces(&["[::1]:8009"]), "[(All, false), (LoopbackV6, true)]");

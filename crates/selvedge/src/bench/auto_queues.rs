@@ -1,16 +1,16 @@
-//! How many I/O queues a workload is best off with, found by trying: more while latency falls and processors are left,
-//! else fewer. It decides which number comes next; the trials themselves are made elsewhere.
+//! Search for the best number of I/O queues of a workload, by trials: more while latency falls and
+//! processors are left, else fewer. The module chooses the next number; its caller runs the trials.
 
 use serde::Serialize;
 
 /// Differences below this are taken for chance even where two trials of one number came out closer.
 const NOISE_MIN: f64 = 0.05;
-/// Above this a difference is told from chance by itself: a machine whose trials differ more has nothing to say.
+/// Upper limit of the noise: a machine whose trials differ more gives no usable results.
 const NOISE_MAX: f64 = 0.5;
 /// Share of the machine's processors from which on there is no room for more queues.
 const BUSY_MAX: f64 = 0.95;
 
-/// What one trial found.
+/// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Trial {
     /// 99 % of the commands took no longer, in microseconds.
@@ -18,11 +18,11 @@ pub(crate) struct Trial {
     pub(crate) iops: f64,
     /// Processor time of this side's workers for each command, in microseconds.
     pub(crate) cpu_us_per_io: f64,
-    /// How busy all processors of this machine were, from 0 to 1.
+    /// Load of all processors of this machine, from 0 to 1.
     pub(crate) cpu_busy: f64,
 }
 
-/// What comes next.
+/// Next step of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A trial with this number of queues.
@@ -51,7 +51,7 @@ enum Phase {
     Second(u16),
     /// Twice as many each time.
     Up(u16),
-    /// One between the best and one that was too many.
+    /// A number between the best and the lowest that was too many.
     Between(u16),
     /// Half as many each time.
     Down(u16),
@@ -76,7 +76,7 @@ impl Climb {
         self.start = self.start.min(most);
     }
 
-    /// What to do now.
+    /// Returns the next step.
     pub(crate) fn next(&self) -> Step {
         match self.phase {
             Phase::First(queues)
@@ -145,7 +145,7 @@ impl Climb {
         self.turn(queues);
     }
 
-    /// Goes the other way, unless this one was a success.
+    /// Searches in the other direction, unless this one was a success.
     fn turn(&mut self, best: u16) {
         self.phase = if best > self.start || best <= 1 { Phase::Settled } else { Phase::Down(best / 2) };
     }
@@ -189,7 +189,7 @@ impl Climb {
     }
 }
 
-/// How one trial compares with another, as ratios of new to old.
+/// Ratios of a new trial to an old one.
 #[derive(Clone, Copy, Debug)]
 struct Gain {
     p99: f64,
@@ -227,7 +227,7 @@ impl Gain {
         (faster || more) && self.cost <= gained
     }
 
-    /// Nothing is lost, and latency, commands or processor time are gained.
+    /// True if nothing is lost, and latency, throughput or processor time is gained.
     fn is_worth_fewer_queues(&self) -> bool {
         let loses = self.rises(self.p99) || self.falls(self.iops) || self.rises(self.cost);
         !loses && (self.falls(self.p99) || self.rises(self.iops) || self.falls(self.cost))

@@ -1,10 +1,10 @@
-//! How long commands took, and how many there were: histograms that are merged, subtracted and summed up.
-//! Units and layout of what is printed are the report's.
+//! Latencies and numbers of commands: histograms that are merged, subtracted and summed up. The
+//! reports own units and layout.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// One hour: what takes longer counts as an hour.
+/// Upper bound of recorded latencies: one hour. Longer ones are recorded as one hour.
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -36,7 +36,8 @@ impl Tally {
         self.latency_ns.add(&other.latency_ns).expect("all tallies have the same bounds");
     }
 
-    /// What came since `earlier`; `None` when that is no earlier state of this tally, as after a fresh start.
+    /// Returns the commands since `earlier`; `None` if `earlier` is not a previous state of this
+    /// tally, as after a restart.
     pub(crate) fn since(&self, earlier: &Tally) -> Option<Tally> {
         let mut since = self.clone();
         since.bytes = since.bytes.checked_sub(earlier.bytes)?;
@@ -44,7 +45,7 @@ impl Tally {
         Some(since)
     }
 
-    /// How many commands.
+    /// Number of commands.
     pub(crate) fn count(&self) -> u64 {
         self.latency_ns.len()
     }
@@ -64,8 +65,8 @@ impl Tally {
         }
     }
 
-    /// How many commands took less than each of `bounds_ns`, and not less than the one before; at the end, how many took
-    /// longer than all. The bounds ascend.
+    /// Counts the commands below each of `bounds_ns` and not below the previous bound; the last
+    /// count is of those above all. The bounds ascend.
     pub(crate) fn counts_between(&self, bounds_ns: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds_ns.len() + 1];
         for recorded in self.latency_ns.iter_recorded() {
@@ -97,7 +98,7 @@ pub(crate) struct LatencyNs {
     pub(crate) max: u64,
 }
 
-/// How far latencies lie apart, in nanoseconds; all 0 when there are none.
+/// Statistics of latencies, in nanoseconds; all 0 without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SpreadNs {
     pub(crate) min: u64,
@@ -124,7 +125,7 @@ impl Tallies {
         self.response.merge(&other.response);
     }
 
-    /// Reads and writes together; a flush moves nothing and is told apart.
+    /// Returns reads and writes together, without flushes, which transfer no data.
     pub(crate) fn total(&self) -> Tally {
         let mut total = self.read.clone();
         total.merge(&self.write);

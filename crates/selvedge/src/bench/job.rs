@@ -1,5 +1,5 @@
-//! One job of a workload: which command comes next, and what its completion means. It owns its order, its ledger
-//! and its numbers; queues, buffers and the clock belong to the worker that runs it.
+//! Job of a workload: the next command, and the effect of its completion. It owns its order, its
+//! ledger and its numbers; queues, buffers and the clock belong to the worker that runs it.
 
 use std::sync::Arc;
 
@@ -35,18 +35,18 @@ pub(crate) struct Io {
     generation: u64,
     expected: Expected,
     submitted_ns: u64,
-    /// When it should have been submitted, where a rate is set.
+    /// Time at which it was due, if a rate is set.
     due_ns: Option<u64>,
 }
 
 impl Io {
-    /// How long it has taken since it was submitted.
+    /// Returns the time since submission.
     pub(crate) const fn latency_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.submitted_ns)
     }
 }
 
-/// What a job wants.
+/// Next action of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// This command.
@@ -55,11 +55,11 @@ pub(crate) enum Next {
     At(u64),
     /// To see completions first.
     Completions,
-    /// Nothing, ever.
+    /// No further action.
     Done,
 }
 
-/// How far a job is.
+/// Stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Working,
@@ -70,7 +70,7 @@ enum Stage {
     Done,
 }
 
-/// What verifying found.
+/// Result of verification.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verified {
     /// Stamped blocks that were written.
@@ -102,7 +102,7 @@ pub(crate) struct Job {
     workload: Workload,
     unit: usize,
     writer: u64,
-    /// Where its range begins, in bytes, and its own part of the range, in slots.
+    /// Start of the range in bytes; first slot and number of slots of the job's own part.
     start: u64,
     first: u64,
     slots: u64,
@@ -122,12 +122,12 @@ pub(crate) struct Job {
     stalled: Option<(Operation, u64)>,
     writes_unflushed: u32,
     flush_outstanding: bool,
-    /// Where a rate is set: when its first command was due, how long after that this job's turn is, so that jobs do
-    /// not all send at the same moment, and when the command that is next is due.
+    /// Times for a rate: due time of the first command, offset of this job, by which jobs do not
+    /// send at the same moment, and due time of the next command.
     started_ns: Option<u64>,
     phase_ns: u64,
     due_ns: Option<u64>,
-    /// When counting began and ended, in nanoseconds.
+    /// Start and end of counting, in nanoseconds.
     pub(crate) counted_ns: (Option<u64>, Option<u64>),
     pub(crate) tallies: Tallies,
     pub(crate) verified: Verified,
@@ -211,7 +211,7 @@ impl Job {
         }
     }
 
-    /// Whether the workload is over, but for reading back.
+    /// True once the workload has ended; reading back may remain.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted_ns.1.is_some()
     }
@@ -222,7 +222,7 @@ impl Job {
         }
     }
 
-    /// What the job wants at `now_ns`.
+    /// Returns the next action at `now_ns`.
     pub(crate) fn next(&mut self, now_ns: u64) -> Next {
         if self.outstanding >= self.workload.depth {
             return Next::Completions;
@@ -470,7 +470,7 @@ impl Job {
     }
 }
 
-/// How long after the first job this one sends its first command, where a rate is set.
+/// Returns the delay of this job's first command after that of the first job, if a rate is set.
 fn phase_ns(workload: &Workload, number: u32) -> u64 {
     let Some(rate) = workload.rate_iops else { return 0 };
     (u128::from(number) * 1_000_000_000 / u128::from(rate) / u128::from(workload.jobs.max(1))) as u64

@@ -223,7 +223,7 @@ fn after_a_crash_a_lost_flush_is_found() {
 }
 
 #[test]
-fn a_failed_command_is_told_with_its_place() {
+fn the_error_of_a_failed_command_has_its_position() {
     let mut job = Job::new(&fitted(0, 1, 40, None), 0, 9, None);
     let Next::Io(io) = job.next(0) else { panic!("a job begins with a command") };
     let failure = job.complete(&io, Status::WRITE_FAULT, &[], 1).unwrap_err();

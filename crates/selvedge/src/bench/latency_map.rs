@@ -1,5 +1,5 @@
-//! How long commands took over the time of a run: counts in a grid of time and latency, for heat maps. Totals and
-//! exact quantiles are the histogram's.
+//! Latencies over the time of a run: counts in a grid of time and latency, for heat maps. Totals
+//! and exact quantiles are the histogram's.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) struct LatencyMap {
     columns: Vec<[u32; ROWS]>,
 }
 
-/// The same for a report: only the rows that are in use.
+/// Used rows of the map, for a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LatencyGrid {
     /// Length of a column in seconds.

@@ -1,9 +1,9 @@
-//! What every slot of a job must hold: how often it was written, how far that is acknowledged, and how far it is
-//! flushed. It decides which commands may go out together, and does no I/O.
+//! Expected content of a job's slots: number of writes, the last acknowledged one and the last
+//! flushed one. The ledger decides which commands may be outstanding together, and does no I/O.
 
 use super::stamp::Expected;
 
-/// One slot's account.
+/// State of one slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// Writes that were submitted.
@@ -26,18 +26,18 @@ pub(crate) type Written = (u64, u64);
 pub(crate) struct Ledger {
     accounts: Vec<Account>,
     writer: u64,
-    /// What was acknowledged since the last Flush was submitted.
+    /// Writes acknowledged since the last Flush was submitted.
     unflushed: Vec<Written>,
-    /// What the Flush that is under way covers.
+    /// Writes that the Flush in flight covers.
     flushing: Vec<Written>,
-    /// Whether the accounts come from the record of a run that a crash may have ended.
+    /// True if the accounts come from the record of a run that a crash may have ended.
     after_crash: bool,
-    /// Whether the newest generation that may be found is known.
+    /// True if the newest possible generation is known.
     bounded: bool,
 }
 
 impl Ledger {
-    /// A ledger for `slots` slots nobody has written yet.
+    /// Returns a ledger for `slots` unwritten slots.
     pub(crate) fn new(slots: u64, writer: u64) -> Self {
         Self {
             accounts: vec![Account::default(); slots as usize],
@@ -62,12 +62,12 @@ impl Ledger {
         account.submitted = account.submitted.max(submitted as u32).max(account.flushed);
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub(crate) fn slots(&self) -> u64 {
         self.accounts.len() as u64
     }
 
-    /// Whether `slot` was ever written.
+    /// True if `slot` was ever written.
     pub(crate) fn is_written(&self, slot: u64) -> bool {
         self.accounts[slot as usize].submitted > 0
     }
@@ -120,7 +120,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a Flush would make anything durable.
+    /// True if a Flush would make a write durable.
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_nobody_wrote_may_hold_anything() {
+    fn an_unwritten_slot_may_have_any_content() {
         let mut ledger = Ledger::new(1, 9);
         assert_eq!(ledger.begin_read(0), Some(Expected::Anything));
         assert!(!ledger.is_written(0));

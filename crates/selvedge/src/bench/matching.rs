@@ -15,10 +15,10 @@ use topology::{
 
 /// Ports that the system chooses from where it does not say (Linux's own default).
 const PORTS_DEFAULT: RangeInclusive<u16> = 32_768..=60_999;
-/// Where it says.
+/// File with the system's range of ports.
 const PORTS_FILE: &str = "proc/sys/net/ipv4/ip_local_port_range";
 
-/// What is known of the ways to a target before anything is connected.
+/// Data about the paths to a target, read before the first connection.
 #[derive(Debug)]
 pub(crate) struct Matching {
     topology: Topology,
@@ -29,19 +29,19 @@ pub(crate) struct Matching {
     warnings: Vec<String>,
 }
 
-/// One path.
+/// Interface and limits of one path.
 #[derive(Debug)]
 struct Way {
     peer: SocketAddr,
     local: Option<IpAddr>,
     interface: Option<String>,
     limit: QueueLimit,
-    /// Whether connections may come from ports of our choice.
+    /// True if connections may come from ports of our choice.
     chooses_ports: bool,
 }
 
 impl Matching {
-    /// Looks at this machine, for these paths. What cannot be seen is told as a warning, and done without.
+    /// Inspects this machine for these paths. Missing data leads to a warning.
     pub(crate) fn look(paths: &[ConnectOptions]) -> Self {
         let machine = Machine::live();
         let allowed: CpuSet = core::available().into_iter().map(|cpu| cpu as u32).collect();
@@ -94,7 +94,7 @@ impl Matching {
         place(&self.topology, &request)
     }
 
-    /// What a person has to know where the receive queues of a NIC that has several are unknown.
+    /// Returns a warning if the receive queues of a NIC that has several are unknown.
     fn blindness(&self, way: &PlacedWay) -> Option<String> {
         let interface = way.interface.as_deref()?;
         let legs = legs(&self.topology, interface);
@@ -153,7 +153,7 @@ fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
     (first > 0 && first <= last && numbers.next().is_none()).then_some(first..=last)
 }
 
-/// Where the queues of a run go.
+/// Placement of a run's queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placements {
     ways: Vec<PlacedWay>,
@@ -185,12 +185,12 @@ impl Placements {
         cpus.iter().collect()
     }
 
-    /// What could not be done, a line each.
+    /// Warnings, a line each.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// What was done on each path, with the ports that the connections have.
+    /// Returns the placement on each path, with the ports of its connections.
     pub(crate) fn report(&self, paths: &[(PathStatus, Vec<PathShare>)], workers: usize) -> Vec<MatchReport> {
         let shares = |at: usize| paths.get(at).map(|(_, shares)| shares.as_slice()).unwrap_or_default();
         let report = |(at, way): (usize, &PlacedWay)| MatchReport {
@@ -227,7 +227,7 @@ impl Placements {
     }
 }
 
-/// How a path's queues were matched to those of its interface.
+/// Placement of a path's queues on those of its interface.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MatchReport {
     /// The target's address.
@@ -242,7 +242,7 @@ pub(crate) struct MatchReport {
     pub(crate) queues: Vec<MatchedQueue>,
 }
 
-/// One queue of a path.
+/// Placement of one queue of a path.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MatchedQueue {
     pub(crate) qid: u16,
@@ -331,7 +331,7 @@ mod tests {
         let [warning] = placed.warnings() else { panic!("{placed:?}") };
         assert!(warning.contains("eth0") && warning.contains("root could read"), "{warning}");
         assert_eq!(placed.cpus_of_worker(3, 4).len(), 1, "workers are placed all the same");
-        // A virtual one has nothing to say, and nobody can do anything about it.
+        // A virtual interface has no receive queues to read: a warning would not help.
         blind.topology.interfaces[0].kind = InterfaceKind::Veth;
         assert!(blind.place(4, 1).warnings().is_empty());
     }

@@ -1,5 +1,5 @@
-//! What the kernel says a process has used: its time, how that divides into the user's and the system's, and its page
-//! faults. The workers' own time is measured by the workers.
+//! Processor time and page faults of this process, from the kernel. The workers measure their own
+//! time.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,8 @@ struct Counts {
     system_ticks: u64,
 }
 
-/// What this process was busy with during a run, of which its workers' share is known only as a sum.
+/// Processor use and page faults of this process during a run; those of its workers are known only
+/// as a sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessUse {
     /// User time in user and system time together, from 0 to 1.
@@ -31,7 +32,7 @@ impl ProcessWatch {
         Self(Counts::now())
     }
 
-    /// What has been used since.
+    /// Returns the use since the start.
     pub(crate) fn end(&self) -> ProcessUse {
         let (before, now) = (self.0, Counts::now());
         let user = now.user_ticks.saturating_sub(before.user_ticks) as f64;

@@ -1,5 +1,5 @@
-//! What this process tells other programs of its I/O queues: a file with their flows and threads, there for as long as
-//! they are. Nothing depends on it, so what goes wrong with it is only told to who looks for it.
+//! File that lists this process' I/O queues for other programs, with flows and threads; it exists as
+//! long as the queues. No function depends on it: its errors are logged at level debug.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use topology::process_stat::{STARTED, stat_field};
 
 /// An I/O queue and its connection; with MPTCP there is one for each subflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ToldQueue {
+pub(crate) struct ListedQueue {
     /// The subsystem.
     nqn: String,
     controller: String,
@@ -25,20 +25,20 @@ pub(crate) struct ToldQueue {
     thread: i32,
 }
 
-impl ToldQueue {
-    /// Those of one thread, from what it says of its shares on each path.
+impl ListedQueue {
+    /// Returns the queues of one thread, from its shares on each path.
     pub(crate) fn of_thread(
         nqn: &str,
         thread: i32,
         paths: &[PathStatus],
         shares: &[PathShare],
-    ) -> Vec<ToldQueue> {
-        let mut told = Vec::new();
+    ) -> Vec<ListedQueue> {
+        let mut queues = Vec::new();
         for (path, share) in paths.iter().zip(shares) {
             let controller = path.cntlid.map_or_else(String::new, |id| format!("cntlid {id}"));
             for connection in &share.connections {
                 let subflows = connection.stream.iter().flat_map(|stream| &stream.subflows);
-                told.extend(subflows.map(|subflow| ToldQueue {
+                queues.extend(subflows.map(|subflow| ListedQueue {
                     nqn: nqn.to_owned(),
                     controller: controller.clone(),
                     qid: connection.queue_id,
@@ -48,7 +48,7 @@ impl ToldQueue {
                 }));
             }
         }
-        told
+        queues
     }
 }
 
@@ -58,7 +58,7 @@ struct Contents<'a> {
     pid: u32,
     /// Tells this process from a later one with its number: field 22 of /proc/PID/stat, in clock ticks.
     start_time: u64,
-    queues: Vec<&'a ToldQueue>,
+    queues: Vec<&'a ListedQueue>,
 }
 
 /// The file of this process. Several runs at the same time share it.
@@ -67,7 +67,7 @@ struct QueueFile {
     path: PathBuf,
     start_time: u64,
     /// The queues of each run, by its number.
-    shares: Vec<(u64, Vec<ToldQueue>)>,
+    shares: Vec<(u64, Vec<ListedQueue>)>,
     next: u64,
 }
 
@@ -77,7 +77,7 @@ fn file() -> MutexGuard<'static, Option<QueueFile>> {
     FILE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One run's part of the file. Its queues go when it is dropped, and with the last the file.
+/// Queues of one run in the file. Dropping it removes them; the last one removes the file.
 #[derive(Debug)]
 pub(crate) struct Share(Option<u64>);
 
@@ -97,7 +97,7 @@ impl Share {
     }
 
     /// These are its queues now.
-    pub(crate) fn tell(&self, queues: Vec<ToldQueue>) {
+    pub(crate) fn tell(&self, queues: Vec<ListedQueue>) {
         let mut file = file();
         let (Some(number), Some(file)) = (self.0, file.as_mut()) else { return };
         if let Err(error) = file.tell(number, queues) {
@@ -117,7 +117,8 @@ impl Drop for Share {
     }
 }
 
-/// Where such files are: the system's folder for root, else the session's, else one of the user's own.
+/// Returns the folder of queue files: the system's for root, else the session's, else one of the
+/// user.
 fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -130,7 +131,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Makes the folder and the one above it, and sees to it that nobody else can put anything there.
+/// Creates the folder and its parent, writable by this user alone.
 fn make_private(folder: &Path) -> io::Result<()> {
     let above = folder.parent().unwrap_or(folder);
     for path in [above, folder] {
@@ -138,7 +139,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // What was there already may be a link, or somebody else's.
+        // An existing one may be a link, or another user's.
         let found = fs::symlink_metadata(path)?;
         let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || found.mode() & 0o022 != 0 {
@@ -165,7 +166,7 @@ impl QueueFile {
         self.next
     }
 
-    fn tell(&mut self, number: u64, queues: Vec<ToldQueue>) -> io::Result<()> {
+    fn tell(&mut self, number: u64, queues: Vec<ListedQueue>) -> io::Result<()> {
         let Some((_, share)) = self.shares.iter_mut().find(|(of, _)| *of == number) else { return Ok(()) };
         if *share == queues {
             return Ok(());
@@ -184,7 +185,7 @@ impl QueueFile {
         self.shares.is_empty()
     }
 
-    /// Writes beside and moves it to its place, so that nobody reads half of it.
+    /// Writes a new file and renames it: readers see a whole file.
     fn write(&self) -> io::Result<()> {
         let queues = self.shares.iter().flat_map(|(_, queues)| queues).collect();
         let contents = Contents { pid: std::process::id(), start_time: self.start_time, queues };
@@ -204,8 +205,8 @@ mod tests {
 
     use super::*;
 
-    fn queue(qid: u16, port: u16) -> ToldQueue {
-        ToldQueue {
+    fn queue(qid: u16, port: u16) -> ListedQueue {
+        ListedQueue {
             nqn: "nqn.a".to_owned(),
             controller: "cntlid 3".to_owned(),
             qid,
@@ -225,14 +226,14 @@ mod tests {
         let mut file = QueueFile::new(&above.path().join("selvedge/queues")).unwrap();
         let (one, two) = (file.join(), file.join());
         file.tell(one, vec![queue(1, 5000)]).unwrap();
-        let told = read(&file);
-        assert_eq!(told["pid"], std::process::id());
-        assert!(told["start_time"].as_u64() > Some(0));
+        let contents = read(&file);
+        assert_eq!(contents["pid"], std::process::id());
+        assert!(contents["start_time"].as_u64() > Some(0));
         let expected = serde_json::json!([{
             "nqn": "nqn.a", "controller": "cntlid 3", "qid": 1, "local": "10.0.0.1:5000",
             "peer": "10.0.0.2:4420", "thread": 77,
         }]);
-        assert_eq!(told["queues"], expected);
+        assert_eq!(contents["queues"], expected);
         file.tell(two, vec![queue(1, 5001), queue(2, 5002)]).unwrap();
         assert_eq!(read(&file)["queues"].as_array().unwrap().len(), 3);
         assert!(!file.leave(one));

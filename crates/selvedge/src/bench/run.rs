@@ -14,7 +14,7 @@ use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
 use super::latency_map::{LatencyGrid, LatencyMap};
 use super::matching::Placements;
-use super::queue_file::{Share, ToldQueue};
+use super::queue_file::{ListedQueue, Share};
 use super::sample::{Phase, Sample, by_path};
 use super::state::{Record, Recorder};
 use super::target_stages::TargetStages;
@@ -23,7 +23,7 @@ use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerRe
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
 
-/// What to run, and where.
+/// Plan of a run.
 pub(crate) struct Run<'a> {
     pub(crate) paths: &'a Arc<Paths>,
     pub(crate) nsid: u32,
@@ -34,15 +34,15 @@ pub(crate) struct Run<'a> {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Write nothing, and check against this.
     pub(crate) record: Option<&'a Record>,
-    /// Where its queues go; the system decides when absent.
+    /// Placement of the queues; `None` leaves it to the system.
     pub(crate) placements: Option<&'a Placements>,
-    /// Somebody wants it to end.
+    /// Set when the run must end.
     pub(crate) stop: Arc<AtomicBool>,
     /// The processor time of the target, where it is in this process.
     pub(crate) target_cpu: Option<&'a dyn Fn() -> Duration>,
 }
 
-/// How it went.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) tallies: Tallies,
@@ -62,15 +62,15 @@ pub(crate) struct Outcome {
     pub(crate) latency_grid: LatencyGrid,
     /// Each path, and what each worker did on it.
     pub(crate) paths: Vec<(PathStatus, Vec<PathShare>)>,
-    /// What the time of the commands on each path was spent on while counting.
+    /// Time of the commands on each path by stage, while counting.
     pub(crate) stages: Vec<StageLatencies>,
-    /// What the target says it was spent on there.
+    /// Time by stage in the target, as it reports it.
     pub(crate) target_stages: Option<TargetStages>,
     pub(crate) verified: Option<Verified>,
     pub(crate) interrupted: bool,
-    /// What ended it early.
+    /// Error that ended the run early.
     pub(crate) failure: Option<Failure>,
-    /// That was the connection.
+    /// True if that was the loss of the connection.
     pub(crate) connection_lost: bool,
 }
 
@@ -225,7 +225,7 @@ impl Run<'_> {
     }
 }
 
-/// What all workers' commands spent their time on, by path.
+/// Returns the time of all workers' commands by stage, for each path.
 fn sum_of_stages(reports: &[WorkerReport]) -> Vec<StageLatencies> {
     let paths = reports.iter().map(|report| report.stages.len()).max().unwrap_or(0);
     let mut sums = vec![StageLatencies::default(); paths];
@@ -235,7 +235,7 @@ fn sum_of_stages(reports: &[WorkerReport]) -> Vec<StageLatencies> {
     sums
 }
 
-/// A run that has begun. Dropped before its end, it goes on with nobody who listens.
+/// Running workload. If it is dropped before its end, it continues unobserved.
 pub(crate) struct Running<'a> {
     run: &'a Run<'a>,
     /// Queues of each path, and entries of each queue.
@@ -247,15 +247,15 @@ pub(crate) struct Running<'a> {
     share: Share,
 }
 
-/// What there is to say of a run.
+/// News of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing new.
+    /// No news.
     Silence,
     /// All workers begin.
     Begun,
-    /// All workers that are left have said how far they are.
-    Told,
+    /// Progress of all remaining workers has arrived.
+    Progress,
 }
 
 impl Running<'_> {
@@ -315,28 +315,28 @@ impl Running<'_> {
             }
             Message::Progress { number, total, read_back, shares } => {
                 heard.shares[number] = shares;
-                let all_have_told = heard.progress(number, *total, read_back);
+                let is_complete = heard.progress(number, *total, read_back);
                 // Once a second is enough for connections that come and go.
                 if number == 0 {
                     self.tell();
                 }
-                if all_have_told {
-                    return Step::Told;
+                if is_complete {
+                    return Step::Progress;
                 }
             }
         }
         Step::Silence
     }
 
-    /// Tells other programs about the queues.
+    /// Updates the queue file for other programs.
     fn tell(&mut self) {
         let (paths, heard) = (self.run.paths, &self.heard);
         let (nqn, status) = (paths.subsystem_nqn(), paths.status());
         let threads = heard.threads.iter().zip(&heard.shares);
-        let told = threads
-            .flat_map(|(thread, shares)| ToldQueue::of_thread(nqn, *thread, &status, shares))
+        let queues = threads
+            .flat_map(|(thread, shares)| ListedQueue::of_thread(nqn, *thread, &status, shares))
             .collect();
-        self.share.tell(told);
+        self.share.tell(queues);
     }
 
     /// All that the workers have said last.
@@ -344,10 +344,10 @@ impl Running<'_> {
         self.heard.sample(self.began.elapsed(), self.run.paths.status())
     }
 
-    /// How it went.
+    /// Waits for the end, and returns the result.
     ///
     /// # Errors
-    /// When it could not begin.
+    /// Error that kept the run from starting.
     pub(crate) fn end(self) -> Result<Outcome, Failure> {
         let mut reports = Vec::new();
         let mut failure = None;
@@ -390,22 +390,22 @@ impl Workers {
     }
 }
 
-/// What has been heard of the workers.
+/// State of the workers, from their messages.
 struct Heard {
     ready: usize,
     gone: usize,
-    /// When the first worker began to count.
+    /// Time when the first worker began to count.
     counting_since: Option<Instant>,
     counting: usize,
     counted: usize,
-    /// When the last one had counted all.
+    /// Time when the last worker had ended counting.
     counted_at: Option<Instant>,
     cpu_from: Option<Duration>,
     target_cpu: Option<Duration>,
-    /// What the target said when the first worker began to count, and what came since then.
+    /// Stages of the target when the first worker began to count, and the difference since then.
     stages_from: Option<TargetStages>,
     target_stages: Option<TargetStages>,
-    /// The last word of each worker, and how many have said something since all had.
+    /// Last report of each worker, and number of reports since all had reported.
     totals: Vec<Tally>,
     read_back: Vec<u64>,
     shares: Vec<Vec<PathShare>>,
@@ -434,16 +434,16 @@ impl Heard {
         }
     }
 
-    /// Takes how far a worker is. Whether all that are left have said so since they last had.
+    /// Records a worker's progress. Returns true if all remaining workers have reported since the last time.
     fn progress(&mut self, number: usize, total: Tally, read_back: u64) -> bool {
         self.totals[number] = total;
         self.read_back[number] = read_back;
         self.news += 1;
-        let all_have_told = self.news >= self.totals.len() - self.gone;
-        if all_have_told {
+        let is_complete = self.news >= self.totals.len() - self.gone;
+        if is_complete {
             self.news = 0;
         }
-        all_have_told
+        is_complete
     }
 
     fn sample(&self, at: Duration, paths: Vec<PathStatus>) -> Sample {

@@ -1,4 +1,4 @@
-//! What the workers of a run have done so far, as they say it once a second. What it looks like is not known here.
+//! Progress of a run's workers, as they report it once a second. The module formats nothing.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use engine::initiator::{PathShare, PathStatus};
 
 use super::histogram::Tally;
 
-/// What a run is doing.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its queues are being connected.
+    /// Connects its queues.
     #[default]
     Connecting,
-    /// It works, and nothing is measured yet.
+    /// Runs without measuring.
     Ramp,
     Measuring,
-    /// It has read back this number of blocks of what it wrote.
+    /// Reads back; the number of blocks so far.
     ReadingBack(u64),
 }
 
-/// What all workers have said, and the paths' states at that time.
+/// Reports of all workers, and the paths' states at that time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// Time since the run was begun.
@@ -27,7 +27,7 @@ pub(crate) struct Sample {
     pub(crate) phase: Phase,
     /// Time that is measured.
     pub(crate) measured: Duration,
-    /// What each worker has counted, and what it did on each path.
+    /// Commands that each worker has counted, and its share of each path.
     pub(crate) totals: Vec<Tally>,
     pub(crate) shares: Vec<Vec<PathShare>>,
     pub(crate) paths: Vec<PathStatus>,

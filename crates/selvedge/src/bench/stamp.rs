@@ -1,5 +1,5 @@
-//! What a verified block holds: in every block of the namespace its position, the count of its writes, who wrote
-//! it and a checksum. It knows the bytes only; which count is right is the ledger's to say.
+//! Content of a verified block: every block of the namespace has its position, the count of its
+//! writes, the writer and a checksum. The ledger decides which count is right.
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use nvme::tcp::digest::crc32c;
 
 use super::order::mix;
 
-/// "SLVG", so that a block nobody stamped is told from one that is damaged.
+/// "SLVG", which tells unstamped blocks from damaged ones.
 const MAGIC: u32 = 0x4756_4c53;
 /// Checksum, magic, position, generation and writer.
 const HEADER_BYTES: usize = 32;
 
-/// Who wrote what, and where it belongs.
+/// Origin and position of a written block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Byte offset in the namespace.
     pub(crate) position: u64,
     /// The how many-th write of this block it is; the first is 1.
     pub(crate) generation: u64,
-    /// One run of one bench.
+    /// Identifier of one run of a bench.
     pub(crate) writer: u64,
 }
 
-/// What a read must find.
+/// Content that a read must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Anything at all: nobody knows what was there.
+    /// Any content: the previous content is unknown.
     Anything,
     /// A whole stamp of any writer.
     AnyStamp,
@@ -49,7 +49,7 @@ pub(crate) enum Expected {
     },
 }
 
-/// What a read found instead of a block that is right.
+/// Mismatch that a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No stamp.

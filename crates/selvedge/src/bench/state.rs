@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 const VERSION: u32 = 1;
 
-/// What the record is about.
+/// Namespace, run and layout of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) version: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Header {
     pub(crate) nsid: u32,
     /// The run that wrote.
     pub(crate) writer: u64,
-    /// Where in the namespace slot 0 begins.
+    /// Offset of slot 0 in the namespace, in bytes.
     pub(crate) offset: u64,
     /// Bytes of a slot.
     pub(crate) block_bytes: u32,
@@ -42,7 +42,7 @@ impl Header {
     }
 }
 
-/// One line. Slots come with their generations.
+/// Line of the record. Slots come with their generations.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -93,7 +93,7 @@ impl Recorder {
         file.sync_data().map_err(|error| self.cannot_write(&error))
     }
 
-    /// Where it is kept.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -116,9 +116,9 @@ pub(crate) struct Record {
     pub(crate) header: Header,
     /// For each slot the newest generation that was flushed, and that was submitted.
     accounts: BTreeMap<u64, (u64, u64)>,
-    /// Whether the run lived to say what it had submitted.
+    /// True if the run ended in order, with its submitted writes recorded.
     pub(crate) ended: bool,
-    /// How many completed Flushes it records.
+    /// Number of completed Flushes in the record.
     pub(crate) flushes: u64,
 }
 

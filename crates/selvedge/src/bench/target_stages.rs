@@ -1,4 +1,5 @@
-//! What a target of our own says the time of a namespace's commands was spent on there. It asks; what it means is the report's.
+//! Time of a namespace's commands by stage in a Selvedge target, read from the target. The report
+//! interprets it.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use nvme::log_page::CommandStagesLog;
 
 /// A target that takes longer to say it is not waited for: the run has ended, and is to be reported.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many stages a target has.
+/// Number of a target's stages.
 const STAGES: usize = Stage::ALL.len();
 
 /// Sums over commands of all hosts on the namespace.
@@ -22,15 +23,15 @@ pub(crate) struct TargetStages {
 }
 
 impl TargetStages {
-    /// As the target counts now; nothing where it does not say so. Several paths may lead to several targets, each of which
-    /// knows a part, or to one: they are not asked.
+    /// Reads the target's counters; `None` if the target does not report them. Several paths may
+    /// lead to several targets, each with a part of the commands, or to one: then nothing is read.
     pub(crate) fn read(paths: &Paths, nsid: u32) -> Option<Self> {
         let controllers = paths.controllers();
         let [controller] = &controllers[..] else { return None };
         match controller.command_stages(nsid, PATIENCE) {
             Ok(log) => log.as_ref().map(Self::of),
             Err(error) => {
-                tracing::debug!(%error, "the target does not say what commands spend their time on");
+                tracing::debug!(%error, "the target does not report the time of each stage");
                 None
             }
         }
@@ -42,7 +43,8 @@ impl TargetStages {
         Self { commands: log.commands.get(), took_ns: log.took_ns.get(), stages_ns }
     }
 
-    /// What came since `earlier`; nothing where there was nothing, or the target has begun to count anew.
+    /// Returns the difference to `earlier`; `None` without commands, or after a reset of the
+    /// target's counters.
     pub(crate) fn since(&self, earlier: &Self) -> Option<Self> {
         let commands = self.commands.checked_sub(earlier.commands).filter(|commands| *commands > 0)?;
         let took_ns = self.took_ns.checked_sub(earlier.took_ns)?;

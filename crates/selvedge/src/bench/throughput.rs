@@ -20,7 +20,7 @@ pub(crate) struct Throughput {
     write: Vec<u64>,
 }
 
-/// The same for a report.
+/// Throughput in intervals, for a report.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub(crate) struct Intervals {
     /// Length of an interval in seconds.

@@ -20,17 +20,17 @@ use super::order::Random;
 use super::throughput::Throughput;
 use crate::failure::Failure;
 
-/// How late a worker may notice that it shall stop.
+/// Longest delay until a worker notices a stop request.
 const STOP_LATENCY: Duration = Duration::from_millis(100);
 /// Buffers that a worker makes before it looks after its queues.
 const BUFFERS_AT_ONCE: usize = 256;
-/// How often a worker tells how far it is.
+/// Interval between progress messages of a worker.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker is made of.
+/// Parameters of a worker.
 pub(crate) struct WorkerPlan {
     pub(crate) number: usize,
-    /// How many workers there are, who share the queues of each path.
+    /// Number of workers, which share the queues of each path.
     pub(crate) workers: usize,
     pub(crate) paths: Arc<Paths>,
     /// Commands all jobs together keep outstanding.
@@ -46,39 +46,39 @@ pub(crate) struct WorkerPlan {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// When things begin and end, the same for all workers.
+/// Start and end of counting, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     pub(crate) count_from: Moment,
     pub(crate) end: Option<Moment>,
 }
 
-/// What a worker says while it lives.
+/// Message of a running worker.
 pub(crate) enum Message {
-    /// Its queues are live: the system's number of its thread, and how its paths are.
+    /// Queues are live: thread ID, and state of the paths.
     Ready { number: usize, thread: i32, shares: Vec<PathShare> },
-    /// It has begun to count.
+    /// Counting has begun.
     Counting,
-    /// Its workload is over.
+    /// The workload has ended.
     Counted,
     /// Once a second: all it has counted, the blocks it has read back, and how its paths are.
     Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare> },
-    /// It is at its end.
+    /// The worker has ended.
     Gone,
 }
 
 /// Two-way communication with the thread that started the worker.
 pub(crate) struct Lines {
     pub(crate) messages: Sender<Message>,
-    /// Gives the start; closed when the run does not take place.
+    /// Start of the run; closed if the run does not take place.
     pub(crate) start: Receiver<Timeline>,
-    /// Somebody wants everything to end.
+    /// Set when the run must end.
     pub(crate) stop: Arc<AtomicBool>,
     /// Another worker has failed.
     pub(crate) abort: Arc<AtomicBool>,
 }
 
-/// What a worker leaves behind.
+/// Final report of a worker.
 pub(crate) struct WorkerReport {
     pub(crate) jobs: Vec<Job>,
     /// Processor time used while counting.
@@ -86,9 +86,9 @@ pub(crate) struct WorkerReport {
     pub(crate) engine: &'static str,
     pub(crate) throughput: Throughput,
     pub(crate) latency_map: LatencyMap,
-    /// What it did on each path.
+    /// The worker's share of each path.
     pub(crate) shares: Vec<PathShare>,
-    /// What the time of each path's commands was spent on while counting.
+    /// Time of each path's commands by stage, while counting.
     pub(crate) stages: Vec<StageLatencies>,
     pub(crate) failure: Option<Broken>,
 }
@@ -136,7 +136,7 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
     })
 }
 
-/// Says `Gone`, however the worker ends: the others would wait for one that panicked.
+/// Sends `Gone` when it is dropped, also after a panic: the other workers would wait otherwise.
 struct Farewell<'a>(&'a Sender<Message>);
 
 impl Drop for Farewell<'_> {
@@ -160,7 +160,7 @@ struct Worker {
     latency_map: LatencyMap,
     cpu_from: Duration,
     cpu_to: Option<Duration>,
-    /// The same of what commands' time is spent on, by path.
+    /// Time of commands by stage at the start of counting, by path.
     stages_from: Vec<StageLatencies>,
     stages_to: Option<Vec<StageLatencies>>,
 }
@@ -327,7 +327,7 @@ impl Worker {
         self.driver.submit(command.encode(self.nsid), data, (job, io));
     }
 
-    /// A buffer that somebody has used, or a new one.
+    /// Returns a used buffer, or a new one.
     fn take_buffer(&mut self) -> Buffer {
         self.buffers.pop().unwrap_or_else(|| self.new_buffer())
     }
@@ -339,7 +339,7 @@ impl Worker {
         buffer
     }
 
-    /// Begins and ends counting when it is time, tells how far it is, and gives up when it is told to.
+    /// Begins and ends counting on time, reports progress, and abandons the jobs on request.
     fn keep_time(&mut self, clock: &mut Clock, now: Moment, lines: &Lines) {
         if !clock.counting && now >= clock.timeline.count_from {
             clock.counting = true;
@@ -379,7 +379,7 @@ impl Worker {
         }
     }
 
-    /// What commands' time was spent on while counting; nothing where it has not begun to count.
+    /// Returns the time of commands by stage while counting; empty if counting has not begun.
     fn stages(&self) -> Vec<StageLatencies> {
         let to = self.stages_to.clone().unwrap_or_else(|| self.driver.queues().stages());
         self.stages_from.iter().zip(&to).map(|(from, to)| to.since(from)).collect()
@@ -390,7 +390,7 @@ impl Worker {
     }
 }
 
-/// What a worker does when.
+/// Due times of a worker's periodic actions.
 struct Clock {
     timeline: Timeline,
     counting: bool,

@@ -1,4 +1,5 @@
-//! What the commands that ask a running target have in common: whom they ask, and how they tell the answer.
+//! Common part of the commands that use the control API: the choice of the target, and the output
+//! of the answer.
 
 use std::fmt;
 
@@ -17,18 +18,18 @@ pub(super) fn client(flags: &ControlFlags) -> Result<Client, Failure> {
 }
 
 /// An answer, for people and for programs.
-struct Told<'a, T> {
+struct Answer<'a, T> {
     text: T,
     json: &'a Value,
 }
 
-impl<T> Serialize for Told<'_, T> {
+impl<T> Serialize for Answer<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Told<'_, T> {
+impl<T: fmt::Display> fmt::Display for Answer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)
     }
@@ -36,7 +37,7 @@ impl<T: fmt::Display> fmt::Display for Told<'_, T> {
 
 /// Prints an answer.
 pub(super) fn tell(flags: &ControlFlags, text: impl fmt::Display, json: &Value) -> Result<(), Failure> {
-    report::print_as(flags.output.output_format, &Told { text, json })
+    report::print_as(flags.output.output_format, &Answer { text, json })
 }
 
 /// Prints that a change is made.

@@ -56,7 +56,7 @@ use crate::report;
 use crate::spec::size::Size;
 use crate::stop::Stop;
 
-/// How often it is looked whether there is anything left to serve. Signals and upgrades are not waited for as long.
+/// Interval of checks for remaining disks. Signals and upgrades are handled earlier.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
@@ -65,7 +65,7 @@ const KILLED_FOR: Duration = Duration::from_secs(1);
 /// Why a process does not go on with disks that were served otherwise.
 const OTHER_WAY: &str = "the former process serves these disks in another way: start it again instead";
 
-/// Bytes of the path of a Unix socket by which somebody can connect (unix(7)).
+/// Maximum length of a Unix socket's path that clients can connect to (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Does what was typed.
@@ -92,14 +92,14 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     }
 }
 
-/// This process: whether it goes on in place of another one, and how another one goes on in place of it.
+/// Process of attached disks: the state for taking over from a previous process, and for a handover to the next one.
 struct AttachProcess {
     successor: Option<Successor>,
     predecessor: Predecessor,
 }
 
 impl AttachProcess {
-    /// It was started by this line, and attaches what these are for.
+    /// Starts the process with this command line for these parts.
     fn begin<'a>(
         line: CommandLine,
         parts: impl Iterator<Item = &'a CommandLine> + Clone,
@@ -160,11 +160,11 @@ fn serve(
     }
 }
 
-/// What is attached, and how.
+/// Options and state of a process that attaches disks.
 struct Attaching<'a> {
     flags: &'a AttachFlags,
     line: CommandLine,
-    /// Whose disks are taken over.
+    /// Record of the previous process, whose disks are taken over.
     previous: Option<KnownRecord>,
     connection: &'a Connection,
     nqn: &'a Nqn,
@@ -208,11 +208,11 @@ impl Attaching<'_> {
         ServerOptions { threads: self.threads, ring: self.ring(), is_held }
     }
 
-    fn is_told(&self) -> bool {
+    fn prints_text(&self) -> bool {
         matches!(self.flags.output.output_format, OutputFormat::Normal)
     }
 
-    /// The disks as they are written down, before anybody knows where they are found.
+    /// Returns the disks' records, without their places.
     fn recorded(&self, disks: &[Disk]) -> Vec<RecordedDisk> {
         let recorded = |disk: &Disk| {
             let info = disk.paths.namespace();
@@ -223,18 +223,18 @@ impl Attaching<'_> {
         disks.iter().map(recorded).collect()
     }
 
-    /// Writes down what this process attaches, in the place of what another one has written.
+    /// Writes the record of this process, in the place of the previous one's.
     fn keep(&self, way: DiskWay, disks: Vec<RecordedDisk>, previous: Option<&Path>) -> Option<KeptRecord> {
         let record = Record::new(self.line.clone(), way, self.nqn, disks);
         let kept = record.keep(previous);
         if let Err(reason) = &kept {
-            // Sockets are made anew by the next process; a device is lost without it.
+            // Sockets are created again by the next process; a device is lost without the record.
             match way {
                 DiskWay::Ublk => tracing::warn!(
                     reason,
-                    "cannot write down what is attached; if this process is killed, nothing can take over its devices"
+                    "cannot write the record of attached disks; if this process is killed, its devices cannot be recovered"
                 ),
-                _ => tracing::debug!(reason, "cannot write down what is attached"),
+                _ => tracing::debug!(reason, "cannot write the record of attached disks"),
             }
         }
         kept.ok()
@@ -298,13 +298,13 @@ impl Attaching<'_> {
         }
         let tally = server.stop();
         drop((file, kept));
-        if self.is_told() {
-            eprintln!("{}", told(&tally));
+        if self.prints_text() {
+            eprintln!("{}", summary(&tally));
         }
         outcome
     }
 
-    /// Where clients connect: the sockets of the process that goes before this one, or new ones.
+    /// Returns the listening socket: that of the previous process, or a new one.
     fn place(
         &self,
         asked: &NbdPlace,
@@ -323,13 +323,13 @@ impl Attaching<'_> {
         Place::inherited(asked, (self.nqn, &namespace), offered)
     }
 
-    /// Lets the process that comes after this one have the disks.
+    /// Registers the disks for a handover to the next process.
     fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: PartHolder) {
         let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
         self.registration.hold(Part { record, restored: Mutex::default(), disks, controllers, holder });
     }
 
-    /// What is printed, but for the disks.
+    /// Returns the output, without the disks.
     fn attached(&self, threads: usize) -> Attached {
         let (nqn, addresses) = (self.nqn.to_string(), self.connection.addresses());
         Attached { nqn, addresses, nbd: None, threads, disks: Vec::new() }
@@ -339,7 +339,7 @@ impl Attaching<'_> {
 /// Listens on a Unix socket for its owner alone. `option` is what chooses another place.
 fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBuf), Failure> {
     let shown = path.display();
-    // It could be made under another name, and nobody could connect.
+    // The kernel would create it under a shortened name, and clients could not connect.
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         return Err(Failure::usage(format!(
             "the path of the socket {shown} is longer than the {SOCKET_PATH_BYTES_MAX} bytes that clients can use: choose another \
@@ -399,7 +399,7 @@ fn watch(
     Ok(())
 }
 
-fn told(tally: &Tally) -> String {
+fn summary(tally: &Tally) -> String {
     let Tally { clients, requests, errors } = *tally;
     format!(
         "detached after {} of {}, {} answered with an error",
@@ -409,13 +409,13 @@ fn told(tally: &Tally) -> String {
     )
 }
 
-/// What is printed once the disks can be used.
+/// Output once the disks can be used.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Attached {
     nqn: String,
-    /// Where the target is: one address, or several separated by commas.
+    /// Addresses of the target, separated by commas.
     addresses: String,
-    /// Where NBD clients connect: `unix:PATH`, or an address and a port.
+    /// Address for NBD clients: `unix:PATH`, or an address and a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     nbd: Option<String>,
     /// Threads that serve the disks.
@@ -433,7 +433,7 @@ struct AttachedDisk {
     /// The block device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<PathBuf>,
-    /// Where vhost-user front ends connect.
+    /// Socket for vhost-user front ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     socket: Option<PathBuf>,
     size_bytes: u64,
@@ -473,7 +473,7 @@ impl Attached {
 }
 
 impl AttachedDisk {
-    /// What programs open.
+    /// Returns the name by which programs open the disk.
     fn place(&self) -> String {
         let device = self.device.as_ref().map(|device| device.display().to_string());
         let socket = self.socket.as_ref().map(|socket| format!("vhost-user socket {}", socket.display()));

@@ -82,7 +82,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let name = flags.top.then(|| setting.nqn().to_string());
     let outcome = progress::follow(&run, name.as_deref())?;
     let process = watch.end();
-    // A target that has gone is told as such, not as a controller that was shut down badly.
+    // A target that has gone is reported as such, not as a controller that was shut down badly.
     drop(paths);
     if let Some(record) = &record {
         return finish_check(flags, record, outcome);
@@ -109,14 +109,14 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
 fn typed_options(flags: &BenchFlags) -> Result<TypedOptions, Failure> {
     let typed = TypedOptions::read(&flags.fio).map_err(Failure::usage)?;
     if !typed.meaningless.is_empty() {
-        eprintln!("selvedge: these mean nothing over NVMe/TCP: {}", typed.meaningless.join(", "));
+        eprintln!("selvedge: options without effect over NVMe/TCP: {}", typed.meaningless.join(", "));
     }
     typed.unsupported.iter().for_each(|what| eprintln!("selvedge: --{what}"));
     match typed.unsupported.len() as u64 {
         0 => Ok(typed),
         _ if flags.ignore_unsupported => Ok(typed),
         count => Err(Failure::usage(format!(
-            "nothing is run: {} cannot be had; --ignore-unsupported runs without",
+            "nothing is run: {} not supported; --ignore-unsupported runs without",
             units::plural(count, "option")
         ))),
     }
@@ -136,7 +136,7 @@ fn check_format(flags: &BenchFlags, state: &VerifyState) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says what could not be done of matching queues to the NIC's.
+/// Prints warnings about queues that could not be matched to the NIC's.
 fn warn(placements: Option<&Placements>) {
     for warning in placements.iter().flat_map(|placed| placed.warnings()) {
         eprintln!("selvedge: --match-hw-queues: {warning}");
@@ -217,7 +217,7 @@ fn begin_record(
     Recorder::create(path, header).map(Arc::new)
 }
 
-/// Whether a run that has been reported was a success.
+/// Fails unless a reported run was a success.
 pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<(), Failure> {
     if let Some(failure) = outcome.failure {
         let reason = failure.line().unwrap_or_default();
@@ -236,12 +236,12 @@ pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<()
         return Err(Failure::failed(format!("wrong data: {blocks}, the first {first}")));
     }
     if outcome.interrupted {
-        return Err(Failure::interrupted("interrupted; what is printed is what was measured until then"));
+        return Err(Failure::interrupted("interrupted; the results are those until the interruption"));
     }
     Ok(())
 }
 
-/// What `--verify-only` found.
+/// Result of `--verify-only`.
 #[derive(Serialize)]
 struct CheckReport {
     nqn: String,
@@ -249,9 +249,9 @@ struct CheckReport {
     /// Completed Flushes that the state records, and the blocks they made durable.
     flushes: u64,
     blocks_flushed: u64,
-    /// Whether the run that wrote the state came to its end, so that it says what was submitted.
+    /// True if the run that wrote the state ended in order, and recorded its submitted writes.
     state_complete: bool,
-    /// How the check ended: `complete`, `interrupted` or `failed`.
+    /// End of the check: `complete`, `interrupted` or `failed`.
     ended: &'static str,
     verify: Option<VerifyReport>,
 }

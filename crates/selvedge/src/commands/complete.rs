@@ -1,5 +1,5 @@
-//! Completion of what is typed in a shell: the commands' own words, and the subsystems, namespaces and sockets of the target
-//! that runs here. Whatever goes wrong, a shell is told nothing: it only wants words.
+//! Shell completion: the commands' own words, and the subsystems, namespaces and sockets of the target on this machine.
+//! Errors lead to fewer words, never to a message: the shell expects only words.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,7 +18,7 @@ use crate::flags::Flags;
 
 /// Set by the script that the shell has read, to the shell's name.
 pub(crate) const VARIABLE: &str = "SELVEDGE_COMPLETE";
-/// Somebody waits with a finger on a key.
+/// Time-out of requests: a person waits for the completion.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Answers the shell and ends, if it is the shell that asks.
@@ -101,7 +101,7 @@ else
 fi
 "#;
 
-/// What can be typed, with what completes it.
+/// Returns the commands with their completers.
 fn command() -> Command {
     with_names(Flags::command())
 }
@@ -149,7 +149,7 @@ fn sockets(typed: &OsStr) -> Vec<CompletionCandidate> {
     starting(typed, sockets.map(|socket| (format!("unix:{}", socket.display()), String::new())))
 }
 
-/// What the only target here serves; nothing where there is none, or more than one.
+/// Returns the subsystems of the only target on this machine; null without one, or with several.
 fn ask() -> Value {
     let client = Client::of_only_target().map(|client| client.patient_for(PATIENCE));
     client.and_then(|client| client.get("/v1/subsystems")).unwrap_or_default()

@@ -109,7 +109,7 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
     let mut json: Value = client.change(Method::PUT, &path, &wanted).map_err(say_shrink)?;
     let changes = json["changes"].as_array_mut().map_or(&mut [][..], Vec::as_mut_slice);
     difference::add_to(changes, &before, &wanted);
-    let mut text: String = changes.iter().map(|change| told(change, dry_run)).collect();
+    let mut text: String = changes.iter().map(|change| sentence(change, dry_run)).collect();
     if dry_run && !shrink && changes.iter().any(|change| change["shrinks"] == true) {
         text += "a namespace would become smaller, and lose what is beyond its new end: `config apply` wants --shrink for that\n";
     }
@@ -121,7 +121,7 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
     if dry_run && is_different { Err(Failure::Different) } else { Ok(()) }
 }
 
-/// What was done to what, or would be: for each kind of change.
+/// Kinds of changes, with the verb of a plan, the verb of a report, and the object.
 const KINDS: [(&str, &str, &str, &str); 20] = [
     ("port_added", "add", "added", "port {port}"),
     ("port_removed", "remove", "removed", "port {port}"),
@@ -146,7 +146,7 @@ const KINDS: [(&str, &str, &str, &str); 20] = [
 ];
 
 /// A change in words, with a line for each setting that it makes different.
-fn told(change: &Value, dry_run: bool) -> String {
+fn sentence(change: &Value, dry_run: bool) -> String {
     let kind = cell(change, "change");
     let known = KINDS.iter().find(|(name, ..)| *name == kind);
     let (verb, done, subject) =
@@ -169,13 +169,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_change_is_told_in_words() {
+    fn every_kind_of_change_has_a_sentence() {
         let change = serde_json::json!({
             "change": "namespace_changed", "nqn": "nqn.a", "nsid": 3,
             "differences": [{ "setting": "qos.iops", "from": null, "to": 5000 }],
         });
-        assert_eq!(told(&change, true), "would change namespace 3 of nqn.a\n  qos.iops: none → 5000\n");
-        assert_eq!(told(&serde_json::json!({ "change": "port_added", "port": 2 }), false), "added port 2\n");
+        assert_eq!(sentence(&change, true), "would change namespace 3 of nqn.a\n  qos.iops: none → 5000\n");
+        assert_eq!(
+            sentence(&serde_json::json!({ "change": "port_added", "port": 2 }), false),
+            "added port 2\n"
+        );
         let schema = schemars::schema_for!(Change).to_value().to_string();
         for (kind, ..) in KINDS {
             assert!(schema.contains(&format!("\"{kind}\"")), "{kind}");

@@ -66,7 +66,7 @@ pub(super) fn run(flags: &ConnectFlags) -> Result<(), Failure> {
     finish(flags, connected, problems)
 }
 
-/// Tells what there is, tunes it, and says what did not work.
+/// Tunes and prints the connections, and reports the problems.
 fn finish(flags: &ConnectFlags, mut connected: Connected, mut problems: Vec<String>) -> Result<(), Failure> {
     let is_json = flags.output.output_format == OutputFormat::Json;
     if !is_json {
@@ -104,7 +104,7 @@ fn refuse_others(flags: &ConnectFlags) -> Result<(), Failure> {
     }
 }
 
-/// How many I/O queues to ask for: with --tune no more than the interfaces are good for.
+/// Returns the number of I/O queues to ask for: with --tune at most as many as the interfaces have.
 fn queues(flags: &ConnectFlags, requests: &[Request]) -> Option<u16> {
     let asked = flags.kernel.nr_io_queues;
     if !flags.tune {
@@ -137,7 +137,7 @@ fn connect(
     queues: Option<u16>,
 ) -> Result<ConnectedController, Failure> {
     if request.requires_tls && request.path.tls.is_none() && !request.path.concat {
-        return Err(Failure::failed("it is to be reached by TLS: name the key's file with --tls-key-file"));
+        return Err(Failure::failed("the target requires TLS: name the key file with --tls-key-file"));
     }
     // What the kernel does not know is known before anything is changed.
     let unknown = device.unknown(&request.options(flags, queues, None)?);
@@ -159,10 +159,7 @@ fn connect(
             return Err(Failure::failed(explanation::of_refusal(&error, &log, request)));
         }
         Err(Refusal::NotUnderstood(answer)) => {
-            return Err(Failure::failed(format!(
-                "the kernel's answer is not understood: `{}`",
-                answer.trim()
-            )));
+            return Err(Failure::failed(format!("unexpected answer of the kernel: `{}`", answer.trim())));
         }
     };
     Ok(ConnectedController {
@@ -173,7 +170,7 @@ fn connect(
     })
 }
 
-/// What there is now.
+/// Controllers and disks after connecting, as printed.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Connected {
     controllers: Vec<ConnectedController>,
@@ -195,7 +192,7 @@ struct ConnectedController {
     controller: Option<String>,
     nqn: String,
     address: String,
-    /// Whether it was there already, and was left as it is.
+    /// True if the controller existed already, and was left unchanged.
     was_connected: bool,
 }
 
@@ -204,12 +201,12 @@ struct ConnectedController {
 struct ConnectedNamespace {
     nqn: String,
     nsid: u32,
-    /// Where programs open it.
+    /// Path of the device file.
     device: PathBuf,
     size_bytes: u64,
 }
 
-/// What could not be connected.
+/// Connection that failed.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FailedConnection {
     nqn: String,
@@ -217,7 +214,7 @@ struct FailedConnection {
     reason: String,
 }
 
-/// What would be asked for.
+/// Connections of a dry run, as printed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Planned {
     connections: Vec<PlannedConnection>,
@@ -227,7 +224,7 @@ pub(super) struct Planned {
 struct PlannedConnection {
     nqn: String,
     address: String,
-    /// As the kernel would read it, without secrets.
+    /// Options in the kernel's syntax, without secrets.
     options: String,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a command may write to a namespace: to one without data it may, and else somebody has to say so.
+//! Consent to write to a namespace: not needed without data in it, else asked for.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
@@ -38,7 +38,7 @@ pub(super) fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]
 
 fn ask_about(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{what}: add --destroy-data if nobody needs it")));
+        return Err(Failure::usage(format!("{what}: add --destroy-data to overwrite it")));
     }
     let mut stderr = std::io::stderr().lock();
     let _ = write!(stderr, "{what}.\nDestroy it? Type yes: ").and_then(|()| stderr.flush());
@@ -47,7 +47,7 @@ fn ask_about(what: &str) -> Result<(), Failure> {
     if answer.trim() == "yes" { Ok(()) } else { Err(Failure::failed("nothing was written")) }
 }
 
-/// Where the first data is that was found; reading all would take as long as the sweep.
+/// Returns the offset of the first data found; reading all would take as long as the sweep.
 fn first_data(namespace: &Volume, offset: u64, length: u64) -> Result<Option<u64>, Failure> {
     let block = u64::from(namespace.block_size());
     let end = offset.saturating_add(length);

@@ -37,7 +37,7 @@ use crate::top::initiator::progress;
 
 const QUEUES: u16 = 4;
 const NAMESPACE_BYTES: u64 = 256 << 20;
-/// What is used of the file: the demo shall not wear out a disk, nor wait for a slow one.
+/// Used part of the file: the demo must neither wear out a disk nor wait for a slow one.
 const FILE_BYTES: u64 = 64 << 20;
 const BLOCK: u32 = 4096;
 const MEMORY_NSID: u32 = 1;
@@ -45,7 +45,7 @@ const FILE_NSID: u32 = 2;
 const IDLE: Duration = Duration::from_secs(2);
 const REACTORS_MAX: usize = 4;
 
-/// Tells the story.
+/// Runs the demo.
 pub(super) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let story = RefCell::new(Story::new(flags.output.output_format));
@@ -195,7 +195,7 @@ impl<'a> Demo<'a> {
         self.chapter("one read at a time", MEMORY_NSID, single, false)
     }
 
-    /// One workload, run, judged and told.
+    /// Runs, judges and prints one workload.
     fn chapter(&self, title: &str, nsid: u32, workload: Workload, digests: bool) -> Result<(), Failure> {
         self.story.borrow_mut().chapter_begins(title, &workload)?;
         let queues = workload.queues(None, None);
@@ -232,7 +232,7 @@ impl<'a> Demo<'a> {
         bench::finish(outcome, None)
     }
 
-    /// What a target costs that has nothing to do, with its queues connected.
+    /// Measures the cost of an idle target with connected queues.
     fn rest(&self) -> Result<(), Failure> {
         self.story.borrow_mut().rest_begins(QUEUES, IDLE)?;
         let options = ConnectOptions { io_queues: QUEUES, ..self.options() };
@@ -259,7 +259,7 @@ impl<'a> Demo<'a> {
         self.story.borrow_mut().rest_ends(cost)
     }
 
-    /// Lets time pass, with the queues connected.
+    /// Waits for this time, with the queues connected.
     fn pass(&self, ring: &mut Ring, queues: &mut [Queue], time: Duration) -> Result<(), Failure> {
         let mut scratch = vec![0; RECEIVE_LENGTH];
         let mut events = Vec::new();

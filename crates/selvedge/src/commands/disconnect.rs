@@ -38,7 +38,7 @@ pub(super) fn run(flags: &DisconnectFlags) -> Result<(), Failure> {
             Ok(()) => disconnected.controllers.push(DisconnectedController::of(controller)),
             // Another program was faster.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => problems.push(told(&controller.name, &error)),
+            Err(error) => problems.push(problem(&controller.name, &error)),
         }
     }
     if flags.persistent && problems.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn run(flags: &DisconnectFlags) -> Result<(), Failure> {
     if problems.is_empty() { Ok(()) } else { Err(Failure::failed(problems.join("; "))) }
 }
 
-fn told(name: &str, error: &std::io::Error) -> String {
+fn problem(name: &str, error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => format!("{name}: to disconnect the kernel's initiator is root's"),
         ErrorKind::TimedOut => {
@@ -136,7 +136,8 @@ fn forgotten(
     Ok(entries.into_iter().map(ForgottenEntries::of).collect())
 }
 
-/// Says that a line for a discovery service will bring these back, where one stays: it is about all that is shown there.
+/// Warns of lines for discovery services that reconnect these controllers at boot: such a line is
+/// about all subsystems there.
 fn warn_of_lines(chosen: &[&Controller]) {
     let peers: Vec<NetAddress> = chosen.iter().filter_map(|controller| controller.peer()).collect();
     let text = fs::read_to_string(DISCOVERY_CONF).unwrap_or_default();
@@ -148,11 +149,11 @@ fn warn_of_lines(chosen: &[&Controller]) {
     }
 }
 
-/// What was disconnected.
+/// Deleted controllers and removed entries, as printed.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Disconnected {
     controllers: Vec<DisconnectedController>,
-    /// What was taken out of files for the next boot.
+    /// Entries removed from the files for the next boot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forgotten: Vec<ForgottenEntries>,
 }
@@ -162,7 +163,7 @@ pub(super) struct Disconnected {
 struct DisconnectedController {
     controller: String,
     nqn: String,
-    /// As the kernel shows it.
+    /// Address in the kernel's syntax.
     address: String,
 }
 

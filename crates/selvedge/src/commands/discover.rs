@@ -70,7 +70,7 @@ pub(super) struct Log {
     pub(super) records: Vec<Record>,
 }
 
-/// One of its entries, with the names that nvme-cli uses.
+/// Entry of the log, with the names that nvme-cli uses.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct Record {
     trtype: String,
@@ -81,16 +81,16 @@ pub(super) struct Record {
     pub(super) trsvcid: String,
     pub(super) subnqn: String,
     pub(super) traddr: String,
-    /// Whether TLS is required.
+    /// TLS requirement of the port.
     treq: String,
     sectype: String,
-    /// Whether it is an NVM subsystem that can be reached over TCP.
+    /// True for an NVM subsystem that can be reached over TCP.
     #[serde(skip)]
     pub(super) is_tcp_subsystem: bool,
 }
 
 impl Record {
-    /// Whether the port takes nothing but TLS.
+    /// True if the port accepts only TLS.
     pub(super) fn requires_tls(&self) -> bool {
         self.treq == "required"
     }

@@ -25,7 +25,7 @@ use crate::tune::targets;
 
 /// Targets that are asked where none is named: a machine has a few.
 const TARGETS_MAX: usize = 8;
-/// How long one may take to answer.
+/// Time-out for a target's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks, judges, prints.
@@ -85,7 +85,7 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
     let measured = flags.measure.then(|| measure::measure(flags, &stop));
     let rest = flags.interval.saturating_sub(began.elapsed());
     if machine.is_live() && (stop.is_asked() || !stop.sleep(rest)) {
-        return Err(Failure::interrupted("interrupted between the two looks"));
+        return Err(Failure::interrupted("interrupted between the two samples"));
     }
     let later = looks(machine, &clients, "second", began);
     let mut host = after(machine, first);
@@ -130,7 +130,7 @@ fn clients(flags: &DoctorFlags) -> Result<Vec<Client>, Failure> {
     Ok(sockets.filter_map(|path| client(path).ok()).map(|client| client.patient_for(PATIENCE)).collect())
 }
 
-/// What the targets say now, or for each its name and why it says nothing.
+/// Returns the targets' answers, or the name and the error of a target without one.
 fn looks(
     machine: &Machine,
     clients: &[Client],

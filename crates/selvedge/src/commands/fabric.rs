@@ -40,7 +40,7 @@ fn subsystem(nqn: &str) -> String {
     format!("/v1/subsystems/{}", encode(nqn))
 }
 
-/// Who may use a subsystem.
+/// Runs `selvedge host`.
 pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
     match action {
         HostAction::Allow { subsystem: nqn, host: Some(host), control, .. } => {
@@ -48,18 +48,18 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let path = format!("{}/hosts", subsystem(nqn));
             let client = client(control)?;
             let json: Value = client.change(Method::POST, &path, &body)?;
-            let told = if is_open(&client.get(&path)?) {
+            let text = if is_open(&client.get(&path)?) {
                 format!("host {host} is on the list of {nqn}, which does not count yet: {}", every_host(nqn))
             } else {
                 format!("host {host} may use {nqn}")
             };
-            done(control, told, &json)
+            done(control, text, &json)
         }
         HostAction::Deny { subsystem: nqn, host: Some(host), control, .. } => {
             let client = client(control)?;
             let path = format!("{}/hosts", subsystem(nqn));
             client.delete(&format!("{path}/{}", encode(host)))?;
-            let told = if is_open(&client.get(&path)?) {
+            let text = if is_open(&client.get(&path)?) {
                 format!(
                     "host {host} is off the list of {nqn}, and may use it all the same: {}",
                     every_host(nqn)
@@ -67,7 +67,7 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             } else {
                 format!("host {host} is off the list of {nqn}")
             };
-            done(control, told, &json!({ "removed": host.as_str() }))
+            done(control, text, &json!({ "removed": host.as_str() }))
         }
         HostAction::Allow { subsystem: nqn, host: None, control, .. } => {
             let body = json!({ "allow_any_host": true });
@@ -82,7 +82,7 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
         HostAction::SetKey { subsystem: nqn, host, key, control } => {
             let body = serde_json::to_value(HostKeyBody::of(key)?).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
-            let told = match (&key.dhchap_secret_file, &key.tls_key_file) {
+            let text = match (&key.dhchap_secret_file, &key.tls_key_file) {
                 (Some(_), None) if key.tls_concat => {
                     format!("host {host} has to authenticate to {nqn} with --concat, which makes its TLS key")
                 }
@@ -92,12 +92,12 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
                 }
                 (None, _) => format!("host {host} has a TLS key for {nqn}"),
             };
-            done(control, told, &json)
+            done(control, text, &json)
         }
         HostAction::RemoveKey { subsystem: nqn, host, control } => {
             client(control)?.delete(&host_key(nqn, host))?;
-            let told = format!("host {host} need not authenticate to {nqn}, and has no TLS key for it");
-            done(control, told, &json!({ "removed": host.as_str() }))
+            let text = format!("host {host} need not authenticate to {nqn}, and has no TLS key for it");
+            done(control, text, &json!({ "removed": host.as_str() }))
         }
         HostAction::List { subsystem: nqn, control } => list_hosts(nqn, control),
     }
@@ -148,8 +148,8 @@ fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
 }
 
 impl HostKeyBody {
-    /// What was typed; files are on the target's machine, which is this one where paths are not whole. Those of keys that the
-    /// target is to keep are read here.
+    /// Builds the body from the flags. Files are on the target's machine, which is this one for
+    /// relative paths. Those with keys that the target stores are read here.
     fn of(flags: &HostKeyFlags) -> Result<Self, Failure> {
         let body = Self {
             dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
@@ -182,7 +182,7 @@ fn plain(file: &Path) -> Result<Plain, Failure> {
     secret_file::text(file, SECRET_FILE_BYTES_MAX).map(Plain::new).map_err(Failure::usage)
 }
 
-/// When a key was written, and how long ago that is.
+/// Returns the date of a key, and its age.
 fn written(written_s: u64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let days = now_s.saturating_sub(written_s) / 86_400;
@@ -271,7 +271,7 @@ fn controllers(json: &Value) -> String {
         ("transport", Side::Left),
         ("peer", Side::Left),
     ];
-    // Where nobody authenticates, a column that says so of each would take the room of others.
+    // Without authentication, the column would only take room.
     let shows_proof = list.iter().any(|controller| controller.get("authentication").is_some());
     if shows_proof {
         columns.push(("dhchap", Side::Left));
@@ -296,7 +296,7 @@ fn controllers(json: &Value) -> String {
     table.to_string()
 }
 
-/// How a controller's host has authenticated.
+/// Describes the authentication of a controller's host.
 fn proof(authentication: &Value) -> String {
     if authentication.is_null() {
         return "-".to_owned();
@@ -305,7 +305,7 @@ fn proof(authentication: &Value) -> String {
     format!("{}, {}, {ways}", cell(authentication, "dhchap_hash"), cell(authentication, "dhchap_dhgroup"))
 }
 
-/// What really carries a controller's queues, and by how many ways the one with the most goes.
+/// Describes the transport of a controller's queues, with the largest number of subflows.
 fn carried_by(queues: &[Value]) -> String {
     let streams =
         || queues.iter().filter_map(|queue| queue.get("stream")).filter(|stream| stream.is_object());
@@ -317,7 +317,7 @@ fn carried_by(queues: &[Value]) -> String {
     }
 }
 
-/// How a target is.
+/// Runs `selvedge status`.
 pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     let json: Value = client(&flags.control)?.get("/v1/status")?;
     let mut text = headline(&json);
@@ -333,7 +333,7 @@ pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     tell(&flags.control, text, &json)
 }
 
-/// What serves, for how long, and how much of it there is.
+/// Returns the version, the uptime and the numbers of objects.
 fn headline(json: &Value) -> String {
     let uptime = Duration::from_secs(json["uptime_s"].as_u64().unwrap_or_default());
     let count = |name: &str, noun: &str| units::plural(items(json, name).len() as u64, noun);
@@ -356,7 +356,7 @@ fn headline(json: &Value) -> String {
     )
 }
 
-/// What the process has given up; nothing where it does not say so.
+/// Returns the restrictions of the process; empty if the target does not report them.
 fn confinement(json: &Value) -> String {
     let measures = json.get("confinement").and_then(Value::as_object).into_iter().flatten();
     let measures: Vec<String> = measures
@@ -369,7 +369,7 @@ fn confinement(json: &Value) -> String {
     if measures.is_empty() { String::new() } else { format!("confinement: {}\n", measures.join(", ")) }
 }
 
-/// Who serves, and what that has cost.
+/// Returns the table of reactors with their processor time.
 fn reactors(json: &Value) -> Table {
     let columns = [
         ("reactor", Side::Right),
@@ -390,7 +390,7 @@ fn reactors(json: &Value) -> Table {
     table
 }
 
-/// What hosts did that was unusual and accepted; nothing where nobody did.
+/// Returns deviations of hosts that were accepted; empty without any.
 fn peculiarities(json: &Value) -> String {
     let seen: Vec<String> = json
         .get("peculiarities")

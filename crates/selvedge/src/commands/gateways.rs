@@ -14,10 +14,10 @@ use crate::flags::control::{ControlFlags, GatewaysAction, GatewaysFlags};
 use crate::report::table::{Side, Table};
 use gateway::{GatewayStatus, GroupEvent, GroupStatus, Happening, Life, LoadBalancingStatus, Phase};
 
-/// Events that are told; the rest are in the API and in the console.
-const EVENTS_TOLD: usize = 5;
+/// Maximum number of listed events; the API and the console have all.
+const EVENTS_SHOWN: usize = 5;
 
-/// How long a drain is waited for, after which time that is said, and how often it is looked.
+/// Times for a drain: limit of the wait, delay of the message, and interval of checks.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,12 +49,12 @@ fn patch(control: &ControlFlags, name: &str, body: &Value) -> Result<Value, Fail
     client(control)?.change(Method::PATCH, &path(name), body)
 }
 
-/// Has a gateway give away what it serves, and waits until it has.
+/// Drains a gateway, and waits until it serves nothing.
 fn drain(name: &str, is_forced: bool, control: &ControlFlags) -> Result<(), Failure> {
     let json = patch(control, name, &json!({ "drained": true, "force": is_forced }))?;
     let client = client(control)?;
     let began = Instant::now();
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let status: GroupStatus = client.get("/v1/gateways")?;
         let served = served_by(&status, name);
@@ -65,7 +65,7 @@ fn drain(name: &str, is_forced: bool, control: &ControlFlags) -> Result<(), Fail
             let what = format!("gateway {name} is drained, and still serves {served}: no other gateway can");
             return done(control, what, &json);
         }
-        if began.elapsed() >= QUIET && !std::mem::replace(&mut is_told, true) {
+        if began.elapsed() >= QUIET && !std::mem::replace(&mut is_reported, true) {
             eprintln!("waiting until another gateway serves {served}");
         }
         std::thread::sleep(LOOK);
@@ -134,7 +134,7 @@ fn text(status: &GroupStatus) -> String {
 /// The last events, as this gateway has seen them.
 fn lately(events: &[GroupEvent]) -> String {
     let mut table = Table::new(&[("lately (UTC)", Side::Left), ("", Side::Left)]).indented(2);
-    let last = events.get(events.len().saturating_sub(EVENTS_TOLD)..).unwrap_or_default();
+    let last = events.get(events.len().saturating_sub(EVENTS_SHOWN)..).unwrap_or_default();
     for event in last {
         let time =
             i64::try_from(event.time_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -159,7 +159,7 @@ fn happened(event: &GroupEvent) -> String {
         Happening::GatewayResumed => of_gateway("may serve again"),
         Happening::LoadBalancingGroupGone => format!("load-balancing group {group} is gone"),
         Happening::LoadBalancingGroupMoves => match (gateway, event.state) {
-            (None, _) => format!("load-balancing group {group}: nobody serves it"),
+            (None, _) => format!("load-balancing group {group}: not served"),
             (Some(owner), Some(Phase::Fencing)) => {
                 format!("load-balancing group {group}: {owner} takes it over, once others are fenced")
             }
@@ -197,7 +197,7 @@ const fn state(gateway: &GatewayStatus) -> &'static str {
 }
 
 fn server(group: &LoadBalancingStatus) -> String {
-    let owner = group.owner.as_deref().unwrap_or("nobody");
+    let owner = group.owner.as_deref().unwrap_or("none");
     match group.state {
         Phase::Serving => owner.to_owned(),
         Phase::Fencing => format!("{owner}, once others are fenced"),
@@ -233,11 +233,11 @@ mod tests {
         let text = text(&status);
         let line = "host nqn.host has no path to gateway c, which serves load-balancing group 3 of nqn.disks; it is connected \
                     to a, b";
-        assert_eq!(text.lines().filter(|told| *told == line).count(), 1, "{text}");
+        assert_eq!(text.lines().filter(|other| *other == line).count(), 1, "{text}");
     }
 
     #[test]
-    fn the_last_events_are_told() {
+    fn the_last_events_are_shown() {
         let event = |second: u64, owner: Option<&str>, state| GroupEvent {
             time_ms: second * 1000,
             what: Happening::LoadBalancingGroupMoves,
@@ -245,12 +245,12 @@ mod tests {
             load_balancing_group: Some(2),
             state: Some(state),
         };
-        let mut events = vec![event(0, Some("z"), Phase::Serving); EVENTS_TOLD];
+        let mut events = vec![event(0, Some("z"), Phase::Serving); EVENTS_SHOWN];
         events.extend([event(90, None, Phase::Fencing), event(93, Some("b"), Phase::Serving)]);
-        let told = lately(&events);
-        assert!(told.contains("1970-01-01 00:01:30  load-balancing group 2: nobody serves it"), "{told}");
-        assert!(told.contains("1970-01-01 00:01:33  load-balancing group 2: b serves it"), "{told}");
-        assert_eq!(told.matches("z serves it").count(), EVENTS_TOLD - 2, "{told}");
+        let text = lately(&events);
+        assert!(text.contains("1970-01-01 00:01:30  load-balancing group 2: not served"), "{text}");
+        assert!(text.contains("1970-01-01 00:01:33  load-balancing group 2: b serves it"), "{text}");
+        assert_eq!(text.matches("z serves it").count(), EVENTS_SHOWN - 2, "{text}");
         assert_eq!(lately(&[]), "");
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One page for a command and each command below it.
+/// Writes the pages of a command and of each command below it.
 fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failure> {
     let source = format!("Selvedge {}", env!("CARGO_PKG_VERSION"));
     let page = Man::new(command.clone()).title(name).manual("Selvedge").source(source);
@@ -68,7 +68,7 @@ fn file_page(name: &str, what: &str) -> Roff {
     page
 }
 
-/// One setting, with what it means further to the right.
+/// Writes one setting and its meaning, which is indented.
 fn setting(page: &mut Roff, names: &[&str], rest: String, what: &str) {
     page.control("TP", []);
     let mut line = Vec::new();
@@ -140,7 +140,7 @@ fn job_page() -> String {
         roman("A section in brackets is a job; "),
         bold("[global]"),
         roman(" applies to all sections after it; ; and # begin comments. Options of fio about files, the kernel and its own "),
-        roman("output mean nothing here, and are named. Any other option stops the run, since it could change the result."),
+        roman("output have no effect here, and are listed. Any other option stops the run, since it could change the result."),
     ]);
     page.control("SH", ["OPTIONS"]);
     for (names, what) in OPTIONS {
@@ -149,7 +149,8 @@ fn job_page() -> String {
     ended(page, JOB_EXAMPLE, ["selvedge-bench", "fio"])
 }
 
-/// What a shell reads once: it has the program itself complete each line, so that names come from what runs.
+/// Returns the script that a shell reads once; the shell then calls the program for each
+/// completion, which knows current names.
 fn completion(shell: &str) -> Result<Vec<u8>, Failure> {
     let completer = super::complete::SHELLS
         .completer(shell)

@@ -14,7 +14,7 @@ use crate::flags::look::IdentifyFlags;
 use crate::report;
 use crate::spec::size::Size;
 
-/// Asks and prints.
+/// Reads and prints the Identify data.
 pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {
     let connection = Connection::one(&flags.connection)?;
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;

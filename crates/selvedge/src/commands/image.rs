@@ -28,7 +28,7 @@ use crate::spec::size::Size;
 
 /// The pool where none is named, as with Ceph's own programs.
 const POOL_DEFAULT: &str = "rbd";
-/// How long somebody who waits for a task waits between looks.
+/// Interval of checks while a command waits for a task.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The namespace that the flags stand for.
@@ -202,7 +202,7 @@ pub(super) fn follow(client: &Client, answer: Value) -> Result<Value, Failure> {
     let Ok(mut task) = Task::deserialize(&answer) else { return Ok(answer) };
     let mut shown = String::new();
     let is_terminal = std::io::stderr().is_terminal();
-    // It ends with the task, with the target, or with whoever waits.
+    // The loop ends with the task, with the target, or by an interruption.
     while task.state == TaskState::Running {
         show(&task, &mut shown, is_terminal);
         std::thread::sleep(LOOK_INTERVAL);
@@ -218,7 +218,7 @@ pub(super) fn follow(client: &Client, answer: Value) -> Result<Value, Failure> {
     }
 }
 
-/// Tells how far a task is, where that is known and another than before: on a terminal in one line that changes.
+/// Prints the progress of a task if it has changed: on a terminal in one line that changes.
 fn show(task: &Task, shown: &mut String, is_terminal: bool) {
     let Some(percent) = (task.done * 100).checked_div(task.total) else { return };
     let mut text = String::new();

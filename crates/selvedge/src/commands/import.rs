@@ -34,9 +34,9 @@ pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
     }
 }
 
-/// What was read, with what is to be said of it.
+/// Imported configuration, with warnings.
 struct Found {
-    /// Where it was read from.
+    /// Source of the configuration.
     place: String,
     fabric: FabricConfig,
     /// Files of secrets that were written for it.
@@ -52,7 +52,7 @@ impl Found {
         Self { place, fabric, secret_files: Vec::new(), losses, warnings }
     }
 
-    /// Says what cannot be kept, and sees whether the rest is wanted and can be written.
+    /// Prints unsupported settings; fails unless the others are wanted and can be written.
     fn checked(self, flags: &ImportResultFlags) -> Result<Self, Failure> {
         let Self { place, losses, warnings, .. } = &self;
         for loss in losses {
@@ -64,11 +64,11 @@ impl Found {
         if !losses.is_empty() && !flags.partial {
             let count = losses.len();
             return Err(Failure::failed(format!(
-                "nothing is imported: {count} of {place} cannot be taken over; --partial takes over the rest"
+                "nothing is imported: unsupported settings in {place}: {count}; --partial imports the rest"
             )));
         }
         if self.fabric.ports.is_empty() || self.fabric.subsystems.is_empty() {
-            return Err(Failure::failed(format!("{place} has nothing that can be served")));
+            return Err(Failure::failed(format!("{place} has no supported settings")));
         }
         Ok(self)
     }
@@ -81,7 +81,7 @@ impl Found {
         match (flags.output_format, &flags.output) {
             (OutputFormat::Normal, None) => report::print_exactly(text),
             (OutputFormat::Normal, Some(_)) => Ok(()),
-            (OutputFormat::Json, output) => report::print_json(&Told {
+            (OutputFormat::Json, output) => report::print_json(&Imported {
                 output: output.as_deref(),
                 secret_files: &self.secret_files,
                 losses: &self.losses,
@@ -94,13 +94,13 @@ impl Found {
 
 /// For programs.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Told<'a> {
+pub(super) struct Imported<'a> {
     /// The file that was written.
     output: Option<&'a Path>,
     /// The files of secrets that the configuration names, which were written as well.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     secret_files: &'a [PathBuf],
-    /// What could not be taken over.
+    /// Settings that are not supported.
     losses: &'a [String],
     warnings: &'a [String],
     /// The configuration, as `config check -o json` prints it.

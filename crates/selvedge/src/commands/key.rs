@@ -24,7 +24,7 @@ use crate::spec::secret::{self, Key};
 /// For programs: what a secret or a TLS key is.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Shown {
-    /// Whether it is a TLS key.
+    /// True for a TLS key.
     is_tls_key: bool,
     /// The hash function that transforms it, by its number: 0 is none.
     hmac: u8,
@@ -77,7 +77,7 @@ pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
                 (Key::Secret(secret), text)
             };
             let mut shown = Shown::of(&key);
-            let told = match output {
+            let printed = match output {
                 Some(path) => {
                     write_secret(path, &text)?;
                     let what = if *tls { "TLS key" } else { "secret" };
@@ -88,7 +88,7 @@ pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
                     format!("{}\n", *text)
                 }
             };
-            print(format.output_format, &shown, told)
+            print(format.output_format, &shown, printed)
         }
         KeyAction::Inspect { file, format } => {
             let key = secret::read::<Key>(file).map_err(Failure::failed)?;
@@ -154,7 +154,7 @@ fn random(length: usize) -> zeroize::Zeroizing<Vec<u8>> {
     key
 }
 
-/// Writes a secret into a new file that nobody else can read.
+/// Writes a secret into a new file that only its owner can read.
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {

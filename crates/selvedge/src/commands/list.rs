@@ -17,7 +17,7 @@ use crate::report;
 use crate::report::table::{Side, Table};
 use crate::spec::size::Size;
 
-/// Prints the list. A subsystem that cannot be asked is told on stderr, and the command fails at the end.
+/// Prints the list. The error of a subsystem without an answer goes to stderr, and the command fails at the end.
 pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
     let connection = Connection::one(&flags.connection)?;
     let mut list = List { namespaces: Vec::new() };
@@ -36,10 +36,10 @@ pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
     report::print_as(flags.output.output_format, &list)?;
     let Some((nqn, failure)) = failed.first() else { return Ok(()) };
     let reason = failure.line().unwrap_or_default();
-    Err(Failure::failed(format!("{} of the subsystems could not be asked; {nqn}: {reason}", failed.len())))
+    Err(Failure::failed(format!("{} of the subsystems did not answer; {nqn}: {reason}", failed.len())))
 }
 
-/// Which subsystems to ask, and where each is.
+/// Returns the subsystems to list, with their addresses.
 fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connection, Nqn)>, Failure> {
     if let Some(nqn) = nqn {
         return Ok(vec![(connection.clone(), nqn.clone())]);

@@ -1,4 +1,4 @@
-//! The commands, one file each: what a person asked for, done with the engine and told by the reports.
+//! Commands, one file each. The engine does the work, and the reports format the results.
 
 mod ask;
 mod attach;

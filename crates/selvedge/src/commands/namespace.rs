@@ -44,7 +44,7 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
         NamespaceAction::Reopen { subsystem, nsid, control } => {
             let path = format!("{}/reopen", path(subsystem, Some(*nsid)));
             let json: Value = client(control)?.order(Method::POST, &path)?;
-            done(control, format!("namespace {nsid} of {subsystem} is open anew, and takes writes"), &json)
+            done(control, format!("namespace {nsid} of {subsystem} is reopened; writes are accepted"), &json)
         }
         NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
             let body = json!({ "size": size.0, "shrink": shrink });
@@ -66,7 +66,7 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
         NamespaceAction::Set { subsystem, nsid, settings, control } => {
             let body = body(settings);
             if body.is_empty() {
-                return Err(Failure::usage("nothing is to be changed: say what, such as --iops 10000"));
+                return Err(Failure::usage("no setting is given: add one, such as --iops 10000"));
             }
             let path = path(subsystem, Some(*nsid));
             let json: Value = client(control)?.change(Method::PATCH, &path, &body.into())?;
@@ -135,9 +135,7 @@ fn add_body(
             body.insert("create_image".into(), create);
         }
         None if flags.new.is_given() => {
-            return Err(Failure::usage(
-                "these flags are about an image that is made: add --rbd-create-image --size SIZE",
-            ));
+            return Err(Failure::usage("these flags need a new image: add --rbd-create-image --size SIZE"));
         }
         None => {}
     }

@@ -1,4 +1,5 @@
-//! How the namespaces of a running target are, as its status says, for the commands that show what it serves.
+//! States of a running target's namespaces, from its status, for the commands that show its
+//! configuration.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use crate::control::client::Client;
 use crate::failure::Failure;
 use crate::spec::size::Size;
 
-/// What its status says of a namespace beside what is configured.
+/// Fields of a namespace's status beside its configuration.
 const FIELDS: [&str; 9] = [
     "state",
     "reason",
@@ -44,17 +45,17 @@ impl States {
         (known["state"].as_str().unwrap_or("-"), known["reason"].as_str())
     }
 
-    /// How large a namespace is; not known while it is absent.
+    /// Returns the size of a namespace; `None` while it is absent.
     pub(super) fn size(&self, nqn: &str, nsid: u32) -> Option<String> {
         Some(Size(self.find(nqn, nsid)?["size_bytes"].as_u64()?).to_string())
     }
 
-    /// What else is known of a namespace, by its name.
+    /// Returns a text field of a namespace's status.
     pub(super) fn text(&self, nqn: &str, nsid: u32, name: &str) -> Option<&str> {
         self.find(nqn, nsid)?[name].as_str()
     }
 
-    /// What a power failure does to a namespace's blocks.
+    /// Describes the effect of a power failure on a namespace's blocks.
     pub(super) fn at_power_loss(&self, nqn: &str, nsid: u32) -> &'static str {
         match self.find(nqn, nsid).and_then(|known| known["may_tear"].as_bool()) {
             Some(true) => "a block may have parts of two writes",
@@ -92,11 +93,12 @@ impl States {
 fn quiesce(subsystem: &Value) -> String {
     let cell = |name: &str| subsystem[name].as_u64().unwrap_or_default();
     let measured = if subsystem["command_quiesce"] == "auto" { ", measured" } else { "" };
-    let (told, longest) = (cell("command_quiesce_ms"), cell("longest_operation_ms"));
-    format!("{told} ms{measured}; the longest operation at the storage took {longest} ms")
+    let (reported, longest) = (cell("command_quiesce_ms"), cell("longest_operation_ms"));
+    format!("{reported} ms{measured}; the longest operation at the storage took {longest} ms")
 }
 
-/// What is reported of the storage: subsystems with their Command Quiesce Times, and namespaces in trouble.
+/// Returns the lines on storage: subsystems with their Command Quiesce Times, and namespaces in
+/// trouble.
 pub(super) fn storage(status: &Value) -> String {
     let mut text = String::new();
     for subsystem in items(status, "subsystems") {

@@ -40,7 +40,8 @@ pub(super) fn run(flags: &ReportFlags) -> Result<(), Failure> {
         }
     };
     let folder = flags.output.as_ref().or(flags.folder.as_ref());
-    let folder = folder.ok_or_else(|| Failure::usage("--output says where the report goes"))?;
+    let folder =
+        folder.ok_or_else(|| Failure::usage("a folder for the report is required: add --output DIR"))?;
     folder::write(&whole.document, &whole.data, folder)?;
     match flags.output_flags.output_format {
         OutputFormat::Normal => report::print(whole.text(&folder.display().to_string())),
@@ -53,8 +54,10 @@ fn again(path: &Path, flags: &ReportFlags) -> Result<(), Failure> {
     let wrong = |error: serde_json::Error| Failure::usage(format!("{}: {error}", path.display()));
     let data: Value = serde_json::from_str(&read(path)?).map_err(wrong)?;
     let document = Document::deserialize(&data).map_err(wrong)?;
-    let folder =
-        flags.output.as_ref().ok_or_else(|| Failure::usage("--output says where the report goes"))?;
+    let folder = flags
+        .output
+        .as_ref()
+        .ok_or_else(|| Failure::usage("a folder for the report is required: add --output DIR"))?;
     folder::write(&document, &data, folder)?;
     match flags.output_flags.output_format {
         OutputFormat::Normal => report::print(format!("{}/report.html is made\n", folder.display())),
@@ -92,7 +95,7 @@ pub(super) fn compare(flags: &CompareFlags) -> Result<(), Failure> {
     }
 }
 
-/// One of two, from wherever it is.
+/// Reads one of the two sweeps, from whatever source.
 fn side(path: &Path) -> Result<Side, Failure> {
     let name = path.display().to_string();
     if path.is_dir() {
@@ -116,7 +119,7 @@ fn side(path: &Path) -> Result<Side, Failure> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct SideReport<'a> {
     name: &'a str,
     /// Measured points without a counterpart.
     alone: usize,
@@ -126,8 +129,8 @@ fn data(compared: &Compared, document: &Document) -> Value {
     document.with(json!({
         "format": crate::sweep::report::FORMAT,
         "kind": "comparison",
-        "first": Told { name: &compared.first.name, alone: compared.only_first },
-        "second": Told { name: &compared.second.name, alone: compared.only_second },
+        "first": SideReport { name: &compared.first.name, alone: compared.only_first },
+        "second": SideReport { name: &compared.second.name, alone: compared.only_second },
         "iops_ratio": compared.overall(),
         "differences": compared.differences,
         "pairs": compared.pairs,

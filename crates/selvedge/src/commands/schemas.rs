@@ -36,8 +36,8 @@ pub(super) fn all() -> [(String, Value); 32] {
         of::<Report>("doctor"),
         of::<host_nqn::HostNames>("host-nqn"),
         of::<identify::Identity>("identify"),
-        of::<import::Told<'_>>("import ceph-nvmeof"),
-        of::<import::Told<'_>>("import nvmet"),
+        of::<import::Imported<'_>>("import ceph-nvmeof"),
+        of::<import::Imported<'_>>("import nvmet"),
         of::<key::Shown>("key check"),
         of::<key::Shown>("key generate"),
         of::<key::Identity>("key identity"),
@@ -57,7 +57,8 @@ pub(super) fn all() -> [(String, Value); 32] {
     ]
 }
 
-/// What a command prints in two cases: `tune apply` has a plan where nothing is done, for one.
+/// Schema of a command with two kinds of output: `tune apply` prints a plan if it changes nothing,
+/// for one.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is wanted")]

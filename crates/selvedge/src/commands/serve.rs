@@ -39,8 +39,8 @@ use crate::stop::Stop;
 use crate::succession::{Predecessor, Successor};
 use gateway::{GroupSpec, Member, host_name};
 
-/// How long, and how often, a target is tried to be started whose former process was killed.
-const START_ANEW: Duration = Duration::from_secs(30);
+/// Time limit, and interval, of attempts to start a target whose previous process was killed.
+const START_LIMIT: Duration = Duration::from_secs(30);
 const START_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until SIGINT or SIGTERM.
@@ -65,12 +65,12 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);
-    let told = match flags.output.output_format {
+    let printed = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
         OutputFormat::Json => report::print_json(&summary),
     };
-    match told {
-        // A target serves whether or not somebody reads what it prints.
+    match printed {
+        // A target serves even if its output has no reader.
         Ok(()) | Err(Failure::NobodyListens) => {}
         Err(failure) => return Err(failure),
     }
@@ -90,7 +90,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     }
     drop(predecessor);
     service.stopping();
-    // Hosts are told first that nobody will be there.
+    // Discovery announcements end before the target stops answering.
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
     drop((controls, metrics, calls, desk));
@@ -98,7 +98,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
-    // A successor has nobody to shut out.
+    // A successor has no other process to shut out.
     if let Some(connections) = connections {
         connections.end();
     }
@@ -112,13 +112,13 @@ struct Begun {
     target: Arc<Target>,
     administration: Arc<Administration>,
     member: Option<Member>,
-    /// Where its connections to Ceph clusters are kept, and with them its state directory.
+    /// Record of its connections to Ceph clusters, which holds its state directory.
     connections: Option<Arc<ClusterConnections>>,
     /// The machine's settings, where a port has MPTCP.
     mptcp: Option<MptcpMachine>,
-    /// What the former process has set of them.
+    /// MPTCP settings that the previous process has made.
     former: Option<Applied>,
-    /// Its state directory.
+    /// State directory.
     directory: Option<Arc<StateDirectory>>,
 }
 
@@ -150,7 +150,7 @@ fn begin(
             name.name
         );
     }
-    // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
+    // An error in the flags is reported at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
     match &successor {
         Some(successor) => successor.prepare(&mut engine),
@@ -178,7 +178,7 @@ fn begin(
             drop(target);
             engine.is_held = false;
             engine.directives.standby.clear();
-            target = Arc::new(start_anew(&engine)?);
+            target = Arc::new(start_after_kill(&engine)?);
         }
         connections.iter().for_each(|connections| connections.forget_left());
     }
@@ -190,7 +190,7 @@ fn begin(
     Ok(Begun { target, administration, member: None, connections, mptcp, former, directory })
 }
 
-/// What keys are sealed with that the target keeps itself.
+/// Returns the key that seals hosts' keys stored by the target.
 fn sealing_key(flags: &ServeFlags) -> Result<Option<Arc<SealingKey>>, Failure> {
     let read = |file: &PathBuf| {
         let wrong = |what: String| Failure::usage(format!("--encryption-key: {what}"));
@@ -202,9 +202,9 @@ fn sealing_key(flags: &ServeFlags) -> Result<Option<Arc<SealingKey>>, Failure> {
     flags.encryption_key.as_ref().map(read).transpose()
 }
 
-/// Starts a target whose former process was killed: what that one had begun keeps its files until it has ended.
-fn start_anew(engine: &TargetConfig) -> Result<Target, Failure> {
-    let until = Instant::now() + START_ANEW;
+/// Starts a target whose previous process was killed: unfinished operations of that process hold its files until they end.
+fn start_after_kill(engine: &TargetConfig) -> Result<Target, Failure> {
+    let until = Instant::now() + START_LIMIT;
     loop {
         match Target::start(engine) {
             Ok(target) => return Ok(target),
@@ -264,7 +264,7 @@ fn join(
     Ok((target, member))
 }
 
-/// Goes on as the gateway that another process is, or begins anew as it where that one has died.
+/// Takes over as the gateway of the previous process, or rejoins the group if that process has died.
 fn succeed_as_gateway(
     engine: &TargetConfig,
     who: (&GroupSpec, &str),
@@ -287,9 +287,9 @@ fn succeed_as_gateway(
         // The others may have given up a gateway whose process died meanwhile.
         Err(failure) if successor.is_alone() => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!(reason, "the former process has died, and this one begins anew");
+            tracing::warn!(reason, "the previous process has died; rejoining the group");
             let mut engine = engine.clone();
-            let settings = successor.begin_anew(&mut engine);
+            let settings = successor.replace_dead(&mut engine);
             let (target, member) = join(&mut engine, who)?;
             Ok((target, member, settings.map(HandedSettings::go_on)))
         }
@@ -308,7 +308,7 @@ fn start_gateway(engine: &mut TargetConfig, member: &Member) -> Result<Arc<Targe
     Target::start(engine).map(Arc::new).map_err(Failure::failed)
 }
 
-/// Lets hosts on the same network find the target, if that was asked for.
+/// Announces the target on the local network, if wanted.
 fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer>, Failure> {
     let served = target.clone();
     let start = || Announcer::start(move || served.config());
@@ -319,12 +319,12 @@ fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Summary {
     listening: Vec<String>,
-    /// Where it is administered: the first of these places.
+    /// Address of the control API: the first of `controls`.
     control: Option<String>,
-    /// Where it is administered.
+    /// Addresses of the control API.
     controls: Vec<String>,
     subsystems: Vec<SubsystemSummary>,
-    /// What MPTCP takes beside the target, where a port has it.
+    /// Settings of the machine that MPTCP needs, if a port uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     mptcp: Option<MptcpSummary>,
 }
@@ -334,9 +334,9 @@ pub(super) struct Summary {
 struct MptcpSummary {
     /// Commands that were run, and are undone at the end.
     configured: Vec<String>,
-    /// Commands that somebody has to run.
+    /// Commands that an administrator must run.
     missing: Vec<String>,
-    /// What stands in the way of more.
+    /// Obstacles to further settings.
     remarks: Vec<String>,
 }
 
@@ -362,9 +362,9 @@ impl MptcpSummary {
         }
     }
 
-    /// Says what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for, beside what the former
-    /// process has set. What was set stays so
-    /// for as long as what comes with it lives.
+    /// Prints missing MPTCP settings of the machine for the ports, and makes them if wanted, in
+    /// addition to those of the previous process. The returned value reverts them when it is
+    /// dropped.
     fn prepare(
         flags: &ServeFlags,
         machine: Option<&MptcpMachine>,
@@ -422,7 +422,7 @@ struct SubsystemSummary {
 #[derive(Serialize, schemars::JsonSchema)]
 struct NamespaceSummary {
     nsid: u32,
-    /// Not known while it is absent.
+    /// Size in bytes; unknown while the namespace is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<u64>,
     /// Bytes of a block; a device that is absent has not been asked for them.

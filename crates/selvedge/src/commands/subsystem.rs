@@ -59,7 +59,7 @@ pub(super) fn run(action: &SubsystemAction) -> Result<(), Failure> {
                 body.insert("ports".into(), json!([]));
             }
             if body.is_empty() {
-                return Err(Failure::usage("nothing is to be changed: say what, such as --serial TEXT"));
+                return Err(Failure::usage("no setting is given: add one, such as --serial TEXT"));
             }
             let json: Value = client(control)?.change(Method::PATCH, &path(nqn), &body.into())?;
             done(control, format!("subsystem {nqn} is changed"), &json)
@@ -105,7 +105,7 @@ fn body(settings: &SubsystemSettings) -> Map<String, Value> {
     body
 }
 
-/// Who may use it, in some words.
+/// Describes the hosts that may use a subsystem.
 fn access(config: &SubsystemConfig) -> String {
     match config.hosts.len() {
         _ if config.allow_any_host => "any".to_owned(),
@@ -128,7 +128,7 @@ fn overview(subsystems: &[SubsystemConfig]) -> String {
     table.to_string()
 }
 
-/// What each host has created in the subsystem: bytes, and how many namespaces.
+/// Returns bytes and number of namespaces that each host has created in the subsystem.
 fn used_by_hosts<'a>(
     config: &'a SubsystemConfig,
     storage: &StorageConfig,

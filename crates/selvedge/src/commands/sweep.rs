@@ -72,19 +72,19 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
     tell(own, &folder, &sweep.journal, ended)
 }
 
-/// What would be measured, for programs.
+/// Points of a dry run, as JSON.
 #[derive(Serialize)]
 struct DryRun {
     format: u32,
     /// Each point in words, as the report names it, in the plan's order.
     points: Vec<String>,
     measurements: usize,
-    /// How long it takes; with `--steady` at least.
+    /// Expected duration; with `--steady` the least.
     takes_s: f64,
     takes_longer: bool,
 }
 
-/// Says what would be done.
+/// Prints the plan of a dry run.
 fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     let points = plan.points();
     let visits = plan.visits().len();
@@ -154,7 +154,7 @@ impl Sweep<'_> {
         ended
     }
 
-    /// Tells the target what is known so far, if it is to be told.
+    /// Sends the results so far to the target, if wanted.
     fn publish(&mut self, stage: Stage<'_>, progress: &Progress) {
         let Some(publisher) = &mut self.publisher else { return };
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -234,7 +234,7 @@ fn tell(
     ended: Result<Ended, Failure>,
 ) -> Result<(), Failure> {
     let whole = SweepReport::new(journal);
-    // What was measured is told, whatever kept the rest from it.
+    // Results are reported even if the sweep was interrupted.
     if journal.count() > 0 {
         report::folder::write(&whole.document, &whole.data, folder)?;
         match own.output_flags.output_format {

@@ -13,7 +13,7 @@ use crate::flags::token::{AccessFileFlags, TokenAction};
 use crate::report;
 use crate::report::table::{Side, Table};
 
-/// For programs: somebody who may administer.
+/// Token, certificate, user or group with a role, as JSON.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Entry {
     /// token, certificate, user or group.
@@ -21,13 +21,13 @@ pub(super) struct Entry {
     name: String,
     /// metrics, read, operate or admin.
     role: String,
-    /// What an operator may change.
+    /// Subsystems that an operator may change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     subsystems: Vec<String>,
     /// From then on it is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
-    /// Whether it is refused already.
+    /// True if it has expired.
     is_expired: bool,
     /// The token itself, where it was just made and not written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ fn read_or_new(file: &AccessFileFlags) -> Result<AccessFile, Failure> {
 }
 
 fn until(time: std::time::Duration) -> Result<Timestamp, Failure> {
-    let wrong = || Failure::usage("--expires: nobody will be there by then");
+    let wrong = || Failure::usage("--expires: the time is out of range");
     let time = SignedDuration::try_from(time).map_err(|_| wrong())?;
     Timestamp::now().checked_add(time).map_err(|_| wrong())
 }

@@ -30,7 +30,7 @@ use crate::top::watch::Watch;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The terminal's keys are waited for this long before the target's answers are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// The screen is drawn this often even if nothing new is known, since silence is told in seconds.
+/// Least interval of drawing without news: the duration of a silence is shown in seconds.
 const DRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A target that is asked at times since a beginning.
@@ -44,7 +44,7 @@ impl Asker {
         self.began.elapsed()
     }
 
-    /// What it says now, or in one line why it says nothing.
+    /// Takes a sample, or returns the reason for a missing answer in one line.
     fn ask(&self) -> Result<Sample, String> {
         let why = |failure: Failure| failure.line().unwrap_or_default();
         let metrics = self.client.text("/metrics").map_err(why)?;
@@ -125,7 +125,7 @@ fn print_json(watch: &Watch, now: Duration, alone: bool) -> Result<(), Failure> 
     report::print_exactly(line + "\n")
 }
 
-/// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens.
+/// Samples on a thread of its own: keys work while a target is silent. It ends with the receiver.
 fn keep_asking(
     asker: &Asker,
     interval: Duration,
@@ -178,7 +178,7 @@ fn live(asker: Asker, mut watch: Watch) -> Result<(), Failure> {
         news |= hear_all(&mut watch, &answers)?;
         while event::poll(if news { Duration::ZERO } else { LOOK_INTERVAL }).map_err(failed)? {
             news = true;
-            // A terminal of another size is drawn anew like any other news.
+            // A terminal of another size is redrawn like any other news.
             let Event::Key(key) = event::read().map_err(failed)? else { continue };
             match view.press(key, watch.rates()) {
                 Wish::Quit => return Ok(()),

@@ -35,7 +35,7 @@ fn see(flags: &MachineFlags) -> Result<Topology, Failure> {
     look(flags).map(|(_, topology)| topology)
 }
 
-/// The same, with the machine, for those who ask it more.
+/// Reads the topology, and returns the machine as well.
 fn look(flags: &MachineFlags) -> Result<(Machine, Topology), Failure> {
     let machine = match &flags.sysroot {
         Some(path) => Machine::open(path).map_err(|error| Failure::usage(format!("--sysroot {error}")))?,

@@ -20,13 +20,13 @@ use crate::report;
 use crate::spec::endpoint::Endpoint;
 use crate::succession::{Line, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
-/// How long the whole may take.
+/// Time limit of an upgrade.
 const PATIENCE: Duration = Duration::from_secs(45);
 /// After how long it is asked whether the target still hands over: it gives the next process less time to prepare.
 const PREPARATION: Duration = Duration::from_secs(25);
-/// How long the next process may take until it can be administered.
+/// Time for the next process until its control API answers.
 const ADMINISTRATION: Duration = Duration::from_secs(10);
-/// How long a target may take to say how it was started.
+/// Time-out for a target to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -37,7 +37,7 @@ pub(super) struct Upgraded {
     former_version: String,
     /// The process that serves now.
     process: u32,
-    /// Its program.
+    /// Path of the program.
     program: String,
     /// From its start until the former process had ended.
     took_ms: u64,
@@ -59,7 +59,7 @@ impl fmt::Display for Upgraded {
 pub(super) struct Unchanged {
     /// The process that serves, as before.
     process: u32,
-    /// Its program.
+    /// Path of the program.
     program: String,
 }
 
@@ -225,7 +225,7 @@ pub(super) fn await_end(
                 )));
             }
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
-                // As long as it hands over, it answers nobody else; and once the next process serves, that one does.
+                // During the handover it answers no other request; and once the next process serves, that one does.
                 let Some(place) = asks.take() else { continue };
                 let about = Line::connect(place).and_then(|line| ask(&line, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != next.id()) {

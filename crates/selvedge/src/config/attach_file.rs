@@ -27,7 +27,7 @@ const DISKS_MAX: usize = 256;
 /// Options that are about the whole process, and no disk's.
 const OF_PROCESS: [&str; 5] = ["help", "version", "output_format", "log_format", "log_level"];
 
-/// What a table says: one or more namespaces of one subsystem, attached in one way.
+/// A table of the file: one or more namespaces of one subsystem, attached in one way.
 #[derive(Debug)]
 pub(crate) struct DiskTable {
     pub(crate) name: String,
@@ -121,7 +121,7 @@ fn option<'a>(name: &str, arguments: &[&'a Arg]) -> Option<&'a Arg> {
     if OF_PROCESS.contains(&name) { None } else { arguments.iter().find(is_named).copied() }
 }
 
-/// What to do about a name that no option has.
+/// Error message for a name that no option has, with the nearest option.
 fn unknown(name: &str, arguments: &[&Arg]) -> String {
     let as_setting = name.replace('-', "_");
     let hint = if option(&as_setting, arguments).is_some() {
@@ -172,7 +172,7 @@ fn disk(
     }
 }
 
-/// What is typed for a setting.
+/// Words of a command line for a setting.
 fn option_words(argument: &Arg, value: &Value, words: &mut Vec<OsString>) -> Result<(), String> {
     let long = argument.get_long().unwrap_or_default();
     let takes_none = matches!(argument.get_action(), ArgAction::SetTrue);
@@ -205,7 +205,7 @@ fn option_words(argument: &Arg, value: &Value, words: &mut Vec<OsString>) -> Res
     Ok(())
 }
 
-/// What is wrong with options, without how to get help on a command line.
+/// Error message for wrong options, without clap's usage lines.
 fn said(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingRequiredArgument
         && let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)

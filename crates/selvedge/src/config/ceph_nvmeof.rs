@@ -44,29 +44,29 @@ fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// What the state does not tell.
+/// Choices that the state does not contain.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// Whose place the target takes, of the group's gateways.
+    /// Gateway of the group whose place the target takes.
     pub(crate) gateway: Option<String>,
-    /// What the group's secrets are encrypted with.
+    /// Key of the group's encrypted secrets.
     pub(crate) encryption_key: Option<EncryptionKey>,
-    /// Where files of secrets are to be.
+    /// Folder of the files of secrets.
     pub(crate) secret_dir: Option<PathBuf>,
     /// The cluster's configuration, and the user: what images are opened with.
     pub(crate) conf: Option<PathBuf>,
     pub(crate) id: Option<String>,
 }
 
-/// What was read.
+/// Result of an import.
 #[derive(Debug)]
 pub(crate) struct Imported {
     pub(crate) fabric: FabricConfig,
     /// Files that the configuration names, which are not written yet.
     pub(crate) secrets: Vec<SecretFile>,
-    /// What cannot be kept.
+    /// Settings that are lost.
     pub(crate) losses: Vec<Remark>,
-    /// What is kept, and is to be looked at nevertheless.
+    /// Settings that are kept, and need a look nevertheless.
     pub(crate) warnings: Vec<Remark>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn read(pairs: &Pairs, choice: &Choice) -> Result<Imported, String> {
     fabric.check().map_err(|error| shown(&error.to_string()))?;
     let Reader { losses, warnings, secrets, .. } = reader;
     let mut secrets = secrets.files();
-    // Those of hosts that are left out are nobody's.
+    // Secrets of hosts that are left out are not written.
     let keys = || fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
     secrets.retain(|secret| keys().any(|key| key.files().any(|(_, path)| path == secret.path)));
     if choice.secret_dir.is_none() && !secrets.is_empty() {

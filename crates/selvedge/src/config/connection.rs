@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     keep_alive_ms: Option<u32>,
     secrets: Secrets,
     tls: Tls,
-    /// Whether a TLS key comes out of the authentication, whatever a file says.
+    /// True if a TLS key is derived from the authentication, regardless of a file.
     concat: bool,
 }
 
@@ -202,7 +202,8 @@ impl Connection {
     }
 
     fn concatenates(&self, nqn: &str, address: SocketAddr) -> bool {
-        // A key that is named takes the place of what the file says of TLS. A discovery service authenticates nobody.
+        // A key on the command line overrides the file's TLS settings. A discovery service does not
+        // authenticate.
         let by_file = match &self.tls {
             Tls::Known(host) => host.concatenates(nqn, address),
             Tls::Same(_) => false,

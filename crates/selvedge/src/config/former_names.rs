@@ -1,5 +1,6 @@
-//! The names that settings had in a target.toml before they had one name everywhere: what is written with them is turned into
-//! what is written now, and keeps its place, so that a mistake is told with its line. What it means is not looked at.
+//! Former names of settings in a target.toml, from the time before each setting had one name
+//! everywhere: they are replaced by today's names in place, so error messages still have the right
+//! line. Values are not looked at.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::spec::service::SERVICE_DEFAULT;
 /// A value with its place.
 type Value<'i> = Spanned<DeValue<'i>>;
 
-/// Where a backend stands besides `backend`, and what it is called there.
+/// Tables of backends outside `backend`, each with its name inside.
 const BACKENDS: [(&str, &str); 5] =
     [("memory", "memory"), ("null", "null"), ("file", "file"), ("block_device", "block"), ("rbd", "rbd")];
 

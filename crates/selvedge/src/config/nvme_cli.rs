@@ -24,7 +24,7 @@ mod ini;
 
 /// Bytes that such a file may have: thousands of subsystems.
 const BYTES_MAX: u64 = 4 << 20;
-/// Where a port has no service identifier.
+/// Service of a port without a service identifier.
 const SERVICE: u16 = 4420;
 
 /// A text that is wiped when it is dropped, and not shown.
@@ -159,16 +159,16 @@ struct KnownPort {
     secret: Option<Secret>,
     controller_secret: Option<Secret>,
     tls: KnownTls,
-    /// Whether the TLS key comes out of the authentication.
+    /// True if the TLS key is derived from the authentication.
     concat: bool,
 }
 
-/// What a port says of TLS.
+/// TLS settings of a port.
 #[derive(Clone)]
 struct KnownTls {
     is_on: Option<bool>,
     key: Option<ConfiguredPsk>,
-    /// By which the key is to be offered: version and suite stand in it.
+    /// Identity under which the key is offered, with its version and suite.
     identity: Option<PskIdentity>,
 }
 
@@ -178,10 +178,10 @@ impl fmt::Debug for KnownHost {
     }
 }
 
-/// Which host of a file is meant.
+/// Selection of a host in a file.
 pub(super) struct Meant<'a> {
     pub(super) host: Option<&'a Nqn>,
-    /// Where it is to connect to.
+    /// Addresses of the target.
     pub(super) addresses: &'a [SocketAddr],
     pub(super) reauth_interval: Option<Duration>,
     pub(super) tls: TlsChoice,
@@ -275,8 +275,9 @@ impl KnownHost {
         self.subsystems.iter().flat_map(|subsystem| &subsystem.ports)
     }
 
-    /// Sees that it has the keys that it needs at these addresses. Those in the kernel's keyring are for the kernel: they are
-    /// derived for one identity already, and nobody else can read them.
+    /// Checks that the host has the keys that it needs at these addresses. The kernel's keyring is
+    /// for the kernel alone: its keys are derived for one identity already, and other processes
+    /// cannot read them.
     fn check_tls(&self, addresses: &[SocketAddr]) -> Result<(), String> {
         if self.tls.is_required && !self.ports().any(|port| port.tls.key.is_some()) {
             return Err("it has no tls_key: name a file with --tls-key-file".to_owned());
@@ -309,8 +310,8 @@ impl KnownHost {
         self.tls.is_required || tls.is_on.unwrap_or(tls.key.is_some())
     }
 
-    /// Its TLS keys for a subsystem at this address, if connections to it are TLS. The discovery service takes those of all
-    /// subsystems there.
+    /// TLS keys of the host for a subsystem at this address; `None` if connections to it are not
+    /// TLS. The discovery service accepts those of all subsystems there.
     pub(super) fn tls_keys(&self, nqn: &str, address: SocketAddr) -> Option<TlsKeys> {
         if self.concatenates(nqn, address) {
             return None;
@@ -345,7 +346,7 @@ impl KnownHost {
         })
     }
 
-    /// Whether the TLS key for a subsystem at this address comes out of the authentication.
+    /// True if the TLS key for a subsystem at this address is derived from the authentication.
     pub(super) fn concatenates(&self, nqn: &str, address: SocketAddr) -> bool {
         self.subsystem(nqn).and_then(|subsystem| subsystem.port(address)).is_some_and(|port| port.concat)
     }
@@ -354,7 +355,8 @@ impl KnownHost {
         self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
     }
 
-    /// Its secrets for a subsystem at this address: the port's before the subsystem's before the host's.
+    /// Secrets of the host for a subsystem at this address: those of the port, else of the
+    /// subsystem, else of the host.
     pub(super) fn secrets(&self, nqn: &str, address: SocketAddr) -> Option<Arc<HostSecrets>> {
         let subsystem = self.subsystem(nqn);
         let port = subsystem.and_then(|subsystem| subsystem.port(address));
@@ -380,7 +382,7 @@ impl KnownSubsystem {
         Ok(Self { nqn: subsystem.nqn.clone().map(|Text(nqn)| nqn).unwrap_or_default(), secret, ports })
     }
 
-    /// What it says of its port at this address: by that, or where it does not say which port it is about.
+    /// Settings of the port at this address; else those of an entry without an address.
     fn port(&self, address: SocketAddr) -> Option<&KnownPort> {
         let at = self.ports.iter().find(|port| port.is_at(&[address]));
         at.or_else(|| self.ports.iter().find(|port| port.address.is_none()))

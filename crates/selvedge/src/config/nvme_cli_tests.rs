@@ -37,7 +37,7 @@ fn file() -> String {
     ]
   }},
   {{"hostnqn":"{SECOND}","subsystems":[{{"nqn":"nqn.a","ports":[{{"transport":"tcp","traddr":"10.0.0.9"}}]}}]}},
-  {{"hostid":"nobody's"}}
+  {{"hostid":"not-a-uuid"}}
 ]"#,
         key(1),
         key(2),
@@ -115,7 +115,7 @@ fn a_ports_secrets_count_before_the_subsystems_and_the_hosts() {
 }
 
 #[test]
-fn what_is_wrong_is_told_without_what_is_in_it() {
+fn error_messages_contain_no_secrets() {
     let key = secret(7).reveal();
     let wrong = |text: &str| {
         let what = read_text(text, &meant(None, &[])).unwrap_err();

@@ -29,13 +29,13 @@ impl fmt::Display for Remark {
     }
 }
 
-/// What was read.
+/// Result of an import.
 #[derive(Debug)]
 pub(crate) struct Imported {
     pub(crate) fabric: FabricConfig,
-    /// What cannot be kept.
+    /// Settings that are lost.
     pub(crate) losses: Vec<Remark>,
-    /// What is kept, and is to be looked at nevertheless.
+    /// Settings that are kept, and need a look nevertheless.
     pub(crate) warnings: Vec<Remark>,
 }
 
@@ -105,7 +105,7 @@ struct Reader {
     lines: Lines,
     losses: Vec<Remark>,
     warnings: Vec<Remark>,
-    /// Whether a host has keys, by its name.
+    /// Hosts by name; true if a host has keys.
     hosts: BTreeMap<String, bool>,
     ports: Vec<KnownPort>,
     referrals: Vec<KnownReferral>,
@@ -127,7 +127,7 @@ fn text(object: &Object, name: &str) -> Option<String> {
     }
 }
 
-/// Whether a value says something: empty texts, lists and tables do not.
+/// True if a value is not empty: empty texts, lists and tables are.
 fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -26,7 +26,7 @@ use crate::spec::service::SERVICE_DEFAULT;
 /// The address where none is given: this machine's own, which no other reaches.
 const ADDRESS_DEFAULT: &str = "127.0.0.1";
 
-/// What `serve` serves, checked.
+/// Checked configuration of `serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServeConfig {
     pub(crate) fabric: FabricConfig,
@@ -115,12 +115,12 @@ impl ServeConfig {
     }
 }
 
-/// One reactor for each processor this process may use.
+/// Default reactors: one for each processor this process may use.
 fn default_reactors() -> ReactorSpec {
     ReactorSpec::Count(engine::ring::core::available().len().max(1))
 }
 
-/// What was served before. Flags that would say otherwise do not apply to this.
+/// Configuration from the state. Flags that contradict it are refused.
 fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, Failure> {
     let said = [
         ("--transport", flags.transport.is_some()),
@@ -200,7 +200,7 @@ fn default_nqn(flags: &ServeFlags, kept: Option<&FabricConfig>, machine: &Machin
     former.unwrap_or_else(|| machine.nqn(flags.trsvcid.unwrap_or(SERVICE_DEFAULT)))
 }
 
-/// Where the flags say to listen.
+/// Ports of the flags.
 fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
     let mut ports = Vec::new();
     let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
@@ -222,14 +222,15 @@ fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
     Ok(ports)
 }
 
-/// Who may connect, as it was said.
+/// Hosts that may connect, as given by flags.
 pub(crate) struct Asked {
     pub(crate) any_host: bool,
     pub(crate) hosts: Vec<Nqn>,
 }
 
 impl Asked {
-    /// Where nothing was said, anybody may on a loopback address, and nobody is guessed for on another.
+    /// True if every host may connect. Without hosts or `any_host`, loopback addresses are open to
+    /// every host; on other addresses that is an error.
     pub(crate) fn allows_any_host(&self, ports: &[PortConfig]) -> Result<bool, ()> {
         if self.any_host || !self.hosts.is_empty() {
             Ok(self.any_host)

@@ -27,7 +27,7 @@ pub(crate) fn write(fabric: &FabricConfig) -> Result<String, Failure> {
     toml::to_string(&value("", json)).map_err(|error| wrong(&error))
 }
 
-/// What stands under this name, as people write it. There is no null in TOML.
+/// TOML value of a setting, as people write it; `None` for null, which TOML does not have.
 fn value(name: &str, json: Json) -> Option<Value> {
     Some(match json {
         Json::Null => return None,

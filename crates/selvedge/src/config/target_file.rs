@@ -22,10 +22,10 @@ use crate::spec::quotas::QuotaSpec;
 use crate::spec::reactors::ReactorSpec;
 use crate::spec::{absolute, namespace};
 
-/// What of a file is the configuration; the rest is how the target runs.
+/// Tables of the configuration; the others say how the target runs.
 const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
 
-/// How the target runs.
+/// Settings of the process: reactors, engine and the like.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunTable {
@@ -33,7 +33,8 @@ pub(super) struct RunTable {
     /// each CPU that the process may use.
     #[schemars(with = "Option<Reactors>")]
     reactors: Option<ReactorSpec>,
-    /// How reactors wait and move bytes; without it, io_uring where the kernel offers it and epoll elsewhere.
+    /// Mechanism by which reactors wait and move bytes; without it, io_uring where the kernel
+    /// offers it and epoll elsewhere.
     engine: Option<EngineName>,
     /// Microseconds for which a reactor polls at most before it sleeps; 0 never polls. [default: 50]
     poll_us: Option<u64>,
@@ -64,7 +65,7 @@ enum EngineName {
     Epoll,
 }
 
-/// What is wrong, and which bytes of the file it concerns.
+/// An error, with the bytes of the file that it concerns.
 pub(super) struct Mistake {
     pub(super) what: String,
     pub(super) span: Option<Range<usize>>,
@@ -175,7 +176,8 @@ fn check_advertised(fabric: &FabricConfig, places: &Spanned<DeValue<'_>>) -> Res
     Ok(())
 }
 
-/// Where a setting stands, such as `subsystems[0].nqn`; where it is not written, what it would be in.
+/// Bytes of a setting such as `subsystems[0].nqn`; if it is not in the file, those of the table
+/// that it would be in.
 fn span_of(root: &Spanned<DeValue<'_>>, path: &str) -> Option<Range<usize>> {
     let mut place = root;
     for step in path.split(['.', '[']) {
@@ -205,8 +207,8 @@ fn nothing(what: &str) -> Mistake {
     Mistake { what: what.to_owned(), span: None }
 }
 
-/// Says who may use a subsystem where the file does not: anybody where only this machine reaches it. "Nobody yet" is said in
-/// full, since otherwise it is a mistake.
+/// Sets the access of subsystems without one in the file: every host if only this machine reaches
+/// the port. "No host yet" has to be written in full, since otherwise it is a mistake.
 fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
     let addresses = tables(fabric, "ports");
     let addresses = addresses.iter().filter_map(|(port, _)| port.get("address")?.get_ref().as_str());
@@ -219,7 +221,7 @@ fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
             subsystem.get("hosts").map(|hosts| hosts.get_ref().as_array().is_none_or(|h| !h.is_empty()));
         let what = match (said, hosts) {
             (Some(false), None) => {
-                "nobody may use this subsystem: name its hosts, or set allow_any_host = true; \
+                "no host may use this subsystem: name its hosts, or set allow_any_host = true; \
                  hosts = [] says that there are none yet"
             }
             (Some(_), _) | (None, Some(true)) => continue,
@@ -340,7 +342,7 @@ id = "gateway"
             (format!("{port}{subsystem}serial = \"\"\n"), 5, "20 printable"),
             (format!("{port}[[subsystem]]\nnqn = \"nqn.a,nqn.b\"\n"), 4, "comma or a space"),
             (format!("{port}{subsystem}{subsystem}"), 6, "twice"),
-            (format!("{port}{subsystem}allow_any_host = false\n"), 3, "nobody may use"),
+            (format!("{port}{subsystem}allow_any_host = false\n"), 3, "no host may use"),
             (format!("{port}{subsystem}{namespace}memory = \"1x\"\n"), 6, "not a size"),
             (format!("{port}{subsystem}{namespace}nsid = 1\n"), 5, "exactly one of"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nnull = \"1m\"\n"), 5, "exactly one of"),

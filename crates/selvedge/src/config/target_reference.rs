@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::target_dump::LISTS;
 use super::target_file::RunTable;
 
-/// Settings that targets write for themselves, and former names: nobody is to write them.
+/// Settings that targets write for themselves, and former names. They are not documented, since
+/// people should not write them.
 const HIDDEN: [&str; 7] = [
     "created_by_host",
     "protected_by_host",
@@ -19,7 +20,7 @@ const HIDDEN: [&str; 7] = [
     "dhchap_ctrl_secret_sealed",
     "tls_key_sealed",
 ];
-/// What a file may have besides what its settings say everywhere.
+/// Forms that a file takes in addition to those of the API.
 const MORE: [(&str, &str, &str); 1] =
     [("port", "address", "A name is looked up, and without a service it is 4420.")];
 
@@ -37,7 +38,7 @@ struct TargetFile {
 /// A table of a file, with its settings.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Its name in brackets, such as `subsystem.namespace`; empty for what stands before all tables.
+    /// Name in brackets, such as `subsystem.namespace`; empty for the settings before all tables.
     pub(crate) name: String,
     pub(crate) what: String,
     pub(crate) settings: Vec<Setting>,
@@ -90,7 +91,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// What a reference leads to, or the one choice that is not null.
+    /// Schema that a reference leads to, or the one choice that is not null.
     fn resolved(&self, schema: &'a Value) -> &'a Value {
         if let Some(reference) = schema["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap_or_default();
@@ -168,7 +169,7 @@ impl<'a> Reader<'a> {
         into.push(Setting { name, takes: self.takes(schema), default, is_required, what });
     }
 
-    /// One of several forms of a setting, each a table with one key.
+    /// Adds one of several forms of a setting, each a table with one key.
     fn choice(&mut self, name: &str, choice: &'a Value, into: &mut Vec<Setting>) {
         for (kind, inner) in choice["properties"].as_object().into_iter().flatten() {
             let schema = self.resolved(inner);
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What may be written, in words.
+    /// Description of the values that a setting takes.
     fn takes(&self, schema: &'a Value) -> String {
         if schema["oneOf"]
             .as_array()
@@ -283,7 +284,7 @@ mod tests {
         let kept = include_str!("../../../../docs/target-toml.md");
         assert!(
             kept == markdown(),
-            "make it anew: selvedge generate --output DIR; cp DIR/target-toml.md docs/"
+            "out of date: selvedge generate --output DIR; cp DIR/target-toml.md docs/"
         );
     }
 

@@ -19,10 +19,10 @@ pub(super) enum Tls {
     Known(Arc<KnownHost>),
 }
 
-/// What the flags say of TLS, whatever the keys.
+/// TLS settings of the flags, without the keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TlsChoice {
-    /// Whether all connections have to be TLS.
+    /// True if all connections have to be TLS.
     pub(super) is_required: bool,
     pub(super) identity: Option<IdentityVersion>,
     pub(super) derivation: Option<Derivation>,

@@ -17,17 +17,17 @@ use crate::spec::size::Size;
 
 /// Entries of a queue where they suffice, as with Linux.
 const QUEUE_ENTRIES_DEFAULT: u16 = 128;
-/// Bytes of a command where nobody says, as in fio.
+/// Default size of a command in bytes, as in fio.
 const BLOCK_BYTES_DEFAULT: u64 = 4096;
 /// Blocks whose generation one run keeps in memory: 16 bytes each, so 1 GiB at most.
 const VERIFIED_SLOTS_MAX: u64 = 64 << 20;
 
-/// What the jobs do.
+/// Work of the jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workload {
-    /// Whether positions come at random.
+    /// True for random positions.
     pub(crate) random: bool,
-    /// How many of 100 commands read.
+    /// Reads among 100 commands.
     pub(crate) read_percent: u8,
     /// Bytes of one command's data.
     pub(crate) block_bytes: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Workload {
     pub(crate) offset: Extent,
     /// Bytes to use from `offset` on; all of them when absent.
     pub(crate) size: Option<Extent>,
-    /// How much further each job begins than the one before.
+    /// Distance between the beginnings of two jobs.
     pub(crate) offset_increment: Extent,
     /// Longest time to run, after the ramp.
     pub(crate) runtime: Option<Duration>,
@@ -59,7 +59,7 @@ pub(crate) struct Queues {
     pub(crate) entries: u16,
 }
 
-/// What `bench` shall do with its verify state.
+/// Use of the verify state by `bench`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VerifyState {
     None,
@@ -75,28 +75,28 @@ pub(crate) struct Fitted {
     pub(crate) workload: Workload,
     /// Bytes of the namespace's own block.
     pub(crate) unit_bytes: u32,
-    /// Where the first job begins, in bytes.
+    /// Offset of the first job, in bytes.
     pub(crate) offset: u64,
-    /// How many bytes further each job begins than the one before.
+    /// Distance between the beginnings of two jobs, in bytes.
     pub(crate) increment: u64,
     /// Blocks of the workload's size in the first job's range, which is the others', too, if there is no increment.
     pub(crate) slots: u64,
-    /// Where the namespace ends.
+    /// End of the namespace, in bytes.
     end: u64,
 }
 
-/// What a workload works on, before the namespace's size is known.
+/// Range of a workload, before the namespace's size is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     pub(crate) offset: Extent,
     /// From there on; all there is without it.
     pub(crate) length: Option<Extent>,
-    /// How many jobs begin further behind, and by how much each.
+    /// Number of further jobs, and distance between the beginnings of two.
     pub(crate) further: (u32, Extent),
 }
 
 impl Range {
-    /// Its first byte and its length in a namespace of `total` bytes.
+    /// Offset and length in bytes, in a namespace of `total` bytes.
     pub(crate) fn bytes(self, total: u64) -> (u64, u64) {
         let offset = self.offset.bytes(total);
         let (jobs, increment) = self.further;
@@ -202,18 +202,18 @@ impl Workload {
         Ok((workload, state))
     }
 
-    /// What it works on.
+    /// Range of all jobs.
     pub(crate) fn range(&self) -> Range {
         let further = (self.jobs.saturating_sub(1), self.offset_increment);
         Range { offset: self.offset, length: self.size, further }
     }
 
-    /// Whether it writes at all.
+    /// True if it writes at all.
     pub(crate) const fn writes(&self) -> bool {
         self.read_percent < 100
     }
 
-    /// Its name as fio spells it.
+    /// Kind of the workload as fio spells it.
     pub(crate) const fn kind(&self) -> &'static str {
         match (self.random, self.read_percent) {
             (false, 100) => "read",
@@ -283,7 +283,7 @@ impl Workload {
 }
 
 impl Fitted {
-    /// Where a job begins, in bytes, and how many slots its range has.
+    /// Offset of a job's range in bytes, and number of its slots.
     pub(crate) fn part(&self, job: u32) -> (u64, u64) {
         let start = self.offset + self.increment * u64::from(job);
         let left = self.end.saturating_sub(start) / u64::from(self.workload.block_bytes);

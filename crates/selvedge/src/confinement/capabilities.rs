@@ -8,10 +8,11 @@ use rustix::thread::{
 
 use super::{Measure, Needs};
 
-/// What every target may need: services below 1024, and rings that older kernels count as locked memory.
+/// Capabilities of every target: services below 1024, and rings that older kernels count as locked
+/// memory.
 const ALWAYS: CapabilitySet = CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::IPC_LOCK);
 
-/// What root needs to open files of other users that it serves, and to make files as theirs.
+/// Capabilities that root needs to open files of other users, and to create files for them.
 const OF_ROOT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)

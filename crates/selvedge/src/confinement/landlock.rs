@@ -1,4 +1,4 @@
-//! What a target cannot do with files, whatever its user may (landlock(7)).
+//! Restrictions on files, regardless of the user's permissions (landlock(7)).
 
 use std::env;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,16 +15,16 @@ use super::{Extent, Measure, Needs, State};
 /// The newest version whose rules this program was tried with. Older kernels have a part of them.
 const VERSION: ABI = ABI::V7;
 
-/// What the program and its libraries read: names, certificates, libraries, and what the kernel says of disks, threads and
-/// congestion control.
+/// Folders that the program and its libraries read: names, certificates, libraries, and the
+/// kernel's files on disks, threads and congestion control.
 const READ: [&str; 8] = ["/etc", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys"];
-/// Where programs are, where they may be run.
+/// Folders of programs, if programs may be run.
 const PROGRAMS: [&str; 2] = ["/bin", "/sbin"];
 /// Devices that every program may use.
 const DEVICES: [&str; 2] = ["/dev/null", "/dev/urandom"];
-/// Where Ceph's libraries keep sockets and logs.
+/// Folders of the sockets and logs of Ceph's libraries.
 const CEPH_WRITTEN: [&str; 2] = ["/run/ceph", "/var/log/ceph"];
-/// Where they find keys. Its configuration is in `/etc`.
+/// Folders of the keys of Ceph's libraries. Their configuration is in `/etc`.
 const CEPH_READ: [&str; 1] = ["/var/lib/ceph"];
 
 /// Has the kernel refuse what is not needed.
@@ -91,7 +91,8 @@ fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     ruleset.restrict_self()
 }
 
-/// What is refused where no rule allows it. To move a file to another folder is refused by every ruleset that says nothing of it.
+/// Accesses that need a rule. Every ruleset refuses to move a file to another folder, unless a rule
+/// allows it.
 fn refused(needs: &Needs) -> BitFlags<AccessFs> {
     if needs.is_closed() {
         return AccessFs::from_all(VERSION);
@@ -116,7 +117,7 @@ fn reading(needs: &Needs) -> BitFlags<AccessFs> {
     if needs.programs { reading | AccessFs::Execute } else { reading }
 }
 
-/// Whether the service manager listens on a socket that is not a file (sd_notify(3)).
+/// True if the service manager listens on an abstract socket (sd_notify(3)).
 fn notifies_abstract_socket() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some_and(|socket| socket.as_bytes().starts_with(b"@"))
 }

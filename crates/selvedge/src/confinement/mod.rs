@@ -1,5 +1,6 @@
-//! What `serve` gives up before it serves, so that whoever takes the process over finds little in it: new privileges,
-//! capabilities, files and system calls. It decides nothing about what is served; the command says what that needs.
+//! Privileges that `serve` drops before it serves, to leave an attacker who takes the process over
+//! with little: new privileges, capabilities, files and system calls. It decides nothing about the
+//! service itself; the command names its needs.
 
 mod capabilities;
 mod landlock;
@@ -13,18 +14,18 @@ use serde::Serialize;
 use crate::failure::Failure;
 pub(crate) use landlock::folder_of;
 
-/// Whether something is given up.
+/// Wish to drop a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// It is kept.
+    /// Keep it.
     Off,
-    /// It is given up where the kernel lets it be.
+    /// Drop it if the kernel can.
     WherePossible,
-    /// It is given up, or nothing is served.
+    /// Drop it, or fail to start.
     Required,
 }
 
-/// What is given up.
+/// Wishes for each kind of privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub(crate) capabilities: Wish,
@@ -39,23 +40,23 @@ impl Wishes {
     }
 }
 
-/// How far files may be opened.
+/// Restriction of the files that may be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Extent {
     #[default]
     Free,
-    /// As far as is listed, where the kernel can see to it.
+    /// Only listed files, if the kernel can enforce it.
     ListedWherePossible,
-    /// As far as is listed, or nothing is served.
+    /// Only listed files, or the target does not start.
     Listed,
 }
 
-/// What a target needs, and keeps.
+/// Resources that a target needs, and keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Whether anything but what follows is closed. Else all files may be opened.
+    /// Restriction to the files below.
     pub(crate) extent: Extent,
-    /// What may be opened and made later, besides what was configured.
+    /// Files and folders that may be opened and created later, besides the configured ones.
     pub(crate) paths: Vec<PathBuf>,
     /// Folders and devices that are read and written.
     pub(crate) written: Vec<PathBuf>,
@@ -63,55 +64,55 @@ pub(crate) struct Needs {
     pub(crate) sockets: Vec<PathBuf>,
     /// Folders that are read.
     pub(crate) read: Vec<PathBuf>,
-    /// Whether programs are run.
+    /// True if programs are run.
     pub(crate) programs: bool,
-    /// Whether settings of the network are changed.
+    /// True if network settings are changed.
     pub(crate) network_settings: bool,
-    /// Whether Ceph's libraries may be loaded.
+    /// True if Ceph's libraries may be loaded.
     pub(crate) ceph: bool,
 }
 
 impl Needs {
-    /// Whether anything is closed that is not listed.
+    /// True if files outside the lists are closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.extent != Extent::Free
     }
 }
 
-/// What a process has given up.
+/// Privileges that a process has dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Confinement {
     /// Programs that it runs have no more rights than it has.
     no_new_privs: Measure,
-    /// It has no privileges of root's but those that it needs.
+    /// Privileges of root: all dropped but those that it needs.
     capabilities: Measure,
-    /// What it cannot do with files, whatever its user may.
+    /// Restrictions on files, beyond the user's permissions.
     landlock: Measure,
-    /// It can call only what it needs of the kernel.
+    /// Restriction to the system calls that it needs.
     seccomp: Measure,
-    /// Whether it can open nothing but what it was given.
+    /// True if the process can open only listed files.
     #[serde(skip)]
     pub(crate) has_paths: bool,
 }
 
-/// One thing that is given up.
+/// State of one kind of privilege.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 struct Measure {
     state: State,
-    /// What is left, or why it is not so.
+    /// Remainder, or reason why it was not dropped.
     detail: String,
 }
 
-/// How far something is given up.
+/// Degree to which a privilege is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     On,
     /// The kernel knows only a part of it.
     Partial,
-    /// The kernel does not let it be given up.
+    /// The kernel cannot drop it.
     Unavailable,
-    /// It was switched off.
+    /// Switched off by a flag.
     Off,
 }
 
@@ -126,7 +127,7 @@ impl Measure {
 }
 
 impl Confinement {
-    /// That of a process which has given up nothing.
+    /// Confinement of a process that has dropped nothing.
     pub(crate) fn none() -> Self {
         let off = Measure::off;
         Self { no_new_privs: off(), capabilities: off(), landlock: off(), seccomp: off(), has_paths: false }

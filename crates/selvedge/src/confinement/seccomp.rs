@@ -65,7 +65,7 @@ fn rules(needs: &Needs) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// One rule for each value that an argument may have.
+/// Rules for an argument: one for each permitted value.
 fn limited(limit: &Limit) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |at: u8, operator: SeccompCmpOp, value: u64| {
         // The kernel looks at no more of these arguments.

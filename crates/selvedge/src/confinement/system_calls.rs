@@ -3,12 +3,12 @@
 
 use libc::c_long;
 
-/// What an argument of a call has to be, by its place.
+/// Condition on an argument of a call, by its position.
 pub(super) enum Limit {
     OneOf(u8, &'static [u64]),
-    /// It has this flag.
+    /// The flag has to be set.
     With(u8, u64),
-    /// It does not.
+    /// The flag has to be clear.
     Without(u8, u64),
     /// The number of this process.
     ThisProcess(u8),
@@ -159,11 +159,11 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// What every target makes.
+/// Calls of every target.
 pub(super) const TARGET: &[&[c_long]] =
     &[MEMORY, THREADS, SIGNALS, CLOCKS, FILES, WAITING, NETWORK, PROCESS, OLDER];
 
-/// What librados and librbd make besides. Being loaded, and their plugins, takes executable memory.
+/// Further calls of librados and librbd. Loading them and their plugins takes executable memory.
 pub(super) const CEPH: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_capget,
@@ -232,7 +232,7 @@ pub(super) const CEPH: &[c_long] = &[
     libc::SYS_time,
 ];
 
-/// What running `ip` takes, here and in it.
+/// Calls for running `ip`, in this process and in it.
 pub(super) const PROGRAMS: &[c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
@@ -317,7 +317,8 @@ pub(super) const LIMITED: &[(c_long, Limit)] = &[
     (libc::SYS_tgkill, Limit::ThisProcess(0)),
 ];
 
-/// Whether there is a terminal (asm-generic/ioctls.h); libc has these with another type for each C library.
+/// Test for a terminal (asm-generic/ioctls.h); libc has these constants with another type for each
+/// C library.
 const TCGETS: u64 = 0x5401;
 const TIOCOUTQ: u64 = 0x5411;
 const TIOCGWINSZ: u64 = 0x5413;

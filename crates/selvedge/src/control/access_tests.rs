@@ -108,7 +108,7 @@ impl House {
             .unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
-    /// What the audit log has.
+    /// Records of the audit log.
     pub(super) fn recorded(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -120,7 +120,7 @@ impl House {
 
     pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
         let Some(address) = self.controls[0].endpoint().socket_address() else { panic!("no address") };
-        // Who was refused waits, as it is told.
+        // A refused client waits for the time that the refusal names.
         wait_for("an answer", || {
             let response = ask(address, method, path, token, body);
             (response.status != 429).then_some(response)
@@ -259,7 +259,7 @@ fn tokens_come_expire_and_go_while_the_target_runs() {
     house.change_access(&access(""));
     assert_eq!(status("read").status, 200);
     std::fs::remove_file(house.folder.path().join("access.toml")).unwrap();
-    assert_eq!(status("read").status, 401, "a file that is gone names nobody");
+    assert_eq!(status("read").status, 401, "a file that is gone admits no caller");
 }
 
 #[test]
@@ -376,12 +376,12 @@ fn over_tls_a_certificate_or_a_token_says_who_it_is() {
         client.change::<Value>(Method::PUT, &path, &json!({ "state": "optimized" }))
     };
     change("ops").unwrap();
-    let told = |name| change(name).unwrap_err().line().unwrap();
-    assert!(told("eve").contains("no [[certificate]]"), "{}", told("eve"));
-    assert!(told("old").contains("certificate of --control-cert has expired"), "{}", told("old"));
-    assert!(told("strange").contains("it refuses the connection"), "{}", told("strange"));
-    let nobody = house.client(&shows(&house, None), None).unwrap_err().line().unwrap();
-    assert!(nobody.contains("--control-token-file") && nobody.contains("--control-cert"), "{nobody}");
+    let error = |name| change(name).unwrap_err().line().unwrap();
+    assert!(error("eve").contains("no [[certificate]]"), "{}", error("eve"));
+    assert!(error("old").contains("certificate of --control-cert has expired"), "{}", error("old"));
+    assert!(error("strange").contains("it refuses the connection"), "{}", error("strange"));
+    let without = house.client(&shows(&house, None), None).unwrap_err().line().unwrap();
+    assert!(without.contains("--control-token-file") && without.contains("--control-cert"), "{without}");
 }
 
 #[test]
@@ -394,16 +394,16 @@ fn a_client_knows_its_target_by_the_certificate() {
     };
     let endpoint = house.controls[0].endpoint().clone();
     let Endpoint::Tls { port, .. } = endpoint else { panic!("{endpoint}") };
-    let told =
+    let error =
         |flags: &ControlTlsFlags, endpoint: &Endpoint| ask(flags, endpoint).unwrap_err().line().unwrap();
     let wrong_ca = ControlTlsFlags {
         control_ca: Some(house.folder.path().join("client-ca")),
         ..ControlTlsFlags::default()
     };
-    assert!(told(&wrong_ca, &endpoint).contains("signed by none of"), "{}", told(&wrong_ca, &endpoint));
+    assert!(error(&wrong_ca, &endpoint).contains("signed by none of"), "{}", error(&wrong_ca, &endpoint));
     let by_name = Endpoint::Tls { host: "localhost".to_owned(), port };
     let flags = shows(&house, None);
-    assert!(told(&flags, &by_name).contains("not the one of this host"), "{}", told(&flags, &by_name));
+    assert!(error(&flags, &by_name).contains("not the one of this host"), "{}", error(&flags, &by_name));
     let plain: Endpoint = format!("tcp:127.0.0.1:{port}").parse().unwrap();
     assert!(ask(&flags, &plain).is_err());
     // A certificate that is renewed counts from the next connection on, and a half of a pair never.
@@ -418,9 +418,9 @@ fn a_client_knows_its_target_by_the_certificate() {
     assert!(ask(&flags, &endpoint).is_ok(), "{:?}", ask(&flags, &endpoint));
     other.sign(house.folder.path(), "target", "127.0.0.1", 2025);
     assert!(
-        told(&flags, &endpoint).contains("has expired at 2025-12-31T00:00:00Z"),
+        error(&flags, &endpoint).contains("has expired at 2025-12-31T00:00:00Z"),
         "{}",
-        told(&flags, &endpoint)
+        error(&flags, &endpoint)
     );
     drop(theirs);
 }
@@ -484,13 +484,13 @@ fn a_client_s_certificate_that_signs_itself_is_trusted_by_itself() {
         house.client(&flags, None)?.get::<Value>("/v1/log")
     };
     asks("ops").unwrap();
-    let told = |name| asks(name).unwrap_err().line().unwrap();
-    assert!(told("old").contains("certificate of --control-cert has expired"), "{}", told("old"));
-    assert!(told("strange").contains("it refuses the connection"), "{}", told("strange"));
+    let error = |name| asks(name).unwrap_err().line().unwrap();
+    assert!(error("old").contains("certificate of --control-cert has expired"), "{}", error("old"));
+    assert!(error("strange").contains("it refuses the connection"), "{}", error("strange"));
 }
 
 #[test]
-fn whoever_makes_no_call_leaves_its_place_to_others() {
+fn a_client_without_calls_leaves_its_place_to_others() {
     let flags = "--control none --ceph-nvmeof-api 127.0.0.1:0 --ceph-nvmeof-api-for-anybody";
     let flags = Flags::parse_from(["test"].into_iter().chain(flags.split_whitespace())).administered;
     let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
@@ -505,7 +505,7 @@ fn whoever_makes_no_call_leaves_its_place_to_others() {
 
 #[test]
 fn doors_that_lack_something_are_not_opened() {
-    let told = |flags: &str| {
+    let error = |flags: &str| {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("open"), "").unwrap();
         std::fs::set_permissions(
@@ -524,7 +524,7 @@ fn doors_that_lack_something_are_not_opened() {
         ("--control-access FOLDER/open", "may be changed by others"),
         ("--control-tls-cert FOLDER/empty --control-tls-key FOLDER/empty", "has no certificate in PEM"),
     ] {
-        assert!(told(flags).contains(expected), "{flags}: {}", told(flags));
+        assert!(error(flags).contains(expected), "{flags}: {}", error(flags));
     }
 }
 
@@ -539,9 +539,9 @@ fn who_changed_what_is_recorded_and_who_did_not_come_in() {
     assert_eq!(house.ask("GET", &path, Some(&token("read")), "").status, 200);
     assert_eq!(house.ask("PUT", "/v1/config?dry_run", Some(&token("admin")), "{}").status, 409);
     assert_eq!(house.ask("DELETE", &path, Some(&token("admin")), "").status, 204);
-    assert_eq!(house.ask("GET", "/v1/status", Some("selvedge_nobody_has_this"), "").status, 401);
+    assert_eq!(house.ask("GET", "/v1/status", Some("selvedge_unknown_token"), "").status, 401);
     let records = house.recorded();
-    let told: Vec<(&str, &str)> = records
+    let found: Vec<(&str, &str)> = records
         .iter()
         .map(|record| (record["event"].as_str().unwrap(), record["who"]["token"].as_str().unwrap_or("-")))
         .collect();
@@ -552,7 +552,7 @@ fn who_changed_what_is_recorded_and_who_did_not_come_in() {
         ("change", "admin"),
         ("failed_login", "-"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     let first = &records[0];
     assert_eq!(first["what"], format!("PATCH {path}"));
     assert_eq!(first["request"], json!({ "qos": { "iops": 500 } }));
@@ -566,7 +566,7 @@ fn who_changed_what_is_recorded_and_who_did_not_come_in() {
     assert_eq!(records[3]["changes"][0]["before"]["qos"]["iops"], 500, "{}", records[3]);
     assert_eq!(records[4]["who"], "nobody");
     let text = std::fs::read_to_string(house.folder.path().join("audit.jsonl")).unwrap();
-    assert!(!text.contains(&token("operate")) && !text.contains("nobody_has_this"), "a token is in the log");
+    assert!(!text.contains(&token("operate")) && !text.contains("unknown_token"), "a token is in the log");
     let verified = super::audit::verify(&[house.folder.path().join("audit.jsonl")], None).unwrap();
     assert_eq!((verified.records, verified.last), (5, 4));
 }
@@ -582,10 +582,10 @@ fn what_cannot_be_recorded_is_refused() {
     let served = || house.target.config().subsystems[0].namespaces[0].qos.iops;
     let log = house.folder.path().join("audit.jsonl");
     assert_eq!(set(100).status, 200);
-    // A folder in the file's place cannot be written, whoever tries.
+    // A folder in the file's place cannot be written, also as root.
     std::fs::rename(&log, log.with_extension("1")).unwrap();
     std::fs::create_dir(&log).unwrap();
-    assert_eq!(set(200).status, 200, "nobody knows yet");
+    assert_eq!(set(200).status, 200, "the failure is not known yet");
     let refused = set(300);
     assert_eq!((refused.status, served()), (507, Some(200)), "{}", refused.body);
     assert!(refused.body.contains("the audit log cannot be written"), "{}", refused.body);

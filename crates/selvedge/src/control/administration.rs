@@ -32,40 +32,40 @@ use crate::confinement::Confinement;
 use crate::state::StateFile;
 use gateway::{HeldWrites, Membership};
 
-/// What is served, and where that is kept.
+/// The target with everything that its API shows, and the store of its configuration.
 #[derive(Debug)]
 pub(crate) struct Administration {
     target: Arc<Target>,
-    /// Whoever holds this may change what is served.
+    /// Store of the configuration. The holder of the lock may change what is served.
     keeper: Mutex<Keeper>,
-    /// What was begun and takes long. It changes nothing that is served, and needs no lock of these.
+    /// Long tasks. They change nothing that is served, and need no lock of these.
     tasks: Tasks,
     /// The gateway that this target is, if it is one.
     membership: Option<Arc<Membership>>,
-    /// Who has changed what.
+    /// Audit log of changes.
     audit: AuditLog,
-    /// What the process has given up.
+    /// Rights that the process has given up.
     confinement: Confinement,
-    /// Who looks at it live.
+    /// Viewers of the live page.
     live: SharedHub,
-    /// What is wrong with it.
+    /// Findings about the target.
     examiner: Examiner,
-    /// What is measured at it.
+    /// Sweeps that are published here.
     sweeps: SweepBoard,
-    /// Where the packets of its connections go.
+    /// Packet paths of the target's connections.
     packet_paths: PacketPaths,
 }
 
-/// Where what is served is kept.
+/// Store of the configuration.
 #[derive(Debug)]
 enum Keeper {
     Nowhere,
     File(StateFile),
-    /// In what the gateways of a group share.
+    /// The shared state of a group of gateways.
     Group(Arc<Membership>),
 }
 
-/// What whoever asks for a change has said beforehand.
+/// Permissions that a request for a change gives with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
     /// Namespaces may become smaller, and lose what is beyond their new end.
@@ -74,7 +74,7 @@ pub(crate) struct Permissions {
     pub(crate) new_secrets: Option<Duration>,
 }
 
-/// What a change has come to.
+/// Result of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     pub(crate) changes: Vec<Change>,
@@ -97,7 +97,7 @@ pub(super) struct OwnHold<'a> {
 }
 
 impl WriteHold<'_> {
-    /// Whether they have been held until now.
+    /// Confirms that the writes have been held until now.
     pub(super) fn confirm(&self) -> Result<(), Refusal> {
         match self {
             Self::Group(held) => Ok(held.confirm()?),
@@ -163,7 +163,6 @@ impl Administration {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who has changed what.
     pub(crate) const fn audit(&self) -> &AuditLog {
         &self.audit
     }
@@ -180,7 +179,7 @@ impl Administration {
         Self { packet_paths: PacketPaths::on(machine), ..self }
     }
 
-    /// What the process has given up.
+    /// Rights that the process has given up.
     pub(super) const fn confinement(&self) -> &Confinement {
         &self.confinement
     }
@@ -211,7 +210,7 @@ impl Administration {
         self.membership.as_deref()
     }
 
-    /// What is served now.
+    /// Configuration that is served now.
     pub(crate) fn fabric(&self) -> FabricConfig {
         match &self.membership {
             Some(membership) => membership.fabric_shown(),
@@ -224,12 +223,12 @@ impl Administration {
         self.fabric().with_identities(&self.target.namespace_identities())
     }
 
-    /// When the target started.
+    /// Time at which the target started.
     pub(crate) fn started(&self) -> SystemTime {
         self.target.started()
     }
 
-    /// Who is connected, and where.
+    /// Connected hosts, ports and namespaces.
     pub(crate) fn status(&self) -> TargetStatus {
         self.target.status()
     }
@@ -244,27 +243,24 @@ impl Administration {
         self.target.keep_slow_commands(threshold);
     }
 
-    /// What was done.
+    /// Counters of the target.
     pub(crate) fn metrics(&self) -> Metrics {
         self.target.metrics()
     }
 
-    /// Who looks at it live.
     pub(super) const fn live(&self) -> &SharedHub {
         &self.live
     }
 
-    /// What is wrong with it.
     pub(super) const fn examiner(&self) -> &Examiner {
         &self.examiner
     }
 
-    /// Where the packets of its connections go.
+    /// Packet paths of the target's connections.
     pub(super) const fn packet_paths(&self) -> &PacketPaths {
         &self.packet_paths
     }
 
-    /// What was begun and takes long.
     pub(super) const fn tasks(&self) -> &Tasks {
         &self.tasks
     }
@@ -274,7 +270,7 @@ impl Administration {
         &self.sweeps
     }
 
-    /// Opens a namespace anew that has failed. What is served stays what it is.
+    /// Reopens a namespace that has failed. The configuration stays as it is.
     pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
         let _keeper = self.lock();
         Ok(self.target.reopen(nqn, nsid)?)
@@ -290,7 +286,7 @@ impl Administration {
         if let Some(membership) = &self.membership {
             return Ok(WriteHold::Group(membership.hold_writes(namespaces)?));
         }
-        // No other process comes, and nothing is opened anew, as long as this is there.
+        // While this exists, no new process takes over, and no namespace is reopened.
         let keeper = self.lock();
         let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
         let hold = OwnHold { _keeper: keeper, target: &self.target, namespaces: namespaces.to_vec(), until };
@@ -300,7 +296,7 @@ impl Administration {
         Ok(WriteHold::Own(hold))
     }
 
-    /// What `edit` would change, without changing it.
+    /// Changes that `edit` would make, without making them.
     pub(crate) fn rehearse(
         &self,
         permissions: Permissions,
@@ -329,8 +325,9 @@ impl Administration {
         self.make(permissions, None, edit)
     }
 
-    /// The same for a host, unless another host has reserved a namespace that it changes. What `edit` sees is what is changed:
-    /// nobody else changes anything from its look at it until it is in effect.
+    /// The same for a host, unless another host has reserved a namespace that it changes. From the
+    /// moment at which `edit` sees the configuration until the change is in effect, there is no
+    /// other change.
     pub(super) fn change_for<T>(
         &self,
         host: &KnownHost,
@@ -367,7 +364,7 @@ impl Administration {
         // What ends in the middle is neither the one nor the other configuration; a process that is started again is one.
         let _vital = Vital::begin();
         // The state is written first and counts last: a full disk is found out before anything is in effect, and
-        // whoever cuts the power in between finds the state from before.
+        // after a power failure in between, the next process finds the state from before.
         let prepared = match state {
             Some(state) => Some(state.prepare(&wanted).map_err(|error| Refusal::not_kept(&error))?),
             None => None,

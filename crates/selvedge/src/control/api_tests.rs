@@ -336,7 +336,7 @@ fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
     let new = ", \"create_image\": {\"size\": \"1m\"}";
     let on_memory = format!("{{\"backend\": {{\"memory\": {{\"size\": \"1m\"}}}}{new}}}");
     let disk = "\"pool\": \"rbd\", \"image\": \"disk\"";
-    // Nobody asks a cluster for these, and the last one finds none.
+    // No cluster is asked for the first ones, and for the last there is none.
     refuses(
         &bed,
         &[
@@ -535,7 +535,7 @@ fn keys_that_come_as_they_are_are_kept_sealed() {
         r#"{"nqn": "nqn.b", "key": {"tls_key": "x"}}"#,
     );
     assert_eq!(refused.json["field"], "key.tls_key");
-    // Sealed anew with each time that it comes.
+    // Each time, the secret is sealed with a new nonce.
     bed.done("PATCH", &keys, &json!({ "dhchap_secret": secret }));
     assert_ne!(kept("dhchap_secret_sealed"), Some(first));
     bed.done("PATCH", &keys, &json!({ "dhchap_secret": null }));

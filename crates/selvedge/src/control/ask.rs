@@ -17,23 +17,23 @@ use super::tasks::Task;
 /// A request.
 pub(super) struct Ask<'a> {
     pub(super) administration: &'a Arc<Administration>,
-    /// Who asks, and may.
+    /// Sender of the request, with its rights.
     pub(super) caller: &'a Caller,
     /// The variable parts of the path, decoded.
     pub(super) path: &'a [(String, String)],
     pub(super) query: &'a str,
     pub(super) body: &'a [u8],
-    /// What was changed, for the audit log.
+    /// Changes made, for the audit log.
     pub(super) record: RefCell<Vec<Value>>,
-    /// Where nothing is to be changed: what is found out instead.
+    /// Set for a preview, which changes nothing: receives the change that would be made.
     pub(super) preview: Option<&'a RefCell<Option<Rehearsed>>>,
 }
 
 /// A change that was not made.
 pub(super) enum Rehearsed {
-    /// What would be another, and what would be served then.
+    /// Changes of the configuration, and the configuration after them.
     Served(Vec<Change>, FabricConfig),
-    /// Of something else, what it would come to.
+    /// Effects of a change of something else, in words.
     Else(Vec<String>),
 }
 
@@ -48,12 +48,12 @@ pub(super) struct Answer {
     pub(super) json: Option<Value>,
     /// A text that is not JSON, with its media type.
     pub(super) text: Option<(&'static str, String)>,
-    /// Events, as long as somebody looks.
+    /// Stream of events, for a live viewer.
     pub(super) stream: Option<Viewer>,
 }
 
 impl Ask<'_> {
-    /// What `edit` would change, without changing it.
+    /// Changes that `edit` would make, without making them.
     pub(super) fn rehearse(
         &self,
         permissions: Permissions,
@@ -120,7 +120,7 @@ impl Ask<'_> {
         fabric.subsystem_mut(self.part("nqn")).ok_or_else(|| no_subsystem(self.part("nqn")))
     }
 
-    /// Whether the query sets this flag.
+    /// True if the query sets this flag.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         let parts = self.query.split('&').filter(|part| !part.is_empty());
         let mut set = false;
@@ -184,18 +184,18 @@ impl Answer {
         Self { stream: Some(viewer), ..Self::new(200, None) }
     }
 
-    /// It is made, and found at `location`.
+    /// Status 201: the object was created at `location`.
     pub(super) fn created(location: String, value: &impl Serialize) -> Result<Self, Refusal> {
         Ok(Self { status: 201, location: Some(location), ..Self::with(value)? })
     }
 
-    /// It is begun, and goes on by itself.
+    /// Status 202: the task was started, and continues by itself.
     pub(super) fn begun(task: &Task) -> Result<Self, Refusal> {
         let location = Some(format!("/v1/tasks/{}", task.id));
         Ok(Self { status: 202, location, ..Self::with(task)? })
     }
 
-    /// It is done, and there is nothing to show.
+    /// Status 204: success without content.
     pub(super) fn done() -> Self {
         Self::new(204, None)
     }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_body_is_told_from_no_json() {
+    fn a_wrong_body_and_one_that_is_not_json_have_different_statuses() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Inner {

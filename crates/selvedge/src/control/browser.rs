@@ -1,5 +1,6 @@
-//! Requests that a browser makes for a page of somebody else. A tunnel to the Unix socket, or a certificate of the browser,
-//! says who is there, and not which page has asked: such a page must not change a target, nor look at it.
+//! Checks requests that a browser sends for a foreign page. A tunnel to the Unix socket, or a
+//! certificate in the browser, identifies the user and not the page: a foreign page must not change
+//! a target, nor look at it.
 
 use std::net::IpAddr;
 
@@ -9,10 +10,11 @@ use hyper::header::{HOST, HeaderName, ORIGIN};
 use super::access::Peer;
 use super::refusal::Refusal;
 
-/// What a browser says of the page that asks (Fetch Metadata Request Headers, section 2.3).
+/// Header in which a browser names the relation of page and server (Fetch Metadata Request Headers,
+/// section 2.3).
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses what another page than the server's own asks for, whoever it is that looks at the page.
+/// Refuses requests of pages other than the server's own, for every user.
 pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refusal> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let (site, origin, host) = (text(&SITE), text(&ORIGIN), text(&HOST).unwrap_or_default());
@@ -21,7 +23,7 @@ pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refu
         return Ok(());
     }
     let is_own = match (site, origin) {
-        // What somebody types into the browser is nobody's.
+        // An address that the user types has no page.
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         (None, Some(origin)) => {
             origin.split_once("://").is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(host))
@@ -37,7 +39,7 @@ pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refu
         .hint("open /console by the address of this server, and through a tunnel by localhost"))
 }
 
-/// Whether a `Host` header is an address, or the name that every machine has for itself.
+/// True if a `Host` header is an address, or "localhost".
 fn is_of_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 
-/// Where to ask.
+/// Client of the control API of one target.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     endpoint: Endpoint,
@@ -226,7 +226,7 @@ fn only_target() -> Result<Endpoint, Failure> {
     }
 }
 
-/// What the connection died of, rather than that a request did not come to its end.
+/// Cause of a broken connection, in place of "the message is incomplete".
 fn cause(error: hyper::Error) -> io::Error {
     if error.is_parse() {
         return io::Error::new(io::ErrorKind::InvalidData, error);

@@ -1,5 +1,6 @@
-//! `/console`: a page that shows the target live. Whoever reaches the server is given the page, which has no data; what it
-//! asks for needs a role like any other request. Nothing else is fetched, and no script runs but the page's own.
+//! `/console`: a page that shows the target live. Every client of the server gets the page, which
+//! has no data; its requests for data need a role like any others. The page loads nothing else, and
+//! no script but its own runs.
 
 use axum::Router;
 use axum::body::Body;
@@ -48,11 +49,12 @@ const ASSETS: &[Asset] = &[
     Asset { path: "/console/text.js", kind: SCRIPT, text: include_str!("console/text.js") },
 ];
 
-/// Scripts and styles are files of this server, requests go to it alone, nobody frames the page, and no text becomes markup.
+/// Scripts and styles are files of this server, requests go to it alone, no page can embed this
+/// one, and no text becomes markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The page beside what is asked for data: whoever fetches it does not have to say who it is.
+/// Adds the page to the router. It is served without authentication.
 pub(super) fn beside(router: Router) -> Router {
     let serve = |router: Router, asset: &'static Asset| {
         router.route(asset.path, any(move |request: Request| async move { answer(asset, &request) }))
@@ -83,7 +85,8 @@ fn answer(asset: &Asset, request: &Request) -> Response {
     response
 }
 
-/// The page says whether its reader has to show a token: a wrong try would count against whoever makes it.
+/// The page knows if its reader has to show a token, since a request without one would count as a
+/// failed login.
 fn text_of(asset: &Asset, peer: Option<&Peer>) -> String {
     if asset.path != PAGE_PATH {
         return asset.text.to_owned();
@@ -99,7 +102,7 @@ fn text_of(asset: &Asset, peer: Option<&Peer>) -> String {
 mod tests {
     use super::*;
 
-    /// What the page may take in all.
+    /// Size limit of the whole page.
     const BYTES_MAX: usize = 200 << 10;
 
     fn peer() -> Peer {

@@ -10,7 +10,7 @@ use crate::spec::size::Size;
 
 /// Settings in bytes, by the ends of their names, which people read with a unit.
 const SIZES: [&str; 4] = ["size", "bytes", "bytes_max", "bytes_max_per_host"];
-/// What the target keeps where the wanted configuration leaves it open.
+/// Settings that keep their value if the wanted configuration leaves them out.
 const KEPT: [&str; 2] = ["serial", "uuid"];
 
 /// Adds to each change what it makes different, and to each that makes a namespace smaller that it does.
@@ -38,28 +38,30 @@ pub(crate) fn add_to(changes: &mut [Value], before: &Value, wanted: &Value) {
     }
 }
 
-/// What `before` and `after` have of what was changed: its settings, or all of it where it comes or goes.
+/// Changes with their values before and after, for the audit log: the settings that differ, or the
+/// whole object if it is added or removed.
 pub(super) fn recorded(changes: &[Change], before: &FabricConfig, after: &FabricConfig) -> Vec<Value> {
     let json = |fabric| serde_json::to_value(fabric).unwrap_or_default();
     let (before, after) = (json(before), json(after));
-    let mut told: Vec<Value> =
+    let mut records: Vec<Value> =
         changes.iter().map(|change| serde_json::to_value(change).unwrap_or_default()).collect();
-    add_to(&mut told, &before, &after);
-    for change in &mut told {
+    add_to(&mut records, &before, &after);
+    for change in &mut records {
         match (subject(change, &before), subject(change, &after)) {
             (Some(gone), None) => change["before"] = gone,
             (None, Some(come)) => change["after"] = come,
             _ => {}
         }
     }
-    told
+    records
 }
 
 fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// What a change is about, in a configuration. What comes or goes as a whole has nothing to compare.
+/// Object of a change, in a configuration; `None` for an object that is added or removed as a
+/// whole.
 fn subject(change: &Value, config: &Value) -> Option<Value> {
     let find = |list: &Value, name: &str, field: &str, wanted: &Value| {
         items(list, name).iter().find(|item| item[field] == *wanted).cloned()
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_from_and_to() {
+    fn differences_have_the_values_before_and_after() {
         let (before, mut wanted) = (config(2 << 30, &["nqn.host:1"]), config(1 << 30, &[]));
         wanted["subsystems"][0]["ana_groups"][0]["state"] = json!("inaccessible");
         let namespace = &mut wanted["subsystems"][0]["namespaces"][0];
@@ -175,7 +177,7 @@ mod tests {
             json!({ "change": "port_changed", "port": 1 }),
         ];
         add_to(&mut changes, &before, &wanted);
-        let told: Vec<Vec<String>> =
+        let records: Vec<Vec<String>> =
             changes.iter().map(|change| items(change, "differences").iter().map(words).collect()).collect();
         let expected = [
             &["size: 2 GiB → 1 GiB", "qos.iops: 5 → none", "qos.write_bytes: none → 1 MiB"][..],
@@ -184,7 +186,7 @@ mod tests {
             &[],
             &[],
         ];
-        assert_eq!(told, expected);
+        assert_eq!(records, expected);
         assert_eq!(changes.map(|change| change["shrinks"] == true), [true, false, false, false, false]);
     }
 }

@@ -1,4 +1,5 @@
-//! Where a target is administered, and how somebody is known there: the doors that its flags open.
+//! The listeners of a target's administration that its flags ask for, and the credentials that each
+//! accepts.
 
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl<'a> Doors<'a> {
                 )));
             }
             if matches!(endpoint, Endpoint::Tcp(_)) && !address.ip().is_loopback() {
-                tracing::warn!("whoever sees the packets to {address} learns the tokens; use tls:{address}");
+                tracing::warn!("tokens travel unencrypted to {address}; use tls:{address}");
             }
         }
         self.check_calls()?;
@@ -112,13 +113,13 @@ impl<'a> Doors<'a> {
         }
     }
 
-    /// Whether those who read the metrics have to say who they are.
+    /// True if readers of the metrics have to authenticate.
     fn are_metrics_guarded(&self) -> bool {
         let address = self.flags.metrics.as_ref().and_then(Endpoint::socket_address);
         !self.flags.metrics_for_anybody && address.is_some_and(|address| !address.ip().is_loopback())
     }
 
-    /// What may be named by all who administer, where that is limited.
+    /// List of the storage that all administrators may name; `None` without limit.
     pub(crate) fn storage(&self) -> Option<AllowedStorage> {
         self.access.storage()
     }
@@ -149,7 +150,8 @@ impl<'a> Doors<'a> {
         Control::start_ceph_nvmeof(endpoint, access, tls, administration.clone()).map(Some)
     }
 
-    /// Opens all doors. One that nobody chose and that is not available is only a warning.
+    /// Opens all listeners. A failure of the default one, which no flag asked for, is only a
+    /// warning.
     pub(crate) fn start_controls(
         &self,
         target: &Target,
@@ -175,8 +177,8 @@ fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listeni
     let service = target.ports().first().map(std::net::SocketAddr::port)?;
     let Some(place) = socket::default_place(service) else {
         tracing::warn!(
-            "nobody can administer this target: its user has no folder for a control socket (neither RUNTIME_DIRECTORY nor \
-             XDG_RUNTIME_DIR is set); add --control unix:PATH, or --control none to say so"
+            "no control socket: the target's user has no folder for one (neither RUNTIME_DIRECTORY nor \
+             XDG_RUNTIME_DIR is set), so this target cannot be administered; add --control unix:PATH, or --control none to say so"
         );
         return None;
     };
@@ -185,7 +187,9 @@ fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listeni
         Ok(listening) => listening,
         Err(failure) => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!("nobody can administer this target: {reason}; add --control unix:PATH");
+            tracing::warn!(
+                "no control socket: {reason}; this target cannot be administered; add --control unix:PATH"
+            );
             None
         }
     }

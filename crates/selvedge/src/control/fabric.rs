@@ -11,21 +11,21 @@ use super::subsystems::check_subsystem;
 use crate::confinement::Confinement;
 use crate::version;
 
-/// What a declarative change did, or would do.
+/// Result of a declarative change, or of its rehearsal.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Changes {
     changes: Vec<Change>,
     dry_run: bool,
 }
 
-/// What serves, since when, and how it is.
+/// Version, uptime and state of the target.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Status {
     /// The program's version.
     version: &'static str,
     /// Seconds since it started.
     uptime_s: u64,
-    /// What the process has given up.
+    /// Rights that the process has given up.
     confinement: Confinement,
     #[serde(flatten)]
     target: TargetStatus,

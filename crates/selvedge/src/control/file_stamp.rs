@@ -13,7 +13,7 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
-    /// That of the file at this path, if there is one.
+    /// Stamp of the file at this path, if there is one.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         let changed = (found.ctime(), found.ctime_nsec());

@@ -10,12 +10,12 @@ pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&membership(ask)?.status())
 }
 
-/// What is to be another of a gateway.
+/// Changes of a gateway.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "GatewayPatch")]
 pub(super) struct GatewayPatch {
-    /// Whether it is to serve nothing as long as another gateway can.
+    /// True to have the gateway serve nothing while another one can.
     drained: bool,
     /// Do so even if no other gateway can serve now, or hosts have no path to one.
     #[serde(default)]

@@ -19,7 +19,7 @@ use super::namespaces::{check_path, field};
 use super::refusal::Refusal;
 use super::subsystems::{change, show};
 
-/// What is answered where a key is to be kept, and nothing is there to seal it with.
+/// Status if the target has no key to seal a secret with.
 pub(super) const CANNOT_SEAL: u16 = 424;
 
 /// A secret or TLS key as it is; several lines are several.
@@ -46,7 +46,7 @@ impl fmt::Debug for Plain {
 }
 
 impl Plain {
-    /// What was read from somewhere.
+    /// A secret that was read elsewhere.
     pub(crate) const fn new(text: Zeroizing<String>) -> Self {
         Self(text)
     }
@@ -72,7 +72,8 @@ pub(crate) struct HostKeyBody {
     /// File with the key of the host's TLS connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_key_file: Option<PathBuf>,
-    /// Whether the key of the host's TLS connections comes out of its authentication (secure channel concatenation).
+    /// True if the key of the host's TLS connections is derived from its authentication (secure
+    /// channel concatenation).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tls_concat: bool,
     /// For how many seconds the secrets and keys that these replace are still accepted.
@@ -89,7 +90,7 @@ pub(crate) struct HostKeyBody {
     pub(crate) tls_key: Option<Plain>,
 }
 
-/// What is to be different in a host's keys. What is not named stays; null takes a key away.
+/// Changes of a host's keys. Keys that are left out stay; null removes a key.
 #[derive(Clone, Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HostKeyPatch")]
@@ -124,7 +125,8 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Pla
     Option::<Plain>::deserialize(deserializer).map(Some)
 }
 
-/// Gives a host secrets and TLS keys, or others. Also where nothing else changes, their files are read anew.
+/// Sets or replaces a host's secrets and TLS keys. Their files are read again even if nothing else
+/// changes.
 pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: HostKeyBody = ask.body()?;
     let wanted = key_of(ask, ask.part("host"), &body, "")?;
@@ -273,7 +275,8 @@ fn in_field(refusal: Refusal, base: &str) -> Refusal {
     }
 }
 
-/// Who adds a TLS key must not let the host in without its secret by that, nor the other way round.
+/// Refuses a host's keys that would drop its secret while a TLS key is added, or the other way
+/// round.
 fn check_nothing_is_lost(before: &HostKeyConfig, wanted: &HostKeyConfig) -> Result<(), Refusal> {
     let pairs = [
         ("dhchap_secret_file", "secret", before.has_secret(), wanted.has_secret()),
@@ -294,7 +297,7 @@ fn parsed<T: FromStr<Err = String>>(names: &[String], of: &str) -> Result<Vec<T>
     names.iter().map(parse).collect()
 }
 
-/// Checks the files that an entry names. Mistakes are told with fields under `base`.
+/// Checks the files that an entry names. Mistakes name fields under `base`.
 pub(super) fn check(key: &HostKeyConfig, base: &str) -> Result<(), Refusal> {
     for (name, file) in key.files() {
         check_path(file).map_err(|refusal| refusal.about(field(base, name)))?;

@@ -96,7 +96,7 @@ fn answer_all(
 fn record_refused(kind: Kind, hosts: &RefusedHosts, audit: &AuditLog) {
     let (hosts, mut omitted) = hosts.take();
     for RefusedHost { host, subsystem, address, reason } in hosts {
-        let who = host.map_or(Identity::Nobody, |nqn| Identity::Host { nqn, host_id: None });
+        let who = host.map_or(Identity::Unknown, |nqn| Identity::Host { nqn, host_id: None });
         let what = subsystem.map_or_else(|| "connect".to_owned(), |nqn| format!("connect to {nqn}"));
         let event = Event::failed_login(who, address, reason);
         audit.write(Event { kind, what: Some(what), omitted: std::mem::take(&mut omitted), ..event });
@@ -133,10 +133,10 @@ fn answer_and_record(
     outcome
 }
 
-/// Where a host's request is answered.
+/// Parts of a handler of host requests.
 struct Desk<'a> {
     administration: &'a Administration,
-    /// What was changed, for the audit log.
+    /// Changes made, for the audit log.
     record: &'a RefCell<Vec<Value>>,
 }
 
@@ -458,7 +458,7 @@ mod tests {
             assert_eq!(bed.attach(number, nsid, number), denied);
         }
         assert_eq!(bed.files(), 1);
-        // The operator may give it to somebody.
+        // The operator may give it to another host.
         bed.operate(|subsystem| subsystem.namespaces[1].owner = Some(host(2)));
         assert_eq!(bed.delete(1, Some(nsid)), denied);
         assert_eq!(bed.delete(2, Some(nsid)), Ok(0));

@@ -1,5 +1,5 @@
-//! The control API without a socket: a request goes in and its answer comes out, for whoever is in this process. What is
-//! asked and answered is the same as over a socket, where the owner's own is taken.
+//! The control API without a socket, for callers in this process. Requests and answers are the same
+//! as over a socket, and the caller has the rights of the target's own user.
 
 use std::io;
 use std::sync::Arc;

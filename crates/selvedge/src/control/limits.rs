@@ -24,8 +24,8 @@ pub(super) const CONNECTIONS_MAX: usize = 32;
 /// Changes and questions under way at a time, each on a thread: one that opens a slow disk leaves room for others to
 /// ask how things are.
 pub(super) const THREADS_MAX: usize = 16;
-/// Those of them that may take long, because they change something or ask a cluster; more wait without a thread, so that
-/// whoever asks how things are always finds one.
+/// Concurrent requests that may take long, because they change something or ask a cluster; more of
+/// them wait without a thread, which leaves threads for quick ones.
 pub(super) const SLOW_MAX: usize = 12;
 /// Tasks under way at a time: each loads its cluster with all that it can take.
 pub(super) const TASKS_RUNNING_MAX: usize = 8;
@@ -42,14 +42,14 @@ pub(super) const IMAGE_RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client has this long to send its request's body: the largest one, over the slowest link worth having.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
-/// One connection has one request, and ends after this at the latest, even if its client does not read: long enough for
-/// a change that opens many files and waits for outstanding commands.
+/// Duration of a connection, which has one request, even if its client does not read: long enough
+/// for a change that opens many files and waits for outstanding commands.
 pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Requests under way may take this long when the target is shut down.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an access file: a few hundred entries.
 pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
-/// Connections of one network at a time, where they come by TCP: others find a place beside somebody who takes all it can.
+/// Connections of one network at a time over TCP: one client must not take all of them.
 pub(super) const CONNECTIONS_PER_NETWORK_MAX: usize = 16;
 /// A client has this long to end its TLS handshake.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,50 +57,54 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const PEM_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a line of the audit log.
 pub(super) const AUDIT_LINE_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of the audit log's end that are read for whoever asks for it, and records of it that are told: as many as anybody reads.
+/// Bytes of the audit log's end that are read for an answer, and records in it: as many as a reader
+/// needs.
 pub(super) const AUDIT_TAIL_BYTES_MAX: u64 = 1 << 20;
 pub(super) const AUDIT_TAIL_RECORDS_MAX: usize = 200;
-/// Bytes of a request, and of what it changed, that a line of the audit log has: larger ones are told by their size.
+/// Bytes of a request, and of its changes, on a line of the audit log; larger ones are replaced by
+/// their size.
 pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
 /// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
-/// Bytes of a token file: nobody types more, and it might be the wrong file.
+/// Bytes of a token file: no token is as long, and a longer file is probably the wrong one.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.
 pub(super) const TOKEN_LENGTH_MIN: usize = 16;
-/// Those who look live at a time: each has a connection as long as it looks, and half of one network's are left for requests.
+/// Live viewers at a time. Each has a connection as long as it looks, and half of one network's
+/// connections are left for requests.
 pub(super) const VIEWERS_MAX: usize = 8;
 /// Events that wait for one viewer; one that does not read misses others. All viewers share the bytes of an event.
 pub(super) const VIEWER_EVENTS_MAX: usize = 4;
 /// A viewer looks this long and then asks again: by then a token that has expired or was revoked is refused.
 pub(super) const VIEW_DURATION: Duration = Duration::from_secs(60);
-/// How often viewers are sent something.
+/// Interval between two events of a live viewer.
 pub(super) const LIVE_TICK: Duration = Duration::from_secs(1);
-/// What a step of the history is over: an hour of them is as many as a screen has room for side by side.
+/// Duration of a step of the history: the steps of an hour fit side by side on a screen.
 pub(super) const LIVE_HISTORY_STEP: Duration = Duration::from_secs(5);
 /// Steps that are kept: an hour, of 0.5 KiB each.
 pub(super) const HISTORY_POINTS_MAX: usize = 720;
 /// Namespaces that have a history of their own: all of them together take 12 MiB at most.
 pub(super) const HISTORY_NAMESPACES_MAX: usize = 32;
-/// When nobody has looked for this long, no step is as young as what is kept, and sampling ends.
+/// Time after the last viewer at which sampling ends: as long as the history is kept.
 pub(super) const LIVE_LINGER: Duration = Duration::from_secs(3600);
 /// Namespaces of one event, the busiest: some 600 bytes each.
 pub(super) const LIVE_NAMESPACES_MAX: usize = 256;
-/// Namespaces and queues that viewers are told about one by one: some 500 KB and 300 KB.
+/// Namespaces and queues that viewers get one by one: some 500 KB and 300 KB.
 pub(super) const ROSTER_NAMESPACES_MAX: usize = 1024;
 pub(super) const ROSTER_QUEUES_MAX: usize = 2048;
-/// How often the rules of `doctor` judge the target for those who look: they read all of its metrics.
+/// Interval at which the rules of `doctor` judge the target for viewers: they read all of its
+/// metrics.
 pub(super) const FINDINGS_INTERVAL: Duration = Duration::from_secs(10);
 /// Two looks that are closer say little about what happens, and less than a second of a tick may be left of one.
 pub(super) const LOOK_AGE_MIN: Duration = Duration::from_millis(900);
-/// What has happened over a longer time is not what happens now.
+/// Age of a look at which it no longer describes the present.
 pub(super) const LOOK_AGE_MAX: Duration = Duration::from_secs(60);
-/// Sweeps that are remembered, and those of one caller: two weeks of nightly ones, and room for others beside somebody who has that
-/// many. All of them together take 8 MiB at most.
+/// Sweeps that are kept, in all and of one caller: two weeks of nightly ones, and room for others
+/// beside a caller with as many. All of them together take 8 MiB at most.
 pub(super) const SWEEPS_MAX: usize = 32;
 pub(super) const SWEEPS_PER_CALLER_MAX: usize = 14;
-/// Points of a sweep that are told, and bytes of all that it tells: 1 KiB a point, of which most take a third.
+/// Points of a published sweep, and bytes of all of it: 1 KiB a point, of which most take a third.
 pub(super) const SWEEP_POINTS_MAX: usize = 256;
 pub(super) const SWEEP_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a text in it: three lines of a terminal.
@@ -109,12 +113,13 @@ pub(super) const SWEEP_TEXT_BYTES_MAX: usize = 256;
 pub(super) const SWEEP_NAME_BYTES_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
 /// A sweep that runs says something within this time, in seconds: no measurement takes a day.
 pub(super) const SWEEP_QUIET_MAX_S: f64 = 86_400.0;
-/// How often the machine is looked at for where packets go, as long as somebody asks; one that takes longer to look at, less often.
+/// Interval between two looks at the machine's packet paths, on request; longer if a look takes
+/// long.
 pub(super) const PATHS_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const PATHS_AGE_MAX: Duration = Duration::from_secs(60);
-/// Connections whose packets' paths are told one by one: some 1.5 MB.
-pub(super) const PATHS_TOLD_MAX: usize = ROSTER_QUEUES_MAX;
-/// Findings about a target's health: nobody reads more, and they come each second.
+/// Connections whose packet paths are listed one by one: some 1.5 MB.
+pub(super) const PATHS_SHOWN_MAX: usize = ROSTER_QUEUES_MAX;
+/// Findings about a target's health: more would not be read, and they are sent each second.
 pub(super) const FINDINGS_MAX: usize = 32;
 /// Bytes of an answer a client of ours reads: a configuration at every limit of the engine.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -125,7 +130,7 @@ const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(CONNECTIONS_PER_NETWORK_MAX < CONNECTIONS_MAX);
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
-    assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is told whole");
+    assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);

@@ -6,7 +6,7 @@ use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
 use crate::log;
 
-/// How much is logged.
+/// Level of the log.
 #[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Log")]
@@ -22,7 +22,7 @@ pub(super) fn show(_: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let wanted: LogBody = ask.body()?;
     log::set_level(&wanted.level).map_err(|reason| Refusal::unprocessable(reason).about("level"))?;
-    // Whoever reads the log sees why there is more of it, or less.
+    // A warning: the log explains its own change at nearly every level.
     tracing::warn!(log_level = wanted.level, "the log's level is another one now");
     Answer::with(&wanted)
 }

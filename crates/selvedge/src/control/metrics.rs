@@ -24,7 +24,8 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Ok(Answer::text(CONTENT_TYPE, text))
 }
 
-/// Hosts of this gateway that have no path to another one, each by its name: those of others are told by these.
+/// Hosts of this gateway without a path to another one, each by its name. Other gateways report
+/// their own.
 fn unreached(hosts: &[UnreachedHost]) -> String {
     let mut text = Exposition::default();
     let name = "selvedge_host_without_path";
@@ -44,7 +45,7 @@ fn unreached(hosts: &[UnreachedHost]) -> String {
     text.into_text()
 }
 
-/// Whether this gateway reaches what its group shares, and whether it is to serve.
+/// Lease and drain state of this gateway.
 fn standing(group: &str, gateway: &str, (has_lease, is_drained): (bool, bool)) -> String {
     let mut text = Exposition::default();
     let lease = "Whether this gateway reaches what its group shares; others take over from one that does not";
@@ -58,7 +59,8 @@ fn standing(group: &str, gateway: &str, (has_lease, is_drained): (bool, bool)) -
     text.into_text()
 }
 
-/// What the kernel counts of each I/O queue's connection. It is asked when somebody scrapes, and not for those who look live.
+/// Kernel counters of each I/O queue's connection. They are read for a scrape, and not for live
+/// viewers.
 fn connections(status: &TargetStatus) -> String {
     let queues = status.controllers.iter().flat_map(|controller| {
         let io = controller.queues.iter().filter(|queue| queue.queue_id > 0);
@@ -139,7 +141,7 @@ mod tests {
         };
         let line = "selvedge_host_without_path{subsystem=\"nqn.disks\",host=\"nqn.host\",gateway=\"b\",load_balancing_group=\"2\"} 1";
         let text = unreached(&[host]);
-        assert!(text.lines().any(|told| told == line), "{text}");
+        assert!(text.lines().any(|found| found == line), "{text}");
         assert!(unreached(&[]).lines().all(|line| line.starts_with('#')));
     }
 
@@ -149,7 +151,7 @@ mod tests {
             let text = standing("rbd/g", "a", (has_lease, !has_lease));
             for (name, value) in [("has_lease", lease), ("drained", drained)] {
                 let line = format!("selvedge_gateway_{name}{{group=\"rbd/g\",gateway=\"a\"}} {value}");
-                assert!(text.lines().any(|told| told == line), "{text}");
+                assert!(text.lines().any(|found| found == line), "{text}");
             }
         }
     }

@@ -158,7 +158,9 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) {
     generator.subschema_for::<T>();
 }
 
-/// What is taken otherwise than it is shown gets a name of its own, and so does what has it in it; the rest is there already.
+/// Schemas that requests and answers have in different forms: the requests' form gets a name of its
+/// own, and so do all schemas that contain it. The others are left out, since they are there
+/// already.
 fn renamed(
     taken: Map<String, Value>,
     shown: &Map<String, Value>,

@@ -18,13 +18,13 @@ use super::refusal::Refusal;
 use crate::spec::namespace::check_size;
 use crate::spec::size::Size;
 
-/// What of something can be changed while it is served.
+/// Settings of an object that can be changed while it is served.
 pub(crate) trait Patched: Serialize + DeserializeOwned + JsonSchema {
     /// The settings.
     const SETTINGS: &'static [&'static str];
-    /// Those of them that null takes away; to the others it says nothing.
+    /// Settings that null removes; for the others null means no change.
     const OPTIONAL: &'static [&'static str];
-    /// What goes beside them.
+    /// Fields of the request that are not settings of the object.
     const BESIDE: &'static [&'static str] = &[];
     /// Former names, with those of today.
     const FORMER: &'static [(&'static str, &'static str)] = &[];
@@ -58,11 +58,11 @@ pub(crate) struct Patch<T> {
     of: PhantomData<T>,
 }
 
-/// What is to be different in a namespace.
+/// Changes of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespacePatch {
     pub(super) size: Option<Size>,
-    /// Whether the size may be less than before.
+    /// True if the size may be less than before.
     pub(crate) shrink: bool,
     patch: Patch<NamespaceConfig>,
 }

@@ -10,39 +10,39 @@ use serde_json::Value;
 use super::ask::{Answer, Ask, Rehearsed, decode};
 use super::refusal::Refusal;
 
-/// A change that somebody has in mind.
+/// A change that is to be previewed.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedChange")]
 pub(super) struct PreviewBody {
-    /// Its method, such as `POST`.
+    /// Method of the request, such as `POST`.
     pub(super) method: String,
-    /// Its path, as it would be asked for, with what stands in the query.
+    /// Path of the request, with its query.
     pub(super) path: String,
-    /// Its body, if it has one.
+    /// Body of the request, if it has one.
     #[serde(default)]
     pub(super) body: Option<Value>,
 }
 
-/// What it would come to.
+/// Effects of the change.
 #[derive(Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Preview")]
 pub(super) struct Preview {
-    /// What would be another of what is served. Where nothing would, the list is empty.
+    /// Changes of the configuration; empty if there would be none.
     changes: Vec<Change>,
     /// The same in words, and what a change of the gateways would come to.
     words: Vec<String>,
-    /// Controllers of hosts that would end, and have to be connected anew if at all.
+    /// Controllers that would end, since their hosts may no longer use the subsystem.
     controllers_ending: usize,
 }
 
-/// What is asked for in a preview: the variable parts of its path, decoded, and its query.
+/// Request of a preview: the variable parts of its path, decoded, and its query.
 pub(super) struct Planned<'a> {
     pub(super) path: Vec<(String, String)>,
     pub(super) query: &'a str,
 }
 
-/// Whether a path with its query is one of this pattern's.
+/// Matches a path with its query against a pattern; `None` if it differs.
 pub(super) fn planned<'a>(pattern: &str, path: &'a str) -> Option<Planned<'a>> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if path.split('/').count() != pattern.split('/').count() {
@@ -93,7 +93,8 @@ pub(super) fn of(
     }
 }
 
-/// How many controllers there are whose hosts may no longer use their subsystems then. Discovery is everybody's.
+/// Number of controllers whose hosts may no longer use their subsystems after the change. Discovery
+/// controllers are not counted, since every host may use them.
 fn ending(ask: &Ask<'_>, wanted: &FabricConfig) -> usize {
     let (served, controllers) = (ask.administration.fabric(), ask.administration.status().controllers);
     let may = |fabric: &FabricConfig, nqn: &str, host: &String| {

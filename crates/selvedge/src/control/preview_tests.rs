@@ -34,10 +34,10 @@ fn served() -> (Arc<Target>, Arc<Administration>) {
 
 fn caller(role: Role, subsystem: &str) -> Caller {
     let rights = Rights { role, subsystems: vec![subsystem.to_owned()], storage: None };
-    Caller { identity: Identity::Nobody, rights, lists: Vec::new() }
+    Caller { identity: Identity::Unknown, rights, lists: Vec::new() }
 }
 
-/// What one request is answered with.
+/// Sends one request.
 fn ask(
     administration: &Arc<Administration>,
     caller: &Caller,

@@ -18,12 +18,12 @@ pub(crate) struct Refusal {
     /// The status of the command, where it was a host's and there is one for this.
     #[serde(skip)]
     pub(crate) for_host: Option<Status>,
-    /// What is wrong.
+    /// Description of the error.
     pub(crate) error: String,
-    /// Which field of the body it is about, such as `namespaces[0].size`.
+    /// Field of the body with the error, such as `namespaces[0].size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// What to do.
+    /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
 }
@@ -38,17 +38,17 @@ impl Refusal {
         Self::new(500, "it is not made")
     }
 
-    /// It is not there: 404.
+    /// Status 404: the object does not exist.
     pub(crate) fn not_found(what: impl fmt::Display) -> Self {
         Self::new(404, what)
     }
 
-    /// It is there already, in use, or otherwise against what is served: 409.
+    /// Status 409: the object exists already, is in use, or contradicts the configuration.
     pub(crate) fn conflict(what: impl fmt::Display) -> Self {
         Self::new(409, what)
     }
 
-    /// It is well-formed and cannot be: 422.
+    /// Status 422: the request is well-formed, but impossible.
     pub(crate) fn unprocessable(what: impl fmt::Display) -> Self {
         Self::new(422, what)
     }
@@ -148,7 +148,7 @@ impl From<CephError> for Refusal {
     }
 }
 
-/// Whether it is what was asked for, what is there, or the cluster.
+/// HTTP status of an error: fault of the request, state of the objects, or failure of the cluster.
 fn ceph_status(error: &CephError) -> u16 {
     match error {
         CephError::NoImage { .. } | CephError::NoPool { .. } | CephError::NoNamespace { .. } => 404,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_from_a_broken_one() {
+    fn a_full_disk_and_a_broken_one_have_different_statuses() {
         let full = Refusal::not_kept(&io::Error::from_raw_os_error(28));
         assert_eq!(full.status, 507);
         assert_eq!(Refusal::not_kept(&io::Error::from_raw_os_error(5)).status, 500);

@@ -42,12 +42,12 @@ use super::{
 };
 use crate::spec::role::Role;
 
-/// Something that can be asked.
+/// A method and a path of the API.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
-    /// What its sender must be allowed; with the subsystem that the path names, if it names one.
+    /// Role that the sender needs; with the subsystem that the path names, if it names one.
     pub(super) needs: Role,
     /// Flags in the query, with what they mean.
     pub(super) flags: &'static [(&'static str, &'static str)],
@@ -57,7 +57,7 @@ pub(super) struct Route {
     pub(super) handler: fn(&Ask<'_>) -> Result<Answer, Refusal>,
 }
 
-/// What a body is: its schema's name, and whether a text is one.
+/// Kind of a request's body: name of its schema, and a check of a text.
 pub(super) struct BodyKind {
     pub(super) schema: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "the document's examples are tried with it"))]
@@ -65,17 +65,18 @@ pub(super) struct BodyKind {
 }
 
 impl Route {
-    /// Whether a task may be left that goes on after the answer.
+    /// True if the request may leave a task that continues after the answer.
     pub(super) fn may_leave_task(&self) -> bool {
         self.path == NAMESPACE_PATH && matches!(self.method, "PATCH" | "DELETE")
     }
 
-    /// Whether anything may be another afterwards.
+    /// True if the request may change something.
     fn changes(&self, ask: &Ask<'_>) -> bool {
         self.method != "GET" && self.path != PREVIEW_PATH && ask.flag("dry_run") != Ok(true)
     }
 
-    /// Whether the answer may take long, because something is changed, a cluster is asked, or the target is looked at twice.
+    /// True if the answer may take long, because something is changed, a cluster is asked, or the
+    /// target is examined twice.
     fn is_slow(&self) -> bool {
         match self.method {
             "GET" => matches!(self.path, SNAPSHOTS_PATH | FINDINGS_PATH | TOPOLOGY_PATH | PICTURE_PATH),
@@ -122,23 +123,23 @@ const LIVE_FLAGS: &[(&str, &str)] = &[("once", "End after the first second")];
 
 const PICTURE_FLAGS: &[(&str, &str)] = &[("bare", "Without its style, for a page that has it")];
 
-/// What is happening, as events.
+/// Stream of live events.
 pub(super) const LIVE_PATH: &str = "/v1/live";
 
 const NAMESPACE_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}";
-/// Who did what.
+/// Latest records of the audit log.
 pub(super) const AUDIT_PATH: &str = "/v1/audit";
 const FINDINGS_PATH: &str = "/v1/findings";
-/// What a sweep tells.
+/// A published sweep.
 const SWEEP_PATH: &str = "/v1/subsystems/{nqn}/sweeps/{name}";
-/// Where packets go, as data and as a picture.
+/// Packet paths, as data and as a picture.
 const TOPOLOGY_PATH: &str = "/v1/topology";
 pub(super) const PICTURE_PATH: &str = "/v1/topology/picture";
 /// A gateway of the group.
 const GATEWAY_PATH: &str = "/v1/gateways/{name}";
 const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
-/// What a change would come to.
+/// Preview of a change.
 const PREVIEW_PATH: &str = "/v1/preview";
 /// The changes of which that can be asked: what their requests do is a change of what is served, or by which gateway, and nothing
 /// else.
@@ -159,11 +160,11 @@ const PREVIEWED: &[(&str, &str)] = &[
     ("PATCH", GATEWAY_PATH),
 ];
 
-/// Where Prometheus looks.
+/// Metrics for Prometheus, under Selvedge's names.
 const METRICS_PATH: &str = "/metrics";
 /// The same for dashboards of ceph-nvmeof.
 const CEPH_NVMEOF_METRICS_PATH: &str = "/metrics/ceph-nvmeof";
-/// What answers Prometheus, in its text format.
+/// Paths with metrics in Prometheus's text format.
 pub(super) const METRICS_PATHS: [&str; 2] = [METRICS_PATH, CEPH_NVMEOF_METRICS_PATH];
 
 /// Everything.
@@ -174,7 +175,7 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Read "GET" LIVE_PATH, "What is happening, as server-sent events: `roster` (LiveRoster), who is connected, at first and every \
         few seconds; `findings` (Findings), what is wrong, every ten; `tick` (LiveTick), what was done, each second. It ends after a minute; ask again",
         None, 200 Some("LiveTick"), live::watch, LIVE_FLAGS),
-    route!(Read "GET" "/v1/history", "What was done in the last hour, as far as somebody has looked live", None,
+    route!(Read "GET" "/v1/history", "Rates of the last hour, as far as the target was sampled for live viewers", None,
         200 Some("History"), live::history),
     route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}/history", "The same of one namespace", None,
         200 Some("History"), live::namespace_history),
@@ -234,7 +235,7 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Operate "DELETE" NAMESPACE_PATH, "Remove a namespace; its file or image stays, unless the image is to go", None,
         204 None, namespaces::remove, REMOVE_FLAGS),
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
-        "Open a namespace's file or device anew that could not be synchronized; it takes writes again", None,
+        "Reopen a namespace's file or device after a failed synchronization; it takes writes again", None,
         200 Some("Namespace"), namespaces::reopen),
     route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
     route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
@@ -285,11 +286,11 @@ pub(super) const ROUTES: &[Route] = &[
         ceph_nvmeof::metrics),
 ];
 
-/// What requests are answered with.
+/// Parts of the API's server.
 #[derive(Clone)]
 struct Service {
     administration: Arc<Administration>,
-    /// Who may do what; without it everybody may do everything that is served here.
+    /// Rights of callers; `None` if everybody may use all that is served here.
     access: Option<Arc<Access>>,
     /// Places of requests that may take long.
     slow: Arc<Semaphore>,
@@ -348,13 +349,13 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
         let what = format!("{} {}", request.method(), request.uri());
         move || {
             let known = access.identify(&peer, header.as_deref());
-            // Whoever has to wait may ask as often as it likes.
+            // A client in its waiting time is recorded once.
             if let Err(refusal) = &known
                 && refusal.status != 429
             {
                 administration.audit().write(Event {
                     what: Some(what),
-                    ..Event::failed_login(Identity::Nobody, &peer, &refusal.error)
+                    ..Event::failed_login(Identity::Unknown, &peer, &refusal.error)
                 });
             }
             known
@@ -366,7 +367,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
             next.run(request).await
         }
         Err(refusal) => {
-            // Whoever has to wait may ask as often as it likes.
+            // A client in its waiting time is recorded once.
             if refusal.status != 429 {
                 tracing::warn!(from = %peer, "Refused a client of the control API: {}", refusal.error);
             }
@@ -529,7 +530,7 @@ fn respond(answer: Answer, ending: Option<Ending>) -> Response {
         *response.body_mut() = Body::from(text);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         if kind == PICTURE {
-            // Whoever opens it by itself sees a picture, and nothing else happens.
+            // Opened by itself, the picture is shown, and can run or load nothing.
             let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
             response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What is wrong with `value` as the schema says it, with its place.
+/// First mistake of `value` under the schema, with its place.
 pub(crate) fn mistake(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target = document.pointer(reference.trim_start_matches('#'));

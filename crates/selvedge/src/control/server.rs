@@ -131,7 +131,7 @@ impl Control {
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread), administration })
     }
 
-    /// Where it is reached.
+    /// Address of the listener.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -144,17 +144,17 @@ impl Drop for Control {
             // What a panic there had to say stands in its own message.
             let _ = thread.join();
         }
-        // Those who looked through this door are gone, and whoever ends a target wants nobody to look at it.
+        // The viewers of this listener are gone, and a target that ends needs no sampling.
         self.administration.live().rest();
     }
 }
 
-/// What is spoken on a connection, and who answers.
+/// Protocol of a connection, with its router.
 #[derive(Clone)]
 enum Spoken {
-    /// One request and its answer.
+    /// HTTP/1.1: one request for each connection.
     Http1(Router),
-    /// Calls, as long as there is somebody to make them.
+    /// gRPC: calls until the client is idle.
     Grpc(Router),
 }
 
@@ -220,7 +220,7 @@ impl Acceptor {
     }
 }
 
-/// How many connections each network has.
+/// Number of connections of each network.
 #[derive(Debug, Default)]
 struct Crowds(Mutex<HashMap<Network, usize>>);
 
@@ -300,11 +300,11 @@ async fn serve_tls(
         Ok(Err(error)) => match tls::refused_certificate(&error) {
             Some(why) => {
                 tracing::warn!(%address, "Refused a client of the control API: {why}");
-                let told = tokio::task::spawn_blocking(move || {
-                    administration.audit().write(Event::failed_login(Identity::Nobody, address, why));
+                let recorded = tokio::task::spawn_blocking(move || {
+                    administration.audit().write(Event::failed_login(Identity::Unknown, address, why));
                 });
                 // What a panic there had to say stands in its own message.
-                let _ = told.await;
+                let _ = recorded.await;
             }
             None => tracing::debug!(%address, %error, "a TLS handshake failed"),
         },
@@ -350,7 +350,7 @@ async fn serve_connection<S>(
                 }
             });
             let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            // Whoever makes no call leaves its place to others.
+            // An idle client leaves its place to others.
             let (mut seen, mut patience) = (0, HEAD_TIMEOUT);
             loop {
                 match timeout(patience, connection.as_mut()).await {

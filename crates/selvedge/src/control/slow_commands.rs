@@ -1,4 +1,4 @@
-//! `/v1/slow-commands`: commands that took longer than was asked to be told, with what their time was spent on.
+//! `/v1/slow-commands`: commands that took longer than the threshold, with the time in each stage.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,9 +28,10 @@ pub(super) struct ThresholdBody {
 pub(super) struct Slow {
     /// From how many milliseconds on a command is kept; null where none are.
     threshold_ms: Option<f64>,
-    /// Whether there were more than are kept of one second, since the threshold was set.
+    /// True if more commands were slow within a second than are kept of one, since the threshold
+    /// was set.
     has_left_out: bool,
-    /// Those that are kept, the oldest first.
+    /// Kept commands, the oldest first.
     commands: Vec<Entry>,
 }
 
@@ -38,35 +39,36 @@ pub(super) struct Slow {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "SlowCommand")]
 struct Entry {
-    /// Its number among those that were kept: they count from 1.
+    /// Number of the command among all that were kept, from 1.
     number: u64,
-    /// When it was answered.
+    /// Time of the answer, as RFC 3339.
     time: String,
-    /// Its host.
+    /// NQN of the host.
     host_nqn: String,
-    /// Where its queue came from.
+    /// Address of the host's end of the queue.
     address: SocketAddr,
-    /// Its subsystem.
+    /// NQN of the subsystem.
     subsystem: String,
-    /// Its controller.
+    /// Identifier of the controller.
     cntlid: u16,
-    /// Its queue.
+    /// Identifier of the queue.
     queue: u16,
-    /// Its namespace.
+    /// Identifier of the namespace.
     nsid: u32,
-    /// What it did, by the names of metrics.
+    /// Kind of the command, by the names of metrics.
     operation: &'static str,
-    /// Its first block, where it names one range.
+    /// First block, if the command names one range.
     #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<u64>,
-    /// How many blocks.
+    /// Number of blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
     /// Bytes that travelled with it.
     bytes: u32,
-    /// How long it took, in microseconds.
+    /// Duration, in microseconds.
     took_us: f64,
-    /// What that time was spent on, in microseconds, by the names of stages in metrics. The parts add up to the whole.
+    /// Time in each stage, in microseconds, by the names of stages in metrics. The parts add up to
+    /// the duration.
     stages_us: BTreeMap<&'static str, f64>,
 }
 

@@ -15,13 +15,13 @@ use uuid::Uuid;
 use crate::failure::Failure;
 use crate::spec::endpoint::Endpoint;
 
-/// Where sockets are by default for root, and for services.
+/// Default folder of sockets for root, and for services.
 const SYSTEM_FOLDER: &str = "/run/selvedge";
-/// Where root keeps what a later process has to find. The other folder may be a target's that runs as another user, and is
-/// removed with all that is in it when that stops.
+/// Folder for files of root that a later process has to find. The other folder may belong to a
+/// target that runs as another user, and is removed with its content when that target stops.
 const KEPT_FOLDER: &str = "/run/selvedge-attach";
 
-/// What says where a process may keep its sockets.
+/// Parts of the environment from which the folder of sockets follows.
 struct Surroundings {
     is_root: bool,
     /// The folders that systemd has made for a service.
@@ -54,7 +54,7 @@ impl Surroundings {
     }
 }
 
-/// The folder of the sockets whose place nobody chose, if there can be one: the service's, the system's for root, or the
+/// Default folder of sockets, if there can be one: the service's, the system's for root, or the
 /// session's.
 fn default_folder() -> Option<PathBuf> {
     Surroundings::here().folders().into_iter().next()
@@ -74,7 +74,7 @@ pub(crate) fn kept_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// All folders where targets may be found whose sockets' places nobody chose.
+/// All folders that may have sockets at their default place.
 pub(crate) fn default_folders() -> Vec<PathBuf> {
     let mut folders = Surroundings::here().folders();
     // A service's, which its own user may ask too.
@@ -84,20 +84,21 @@ pub(crate) fn default_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Where a target whose first port is `service` is administered, when nobody chose a place.
+/// Default socket of a target whose first port is `service`.
 pub(crate) fn default_place(service: u16) -> Option<PathBuf> {
     default_folder().map(|folder| folder.join(format!("{service}.sock")))
 }
 
-/// Makes the folder of sockets whose place nobody chose, and says where it is. Where it cannot be made, the socket says why.
+/// Creates the default folder of sockets, and returns its path. If it cannot be created, creating
+/// the socket fails with the reason.
 pub(crate) fn make_default_folder() -> Option<PathBuf> {
     let folder = default_folder()?;
     let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder);
     Some(folder)
 }
 
-/// Removes the sockets that targets have left in a folder which were killed. One that is in its place has somebody who listens
-/// from the first moment, so that nobody does only when its target has ended.
+/// Removes the sockets that killed targets have left in a folder. A socket has a listener before it
+/// is moved to its place, so a socket without one is that of a target that has ended.
 pub(crate) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
@@ -154,12 +155,11 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// That of a socket which another process has made and leaves to this one.
+    /// Adopts the file of a socket that another process has created and hands over.
     ///
     /// # Errors
     /// When there is none.
@@ -224,8 +224,8 @@ impl Listening {
     }
 }
 
-/// Makes the socket in a folder of its own first, so that nobody else can connect before its mode says so, and moves it
-/// to its place, over what a process that died left there.
+/// Creates the socket in a folder of its own first, since no other process may connect before its
+/// mode is set, and moves it to its place, replacing the socket of a process that died.
 ///
 /// # Errors
 /// `AddrInUse` when a process listens there, `AlreadyExists` when there is a file but not a socket, or the system's.
@@ -250,7 +250,7 @@ pub(crate) fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixLi
     private.create(&folder)?;
     let mode = if is_open_to_others { 0o666 } else { 0o600 };
     let made = make(&folder.join("s"), &path, mode);
-    // It is empty now; one that cannot be removed is in nobody's way.
+    // The folder is empty now; a failure to remove it does no harm.
     let _ = fs::remove_dir(&folder);
     made
 }

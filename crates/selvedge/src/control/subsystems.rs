@@ -37,7 +37,8 @@ impl<'de> Deserialize<'de> for Name {
 #[schemars(rename = "Host")]
 pub(crate) struct HostBody {
     pub(crate) nqn: Name,
-    /// Its secrets and TLS keys, from the first moment on, in the place of those that it has. No answer has them.
+    /// Secrets and TLS keys of the host from the first moment on, replacing those it has. No answer
+    /// contains them.
     #[serde(default, skip_serializing)]
     pub(crate) key: Option<HostKeyBody>,
 }
@@ -58,12 +59,12 @@ pub(super) struct Subsystems {
     subsystems: Vec<SubsystemConfig>,
 }
 
-/// Who may use a subsystem.
+/// Hosts that may use a subsystem.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Hosts {
     allow_any_host: bool,
     hosts: Vec<String>,
-    /// Those that have to authenticate, or have a TLS key.
+    /// Keys of the hosts that have to authenticate, or have a TLS key.
     host_keys: Vec<HostKeyConfig>,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct AnaGroups {
     ana_groups: Vec<AnaGroupConfig>,
 }
 
-/// Checks a subsystem. Mistakes are told with fields under `base`.
+/// Checks a subsystem. Mistakes name fields under `base`.
 pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Result<(), Refusal> {
     if let Some(storage) = &subsystem.storage {
         check_path(&storage.directory).map_err(|refusal| refusal.about(field(base, "storage.directory")))?;
@@ -236,7 +237,7 @@ pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
             return Err(Refusal::unprocessable(what).about(format!("ports.{port}")));
         }
         subsystem.ana_groups.retain(|group| group.id != id);
-        // Optimized everywhere is what a group is that nobody mentions.
+        // A group that is not listed is optimized everywhere.
         if wanted != group(subsystem, id) {
             subsystem.ana_groups.push(wanted.clone());
             subsystem.ana_groups.sort_by_key(|group| group.id);

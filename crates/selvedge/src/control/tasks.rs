@@ -1,5 +1,5 @@
-//! What takes longer than a request may: each task on a thread of its own, with how far it is, for whoever asks. What is
-//! done there is its starter's.
+//! Tasks that take longer than a request may: each on a thread of its own, with its progress for
+//! the API. The work itself is its starter's.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ use super::refusal::Refusal;
 /// A task, as it is at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
 pub(crate) struct Task {
-    /// Its number, from 1 on.
+    /// Number of the task, from 1.
     pub(crate) id: u64,
-    /// What is done, in a word.
+    /// Kind of the work, in one word.
     pub(crate) what: String,
     /// To which image.
     pub(crate) image: String,
@@ -28,7 +28,7 @@ pub(crate) struct Task {
     pub(crate) error: Option<String>,
 }
 
-/// Where a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TaskState {
@@ -37,7 +37,7 @@ pub(crate) enum TaskState {
     Failed,
 }
 
-/// How a task ended, or that it has not.
+/// Outcome of a task, as far as it is known when the wait for it ends.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done,
@@ -70,7 +70,7 @@ struct Entry {
     refusal: Option<Refusal>,
 }
 
-/// What a task's work tells how far it is.
+/// Handle by which a task's work reports its progress.
 #[derive(Debug)]
 pub(super) struct Progress {
     id: u64,
@@ -116,7 +116,7 @@ impl Tasks {
         let task = self.enter(what, image)?;
         let progress = Progress { id: task.id, shared: self.shared.clone() };
         let run = move || {
-            // Whoever waits learns of a panic as of any other failure.
+            // A panic has to reach the waiting request like any other failure.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&progress)))
                 .unwrap_or_else(|_| Err(Refusal::new(500, "the task failed inside; the log says where")));
             progress.shared.leave(progress.id, outcome);
@@ -229,10 +229,10 @@ mod tests {
     #[test]
     fn a_task_tells_how_far_it_is_and_how_it_ended() {
         let tasks = Tasks::default();
-        let ((go_on, may_go_on), (told, hear)) = (channel::<()>(), channel());
+        let ((go_on, may_go_on), (reported, hear)) = (channel::<()>(), channel());
         let task = tasks.start("flatten", "rbd/a", move |progress| {
             let _ = progress.tell(1, 4);
-            told.send(()).unwrap();
+            reported.send(()).unwrap();
             may_go_on.recv().unwrap();
             Ok(())
         });

@@ -25,7 +25,7 @@ use super::file_stamp::FileStamp;
 use super::limits::PEM_BYTES_MAX;
 use crate::failure::Failure;
 
-/// Where systems keep what they trust.
+/// Authorities that the system trusts.
 const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The files of a side that shows a certificate.
@@ -39,9 +39,9 @@ pub(crate) struct OwnCertificate {
 #[derive(Debug)]
 pub(crate) struct ServerTls {
     own: OwnCertificate,
-    /// Who signs certificates of clients.
+    /// Authority of clients' certificates.
     client_ca: Option<PathBuf>,
-    /// What is spoken inside, by its name in ALPN.
+    /// Protocol inside TLS, by its name in ALPN.
     spoken: &'static [u8],
     loaded: Mutex<Loaded>,
 }
@@ -68,8 +68,8 @@ impl ServerTls {
         Ok(Self { own, client_ca, spoken, loaded: Mutex::new(Loaded { stamps, config }) })
     }
 
-    /// What takes the next connection, with the files as they are now. Files that do not fit together, as for a moment while
-    /// they are replaced, change nothing.
+    /// Acceptor for the next connection, with the current files. Files that do not fit together, as
+    /// while they are being replaced, leave the previous ones in force.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamps(&self.own, self.client_ca.as_deref());
@@ -109,7 +109,7 @@ fn server_config(
         Some(path) => {
             let trusted = certificates(path)?;
             let roots = Arc::new(roots(path, &trusted)?);
-            // Whoever has no certificate may have a token.
+            // A client without a certificate may have a token.
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let inner = verifier.allow_unauthenticated().build();
             let inner = inner.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -122,7 +122,7 @@ fn server_config(
     Ok(Arc::new(config))
 }
 
-/// What is wrong with a certificate and its key.
+/// Error message for a certificate and its key.
 pub(crate) fn unfit(own: &OwnCertificate, error: &Error) -> String {
     format!("{} and {} cannot be used together: {error}", own.certificate.display(), own.key.display())
 }
@@ -149,7 +149,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     if found.is_empty() { Err(format!("{shown} has no certificate in PEM")) } else { Ok(found) }
 }
 
-/// Those of them that can sign others.
+/// Certificates of these that can sign others.
 pub(crate) fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
@@ -164,7 +164,7 @@ pub(crate) fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Re
 #[derive(Clone, Debug)]
 pub(crate) struct ClientTls {
     config: Arc<ClientConfig>,
-    /// What it trusts, for messages.
+    /// File of the trusted authorities, for messages.
     ca: PathBuf,
 }
 
@@ -187,18 +187,18 @@ impl ClientTls {
         self.config.clone().into()
     }
 
-    /// Why a connection failed, for whoever can do something about it.
+    /// Reason why a connection failed, with a remedy; `None` if TLS is not the reason.
     pub(super) fn explain(&self, error: &io::Error) -> Option<String> {
         let error = error.get_ref()?.downcast_ref::<Error>()?;
         let ca = self.ca.display();
         Some(match error {
-            // An authority that was made anew has the old one's name and another key.
+            // A new authority with the old one's name has another key.
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
                 format!(
                     "its certificate is signed by none of {ca}; give the one that signed it, or itself, with --control-ca FILE"
                 )
             }
-            Error::InvalidCertificate(error) => match told_expiry(error) {
+            Error::InvalidCertificate(error) => match expiry(error) {
                 Some(when) => format!("its certificate has expired at {when}"),
                 None => format!("its certificate is not the one of this host: {error}"),
             },
@@ -214,16 +214,16 @@ impl ClientTls {
     }
 }
 
-/// When a certificate has expired, if that is what is wrong with it.
-fn told_expiry(error: &CertificateError) -> Option<String> {
+/// Time at which a certificate expired, if that is the error.
+fn expiry(error: &CertificateError) -> Option<String> {
     let CertificateError::ExpiredContext { not_after, .. } = error else { return None };
     Timestamp::from_second(not_after.as_secs() as i64).ok().map(|when| when.to_string())
 }
 
-/// Why a client was turned away, where that is for somebody to know.
+/// Reason why a client's certificate was refused; `None` for other failures.
 pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     let Error::InvalidCertificate(error) = error.get_ref()?.downcast_ref::<Error>()? else { return None };
-    Some(match told_expiry(error) {
+    Some(match expiry(error) {
         Some(when) => format!("its certificate has expired at {when}"),
         None => format!("its certificate is refused: {error}"),
     })
@@ -256,7 +256,8 @@ struct TrustOrPin<V: ?Sized> {
 }
 
 impl<V: ?Sized> TrustOrPin<V> {
-    /// Whether that is all that is wrong with a certificate. Whether it has expired was looked at before.
+    /// True if the certificate is itself a trusted one, and rustls refuses it for that alone. Its
+    /// expiry has been checked before.
     fn is_pinned<T>(&self, verified: &Result<T, Error>, end_entity: &CertificateDer<'_>) -> bool {
         matches!(verified, Err(Error::InvalidCertificate(CertificateError::Other(_))))
             && self.trusted.contains(end_entity)

@@ -1,4 +1,4 @@
-//! The secret that a client over TCP shows. A target knows its hash, and nobody prints it.
+//! The secret that a client over TCP shows. A target knows only its hash, and no log contains it.
 
 use std::fmt;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use super::fingerprint::Fingerprint;
 use super::limits::{TOKEN_BYTES_MAX, TOKEN_LENGTH_MIN};
 use crate::failure::Failure;
 
-/// What stands before a token in a header.
+/// Scheme of an Authorization header with a token.
 const SCHEME: &[u8] = b"bearer ";
 
 /// A token.
@@ -28,14 +28,14 @@ impl Token {
         Self::new(text.trim()).map_err(|what| wrong(&what))
     }
 
-    /// One that nobody can guess. What it begins with says to whoever finds it what it is.
+    /// A random token. Its prefix identifies it as a token of Selvedge, in case it leaks.
     pub(crate) fn random() -> Self {
         let mut bytes = [0; 32];
         engine::ring::fill_random(&mut bytes);
         Self(format!("selvedge_{}", Fingerprint::of(&bytes)))
     }
 
-    /// It itself, which is shown once.
+    /// The token in plain text, which is shown once.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -60,7 +60,7 @@ impl Token {
         Fingerprint::of(self.0.as_bytes())
     }
 
-    /// What an Authorization header shows as a token.
+    /// Token in an Authorization header.
     pub(super) fn shown(header: &[u8]) -> Option<&[u8]> {
         let (scheme, shown) = header.split_at_checked(SCHEME.len())?;
         scheme.eq_ignore_ascii_case(SCHEME).then_some(shown)

@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Finding {
     /// The rule that found it, as in `strict-rp-filter`.
     pub(crate) rule: String,
-    /// What it costs.
+    /// Cost, in classes.
     pub(crate) severity: Severity,
     /// Part of the throughput or time that it takes, in percent, as far as that can be estimated; 0 where it cannot.
     pub(crate) cost_percent: f64,
-    /// Where it stands among findings of one severity whose cost is not known: an order, of 1.
+    /// Rank among findings of one severity whose cost is unknown, up to 1.
     #[serde(skip)]
     pub(crate) rank: f64,
-    /// What it is about: an interface, a namespace, a host.
+    /// Subject of the finding: an interface, a namespace, a host.
     pub(crate) subject: String,
     /// The cause in a sentence.
     pub(crate) cause: String,
     /// Figures that were read, each with where.
     pub(crate) evidence: Vec<String>,
-    /// What to do.
+    /// Recommended remedy.
     pub(crate) cure: String,
-    /// What that should bring.
+    /// Expected effect of the remedy.
     pub(crate) expected: String,
     /// The commands for it. What has to be filled in is in capitals.
     pub(crate) commands: Vec<String>,
 }
 
-/// Findings of one rule that are told one by one: more of them have one cause that is elsewhere.
+/// Maximum number of findings of one rule in a report: more of them have a common cause elsewhere.
 const OF_A_RULE_MAX: usize = 8;
 
-/// What a cause costs, the worst first.
+/// Cost of a cause, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Severity {
     /// Something does not work, and this was seen to be why.
     Outage,
-    /// It was seen to hold commands or bytes back.
+    /// The cause was seen to hold commands or bytes back.
     Limits,
-    /// It was seen to make commands take longer.
+    /// The cause was seen to make commands slower.
     Slows,
-    /// It is set so that it costs under load; that load was not seen.
+    /// The setting costs under load; that load was not seen.
     MayCost,
 }
 
@@ -90,7 +90,7 @@ impl Finding {
         Self { rank, ..self }
     }
 
-    /// What it is ordered by within its severity.
+    /// Sort key within a severity.
     pub(crate) fn weight(&self) -> f64 {
         self.cost_percent.max(self.rank * 100.0)
     }
@@ -121,13 +121,14 @@ impl Finding {
         self
     }
 
-    /// Whether two looks at different times have found the same.
+    /// True if two samples at different times have found the same cause.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.rule, &self.subject) == (&other.rule, &other.subject)
     }
 }
 
-/// What each rule has found, the one that costs most first; of the same cost, as the rules come.
+/// Returns the findings of all rules, the costliest first; findings of the same cost in the order
+/// of the rules.
 pub(crate) fn in_order(rules: impl Iterator<Item = Vec<Finding>>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = rules
         .flat_map(|mut found| {
@@ -147,7 +148,7 @@ fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// A name as one word of a shell's command line: whoever has chosen it says nothing else by it.
+/// Quotes a name as one word of a shell's command line: it cannot inject a command.
 pub(crate) fn word(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._:/@%+=,-".contains(letter);
     match !name.is_empty() && name.chars().all(is_plain) {

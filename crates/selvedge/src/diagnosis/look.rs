@@ -1,5 +1,5 @@
-//! What a target says at one moment, and what the rules see of two such looks. Recordings keep the answers as they came. Who
-//! asks it is not known here.
+//! Answers of a target at one moment, and the data that rules see of two such samples. Recordings
+//! keep the answers unchanged. The module sends no requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::target_rates::sample::{ControllerSample, QueueSample, Sample};
 /// partitions, reads a hundred places at most.
 const COMMANDS_MIN: u64 = 256;
 
-/// What a target says at one moment.
+/// Answers of a target at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Look {
-    /// Where it was asked; empty where it looks at itself.
+    /// Address of its control API; empty if the target inspects itself.
     pub(crate) name: String,
     /// Seconds since a beginning that all looks have in common.
     pub(crate) at_s: f64,
@@ -126,7 +126,7 @@ struct ConfigNamespace {
 }
 
 impl Served {
-    /// What two looks say together.
+    /// Compares two samples.
     ///
     /// # Errors
     /// When the answers are not those of a target that this program knows.
@@ -134,7 +134,7 @@ impl Served {
         Ok(Self::between(&before.read()?, &now.read()?))
     }
 
-    /// The same of looks that were read.
+    /// Compares two parsed samples.
     pub(crate) fn between(before: &Moment, now: &Moment) -> Self {
         let tls: Vec<(&str, &StatusTls)> = now
             .status
@@ -231,12 +231,12 @@ impl Counted {
     }
 }
 
-/// A counter that fell counts anew.
+/// Returns the growth of a counter; a counter that fell has restarted at 0.
 fn grown_of(before: u64, now: u64) -> Grown {
     Grown { by: now.checked_sub(before).unwrap_or(now), to: now }
 }
 
-/// One that was not there before has begun at 0.
+/// Returns the growth of counters by name; a new one has started at 0.
 fn grown(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> BTreeMap<String, Grown> {
     let of =
         |(name, now): (&String, &u64)| (name.clone(), grown_of(before.get(name).copied().unwrap_or(0), *now));

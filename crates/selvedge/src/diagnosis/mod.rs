@@ -1,6 +1,6 @@
-//! What is wrong with a target, from what it says of itself: two looks at it as plain data, and rules that each name one
-//! cause from them. `doctor` judges by them together with its rules about machines, and so does a target for its own console.
-//! It asks nobody, and changes nothing.
+//! Faults of a target, from its own answers: two samples as plain data, and rules that each name
+//! one cause. `doctor` uses the rules together with those about machines, and a target uses them
+//! for its own console. The module sends no requests, and changes nothing.
 
 pub(crate) mod finding;
 pub(crate) mod look;
@@ -13,7 +13,7 @@ pub(crate) mod served;
 use finding::Finding;
 use served::Served;
 
-/// What the rules find at a target, the cause that costs most first.
+/// Returns the findings of the rules about a target, the costliest first.
 pub(crate) fn findings(target: &Served) -> Vec<Finding> {
     finding::in_order(rules::ALL.iter().map(|rule| rule.findings(target)))
 }

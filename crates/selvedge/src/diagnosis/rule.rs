@@ -3,16 +3,16 @@
 use super::finding::Finding;
 use super::served::Served;
 
-/// A rule. It judges plain data, and asks nobody.
+/// Rule about plain data: it sends no requests.
 pub(crate) struct Rule {
-    /// As it is called in reports; it stays.
+    /// Name in reports, which stays.
     pub(crate) name: &'static str,
-    /// What it finds.
+    /// Function that returns the findings.
     pub(crate) judge: fn(&Served) -> Vec<Finding>,
 }
 
 impl Rule {
-    /// What it finds, under its name.
+    /// Returns the findings, under the rule's name.
     pub(crate) fn findings(&self, target: &Served) -> Vec<Finding> {
         (self.judge)(target).into_iter().map(|finding| finding.of(self.name)).collect()
     }

@@ -9,7 +9,7 @@ use crate::target_rates::rates::{
 
 pub(crate) const NQN: &str = "nqn.2026-01.org.example:a";
 
-/// The finding that is told first, which is to be this rule's.
+/// Returns the first finding, which must be this rule's.
 #[track_caller]
 pub(crate) fn named_first(target: &Served, rule: &str) -> Finding {
     let found = findings(target);
@@ -67,7 +67,7 @@ pub(crate) fn well() -> Served {
     }
 }
 
-/// The same target before a host is connected.
+/// Target without connected hosts.
 pub(crate) fn idle() -> Served {
     let mut target = well();
     target.rates.subsystems.clear();

@@ -10,11 +10,11 @@ use crate::target_rates::rates::{Flow, Rates};
 /// A target.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    /// How it is called in a sentence.
+    /// Name of the target in a sentence.
     pub(crate) name: String,
-    /// Where commands ask it; empty where they find it by themselves.
+    /// Argument of --control; empty if commands find the target by themselves.
     pub(crate) asked_at: String,
-    /// What it did between the two moments.
+    /// Rates between the two moments.
     pub(crate) rates: Rates,
     pub(crate) namespaces: Vec<ServedNamespace>,
     /// Part of the time that each reactor worked, without its waiting for something to do.
@@ -33,7 +33,7 @@ pub(crate) struct Served {
     pub(crate) tls_queues: u64,
     /// Hosts that derive their TLS keys as nvme-cli did before 2025, with how many queues.
     pub(crate) old_tls_hosts: BTreeMap<String, u64>,
-    /// Its group, if it is a gateway.
+    /// Gateway group, if the target is a gateway.
     pub(crate) group: Option<Group>,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct ServedNamespace {
     pub(crate) oldest_operation_ms: u64,
     /// Operations that have outlived the Command Quiesce Time.
     pub(crate) late_operations: u64,
-    /// What its blocks are in, by the name of its setting: `file`, `block`, `memory`, `rbd`.
+    /// Storage by the name of its setting: `file`, `block`, `memory`, `rbd`.
     pub(crate) backend: String,
-    /// Its limits, by the name of their setting.
+    /// Limits, by the name of their setting.
     pub(crate) limits: BTreeMap<String, u64>,
 }
 
@@ -143,7 +143,7 @@ impl Served {
         self.rates.interval_s.unwrap_or(0.0)
     }
 
-    /// What was done on a namespace between the two moments, all commands and single kinds of them.
+    /// Returns the load of a namespace between the two moments, of all commands and of each kind.
     pub(crate) fn load(&self, namespace: &ServedNamespace) -> Option<(&Flow, &BTreeMap<String, Flow>)> {
         let subsystem = self.rates.subsystem(&namespace.subsystem)?;
         let found = subsystem.namespaces.iter().find(|found| found.nsid == namespace.nsid)?;
@@ -152,7 +152,7 @@ impl Served {
 }
 
 impl ServedNamespace {
-    /// How it is called in a sentence.
+    /// Name of the namespace in a sentence.
     pub(crate) fn name(&self) -> String {
         format!("namespace {} of {}", self.nsid, self.subsystem)
     }

@@ -1,4 +1,4 @@
-//! What the rules judge: a host and the targets that were asked, and nothing else.
+//! Data that the rules judge: a host and the targets that answered.
 
 use super::host::Host;
 use super::measurement::Measurement;

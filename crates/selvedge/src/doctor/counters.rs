@@ -1,5 +1,5 @@
-//! What the kernel has counted by a moment, from its own texts: processors' time, packets that it dropped, interfaces. Two
-//! moments say what happens now.
+//! Counters of the kernel at one moment, from its text files: processors' time, dropped packets,
+//! interfaces. Two moments give the rates.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) struct Counters {
     pub(crate) processors: BTreeMap<u32, Ticks>,
     /// Packets that were dropped since a processor's backlog was full.
     pub(crate) backlog_dropped: u64,
-    /// How often a processor did not come to the end of its packets.
+    /// Number of times that a processor ran out of its packet budget.
     pub(crate) squeezed: u64,
     /// Counters of IP and TCP, as in `TcpExt/IPReversePathFilter`.
     pub(crate) network: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ pub(crate) struct Ticks {
     pub(crate) all: u64,
     pub(crate) idle: u64,
     pub(crate) soft_interrupts: u64,
-    /// What a hypervisor gave to others.
+    /// Time that a hypervisor gave to other machines.
     pub(crate) stolen: u64,
 }
 
@@ -156,13 +156,13 @@ impl Counters {
         }
     }
 
-    /// How much a counter of IP or TCP has grown since.
+    /// Growth of a counter of IP or TCP since `before`.
     pub(crate) fn network_since(&self, before: &Self, name: &str) -> u64 {
         let of = |counters: &Self| counters.network.get(name).copied();
         of(self).zip(of(before)).map_or(0, |(now, before)| now.saturating_sub(before))
     }
 
-    /// How much a counter of an interface has grown since.
+    /// Growth of a counter of an interface since `before`.
     pub(crate) fn interface_since(&self, before: &Self, interface: &str, name: &str) -> u64 {
         let of = |counters: &Self| counters.interfaces.get(interface)?.get(name).copied();
         of(self).zip(of(before)).map_or(0, |(now, before)| now.saturating_sub(before))
@@ -178,7 +178,7 @@ fn schedule(text: &str) -> Option<(u64, u64)> {
 /// Both moments' counts, from a live machine or a recording.
 ///
 /// # Errors
-/// That nobody has asked.
+/// Data that the recording does not have.
 pub(super) fn counters(
     machine: &Machine,
     moment: &str,

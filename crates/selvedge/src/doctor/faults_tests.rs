@@ -1,5 +1,5 @@
-//! Twenty faults and where each is told: what doctor names first, whether the target's own console shows it, and which alert
-//! for Prometheus comes. Machines and targets that are well and look like them are named by nobody.
+//! Twenty faults and their reports: doctor's first finding, the console of the target, and the alert for Prometheus.
+//! Sound machines and targets that look like them have no findings.
 
 use topology::plan::{PlanOptions, plan};
 
@@ -20,10 +20,10 @@ const MANUAL: &str = include_str!("../../../../docs/doctor.md");
 
 /// A fault.
 struct Fault {
-    /// As the manual calls it.
+    /// Name in the manual.
     name: &'static str,
     case: Case,
-    /// What names it first.
+    /// Rule of the first finding.
     rule: &'static str,
     /// A word of what is said, which tells it from others of this rule.
     word: &'static str,
@@ -240,11 +240,11 @@ fn twenty_faults_are_named_first_and_by_the_target_itself_where_it_can_know_them
 #[test]
 fn each_fault_of_a_target_has_one_alert_and_the_manual_lists_all() {
     for Fault { name, rule, alert, .. } in faults() {
-        let (console, told) = match alert {
+        let (console, alerted) = match alert {
             Some(alert) => ("yes", format!("`{alert}`")),
             None => ("no", "none".to_owned()),
         };
-        let row = format!("| {name} | `{rule}` | {console} | {told}");
+        let row = format!("| {name} | `{rule}` | {console} | {alerted}");
         assert!(MANUAL.lines().any(|line| line.starts_with(&row)), "{row} is missing in docs/doctor.md");
         let Some(alert) = alert else { continue };
         assert!(RULES.contains(&format!("- alert: {alert}\n")), "{alert}");
@@ -256,13 +256,13 @@ fn each_fault_of_a_target_has_one_alert_and_the_manual_lists_all() {
 
 #[rustfmt::skip]
 #[test]
-fn what_is_well_and_looks_alike_is_named_by_nobody() {
+fn sound_machines_that_look_alike_have_no_findings() {
     let mut busy_disk = taking("read", 7e6, "storage", 99.0);
     busy_disk.targets[0].namespaces[0].oldest_operation_ms = 40;
     let well = [
         ("nothing is connected", idle()),
         ("a target at work", with_target()),
-        ("a second way that nobody uses", second_path()),
+        ("an unused second path", second_path()),
         ("a bond that shares by ports", bonded("802.3ad", "layer3+4", 8)),
         ("a disk that turns", busy_disk),
         ("its Flush", taking("flush", 20e6, "storage", 100.0)),

@@ -16,7 +16,7 @@ use crate::tune::PlanReport;
 pub(crate) struct Host {
     /// Interfaces, flows and their courses, with what the tuner finds.
     pub(crate) survey: Survey,
-    /// What the tuner would change, with its model's word on it; absent where it has nothing to plan for.
+    /// Plan of the tuner, with its model's estimate; `None` if it has nothing to change.
     pub(crate) plan: Option<PlanReport>,
     /// Links by the name of their interface: those on the ways to targets, and what these stand on.
     pub(crate) links: BTreeMap<String, Link>,
@@ -30,17 +30,17 @@ pub(crate) struct Host {
     pub(crate) policies: Vec<PathPolicy>,
     /// Settings of the network, by the part of their path below /proc/sys/net.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Whether the processors have instructions for AES, where that is known.
+    /// True if the processors have instructions for AES; `None` if unknown.
     pub(crate) has_aes: Option<bool>,
     /// At the first moment.
     pub(crate) before: Option<Moment>,
     /// At the second.
     pub(crate) now: Option<Moment>,
-    /// What could not be looked at.
+    /// Data that could not be read.
     pub(crate) unseen: Vec<Shortfall>,
 }
 
-/// What was counted by a moment.
+/// Counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Moment {
     pub(crate) counters: Counters,
@@ -51,18 +51,18 @@ pub(crate) struct Moment {
 /// An interface's link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Link {
-    /// What ethtool reports, where it could be asked.
+    /// Settings from ethtool, if available.
     pub(crate) settings: Option<LinkSettings>,
-    /// How its members share packets, of a bond.
+    /// Distribution of packets over the members of a bond.
     pub(crate) bond: Option<Bond>,
 }
 
 /// A bond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bond {
-    /// As in `802.3ad`.
+    /// Mode, such as `802.3ad`.
     pub(crate) mode: String,
-    /// As in `layer2`.
+    /// Transmit hash policy, such as `layer2`.
     pub(crate) hash: String,
 }
 
@@ -119,7 +119,7 @@ impl Host {
         flow.interface.as_deref()
     }
 
-    /// Whether a connection is a target's on this machine.
+    /// True if a connection belongs to a target on this machine.
     pub(crate) fn is_served_here(&self, connection: &Connection) -> bool {
         let ends = connection.ends();
         let flow = self.flows().find(|flow| (flow.local, flow.peer) == ends);
@@ -148,7 +148,7 @@ impl Host {
             all.filter(|queueing| queueing.interface == interface).collect::<Vec<_>>()
         };
         let (before, now) = (of(&self.before), of(&self.now).into_iter());
-        // The kernel tells them in the same order each time, as long as nobody changes them.
+        // The kernel lists them in the same order each time, as long as they are not changed.
         now.enumerate()
             .map(|(at, now)| (before.get(at).copied().filter(|before| before.kind == now.kind), now))
             .collect()

@@ -34,10 +34,10 @@ const SETTINGS: [&str; 7] = [
     "core/wmem_max",
 ];
 
-/// What is looked at: all, or what concerns a target.
+/// Scope of the inspection: all, or the paths of a target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// Where the target is; several are paths.
+    /// Addresses of the target; several are paths.
     pub(crate) addresses: Vec<SocketAddr>,
     /// The subsystem.
     pub(crate) nqn: Option<String>,
@@ -277,7 +277,7 @@ fn link(machine: &Machine, unseen: &mut Vec<Shortfall>, name: &str) -> Link {
     Link { settings, bond }
 }
 
-/// How strictly interfaces look at where packets come from.
+/// Returns the strictness of source validation by interface.
 fn source_validation(machine: &Machine, addresses: &[InterfaceAddress]) -> BTreeMap<String, u32> {
     let filter = |of: &str| -> Option<u32> {
         machine.read(&format!("proc/sys/net/ipv4/conf/{of}/rp_filter")).ok()?.trim().parse().ok()
@@ -290,7 +290,7 @@ fn source_validation(machine: &Machine, addresses: &[InterfaceAddress]) -> BTree
     names.filter_map(|name| Some((name.to_owned(), filter(name)?.max(all)))).collect()
 }
 
-/// Whether the processors have instructions for AES; nothing where this cannot be known.
+/// True if the processors have instructions for AES; `None` if unknown.
 fn has_aes() -> io::Result<Option<bool>> {
     let text = std::fs::read_to_string("/proc/cpuinfo")?;
     let is_list = |line: &&str| line.starts_with("flags") || line.starts_with("Features");

@@ -14,24 +14,24 @@ const CONTROLLERS_MAX: usize = 1024;
 /// A controller over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelController {
-    /// As in `nvme0`.
+    /// Name, such as `nvme0`.
     pub(crate) name: String,
-    /// As in `live`, `connecting`.
+    /// State, such as `live` or `connecting`.
     pub(crate) state: String,
     pub(crate) subsystem_nqn: String,
     pub(crate) target: Option<SocketAddr>,
-    /// The address that it was told to come from, or comes from.
+    /// Local address, configured or chosen by the system.
     pub(crate) source: Option<IpAddr>,
     /// Seconds between two attempts to connect again.
     pub(crate) reconnect_delay_s: Option<u32>,
-    /// Whether its connections are encrypted.
+    /// True if its connections are encrypted.
     pub(crate) has_tls: bool,
 }
 
 /// A subsystem with the policy by which the kernel chooses among its paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathPolicy {
-    /// As in `nvme-subsys0`.
+    /// Name, such as `nvme-subsys0`.
     pub(crate) name: String,
     pub(crate) nqn: String,
     /// `numa`, `round-robin` or `queue-depth`.

@@ -1,4 +1,4 @@
-//! What reads of a namespace took while `doctor --measure` looked, with what their time was spent on.
+//! Latency of the reads of `doctor --measure`, with the time of each stage.
 
 use chart::units;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub(crate) struct Measurement {
     pub(crate) subnqn: String,
     /// The namespace.
     pub(crate) nsid: u32,
-    /// One run for each number of commands under way.
+    /// Runs, one for each number of commands in flight.
     pub(crate) runs: Vec<MeasuredRun>,
 }
 
@@ -29,15 +29,15 @@ pub(crate) struct MeasuredRun {
     pub(crate) queue_size: u16,
     pub(crate) iops: f64,
     pub(crate) latency_ns: LatencyNs,
-    /// What the time was spent on, as this host sees it.
+    /// Time by stage, as this host measures it.
     pub(crate) stages: StagesReport,
-    /// What the target says of its part, if it is one of ours.
+    /// Time by stage in the target, if it is a Selvedge target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target_stages: Option<TargetStagesReport>,
 }
 
 impl Measurement {
-    /// How the namespace is called in a sentence.
+    /// Name of the namespace in a sentence.
     pub(crate) fn name(&self) -> String {
         format!("namespace {} of {}", self.nsid, self.subnqn)
     }
@@ -55,8 +55,8 @@ impl Measurement {
 }
 
 impl MeasuredRun {
-    /// How much of a command's time is spent at the target itself, in nanoseconds: as it says, or what the round trip of a
-    /// connection leaves.
+    /// Time of a command in the target, in nanoseconds: as the target reports it, or the rest after
+    /// the round trip of a connection.
     pub(crate) fn at_target_ns(&self, rtt_ns: Option<f64>) -> Option<f64> {
         let said = self.target_stages.map(|target| target.mean_ns);
         said.or_else(|| rtt_ns.map(|rtt_ns| (self.stages.target.mean_ns - rtt_ns).max(0.0)))

@@ -1,5 +1,6 @@
-//! What `doctor` knows: a machine's initiators, targets and network as plain data, rules that each name one cause from that
-//! data, and the report of what they found. It changes nothing, and puts no load on anything unless it is told to measure.
+//! Data and rules of `doctor`: a machine's initiators, targets and network as plain data, rules
+//! that each name one cause, and the report of their findings. It changes nothing, and puts no load
+//! on the target unless --measure is given.
 
 mod case;
 mod counters;

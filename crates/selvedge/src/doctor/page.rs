@@ -15,7 +15,7 @@ pub(crate) fn page(report: &Report) -> String {
         text: "No rule has found a cause in what was looked at.".to_owned(),
         chart_id: None,
     };
-    let mut findings: Vec<document::Finding> = report.findings.iter().map(told).collect();
+    let mut findings: Vec<document::Finding> = report.findings.iter().map(to_document).collect();
     if findings.is_empty() {
         findings.push(none);
     }
@@ -45,7 +45,7 @@ pub(crate) fn page(report: &Report) -> String {
     render(&document, &serde_json::to_value(report).unwrap_or_default())
 }
 
-fn told(finding: &Finding) -> document::Finding {
+fn to_document(finding: &Finding) -> document::Finding {
     let kind = match finding.severity {
         Severity::Outage | Severity::Limits | Severity::Slows => FindingKind::Caution,
         Severity::MayCost => FindingKind::Observation,

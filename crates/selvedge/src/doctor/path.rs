@@ -17,9 +17,9 @@ pub(crate) struct NetworkPath {
     pub(crate) source_interface: Option<String>,
     /// The kernel's choice, or why there is none.
     pub(crate) way: Result<Way, String>,
-    /// How a connection went, where one was tried.
+    /// Result of a test connection, if one was made.
     pub(crate) probe: Option<Probe>,
-    /// Whether somebody asked for this way: typed it, or has connections or a controller that use it.
+    /// True if the path is on the command line, or has connections or a controller.
     pub(crate) is_wanted: bool,
 }
 
@@ -29,7 +29,7 @@ impl NetworkPath {
         self.way.as_ref().ok().map(|way| way.interface.as_str())
     }
 
-    /// How it is called in a sentence.
+    /// Name of the path in a sentence.
     pub(crate) fn name(&self) -> String {
         match self.source {
             Some(source) => format!("{} from {source}", self.target),

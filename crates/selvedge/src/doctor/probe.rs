@@ -1,5 +1,5 @@
-//! A connection that is made to a target's port and closed again, to see whether packets come back and how long they take.
-//! Nothing is sent on it.
+//! Test connection to a target's port, which is closed again: shows whether packets come back, and
+//! the round trip. No data is sent on it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,24 +11,24 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long one may take: a lost first packet is sent again after a second.
+/// Time-out of a connection: a lost first packet is sent again after a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How it went.
+/// Result of a test connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub(crate) enum Probe {
-    /// It was connected.
+    /// The connection was established.
     Reached {
         /// Time that it took, in microseconds.
         rtt_us: u64,
     },
-    /// Somebody said no.
+    /// The other end or the system refused the connection.
     Refused {
         /// In the system's words.
         reason: String,
     },
-    /// Nothing came back.
+    /// No packet came back.
     Silent,
 }
 

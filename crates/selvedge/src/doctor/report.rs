@@ -1,4 +1,4 @@
-//! What was found, in order of what it costs, and what was not looked at; as text and for programs.
+//! Report: findings in the order of their cost, and unreadable data; as text and as JSON.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ use crate::report::terminal;
 
 /// Sentences are broken at this column, or earlier where the terminal is narrower.
 const COLUMNS: usize = 80;
-/// Controllers of the kernel that are told one by one.
-const CONTROLLERS_TOLD_MAX: usize = 16;
+/// Maximum number of the kernel's controllers that are listed.
+const CONTROLLERS_SHOWN_MAX: usize = 16;
 
 /// The report. It is what `doctor -o json` prints: the names in it stay.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Report {
-    /// What was looked at, a line each.
+    /// Inspected objects, a line each.
     pub(crate) looked_at: Vec<String>,
     /// Seconds between the two looks.
     pub(crate) interval_s: f64,
@@ -31,9 +31,9 @@ pub(crate) struct Report {
     pub(crate) measured: Option<Measurement>,
     /// Causes, the one that costs most first.
     pub(crate) findings: Vec<Finding>,
-    /// What could not be read, and why.
+    /// Data that could not be read, with the reasons.
     pub(crate) not_looked_at: Vec<Shortfall>,
-    /// What has changed since an earlier report, where one was given.
+    /// Changes since an earlier report, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<Since>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Former {
     findings: Vec<Finding>,
 }
 
-/// What has changed since.
+/// Changes since an earlier report.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Since {
     /// Causes that are no longer found.
@@ -97,13 +97,13 @@ fn looked_at(case: &Case) -> Vec<String> {
     if flows > 0 {
         lines.push(plural(flows as u64, "NVMe/TCP connection"));
     }
-    lines.extend(host.controllers.iter().take(CONTROLLERS_TOLD_MAX).map(|controller| {
+    lines.extend(host.controllers.iter().take(CONTROLLERS_SHOWN_MAX).map(|controller| {
         format!(
             "kernel's controller {} ({}): {}",
             controller.name, controller.subsystem_nqn, controller.state
         )
     }));
-    let more = host.controllers.len().saturating_sub(CONTROLLERS_TOLD_MAX) as u64;
+    let more = host.controllers.len().saturating_sub(CONTROLLERS_SHOWN_MAX) as u64;
     if more > 0 {
         lines.push(format!("and {} more of the kernel's", plural(more, "controller")));
     }
@@ -127,7 +127,7 @@ impl fmt::Display for Report {
         }
         for (number, finding) in (1..).zip(&self.findings) {
             text.push('\n');
-            text.push_str(&told(number, finding));
+            text.push_str(&paragraph(number, finding));
         }
         if let Some(since) = &self.since {
             text.push_str(&changes(since));
@@ -145,7 +145,7 @@ impl fmt::Display for Report {
     }
 }
 
-fn told(number: usize, finding: &Finding) -> String {
+fn paragraph(number: usize, finding: &Finding) -> String {
     let cost = match finding.cost_percent {
         percent if percent >= 1.0 => {
             format!(", about {percent:.0} %")

@@ -4,16 +4,16 @@ use super::case::Case;
 use crate::diagnosis;
 use crate::diagnosis::finding::Finding;
 
-/// A rule. It judges plain data, and asks nobody.
+/// Rule about plain data: it sends no requests.
 pub(crate) struct Rule {
-    /// As it is called in reports; it stays.
+    /// Name in reports, which stays.
     pub(crate) name: &'static str,
-    /// What it finds.
+    /// Function that returns the findings.
     pub(crate) judge: fn(&Case) -> Vec<Finding>,
 }
 
 impl Rule {
-    /// What it finds, under its name.
+    /// Returns the findings, under the rule's name.
     pub(crate) fn findings(&self, case: &Case) -> Vec<Finding> {
         (self.judge)(case).into_iter().map(|finding| finding.of(self.name)).collect()
     }
@@ -28,7 +28,7 @@ pub(crate) enum AnyRule {
 }
 
 impl AnyRule {
-    /// As it is called in reports.
+    /// Returns the name in reports.
     #[cfg(test)]
     pub(crate) const fn name(&self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl AnyRule {
         }
     }
 
-    /// What it finds, under its name.
+    /// Returns the findings, under the rule's name.
     pub(crate) fn findings(&self, case: &Case) -> Vec<Finding> {
         match self {
             Self::Machine(rule) => rule.findings(case),

@@ -22,7 +22,7 @@ use crate::report::stages::{StageReport, StagesReport, TargetStagesReport};
 
 const NQN: &str = "nqn.2026-01.org.example:a";
 
-/// The finding that is told first, which is to be this rule's.
+/// Returns the first finding, which must be this rule's.
 #[track_caller]
 pub(super) fn named_first(case: &Case, rule: &str) -> Finding {
     let found = Report::of(case, Vec::new(), None).findings;
@@ -190,7 +190,7 @@ pub(super) fn healthy() -> Case {
     Case { host, ..Case::default() }
 }
 
-/// The same machine before anything is connected.
+/// Machine without connections.
 pub(super) fn idle() -> Case {
     let mut case = healthy();
     let topology = Topology { flows: Vec::new(), ..case.host.survey.topology.clone() };
@@ -203,8 +203,8 @@ pub(super) fn idle() -> Case {
     case
 }
 
-/// The same machine with an address in the target's network on a second card, whose packets leave by the first, and
-/// strict source validation.
+/// Machine with an address in the target's network on a second card, whose packets leave by the
+/// first, and strict source validation.
 pub(super) fn second_path() -> Case {
     let mut case = healthy();
     case.host.survey.topology.interfaces.push(interface("eth1", 3, InterfaceKind::Device));
@@ -221,7 +221,7 @@ pub(super) fn second_path() -> Case {
     case
 }
 
-/// The same machine with its two cards as one, and this number of I/O queues by it.
+/// Machine with its two cards as a bond, and this number of I/O queues on it.
 pub(super) fn bonded(mode: &str, hash: &str, queues: u16) -> Case {
     let mut case = healthy();
     let flows: Vec<Flow> = (1..=queues).map(|queue_id| flow(queue_id, "bond0")).collect();
@@ -242,7 +242,7 @@ pub(super) fn bonded(mode: &str, hash: &str, queues: u16) -> Case {
     case
 }
 
-/// The same machine with a target, which is well.
+/// Machine with a sound target.
 pub(super) fn with_target() -> Case {
     Case { targets: vec![well()], ..healthy() }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Named<'a> {
     pub(crate) client: Option<&'a Client>,
 }
 
-/// Asks a target.
+/// Reads the answers of a target.
 ///
 /// # Errors
 /// Why it does not answer.

@@ -1,11 +1,11 @@
 //! fio's engines by name: which of them read and write the blocks of a disk, as this program does, and which do not.
 
-/// What jobs of an engine do in fio.
+/// Kind of an engine's jobs in fio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// Reads and writes of files or block devices.
     Disk,
-    /// The same, with one command at a time at any depth.
+    /// Reads and writes of files or block devices, with one command at a time at any depth.
     DiskInStep,
     /// Reads and writes of a storage that other options of the engine name.
     OtherStorage,
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Whether its jobs are known to read and write data at all. Others are never run.
+    /// True if the engine's jobs are known to read and write data. Others are never run.
     pub(super) const fn moves_data(self) -> bool {
         matches!(self, Self::Disk | Self::DiskInStep | Self::OtherStorage)
     }

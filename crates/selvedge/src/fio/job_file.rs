@@ -22,20 +22,20 @@ pub(crate) struct JobFile {
     pub(crate) unsupported: Vec<Complaint>,
     /// The different files of the jobs, in the order in which they appear; one where none is named.
     pub(crate) files: Vec<JobStorage>,
-    /// What is done in another way than in fio and does not change the result, a sentence each.
+    /// Differences from fio that do not change the result, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 
-/// One section, with what [global] says.
+/// Job of one section, with the options of [global].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) options: JobOptions,
-    /// Where each option stands, by fio's first name for it.
+    /// Position of each option, by fio's first name for it.
     pub(crate) said: BTreeMap<&'static str, Said>,
     /// The line of its section.
     pub(crate) line: usize,
-    /// Its file, counted in those of the job file.
+    /// Index of its file among those of the job file.
     pub(crate) file: usize,
 }
 
@@ -77,7 +77,7 @@ impl Job {
 }
 
 impl fmt::Display for Job {
-    /// As a section of a file.
+    /// Writes the job as a section of a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name that would end the section's line early, or make another section of it, is given as an option.
         if self.name.contains(']') || self.name == "global" {
@@ -118,7 +118,7 @@ impl JobFile {
             return Err(Complaint { line: text.lines().count().max(1), what });
         }
         for (what, names) in [
-            ("these mean nothing over NVMe/TCP", &reader.meaningless),
+            ("options without effect over NVMe/TCP", &reader.meaningless),
             ("these place fio's own processes, and are passed over", &reader.placement),
         ] {
             let names: Vec<_> = names.iter().map(|(name, line)| format!("{name} (line {line})")).collect();
@@ -160,7 +160,7 @@ impl fmt::Display for JobFile {
     }
 }
 
-/// What has been read so far.
+/// State of the parser.
 #[derive(Default)]
 struct Reader {
     file: JobFile,
@@ -168,12 +168,12 @@ struct Reader {
     section: Option<Section>,
     /// Each option that means nothing, and where it stands first.
     meaningless: BTreeMap<String, usize>,
-    /// The same of those that place fio's processes.
+    /// Options for the placement of fio's processes, and the position of each.
     placement: BTreeMap<String, usize>,
     without_file: bool,
     /// A section has been left out.
     left_out: bool,
-    /// One that is left out was to begin after those before it: so does the next one.
+    /// Set if a skipped section had stonewall; the next section inherits it.
     stonewall_of_left_out: bool,
 }
 

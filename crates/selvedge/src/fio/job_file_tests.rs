@@ -1,4 +1,4 @@
-//! Job files as people write them, as nobody should, and as printing gives them back from being printed.
+//! Valid and invalid job files, and job files that are printed and read again.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What a job file may have, for its manual page. docs/fio.md says more, and what becomes of fio's other options.
+//! Options of a job file, for its manual page. docs/fio.md has more, with the effect of fio's other
+//! options.
 
 /// Options that are done, with what they mean.
 pub(crate) const OPTIONS: [(&[&str], &str); 20] = [

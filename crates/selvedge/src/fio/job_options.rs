@@ -1,5 +1,5 @@
-//! The options of a fio job: what each one asks for, which of them mean nothing over NVMe/TCP, and which would change
-//! the result and cannot be had. Files, sections and lines are `job_file`'s.
+//! Options of a fio job: their meaning, options without effect over NVMe/TCP, and unsupported options that would change
+//! the result. Files, sections and lines are `job_file`'s.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::spec::extent::Extent;
 use crate::spec::fio_numbers::{extent, flag, number, only_size, same_for_all, time, within};
 use crate::spec::size::Size;
 
-/// What a job asks for; what it leaves open is absent.
+/// Options of a job; `None` for those not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobOptions {
     pub(crate) description: Option<String>,
-    /// It begins when all jobs before it have ended.
+    /// The job starts after all jobs before it have ended.
     pub(crate) stonewall: bool,
     pub(crate) startdelay: Option<Duration>,
     pub(crate) kind: Option<Kind>,
@@ -30,10 +30,10 @@ pub(crate) struct JobOptions {
     pub(crate) numjobs: Option<u32>,
     pub(crate) size: Option<Extent>,
     pub(crate) offset: Option<Extent>,
-    /// How much further each job of the section begins than the one before.
+    /// Distance between the starts of consecutive jobs of the section.
     pub(crate) offset_increment: Option<Extent>,
     pub(crate) runtime: Option<Duration>,
-    /// It starts over at the end of the range until its time is over.
+    /// The job starts over at the end of the range until its time is over.
     pub(crate) time_based: bool,
     pub(crate) ramp_time: Option<Duration>,
     pub(crate) rate_iops: Option<u64>,
@@ -45,20 +45,21 @@ pub(crate) struct JobOptions {
     pub(crate) verify: bool,
 }
 
-/// What became of an option.
+/// Effect of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It is done; the name is the first of those the option has.
+    /// The option is applied; the name is the first of its names.
     Taken(&'static str),
-    /// It is about files, the kernel or what is printed, and has no meaning here.
+    /// The option is about files, the kernel or printed output, and has no meaning here.
     Meaningless,
-    /// It says where, as whom and how urgently fio's own processes run.
+    /// The option sets place, user or priority of fio's own processes.
     Placement,
-    /// It would change the result, and cannot be had, for this reason.
+    /// The option would change the result and is not supported, for this reason.
     Unsupported(String),
 }
 
-/// What keeps a job from being run at all, by one of its options: fio moves none of its data, or uses several files.
+/// Returns the reason if an option keeps a job from running at all: fio moves none of its data, or
+/// uses several files.
 pub(crate) fn forbids(name: &str, value: &str) -> Result<Option<String>, String> {
     Ok(match name {
         "ioengine" => {
@@ -98,7 +99,7 @@ impl JobOptions {
         if let Some((_, allowed, why)) = FIXED.iter().find(|(fixed, _, _)| *fixed == name) {
             return Ok(match allowed.contains(&value) {
                 true => Effect::Meaningless,
-                false => Effect::Unsupported(format!("{name}={value} cannot be had: {why}")),
+                false => Effect::Unsupported(format!("{name}={value} is not supported: {why}")),
             });
         }
         if PLACEMENT.contains(&name) {
@@ -240,12 +241,12 @@ impl JobOptions {
         Ok(Effect::Taken("rw"))
     }
 
-    /// Whether it both reads and writes.
+    /// True if the job both reads and writes.
     pub(crate) fn is_mixed(&self) -> bool {
         matches!(self.kind, Some(Kind::Readwrite | Kind::Randrw))
     }
 
-    /// Its options as fio reads them, one line each.
+    /// Returns the options in fio's syntax, one line each.
     fn lines(&self) -> Vec<String> {
         let kind = self.kind.and_then(|kind| kind.to_possible_value());
         let time = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));

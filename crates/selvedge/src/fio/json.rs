@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Lines that begin with a brace and are not a document, before the search is given up.
 const FALSE_STARTS_MAX: usize = 64;
 
-/// What one run of fio found.
+/// Result of one run of fio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FioRun {
     /// Such as `fio-3.33`.
@@ -17,11 +17,11 @@ pub(crate) struct FioRun {
     pub(crate) jobs: Vec<FioJob>,
 }
 
-/// One entry of its jobs: one job, or all clones of a job that report together.
+/// Entry of a run's jobs: one job, or all clones of a job that report together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FioJob {
     pub(crate) name: String,
-    /// As the options have it, `read` if they have nothing.
+    /// Type of I/O in the options, `read` by default.
     pub(crate) rw: String,
     /// Bytes of a command; absent when the sizes differ.
     pub(crate) bs_bytes: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct FioJob {
     pub(crate) write: Option<FioSide>,
 }
 
-/// Its reads, or its writes.
+/// Reads or writes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct FioSide {
     pub(crate) ios: u64,
@@ -43,7 +43,7 @@ pub(crate) struct FioSide {
     pub(crate) bw_bytes: f64,
     /// From when the command was made until it was completed.
     pub(crate) mean_ns: f64,
-    /// Absent where fio was told not to tell them.
+    /// Absent if fio's options suppress percentiles.
     pub(crate) p50_ns: Option<f64>,
     pub(crate) p99_ns: Option<f64>,
     pub(crate) p99_9_ns: Option<f64>,
@@ -135,7 +135,7 @@ pub(crate) fn read(text: &str) -> Result<FioRun, String> {
 }
 
 impl FioJob {
-    /// Whether it may be another clone of the same job.
+    /// True if the entry may be another clone of the same job.
     fn is_like(&self, other: &Self) -> bool {
         (&self.rw, self.bs_bytes, self.iodepth, self.numjobs)
             == (&other.rw, other.bs_bytes, other.iodepth, other.numjobs)
@@ -197,7 +197,7 @@ fn last_document(text: &str) -> Result<Document, String> {
     last.ok_or_else(|| format!("this is not a fio result, which `fio --output-format=json` prints: {wrong}"))
 }
 
-/// Where the next line that begins with a brace does so, from `at` on.
+/// Returns the position of the next line that begins with a brace, from `at` on.
 fn next_start(text: &str, at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     if rest.starts_with('{') && (at == 0 || text.as_bytes().get(at - 1) == Some(&b'\n')) {
@@ -215,7 +215,7 @@ impl Options {
 }
 
 impl Entry {
-    /// Its figures, and what was asked of it.
+    /// Returns figures and options of the job.
     fn job(&self, global: &Options) -> FioJob {
         let option = |names| self.options.text(names).or_else(|| global.text(names));
         let count = |name| option([name, name]).and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(job.write.unwrap().p99_ns, Some(9.0));
     }
 
-    /// As fio prints four clones of a job without group_reporting: each does a fourth of it.
+    /// Output of fio for four clones of a job without group_reporting: each does a fourth of it.
     #[test]
     fn clones_are_one_job() {
         let clone = |ios: u64, mean: u64| {

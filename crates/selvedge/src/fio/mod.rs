@@ -1,5 +1,5 @@
-//! What fio writes and reads: its job files become jobs, its JSON becomes figures. It runs nothing; what is printed in
-//! fio's form is `report::fio`'s.
+//! Formats of fio: job files are parsed into jobs, JSON into figures. The module runs nothing;
+//! `report::fio` prints fio's format.
 
 mod engine;
 pub(crate) mod job_file;
@@ -10,6 +10,6 @@ mod storage;
 pub(crate) mod typed;
 pub(crate) mod variables;
 
-/// What fio 3.33 prints, with the line of warning that it puts before.
+/// Output of fio 3.33, with the line of warning before it.
 #[cfg(test)]
 pub(crate) const PRINTED_BY_FIO: &str = include_str!("fio-3.33.json");

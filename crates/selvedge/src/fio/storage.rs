@@ -3,7 +3,7 @@
 
 use super::job_file::Said;
 
-/// What a section says of the file that it uses.
+/// Files that a section names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Storage {
     pub(super) filename: Option<Said>,
@@ -16,8 +16,8 @@ impl Storage {
         self.filename.as_ref().or(self.directory.as_ref()).map(|said| said.line)
     }
 
-    /// Its files, each as fio would open it. A job that names no file has one of its own in its folder, beside those of
-    /// others: the folder stands for all of them.
+    /// Returns the files, each as fio would open it. A job without a file name has a file of its
+    /// own in its folder; the folder stands for all of those.
     pub(super) fn files(&self) -> Vec<String> {
         let list = |said: &Option<Said>| said.as_ref().map_or_else(Vec::new, |said| split(&said.text));
         let (names, folders) = (list(&self.filename), list(&self.directory));

@@ -9,9 +9,9 @@ use crate::flags::fio_options::FioOptions;
 pub(crate) struct TypedOptions {
     pub(crate) name: Option<String>,
     pub(crate) options: JobOptions,
-    /// Those that are passed over, with their hyphens.
+    /// Ignored options, with their hyphens.
     pub(crate) meaningless: Vec<String>,
-    /// Those that would change the result and cannot be had, with the reason.
+    /// Options that would change the result and are not supported, with the reason.
     pub(crate) unsupported: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl TypedOptions {
         }
         match name {
             "name" if self.name.is_some() => {
-                return Err("it begins a second job: write a job file with a section for each".to_owned());
+                return Err("a second job needs a job file, with a section for each".to_owned());
             }
             "name" => self.name = Some(value.to_owned()).filter(|name| !name.is_empty()),
             "create_only" => {}

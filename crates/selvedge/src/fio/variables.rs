@@ -1,9 +1,10 @@
 //! `${NAME}` in a job file, which stands for a variable of the environment, and fio's own words for this machine.
 
-/// What a name stands for: `NAME` of the environment, or `$ncpus` and `$pagesize` of the machine.
+/// Lookup of a variable: `NAME` of the environment, or `$ncpus` and `$pagesize` of the machine.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What fio knows of a machine by itself. (Its `$mb_memory` is about the page cache, which is not used here.)
+/// Names of fio's own variables. (Its `$mb_memory` is about the page cache, which is not used
+/// here.)
 const WORDS: [&str; 2] = ["$ncpus", "$pagesize"];
 
 /// Names as this process has them.

@@ -1,5 +1,5 @@
-//! The flags of `attach`: the connection and path options of `bench`, where the disk shall be, and what is done with disks that
-//! are attached.
+//! Flags of `attach`: connection and path options of `bench`, the kind of disk, and actions on
+//! attached disks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use super::log::LoggingFlags;
 use super::nbd_tls::NbdTlsFlags;
 use super::{EngineFlag, OutputFlags};
 
-/// Where NBD clients connect.
+/// Listening address for NBD clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NbdPlace {
-    /// A Unix socket in the runtime directory, named after the namespace.
+    /// Unix socket in the runtime directory, named after the namespace.
     #[default]
     Default,
-    /// This Unix socket.
+    /// Unix socket at this path.
     Unix(PathBuf),
-    /// This address.
+    /// TCP address.
     Tcp(SocketAddr),
 }
 
@@ -54,26 +54,26 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Block devices:
-  --ublk makes each namespace a block device of this machine, /dev/ublkbN, and
-  prints its name. The kernel's driver has to be loaded (modprobe ublk_drv, Linux
-  6.5 or later). Unmount before you end it. When its process is killed, the device
-  stays and requests wait: attach recover takes it over. Members of the group ublk
-  may make devices of their own, which go when their process is killed.
+  --ublk creates a block device of this machine for each namespace, /dev/ublkbN, and
+  prints its name. The kernel's driver must be loaded (modprobe ublk_drv, Linux 6.5
+  or later). Unmount the device before you end the process. If the process is killed,
+  the device stays and requests wait for attach recover. Members of the group ublk
+  may create devices of their own, which are removed if their process is killed.
 
 Clients:
-  An NBD client opens a namespace by the name that is its number; without a name
-  it gets the first. The URI that is printed says all of it. Requests have to be
-  whole blocks of the namespace; clients learn the block size when they connect.
+  The export name of a namespace is its number; the default export is the first
+  namespace. attach prints the URI of each export. Requests must be whole blocks of
+  the namespace; clients learn the block size when they connect.
 
 Virtual machines:
-  --vhost-user makes a socket for QEMU's vhost-user-blk-pci, cloud-hypervisor's
-  --disk vhost_user=true, and others. One front end is served at a time; the
-  next is served when it has gone. The guest's memory has to be shared.
+  --vhost-user creates a socket for QEMU's vhost-user-blk-pci, cloud-hypervisor's
+  --disk vhost_user=true, and others. It serves one front end at a time. The guest's
+  memory must be shared.
 
 Paths:
-  All addresses are paths to one disk. While none is there, requests wait, as
-  long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail. After an
-  attach process that was killed, writes wait until its own have ended.
+  All addresses are paths to one disk. Without a path, requests wait for the time of
+  --ctrl-loss-tmo and --fast_io_fail_tmo; then they fail. After an attach process was
+  killed, writes wait until those of the killed process have ended.
 
 Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk
@@ -92,37 +92,39 @@ pub(crate) struct AttachFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Namespaces to attach, each a disk
+    /// Namespace IDs, each a disk
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: Vec<u32>,
 
-    /// Make each namespace a block device of this machine, /dev/ublkbN; needs the kernel's ublk driver, and root or the group ublk
+    /// Create a block device of this machine for each namespace, /dev/ublkbN; needs the kernel's
+    /// ublk driver, and root or the group ublk
     #[arg(long, help_heading = "Disk")]
     pub(crate) ublk: bool,
 
-    /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, in clear unless there is a certificate or a file of keys
-    /// for TLS [default: a socket in the runtime directory]
+    /// Serve NBD clients on the Unix socket unix:PATH or on ADDR:PORT, in clear without a
+    /// certificate or a key file for TLS [default: a socket in the runtime directory]
     #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = place)]
     #[arg(help_heading = "Disk")]
     pub(crate) nbd: Option<NbdPlace>,
 
-    /// Serve a virtual machine monitor (QEMU, cloud-hypervisor) on this Unix socket, as a vhost-user-blk device; given once for
-    /// each namespace
+    /// Unix socket for a virtual machine monitor (QEMU, cloud-hypervisor), served as a
+    /// vhost-user-blk device; given once for each namespace
     #[arg(long, value_name = "PATH", help_heading = "Disk")]
     pub(crate) vhost_user: Vec<PathBuf>,
 
-    /// Let nobody write
+    /// Refuse writes
     #[arg(long, help_heading = "Disk")]
     pub(crate) read_only: bool,
 
-    /// Threads that serve disks, each with an I/O queue on every path: an NBD client or a virtqueue is served by one of them, and
-    /// a block device has a queue for each [default: the number of processors for a block device, else 1]
+    /// Threads that serve disks, each with an I/O queue on every path: one thread serves an NBD
+    /// client or a virtqueue, and a block device has a queue for each [default: the number of
+    /// processors for a block device, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
     #[arg(help_heading = "Disk")]
     pub(crate) threads: Option<u16>,
 
-    /// Entries of each queue, and of those of a block device
+    /// Entries of each queue, and of each queue of a block device
     #[arg(short = 'Q', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..=1024))]
     #[arg(help_heading = "Disk")]
     pub(crate) queue_size: u16,
@@ -136,11 +138,11 @@ pub(crate) struct AttachFlags {
     #[command(flatten)]
     pub(crate) paths: PathFlags,
 
-    /// What carries this side's I/O
+    /// I/O interface of this side
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
     pub(crate) engine: EngineFlag,
 
-    /// Longest time a thread polls before sleeping, in microseconds; 0 never polls [default: 50]
+    /// Longest time a thread polls before it sleeps, in microseconds; 0 never polls [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     #[arg(help_heading = "This program's own options")]
     pub(crate) poll_us: Option<u64>,
@@ -153,7 +155,7 @@ pub(crate) struct AttachFlags {
 }
 
 impl AttachFlags {
-    /// Log options of this process.
+    /// Returns the log options of a process that serves disks; `None` for other actions.
     pub(crate) const fn log(&self) -> Option<&LoggingFlags> {
         match &self.action {
             None => Some(&self.log),
@@ -165,34 +167,35 @@ impl AttachFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AttachAction {
-    /// List this user's attached disks, also those whose process is gone
+    /// List this user's attached disks, also those whose process has ended
     #[command(after_help = "Example:
   selvedge attach list")]
     List {
-        /// Print what udev's rules need to name this block device, KEY=\"value\" on each line
+        /// Print the properties by which udev's rules name this block device, KEY="value" on each
+        /// line
         #[arg(long, value_name = "DEVICE", value_parser = device_node, conflicts_with = "output_format")]
         udev: Option<DeviceNode>,
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Serve all disks of a file, each by a connection of its own, in one process
+    /// Serve all disks of a file in one process, each by a connection of its own
     #[command(
-        after_help = "The file has a table [disk.NAME] for each, and [defaults] for what they have in common.
-Settings are attach's long options, with _ for -. A disk that fails is told, and
-the others are served on.
+        after_help = "The file has a table [disk.NAME] for each disk, and [defaults] for common settings.
+Settings are attach's long options, with _ for -. If a disk fails, its error is
+printed; the others continue.
 
 Examples:
   selvedge attach serve --config attach.toml
   selvedge attach serve --config attach.toml --check"
     )]
     Serve {
-        /// The file, attach.toml
+        /// Path of attach.toml
         #[arg(short = 'c', long, value_name = "FILE")]
         config: PathBuf,
-        /// Serve these of its disks alone
+        /// Names of the disks to serve [default: all]
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         disk: Vec<String>,
-        /// Read the file and those that it names, and connect to nothing
+        /// Check the file and the files that it names, without connecting
         #[arg(long)]
         check: bool,
         #[command(flatten)]
@@ -200,10 +203,10 @@ Examples:
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// End the processes of attached disks, and take away what processes have left that are gone
+    /// End the processes of attached disks, and remove the leftovers of ended processes
     #[command(
-        after_help = "A process ends when all of its disks are named. What waits for a block device whose process is gone
-fails. Unmount first: a device that is in use is refused.
+        after_help = "A process ends when all of its disks are named. Requests that wait for a block device whose process has
+ended fail. Unmount first: a device that is in use is refused.
 
 Examples:
   selvedge attach detach /dev/ublkb0
@@ -214,19 +217,20 @@ Examples:
         /// Block devices, sockets, addresses of NBD servers, or all
         #[arg(required = true, value_name = "DEVICE|SOCKET|ADDR:PORT|all")]
         disks: Vec<String>,
-        /// Take away block devices that are in use, too: their users get I/O errors
+        /// Remove block devices that are in use, too: their users get I/O errors
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Go on with another program in place of processes that have attached disks, whose users notice a pause and nothing else
+    /// Replace the program of processes with attached disks; their users see a pause
     Upgrade(UpgradeAttachFlags),
-    /// Take over block devices whose process was killed: requests that wait for them go on, without an error
+    /// Take over block devices whose process was killed: pending requests continue, without an
+    /// error
     #[command(
-        after_help = "It connects as the command line of that process says, in its working directory, and
-serves in the foreground until Ctrl-C, SIGTERM or SIGHUP, as attach does. Where several
-processes are gone, it starts one for each.
+        after_help = "It uses the command line and the working directory of the killed process, and serves
+in the foreground until Ctrl-C, SIGTERM or SIGHUP, as attach does. For several killed
+processes, it starts one process each.
 
 Examples:
   selvedge attach recover
@@ -245,28 +249,28 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The next process starts with the command line of the one that serves, connects to its
-targets, takes its clients over and goes on; the former one ends. If anything goes
-wrong, the former process serves as before.
+    after_help = "A new process starts with the command line of the previous one, connects to its targets
+and takes over its clients; then the previous process exits. If a step fails, the
+previous process serves on.
 
 Examples:
   selvedge attach upgrade
   selvedge attach upgrade disk.nbd --if-changed"
 )]
 pub(crate) struct UpgradeAttachFlags {
-    /// Disks whose processes go on: block devices, sockets, addresses of NBD servers, or all
+    /// Disks whose processes are upgraded: block devices, sockets, addresses of NBD servers, or all
     #[arg(value_name = "DEVICE|SOCKET|ADDR:PORT|all", default_value = "all")]
     pub(crate) disks: Vec<String>,
 
-    /// The process that goes on, as in a service's reload
+    /// Process ID of the process to upgrade, as in a service's reload
     #[arg(long, value_name = "PID", conflicts_with = "disks")]
     pub(crate) process: Option<u32>,
 
-    /// The program to go on with [default: this one]
+    /// Program to start [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
 
-    /// Do nothing where a process runs this very program already, as in a service's reload
+    /// Do nothing if a process runs this very program already, as in a service's reload
     #[arg(long)]
     pub(crate) if_changed: bool,
 
@@ -274,7 +278,7 @@ pub(crate) struct UpgradeAttachFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// The number of `/dev/ublkbN` or `/dev/ublkcN`.
+/// Number of `/dev/ublkbN` or `/dev/ublkcN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceNode(pub(crate) u32);
 
@@ -285,7 +289,7 @@ fn device_node(text: &str) -> Result<DeviceNode, String> {
     number.map(DeviceNode).ok_or_else(|| "write /dev/ublkbN or /dev/ublkcN".to_owned())
 }
 
-/// Which block devices are recovered.
+/// Block devices to recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UblkDevice {
     All,

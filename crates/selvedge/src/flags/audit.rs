@@ -1,4 +1,4 @@
-//! The options of `audit`.
+//! Flags of `audit`.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,21 @@ pub(crate) struct AuditFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditAction {
-    /// Say whether an audit log is whole: nothing changed, moved, taken out or cut off
+    /// Verify that no record of an audit log was changed, moved, removed or cut off
     #[command(after_help = "Examples:
   selvedge audit verify --state-dir /var/lib/selvedge
   selvedge audit verify audit.jsonl.1 audit.jsonl
   journalctl -u selvedge -o cat | grep '^{\"seq\"' | selvedge audit verify -
 
-Each record has the hash of the one before it. That the end was cut off, only the state directory knows: it keeps the
-hash of the last record. Somebody who can write there too can make another log; to see that, note the hash that this
-command prints where they cannot write.")]
+Each record has the hash of the previous one, and the state directory has the hash of the last one: only with it a
+missing end is detected. An attacker with write access to both can forge a log; to detect that, keep the hash that
+this command prints on another machine.")]
     Verify {
-        /// Files of the log, the oldest first, or - for standard input [default: the one in the state directory]
+        /// Files of the log, the oldest first, or - for standard input [default: the log in the
+        /// state directory]
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The target's state directory, which knows the last record
+        /// State directory of the target, which has the hash of the last record
         #[arg(long, value_name = "DIR", required_unless_present = "files")]
         state_dir: Option<PathBuf>,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The flags of `bench`: connection options as nvme-cli has them, workload options as fio has them.
+//! Flags of `bench`: connection options as nvme-cli has them, workload options as fio has them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use crate::spec::extent::Extent;
 use crate::spec::fio_numbers;
 use crate::spec::size::{Size, parse_time};
 
-/// What is read and written, and in which order.
+/// Direction and order of a workload's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Sequential reads
@@ -34,24 +34,24 @@ pub(crate) enum Kind {
     Randrw,
 }
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchFormat {
-    /// For people
+    /// Text
     #[default]
     Normal,
-    /// For programs: the names in it stay
+    /// JSON; names in it are stable
     Json,
-    /// For programs that read what `fio --output-format=json` prints
+    /// JSON as `fio --output-format=json` prints it
     FioJson,
 }
 
 /// I/O queues of each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoQueues {
-    /// This number.
+    /// Fixed number of queues.
     Count(u16),
-    /// Those that trials show to be best.
+    /// Number that short trials find to be best.
     Auto,
 }
 
@@ -70,13 +70,13 @@ impl FromStr for IoQueues {
     }
 }
 
-/// Bytes of a command as fio has them: the one size of a list, too.
+/// Reads the block size of all commands; a list, as fio has it, must name one size.
 fn block_size(text: &str) -> Result<Size, String> {
     let size = fio_numbers::same_for_all(text);
     size.ok_or_else(|| format!("`{text}`: all commands have one size"))?.parse()
 }
 
-/// Something that is done or not.
+/// Switch that is on or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
     On,
@@ -84,7 +84,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// How data is checked.
+/// Method of verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyMethod {
     /// Position, write count, writer and a CRC32C in every block
@@ -94,42 +94,41 @@ pub(crate) enum VerifyMethod {
 #[derive(Debug, Args)]
 #[command(after_help = "Jobs and queues:
   Each job has --iodepth commands outstanding, and a thread of its own. Job j
-  uses the queues j, j+numjobs, and so on; where there are fewer queues than
-  jobs, the jobs of one queue share its thread. With --verify each job keeps
-  to its own part of the range; without, all jobs use all of it.
+  uses the queues j, j+numjobs, and so on; if there are fewer queues than
+  jobs, the jobs of one queue share its thread. With --verify each job uses
+  its own part of the range; without, all jobs use the whole range.
 
 Queues and the NIC:
-  --match-hw-queues asks for as many I/O queues as the interface to the target
-  has (and the machine CPUs), -i N for no more than N of them. It chooses
-  source ports so that the NIC's hash gives each its own receive queue, and
-  keeps each worker on the CPU that serves the queue. It needs no root and
-  changes nothing; `selvedge tune` does that.
-  -i auto begins with that number, runs short trials of this very workload,
-  and takes more while the 99th percentile falls and CPUs are left, else fewer.
-  A workload that writes does so in the trials too.
+  --match-hw-queues creates as many I/O queues as the interface to the target
+  has, at most the number of CPUs; -i N lowers that limit. It chooses source
+  ports by which the NIC's hash gives each connection its own receive queue,
+  and pins each worker to the CPU that serves the queue. It needs no root and
+  changes no setting of the machine; `selvedge tune` does that.
+  -i auto starts with that number, runs short trials of this very workload,
+  and adds queues while the 99th percentile falls and CPUs are left, or
+  removes some. A workload that writes does so in the trials too.
 
 Writing:
-  A workload that writes destroys what is there. Where data is found, somebody
-  has to agree first: on the terminal, or with --destroy-data.
+  A workload that writes destroys the data of the namespace. If the namespace
+  has data, bench asks on the terminal, or requires --destroy-data.
 
 Verifying:
-  --verify stamps every block that is written with its position, a count of
-  its writes, the writer and a checksum, and checks each read exactly; after
-  a workload that writes, everything written is read back. With --rw read or
-  randread, it checks that blocks which an earlier run stamped are whole and
-  in their place.
-  --verify-state FILE keeps a record of what was acknowledged before each
-  completed Flush (see --fsync). After the target has died and come back,
-  --verify-only --verify-state FILE checks that nothing of it is lost or torn.
+  --verify stamps every written block with its position, a count of its writes,
+  the writer and a checksum, and checks each read exactly; after a workload
+  that writes, all written data is read back. With --rw read or randread, it
+  checks the stamps of an earlier run.
+  --verify-state FILE records the writes acknowledged before each completed
+  Flush (see --fsync). After a crash of the target, --verify-only
+  --verify-state FILE checks that no acknowledged write is lost or torn.
 
 Job files:
-  JOB_FILE is a job file of fio. Its sections run one after the other where
-  stonewall stands between them, else at the same time. Options typed here win
-  over those in the file. Options that would change the result and cannot be
-  had are named with their line, and nothing runs unless --ignore-unsupported
-  is given; those that mean nothing here (direct, ioengine, filename, ...) are
-  named in a note, also where they are typed here. Where sections have different files, --nsid names as many
-  namespaces, in the order in which the files appear.
+  JOB_FILE is a job file of fio. Sections separated by stonewall run one after
+  the other, all others at the same time. Options on the command line override
+  those in the file. Unsupported options that would change the result are
+  errors, with their line, unless --ignore-unsupported is given; options
+  without a meaning here (direct, ioengine, filename, ...) are listed in a
+  note. If sections have different files, --nsid names as many namespaces, in
+  the order in which the files appear.
 
 Examples:
   T='-a 127.0.0.1'
@@ -144,11 +143,11 @@ Examples:
   selvedge bench $T --verify-only --verify-state state.jsonl
   selvedge bench job.fio $T --runtime 10 --output-format=fio-json")]
 pub(crate) struct BenchFlags {
-    /// Run the jobs of this file of fio's, see below
+    /// Job file of fio, see below
     #[arg(value_name = "JOB_FILE")]
     pub(crate) job_file: Option<PathBuf>,
 
-    /// Run without the options of fio's that cannot be had
+    /// Run without fio's options that are not supported
     #[arg(long, help_heading = "This program's own options")]
     pub(crate) ignore_unsupported: bool,
 
@@ -156,27 +155,31 @@ pub(crate) struct BenchFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Namespace to use; of a job file with several files, a list with one namespace for each in their order
+    /// Namespace ID; for a job file with several files, a list with one namespace for each in their
+    /// order
     #[arg(long, value_name = "N[,N]", default_value = "1", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: Vec<u32>,
 
-    /// Write to the namespace although it has data; without this a person is asked, and a program refused
+    /// Overwrite data of the namespace; without this, bench asks on a terminal, and refuses
+    /// elsewhere
     #[arg(long, help_heading = "This program's own options")]
     pub(crate) destroy_data: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
 
-    /// I/O queues of each path, each a connection, or `auto` to find the best number [default: one per job]
+    /// I/O queues of each path, each a connection, or `auto` to find the best number [default: one
+    /// per job]
     #[arg(short = 'i', long, visible_alias = "queues-per-path", value_name = "N")]
     pub(crate) nr_io_queues: Option<IoQueues>,
 
-    /// No more I/O queues than the NIC has, each on a receive queue of its own, its worker on the CPU that serves it
+    /// Limit I/O queues to those of the NIC, each on a receive queue of its own, with its worker on
+    /// the CPU that serves it
     #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub(crate) match_hw_queues: Option<Switch>,
 
-    /// Length of each trial of -i auto, the first third of which is not counted [default: 3]
+    /// Duration of each trial of -i auto, whose first third is not counted [default: 3]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "This program's own options")]
     pub(crate) auto_trial: Option<Duration>,
 
@@ -187,8 +190,8 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) paths: PathFlags,
 
-    /// Send a write whose answer was lost again at once. UNSAFE: the first one may still come, and undo a newer write;
-    /// it is here to show just that
+    /// Resend a write at once whose response was lost. UNSAFE: the first write may still arrive,
+    /// and undo a newer one; for demonstration only
     #[arg(long, help_heading = "Path options, as nvme-cli and the Linux kernel have them")]
     pub(crate) no_quiesce: bool,
 
@@ -198,38 +201,38 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) fio: FioOptions,
 
-    /// What carries this side's I/O
+    /// I/O interface of this side
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
     pub(crate) engine: EngineFlag,
 
-    /// Longest time this side polls before sleeping, in microseconds; 0 never polls [default: 50]
+    /// Longest time this side polls before it sleeps, in microseconds; 0 never polls [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     #[arg(help_heading = "This program's own options")]
     pub(crate) poll_us: Option<u64>,
 
-    /// Show a full-screen view while it runs: paths, connections, workers
+    /// Show a full-screen view meanwhile: paths, connections, workers
     #[arg(long, help_heading = "This program's own options")]
     pub(crate) top: bool,
 
-    /// Write the results to this file
+    /// File for the results
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How to print the results
+    /// Format of the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
     pub(crate) output_format: BenchFormat,
 }
 
 impl BenchFlags {
-    /// The namespace of a workload, or of the first file of a job file.
+    /// Returns the namespace of a workload, or of the first file of a job file.
     pub(crate) fn first_nsid(&self) -> u32 {
         self.nsid.first().copied().unwrap_or(1)
     }
 
-    /// The flags of a line that another command has made up, `bench` first.
+    /// Returns the flags of a command line that another command has composed, `bench` first.
     ///
     /// # Errors
-    /// The option, and what it takes.
+    /// Message with the option and its values.
     pub(crate) fn of_line(line: Vec<String>) -> Result<Self, String> {
         let command = Self::augment_args(Command::new("bench"));
         let flags = command.try_get_matches_from(line).and_then(|matches| Self::from_arg_matches(&matches));
@@ -243,44 +246,46 @@ impl BenchFlags {
     }
 }
 
-/// Several paths, and connections that are lost.
+/// Options for several paths, and for lost connections.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Path options, as nvme-cli and the Linux kernel have them")]
 pub(crate) struct PathFlags {
-    /// Which path a command takes: numa, round-robin, queue-depth, latency
+    /// Path of each command: numa, round-robin, queue-depth, latency
     #[arg(long, value_name = "POLICY", default_value = "latency")]
     pub(crate) iopolicy: IoPolicy,
 
-    /// Seconds between attempts to connect a lost path again; the first follows at once [default: 10]
+    /// Delay in seconds between attempts to reconnect a lost path; the first attempt is immediate
+    /// [default: 10]
     #[arg(short = 'c', long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) reconnect_delay: Option<u32>,
 
-    /// Seconds after which a lost path is given up, -1 for never [default: 600; of bench with
-    /// one path and without -c, 0]
+    /// Time in seconds until a lost path is given up, -1 for never [default: 600; of bench with one
+    /// path and without -c, 0]
     #[arg(short = 'l', long, value_name = "SECONDS", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) ctrl_loss_tmo: Option<i32>,
 
-    /// Seconds after which commands fail while no path is there, -1 for never [default: -1]
+    /// Time in seconds until commands fail without a path, -1 for never [default: -1]
     #[arg(long = "fast_io_fail_tmo", alias = "fast-io-fail-tmo", value_name = "SECONDS")]
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) fast_io_fail_tmo: Option<i32>,
 
-    /// Congestion control of the connections by its name in the kernel, or auto to follow each connection's path
+    /// Congestion control by its name in the kernel, or auto to follow the path of each connection
     /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
 
-    /// With -t mptcp: set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
+    /// With -t mptcp: configure the addresses and limits of MPTCP with `ip mptcp`, as root, and
+    /// restore them at the end
     #[arg(long)]
     pub(crate) configure_mptcp: bool,
 }
 
-/// The workload.
+/// Workload options.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Workload options, as fio has them")]
 pub(crate) struct WorkloadFlags {
-    /// What to do
+    /// Type of I/O
     #[arg(
         long = "rw",
         visible_alias = "readwrite",
@@ -289,11 +294,11 @@ pub(crate) struct WorkloadFlags {
     )]
     pub(crate) kind: Option<Kind>,
 
-    /// Size of each command's data [default: 4k]
+    /// Data size of each command [default: 4k]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     pub(crate) bs: Option<Size>,
 
-    /// Commands each job keeps outstanding [default: 1]
+    /// Commands that each job keeps outstanding [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) iodepth: Option<u32>,
 
@@ -301,42 +306,43 @@ pub(crate) struct WorkloadFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) numjobs: Option<u32>,
 
-    /// Bytes of the namespace to use, or a share of it such as 50% [default: all from --offset on]
+    /// Size of the range in the namespace, or a share such as 50% [default: all from --offset on]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Extent>,
 
-    /// Where in the namespace to begin, also as a share of it [default: 0]
+    /// Start of the range in the namespace, or a share [default: 0]
     #[arg(long, value_name = "SIZE")]
     pub(crate) offset: Option<Extent>,
 
-    /// How much further each job begins than the one before [default: 0]
+    /// Distance between the starts of consecutive jobs [default: 0]
     #[arg(long = "offset_increment", alias = "offset-increment", value_name = "SIZE")]
     pub(crate) offset_increment: Option<Extent>,
 
-    /// Run for this long, starting over at the end of the range [default: until each job has done --size once]
+    /// Duration; at the end of the range, jobs start over [default: until each job has done --size
+    /// once]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) runtime: Option<Duration>,
 
-    /// Use all of --runtime; without it, a job of a job file ends after --size, as in fio
+    /// Run for all of --runtime; without it, a job of a job file ends after --size, as in fio
     #[arg(long = "time_based", alias = "time-based", value_name = "0|1", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "0", default_missing_value = "1", hide_default_value = true, value_parser = fio_numbers::flag)]
     #[arg(action = ArgAction::Set)]
     pub(crate) time_based: bool,
 
-    /// Run for this long before measuring begins [default: 0]
+    /// Warm-up time before the measurement [default: 0]
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "TIME", value_parser = parse_time)]
     pub(crate) ramp_time: Option<Duration>,
 
-    /// How many of 100 commands are reads, where both are done [default: 50]
+    /// Share of reads in a mixed workload, in percent [default: 50]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     pub(crate) rwmixread: Option<u8>,
 
-    /// Commands per second that each job does at most
+    /// Maximum number of commands per second of each job
     #[arg(long = "rate_iops", alias = "rate-iops", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate_iops: Option<u64>,
 
-    /// Flush after every N writes of a job, 0 for never [default: 0]
+    /// Number of writes of a job between Flush commands, 0 for none [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) fsync: Option<u32>,
 
@@ -344,15 +350,15 @@ pub(crate) struct WorkloadFlags {
     #[arg(long, value_name = "N")]
     pub(crate) randseed: Option<u64>,
 
-    /// Check all data, see below
+    /// Verify all data, see below
     #[arg(long, value_name = "METHOD", num_args = 0..=1, require_equals = true, default_missing_value = "crc32c")]
     pub(crate) verify: Option<VerifyMethod>,
 
-    /// Keep a record of acknowledged writes in this file, see below
+    /// File that records acknowledged writes, see below
     #[arg(long, value_name = "FILE", conflicts_with = "job_file")]
     pub(crate) verify_state: Option<PathBuf>,
 
-    /// Write nothing; check a namespace against the record in --verify-state
+    /// Check a namespace against the record of --verify-state, without writing
     #[arg(long, requires = "verify_state")]
     #[arg(conflicts_with_all = ["kind", "size", "offset", "offset_increment", "runtime", "rate_iops", "fsync", "verify"])]
     pub(crate) verify_only: bool,

@@ -1,4 +1,4 @@
-//! The flags of `config`, which deals with whole configurations.
+//! Flags of `config`, which handles whole configurations.
 
 use std::path::PathBuf;
 
@@ -23,44 +23,44 @@ pub(crate) enum ConfigAction {
     #[command(after_help = "Example:
   selvedge config check target.toml")]
     Check {
-        /// The file
+        /// Path of the target.toml
         file: PathBuf,
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Say what a running target would change to serve a target.toml
-    #[command(after_help = "Exit status: 0 if nothing is different, 3 if something is.
+    /// Show the changes that a running target would make to serve a target.toml
+    #[command(after_help = "Exit status: 0 without differences, 3 with differences.
 
 Example:
   selvedge config diff target.toml")]
     Diff {
-        /// The file
+        /// Path of the target.toml
         file: PathBuf,
-        /// Let namespaces become smaller
+        /// Allow smaller namespaces
         #[arg(long)]
         shrink: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Let a running target serve a target.toml and nothing else
-    #[command(after_help = "Hosts whose subsystem and port are still there stay connected.
+    /// Replace the configuration of a running target by a target.toml
+    #[command(after_help = "Hosts whose subsystem and port remain stay connected.
 
 Example:
   selvedge config apply target.toml")]
     Apply {
-        /// The file
+        /// Path of the target.toml
         file: PathBuf,
-        /// Let namespaces become smaller; what is beyond their new end is lost
+        /// Allow smaller namespaces; data beyond their new end is lost
         #[arg(long)]
         shrink: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Print what a running target serves
+    /// Print the configuration of a running target
     #[command(after_help = "Example:
   selvedge config dump --format toml > target.toml")]
     Dump {
-        /// The format
+        /// Format of the configuration
         #[arg(long, value_name = "FORMAT", default_value = "toml")]
         format: DumpFormat,
         #[command(flatten)]
@@ -68,11 +68,11 @@ Example:
     },
 }
 
-/// How a configuration is printed.
+/// Format of a printed configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// As `selvedge serve -c` reads it
+    /// A target.toml, for `selvedge serve -c`
     Toml,
-    /// As the control API has it
+    /// JSON of the control API
     Json,
 }

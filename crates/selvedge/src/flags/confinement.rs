@@ -1,4 +1,4 @@
-//! The flags by which `serve` gives up what it does not need.
+//! Flags of `serve` that restrict its process.
 
 use std::path::PathBuf;
 
@@ -6,35 +6,36 @@ use clap::{Args, ValueEnum};
 
 use crate::confinement::{Wish, Wishes};
 
-/// What a target may give up.
+/// Restriction of a target's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfinementFlag {
-    /// All, as far as the kernel has it
+    /// All restrictions that the kernel supports
     All,
-    /// Nothing
+    /// No restrictions
     None,
-    /// Privileges of root's
+    /// Drop root's privileges
     Capabilities,
-    /// Running programs, making devices, and files outside of --confine-to
+    /// Forbid to run programs, to create devices, and to open files outside of --confine-to
     Landlock,
-    /// System calls that a target does not make
+    /// Forbid system calls that a target does not make
     Seccomp,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfinementFlags {
-    /// What the process gives up before it serves, with commas between; what is named must be available [default: all]
+    /// Restrictions of the process, set before it serves, comma-separated; named ones are required
+    /// [default: all]
     #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_default_value = true)]
     confinement: Vec<ConfinementFlag>,
 
-    /// Open and make nothing outside of this file, folder or device and of what is configured at the start; may be given several
-    /// times
+    /// File, folder or device that may be opened beside those configured at the start; may be given
+    /// several times
     #[arg(long, value_name = "PATH")]
     pub(crate) confine_to: Vec<PathBuf>,
 }
 
 impl ConfinementFlags {
-    /// What they say; why not, where they say two things.
+    /// Returns the wanted restrictions, or a message if the flags contradict each other.
     pub(crate) fn wishes(&self) -> Result<Wishes, String> {
         match self.confinement.as_slice() {
             [] | [ConfinementFlag::All] => Ok(Wishes::all(Wish::WherePossible)),

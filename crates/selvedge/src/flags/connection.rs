@@ -1,4 +1,4 @@
-//! The connection options, named as nvme-cli names them. What they mean together is `config::connection`'s.
+//! Connection options, named as in nvme-cli. `config::connection` checks their combinations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use secure_channel::RecordLimit;
 
 use super::tls_use::record_limit;
 
-/// The transports there are.
+/// Transport of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// NVMe/TCP
@@ -29,7 +29,7 @@ impl From<Transport> for engine::transport::Transport {
     }
 }
 
-/// Where the target is, and how this host appears to it.
+/// Address of the target, and identity of this host.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection options, as nvme-cli has them")]
 pub(crate) struct ConnectionFlags {
@@ -37,7 +37,8 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
     pub(crate) transport: Transport,
 
-    /// Address of the target: an IP address or a name; `bench` takes several, each a path, with :PORT where ports differ
+    /// Address of the target: an IP address or a name; `bench` takes several, each a path, with
+    /// :PORT if ports differ
     #[arg(short = 'a', long, value_name = "ADDR", required = true, value_delimiter = ',')]
     pub(crate) traddr: Vec<String>,
 
@@ -53,27 +54,30 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'I', long, value_name = "UUID")]
     pub(crate) hostid: Option<String>,
 
-    /// File with this host's secret, DHHC-1:...:, for a target that asks for authentication
+    /// File with this host's secret, DHHC-1:...:, for a target that requires authentication
     #[arg(short = 'S', long, value_name = "FILE", group = "host_secrets")]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
 
-    /// File with the subsystem's secret: the target has to authenticate too
+    /// File with the subsystem's secret, by which the target must authenticate, too
     #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
-    /// config.json of nvme-cli, for this host's NQN, identifier, secrets and TLS keys; its other settings are Linux'
+    /// config.json of nvme-cli, for this host's NQN, identifier, secrets and TLS keys; its other
+    /// settings are for Linux
     #[arg(short = 'J', long, value_name = "FILE", group = "host_secrets")]
     pub(crate) config: Option<PathBuf>,
 
-    /// How often each connection authenticates anew, such as 1h, beside its commands [default: never]
+    /// Interval of re-authentication of each connection while it is in use, such as 1h [default:
+    /// never]
     #[arg(long, value_name = "TIME", requires = "host_secrets", value_parser = parse_time)]
     pub(crate) reauth_interval: Option<Duration>,
 
-    /// Make TLS connections, by the key of --tls-key-file or --config
+    /// Use TLS, with the key of --tls-key-file or --config
     #[arg(long)]
     pub(crate) tls: bool,
 
-    /// File with the key of TLS connections, NVMeTLSkey-1:...:, which has --tls; several lines are several keys to offer
+    /// File with the key of TLS connections, NVMeTLSkey-1:...:; implies --tls; several lines are
+    /// several keys to offer
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key_file: Option<PathBuf>,
 
@@ -81,16 +85,19 @@ pub(crate) struct ConnectionFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(crate) tls_identity: Option<u8>,
 
-    /// Derive TLS keys as nvme-cli did until 2025, for a target that does [default: where the identity tells both apart]
+    /// Derive TLS keys as nvme-cli did until 2025, for a target that does [default: where the
+    /// identity tells both apart]
     #[arg(long)]
     pub(crate) tls_compat: bool,
 
-    /// Records after which the keys of a TLS connection are replaced: on the connection where the target takes that, as
-    /// Selvedge's do, and otherwise by another connection of the same queue [default: 8388608]
+    /// Number of TLS records after which the keys of a connection are replaced: on the connection
+    /// if the target supports that, as Selvedge does, else by a new connection of the same queue
+    /// [default: 8388608]
     #[arg(long, value_name = "N", value_parser = record_limit)]
     pub(crate) tls_record_limit: Option<RecordLimit>,
 
-    /// Make the key of TLS connections of the authentication, for a target that has tls_concat for this host
+    /// Derive the key of TLS connections from the authentication, for a target with tls_concat for
+    /// this host
     #[arg(long, requires = "host_secrets", conflicts_with_all = ["tls", "tls_key_file", "tls_identity", "tls_compat",
         "tls_record_limit"])]
     pub(crate) concat: bool,
@@ -99,19 +106,19 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'k', long, value_name = "SECONDS")]
     pub(crate) keep_alive_tmo: Option<u32>,
 
-    /// Address of this machine to connect from; with several --traddr, one for all or one for each
+    /// Local address of connections; with several --traddr, one for all or one for each
     #[arg(short = 'w', long, value_name = "ADDR", value_delimiter = ',')]
     pub(crate) host_traddr: Vec<String>,
 
-    /// Interface of this machine to connect through; with several --traddr, one for all or one for each
+    /// Local network interface of connections; with several --traddr, one for all or one for each
     #[arg(short = 'f', long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host_iface: Vec<String>,
 
-    /// Protect headers with digests
+    /// Enable header digests
     #[arg(short = 'g', long)]
     pub(crate) hdr_digest: bool,
 
-    /// Protect data with digests
+    /// Enable data digests
     #[arg(short = 'G', long)]
     pub(crate) data_digest: bool,
 }

@@ -1,4 +1,4 @@
-//! The flags of every command that asks a running target, and those of the small ones among them.
+//! Flags of all commands that use the control API, and flags of the small ones among them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,31 +15,33 @@ use super::connection::Transport;
 use super::tls_use::TlsUse;
 use crate::spec::endpoint::Endpoint;
 
-/// How to know the target, and to be known by it.
+/// TLS options of a connection to the control API.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ControlTlsFlags {
-    /// The certificate that has signed the target's, or the target's own, in PEM [default: what the system trusts]
+    /// File with the CA certificate of the target, or with the target's own certificate, in PEM
+    /// [default: the system's CA certificates]
     #[arg(long, value_name = "FILE")]
     pub(crate) control_ca: Option<PathBuf>,
 
-    /// A certificate to show, in PEM, in place of a token
+    /// File with a client certificate in PEM, in place of a token
     #[arg(long, value_name = "FILE", requires = "control_key")]
     pub(crate) control_cert: Option<PathBuf>,
 
-    /// The private key of that certificate, in PEM
+    /// File with the private key of the client certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "control_cert")]
     pub(crate) control_key: Option<PathBuf>,
 }
 
-/// Which target to ask.
+/// Address of the target's control API, and credentials for it.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Target")]
 pub(crate) struct ControlFlags {
-    /// Where the target is administered: unix:PATH, tls:HOST:PORT or tcp:ADDR:PORT [default: the only one that runs here]
+    /// Address of the target's control API: unix:PATH, tls:HOST:PORT or tcp:ADDR:PORT [default: the
+    /// only target on this machine]
     #[arg(long, value_name = "ADDR")]
     pub(crate) control: Option<Endpoint>,
 
-    /// A file with a token, for tls: and tcp:
+    /// File with an API token, for tls: and tcp:
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token_file: Option<PathBuf>,
 
@@ -51,15 +53,17 @@ pub(crate) struct ControlFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "The next process is started with the command line of the target. It opens what that
-serves, takes its hosts over, and goes on; the former process ends. Hosts notice a
-pause. If something is in the way, the target serves as before.
+#[command(
+    after_help = "A new process starts with the command line of the target, opens its storage and takes
+over its connections; then the previous process exits. Hosts see a pause. If a step
+fails, the previous process serves on.
 
 Examples:
   selvedge upgrade
-  selvedge upgrade --control unix:/run/selvedge/4420.sock --program /usr/bin/selvedge")]
+  selvedge upgrade --control unix:/run/selvedge/4420.sock --program /usr/bin/selvedge"
+)]
 pub(crate) struct UpgradeFlags {
-    /// The program to go on with [default: this one]
+    /// Program to start [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
 
@@ -97,43 +101,43 @@ pub(crate) struct GatewaysFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewaysAction {
-    /// Have a gateway serve nothing as long as another one can, for maintenance
+    /// Move all namespaces of a gateway to other gateways, for maintenance
     #[command(
-        after_help = "Its namespaces are served by other gateways, to which hosts turn by themselves; their connections to it stay. It gets
-nothing back when it or its machine starts again, until `selvedge gateways resume`. Refused where hosts would be left
+        after_help = "Other gateways serve its namespaces, and hosts change to them by themselves; connections to the drained gateway
+stay. The gateway stays drained across restarts, until `selvedge gateways resume`. Refused if hosts would be left
 without a path.
 
 Example:
   selvedge gateways drain rack2"
     )]
     Drain {
-        /// Its name, as `selvedge gateways` shows it
+        /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
-        /// Do so even if no other gateway can serve now, or hosts have no path to one
+        /// Drain even if no other gateway can serve now, or hosts have no path to one
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Let a gateway serve again that was drained
+    /// Serve again on a drained gateway
     #[command(after_help = "Example:
   selvedge gateways resume rack2")]
     Resume {
-        /// Its name, as `selvedge gateways` shows it
+        /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Take a gateway out of the group that has ended or was given up, and will not come back
+    /// Remove an ended gateway from the group for good
     #[command(
-        after_help = "Its namespaces go to the load-balancing groups that have the fewest, while hosts use them. Another gateway
-may have its number then. One that is alive is refused: end it first.
+        after_help = "Its namespaces move to the load-balancing groups with the fewest namespaces, while hosts use them. Its number
+becomes free. A running gateway is refused: end it first.
 
 Example:
   selvedge gateways remove rack2-old"
     )]
     Remove {
-        /// Its name, as `selvedge gateways` shows it
+        /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
         #[command(flatten)]
         control: ControlFlags,
@@ -146,9 +150,10 @@ Example:
   selvedge log info
   selvedge log info,engine::target=debug
 
-It lasts until the target ends; --log-level of `selvedge serve` says with which it starts.")]
+The level applies until the target ends; --log-level of `selvedge serve` sets the level at the start.")]
 pub(crate) struct LogFlags {
-    /// error, warn, info, debug or trace, or a level for each of some modules; shown without one
+    /// Level: error, warn, info, debug or trace, or a list with levels of modules; without one, the
+    /// current level is shown
     pub(crate) level: Option<String>,
     #[command(flatten)]
     pub(crate) control: ControlFlags,
@@ -160,17 +165,17 @@ pub(crate) struct LogFlags {
   selvedge slow-commands
   selvedge slow-commands --threshold off
 
-The latest 1,024 are kept, and at most 64 of each second, until the target ends. --slow-commands of
-`selvedge serve` says with which threshold it starts.")]
+The target records the latest 1,024 slow commands, and at most 64 per second. --slow-commands of
+`selvedge serve` sets the threshold at the start.")]
 pub(crate) struct SlowCommandsFlags {
-    /// Keep commands that take so long or longer from now on, or none with `off`; what was kept goes
+    /// Shortest duration of commands to record from now on, or `off`; earlier records are deleted
     #[arg(long, value_name = "TIME|off", value_parser = parse_threshold)]
     pub(crate) threshold: Option<Threshold>,
     #[command(flatten)]
     pub(crate) control: ControlFlags,
 }
 
-/// How long a command takes that is slow; `None` where none is.
+/// Duration from which a command is slow; `None` records none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threshold(pub(crate) Option<Duration>);
 
@@ -203,29 +208,29 @@ pub(crate) enum ListenerAction {
     #[command(after_help = "Example:
   selvedge listener add 192.168.0.232 -s 4420 -t mptcp")]
     Add {
-        /// An address of this machine, or a name of it, with :PORT where that is not -s
+        /// Address of this machine, or a name of it, with :PORT where that is not -s
         address: String,
-        /// Port to listen on; 0 takes a free one
+        /// Port to listen on; 0 for a free one
         #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
         trsvcid: u16,
-        /// Its number [default: the lowest free one]
+        /// Number of the listener [default: the lowest free one]
         #[arg(long, value_name = "N")]
         id: Option<u16>,
-        /// What carries connections; with mptcp, hosts that only have TCP are served too
+        /// Transport; mptcp also accepts hosts with plain TCP
         #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
         transport: Transport,
-        /// Congestion control by its name in the kernel, or auto to follow each connection's path
-        /// [default: system, the kernel's own]
+        /// Congestion control by its name in the kernel, or auto to follow the path of each
+        /// connection [default: system, the kernel's own]
         #[arg(long, value_name = "NAME")]
         congestion: Option<String>,
-        /// Whether connections are TLS: required, allowed or off; allowed also lets hosts in that come without their key
-        /// [default: required where a host has a TLS key, else off]
+        /// TLS of connections: required, allowed or off; allowed also accepts hosts without their
+        /// key [default: required where a host has a TLS key, else off]
         #[arg(long, value_name = "USE")]
         tls: Option<TlsUse>,
-        /// Address that discovery tells hosts, where it differs
+        /// Address in the discovery log, where it differs from the address listened on
         #[arg(long, value_name = "ADDR", value_parser = HostAddress::advertised)]
         advertise: Option<String>,
-        /// Let only the discovery subsystem be found here
+        /// Serve only the discovery subsystem here
         #[arg(long)]
         discovery_only: bool,
         #[command(flatten)]
@@ -236,7 +241,7 @@ pub(crate) enum ListenerAction {
   selvedge listener remove 2
   selvedge listener remove 192.168.0.231 -s 4420")]
     Remove {
-        /// The port's number, as `listener list` shows it, or its address
+        /// Number of the listener, as `listener list` shows it, or its address
         #[arg(value_name = "NUMBER|ADDRESS")]
         which: String,
         /// Port of the address [default: 4420]
@@ -245,7 +250,7 @@ pub(crate) enum ListenerAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show where the target listens
+    /// List the listening addresses of a target
     #[command(after_help = "Example:
   selvedge listener list")]
     List {
@@ -263,46 +268,50 @@ pub(crate) struct HostFlags {
     pub(crate) action: HostAction,
 }
 
-/// By what a host authenticates, and the key of its TLS connections.
+/// Secrets of a host's authentication, and the key of its TLS connections.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct HostKeyFlags {
-    /// File on the target's machine with the host's secret; several lines are several, each of which is accepted
+    /// File on the target's machine with the host's secret; each of several lines is accepted
     #[arg(short = 'S', long, value_name = "FILE", required_unless_present = "tls_key_file")]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
 
-    /// File on the target's machine with the secret by which the subsystem authenticates to the host
+    /// File on the target's machine with the secret by which the subsystem authenticates to the
+    /// host
     #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
-    /// Hash functions to take, the preferred one first: sha256, sha384, sha512 [default: all]
+    /// Hash functions to accept, the preferred one first: sha256, sha384, sha512 [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "dhchap_secret_file")]
     pub(crate) dhchap_hash: Vec<Hash>,
 
-    /// Groups to take, the preferred one first, such as ffdhe3072 or mlkem768 [default: all]
+    /// Diffie-Hellman groups to accept, the preferred one first, such as ffdhe3072 or mlkem768
+    /// [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "dhchap_secret_file")]
     pub(crate) dhchap_dhgroup: Vec<Group>,
 
-    /// File on the target's machine with the key of the host's TLS connections, NVMeTLSkey-1:...:; several lines are several
+    /// File on the target's machine with the key of the host's TLS connections, NVMeTLSkey-1:...:;
+    /// each of several lines is accepted
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key_file: Option<PathBuf>,
 
-    /// Make the key of the host's TLS connections of its authentication, for hosts that connect with --concat
+    /// Derive the key of the host's TLS connections from its authentication, for hosts that connect
+    /// with --concat
     #[arg(long, requires = "dhchap_secret_file", conflicts_with = "tls_key_file")]
     pub(crate) tls_concat: bool,
 
-    /// Read the files on this machine, and have the target keep what is in them, sealed with its --encryption-key; all gateways
-    /// of a group have it then
+    /// Read the files on this machine, and store their content on the target, sealed with its
+    /// --encryption-key; all gateways of a group share it
     #[arg(long)]
     pub(crate) sealed: bool,
 
-    /// How long the secrets and keys that it replaces are still accepted, such as 10m [default: 0]
+    /// Time for which the replaced secrets and keys are still accepted, such as 10m [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) overlap: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostAction {
-    /// Let a host use a subsystem
+    /// Allow a host to use a subsystem
     #[command(after_help = "Example:
   selvedge host allow nqn.2026-01.org.example:disks --any")]
     Allow {
@@ -311,13 +320,13 @@ pub(crate) enum HostAction {
         /// NQN of the host
         #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
-        /// Every host
+        /// Allow every host
         #[arg(long, conflicts_with = "host")]
         any: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Let a host use a subsystem no more, and disconnect it
+    /// Remove a host from a subsystem, and disconnect it
     #[command(after_help = "Example:
   selvedge host deny nqn.2026-01.org.example:disks --any")]
     Deny {
@@ -326,13 +335,13 @@ pub(crate) enum HostAction {
         /// NQN of the host
         #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
-        /// Every host that is not on the list
+        /// Remove every host that is not on the list
         #[arg(long, conflicts_with = "host")]
         any: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Give a host a secret, by which it has to authenticate from then on, a TLS key, or both
+    /// Set the secret, by which a host must authenticate from then on, the TLS key, or both
     #[command(after_help = "Examples:
   selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
       --dhchap-secret-file /etc/selvedge/host-a.key
@@ -350,7 +359,7 @@ pub(crate) enum HostAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Let a host in without a secret and a TLS key again
+    /// Remove the secret and the TLS key of a host, which connects without them again
     #[command(after_help = "Example:
   selvedge host remove-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:...")]
     RemoveKey {
@@ -361,7 +370,7 @@ pub(crate) enum HostAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show who may use a subsystem
+    /// List the hosts of a subsystem
     #[command(after_help = "Example:
   selvedge host list nqn.2026-01.org.example:disks")]
     List {
@@ -381,7 +390,7 @@ pub(crate) struct AnaFlags {
     pub(crate) action: AnaAction,
 }
 
-/// The states of a group, by the names that the API has for them.
+/// ANA states, as the API names them.
 pub(crate) const ANA_STATES: [&str; 5] =
     ["optimized", "non-optimized", "inaccessible", "persistent-loss", "change"];
 
@@ -393,18 +402,18 @@ pub(crate) enum AnaAction {
     Set {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The group's number
+        /// Number of the ANA group
         group: u32,
-        /// Its state on all ports that are not named
+        /// State on all ports without --port
         #[arg(value_parser = PossibleValuesParser::new(ANA_STATES))]
         state: String,
-        /// Its state on one port; may be given several times
+        /// State on one port; may be given several times
         #[arg(long = "port", value_name = "N=STATE")]
         ports: Vec<String>,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show the ANA groups of a subsystem
+    /// List the ANA groups of a subsystem
     #[command(after_help = "Example:
   selvedge ana list nqn.2026-01.org.example:disks")]
     List {
@@ -415,7 +424,7 @@ pub(crate) enum AnaAction {
     },
 }
 
-/// What is done with connected hosts.
+/// Options of `connection`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge connection list
@@ -427,18 +436,18 @@ pub(crate) struct ConnectedFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConnectedAction {
-    /// Show the controllers of all hosts, and their queues
+    /// List the controllers of all hosts, and their queues
     #[command(after_help = "Example:
   selvedge connection list -o json")]
     List {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// End a controller; its host may come back
+    /// End a controller; its host may reconnect
     #[command(after_help = "Example:
   selvedge connection reset 3")]
     Reset {
-        /// The controller's identifier, as `connection list` shows it
+        /// Identifier of the controller, as `connection list` shows it
         cntlid: u16,
         #[command(flatten)]
         control: ControlFlags,
@@ -456,34 +465,34 @@ pub(crate) struct ReferralFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReferralAction {
-    /// Tell hosts of another discovery service
+    /// Add a referral to another discovery service
     #[command(after_help = "Example:
   selvedge referral add 192.168.0.232 -s 8009")]
     Add {
-        /// Its address, an IP address or a name, with :PORT where that is not -s
+        /// Address of the discovery service, with :PORT where that is not -s
         address: String,
-        /// Its port [default: 8009]
+        /// Port of the discovery service [default: 8009]
         #[arg(short = 's', long, value_name = "PORT")]
         trsvcid: Option<u16>,
-        /// Its NQN [default: the well-known one]
+        /// NQN of the discovery service [default: the well-known one]
         #[arg(short = 'n', long, value_name = "NQN")]
         nqn: Option<Nqn>,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Tell hosts of it no more
+    /// Remove a referral
     #[command(after_help = "Example:
   selvedge referral remove 192.168.0.232")]
     Remove {
-        /// Its address, as `referral list` shows it
+        /// Address of the discovery service, as `referral list` shows it
         address: String,
-        /// Its port [default: 8009]
+        /// Port of the discovery service [default: 8009]
         #[arg(short = 's', long, value_name = "PORT")]
         trsvcid: Option<u16>,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show the referrals to other discovery services
+    /// List the referrals
     #[command(after_help = "Example:
   selvedge referral list")]
     List {

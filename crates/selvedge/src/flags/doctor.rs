@@ -1,4 +1,4 @@
-//! The flags of `selvedge doctor`.
+//! Flags of `doctor`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use clap::Args;
 use super::control::ControlFlags;
 use super::top::parse_interval;
 
-/// What is looked at.
+/// Options of `doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "It looks at this machine twice: its NVMe/TCP connections, the kernel's and
-Selvedge's, and the network by which they go; and at the targets that run here, or the
-one of --control. It tells the causes that it has seen, the one that costs most first:
-the figures that show it, the cure, what that should bring, and the command for it.
-What it could not look at, it says. It changes nothing, and puts no load on anything:
-to an address of -a, it makes a connection and closes it again. As root it sees more.
+#[command(after_help = "doctor takes two samples of this machine: NVMe/TCP connections, the kernel's and
+Selvedge's, their network, and the targets on this machine, or the one of --control. It
+reports the causes found, the costliest first, each with the figures that show it, the
+remedy, the expected gain, and the command. Data that it could not read is listed. It
+changes nothing, and puts no load on the target: it connects to the addresses of -a, and
+closes the connection again. As root it can read more.
 
-With --measure it reads from the namespace for four seconds between the two looks, one
-command at a time and 32 at a time, and tells what their time was spent on. That is
-load on the target. Options of bench for the connection follow after two hyphens.
+With --measure, it reads from the namespace for four seconds between the two samples,
+one command at a time and 32 at a time, and reports the time of each stage. That is load
+on the target. Options of bench for the connection follow after two hyphens.
 
 Examples:
   selvedge doctor
@@ -32,27 +32,28 @@ Examples:
   selvedge doctor --record machine.recording --page doctor.html
   selvedge doctor --sysroot machine.recording")]
 pub(crate) struct DoctorFlags {
-    /// Address of a target; several are paths. Without one, all connections are looked at
+    /// Address of a target; several are paths [default: all connections of this machine]
     #[arg(short = 'a', long, value_name = "ADDR", value_delimiter = ',')]
     pub(crate) traddr: Vec<String>,
 
-    /// Port of that target
+    /// Port of the target
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
     pub(crate) trsvcid: u16,
 
-    /// Only connections to this subsystem
+    /// NQN of a subsystem whose connections are inspected [default: all]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<String>,
 
-    /// Seconds from the first look to the second
+    /// Time between the two samples, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: Duration,
 
-    /// Read from a namespace of that subsystem between the looks, and tell what the time was spent on: it is load on the target
+    /// Read from a namespace of the subsystem between the samples, and report the time of each
+    /// stage; this is load on the target
     #[arg(long, requires = "traddr", conflicts_with = "sysroot", help_heading = "Measurement")]
     pub(crate) measure: bool,
 
-    /// Namespace to read from
+    /// Namespace ID to read from
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     #[arg(requires = "measure", help_heading = "Measurement")]
     pub(crate) nsid: u32,
@@ -61,19 +62,19 @@ pub(crate) struct DoctorFlags {
     #[arg(last = true, value_name = "BENCH OPTIONS", requires = "measure", help_heading = "Measurement")]
     pub(crate) bench_options: Vec<String>,
 
-    /// Look at a recorded machine instead of this one: a file of --record, or a folder
+    /// Recorded machine to inspect instead of this one: a file of --record, or a folder
     #[arg(long, value_name = "PATH", conflicts_with = "control", help_heading = "Machine")]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// Write all that was read into a file, which --sysroot takes on any machine
+    /// File that records all data read, for --sysroot on any machine
     #[arg(long, value_name = "FILE", help_heading = "Machine")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Compare with an earlier report (-o json): which causes are gone, still there, or new
+    /// Earlier report (-o json) to compare with: causes that are gone, still there, or new
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) before: Option<PathBuf>,
 
-    /// Write the report as an HTML page, too
+    /// HTML page for the report
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) page: Option<PathBuf>,
 

@@ -1,8 +1,8 @@
-//! The command lines of the documents and the helps, for the tests that read them and those that run them.
+//! Command lines of documents and helps, for the tests that parse them and those that run them.
 
 use std::path::{Path, PathBuf};
 
-/// What stands for something of the reader's own, and a value that can stand there.
+/// Placeholders in documents, each with a value that a command accepts.
 pub(crate) const PLACEHOLDERS: [(&str, &str); 8] = [
     ("nqn…", "nqn.2026-01.org.example:disks"),
     ("uuid:...", "uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"),
@@ -14,7 +14,7 @@ pub(crate) const PLACEHOLDERS: [(&str, &str); 8] = [
     ("SIZE", "1g"),
 ];
 
-/// The pages that users read.
+/// Pages for users.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
@@ -25,7 +25,8 @@ pub(crate) fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A text's commands for a shell, each with the number of its line. In pages they stand between fences, in helps anywhere.
+/// Returns the shell commands of a text, each with the number of its line: in pages those between
+/// fences, in helps all.
 pub(crate) fn commands(text: &str, is_page: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let (mut block, mut kind) = (Vec::new(), (!is_page).then_some(""));
@@ -45,7 +46,7 @@ pub(crate) fn commands(text: &str, is_page: bool) -> Vec<(usize, String)> {
     found
 }
 
-/// The commands of one block. Where some lines have a prompt, the others are what was printed.
+/// Returns the commands of one block. If some lines have a prompt, the others are output.
 fn commands_of(block: &[(usize, &str)]) -> Vec<(usize, String)> {
     let has_prompt = block.iter().any(|(_, line)| line.trim().starts_with("$ "));
     let mut found = Vec::new();
@@ -70,7 +71,8 @@ fn commands_of(block: &[(usize, &str)]) -> Vec<(usize, String)> {
     found
 }
 
-/// `T="-a … -n …"`, for what many commands have in common.
+/// True for a shell assignment such as `T="-a … -n …"`, which holds options that many commands
+/// share.
 pub(crate) fn is_assignment(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, value)| {
         !name.is_empty()

@@ -1,5 +1,5 @@
-//! The documents' command lines, and those of the helps: every one is read as the program reads it, so that a flag cannot
-//! change its name without them. The suite `documents` runs those that a machine by itself can run.
+//! Command lines of documents and helps, parsed by the program's own parser: a renamed flag fails
+//! here. The suite `documents` runs those that a machine by itself can run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use clap::{CommandFactory as _, Parser as _};
 use super::Flags;
 use super::document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 
-/// The words of the first program of a command: what comes after a pipe or goes to a file is the shell's.
+/// Returns the words of a command's first program, without pipes and redirections; `None` if quotes
+/// do not match.
 fn words(command: &str, variables: &BTreeMap<String, String>) -> Option<Vec<String>> {
     let mut text = command.to_owned();
     for (placeholder, value) in PLACEHOLDERS {
@@ -37,7 +38,7 @@ fn words(command: &str, variables: &BTreeMap<String, String>) -> Option<Vec<Stri
     Some(kept)
 }
 
-/// What is wrong with a text's commands, and how many there are.
+/// Returns the mistakes in a text's commands, and the number of commands.
 fn mistakes(text: &str, is_page: bool, name: &str) -> (Vec<String>, usize) {
     let (mut mistakes, mut count) = (Vec::new(), 0);
     let mut variables = BTreeMap::new();
@@ -53,7 +54,7 @@ fn mistakes(text: &str, is_page: bool, name: &str) -> (Vec<String>, usize) {
         match words(&command, &variables).map(Flags::try_parse_from) {
             None => wrong("quotes do not match".to_owned()),
             Some(Ok(_)) => {}
-            // A help or a version is what was asked for.
+            // The command asks for a help or a version.
             Some(Err(error)) if !error.use_stderr() => {}
             Some(Err(error)) => wrong(error.to_string().lines().next().unwrap_or_default().to_owned()),
         }

@@ -1,8 +1,8 @@
-//! The names of fio's options that stand for something else here, or for nothing, in job files and on the command line. What
-//! the others mean is `fio`'s.
+//! Names of fio's options without an effect of their own, in job files and on the command line. The
+//! module `fio` interprets the others.
 
-/// Options that say nothing about what a namespace is asked: which file, how the kernel is told, what is kept in
-/// memory, which figures are printed or written beside.
+/// Options without effect on a namespace's commands: files, the kernel's interface, memory, printed
+/// figures.
 pub(crate) const MEANINGLESS: &[&str] = &[
     "allow_file_create",
     "bwavgtime",
@@ -76,7 +76,8 @@ pub(crate) const MEANINGLESS: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options of fio's processes, which this program has none of: it is placed by the system, or by --match-hw-queues.
+/// Options for the placement of fio's processes. This program has none: the system or
+/// --match-hw-queues places its threads.
 pub(crate) const PLACEMENT: &[&str] = &[
     "cgroup",
     "cgroup_nodelete",
@@ -96,7 +97,8 @@ pub(crate) const PLACEMENT: &[&str] = &[
     "verify_async_cpus",
 ];
 
-/// Options that can be had with some values only: those, and why not the others.
+/// Options that are supported with some values only: name, values, and the reason against the
+/// others.
 pub(crate) const FIXED: &[(&str, &[&str], &str)] = &[
     ("do_verify", &["1", ""], "what was written is always read back"),
     ("end_fsync", &["0"], "fsync=N flushes after every N writes and at the end"),
@@ -112,13 +114,13 @@ pub(crate) const FIXED: &[(&str, &[&str], &str)] = &[
     ("rwmixcycle", &["0"], "reads and writes are drawn one by one"),
     ("sync", &["0", "none"], "use fsync=1 to flush after every write"),
     ("thinktime", &["0"], "use rate_iops to go slower"),
-    ("unified_rw_reporting", &["0", "none"], "reads and writes are told apart"),
+    ("unified_rw_reporting", &["0", "none"], "reads and writes are reported separately"),
     ("verify_backlog", &["0"], "what was written is read back at the end"),
     ("zero_buffers", &["0"], "what is written is noise"),
     ("zonemode", &["none"], "there are no zones"),
 ];
 
-/// Options of jobs that `bench` has by no other name on its command line.
+/// Options of jobs that `bench` has under no other name on its command line.
 const ALONE: &[&str] = &[
     "allrandrepeat",
     "blocksize",
@@ -137,7 +139,7 @@ const ALONE: &[&str] = &[
     "wait_for_previous",
 ];
 
-/// Options that say yes when they stand alone. fio's command line has their values behind `=` only.
+/// Switches that are on if they stand alone. fio's command line has their values only after `=`.
 const SWITCHES: &[&str] = &[
     "allow_file_create",
     "allrandrepeat",
@@ -192,15 +194,15 @@ const SWITCHES: &[&str] = &[
     "zero_buffers",
 ];
 
-/// An option of a command line.
+/// Option of a command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Typed {
     pub(crate) name: &'static str,
-    /// Whether a value follows in any case.
+    /// True if a value always follows.
     pub(crate) takes_value: bool,
 }
 
-/// The options that a command line may have beside those that this program has itself.
+/// Returns fio's options that the command line accepts beside this program's own.
 pub(crate) fn typed() -> impl Iterator<Item = Typed> {
     let fixed = FIXED.iter().map(|(name, _, _)| name);
     let names = MEANINGLESS.iter().chain(PLACEMENT).chain(ALONE).chain(fixed).copied();

@@ -1,12 +1,12 @@
-//! fio's options on the command line of `bench`, beside those that it has itself: as they were typed. What becomes of them is
-//! `fio`'s.
+//! fio's options on the command line of `bench` beside its own, unparsed. The module `fio`
+//! interprets them.
 
 use clap::builder::StringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::fio_names::{self, Typed};
 
-/// Options of fio's, each with its value, which is empty where there is none.
+/// Options of fio, each with its value, or an empty one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FioOptions(pub(crate) Vec<(&'static str, String)>);
 

@@ -1,4 +1,4 @@
-//! The flags of `namespace` that are about images of Ceph clusters, by ceph-nvmeof's words where it has some.
+//! Flags of `namespace` for images of Ceph clusters, named as in ceph-nvmeof.
 
 use std::path::PathBuf;
 
@@ -17,34 +17,34 @@ fn luks_format(text: &str) -> Result<LuksFormat, String> {
     }
 }
 
-/// An image, part by part; the same as a SPEC.
+/// Image of a new namespace, as single options instead of a SPEC.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImageFlags {
-    /// The image of a Ceph cluster, instead of a SPEC
+    /// Image in a Ceph cluster, instead of a SPEC
     #[arg(long, value_name = "NAME", help_heading = "Image")]
     pub(crate) rbd_image: Option<String>,
-    /// Its pool [default: rbd]
+    /// Pool of the image [default: rbd]
     #[arg(long, value_name = "POOL", requires = "rbd_image", help_heading = "Image")]
     pub(crate) rbd_pool: Option<String>,
-    /// The namespace in the pool
+    /// Namespace in the pool
     #[arg(long, value_name = "NAME", requires = "rbd_image", help_heading = "Image")]
     pub(crate) rbd_namespace: Option<String>,
-    /// The cluster's configuration file, as the target finds it
+    /// Configuration file of the cluster, on the target's machine
     #[arg(long, value_name = "FILE", requires = "rbd_image", help_heading = "Image")]
     pub(crate) rbd_conf: Option<PathBuf>,
-    /// The user of the cluster, without client. [default: admin]
+    /// User of the cluster, without client. [default: admin]
     #[arg(long, value_name = "NAME", requires = "rbd_image", help_heading = "Image")]
     pub(crate) rbd_id: Option<String>,
-    /// The image is encrypted with LUKS, in this format [rbd encryption format makes it so]
+    /// LUKS format of the encrypted image, as `rbd encryption format` has written it
     #[arg(long, value_name = "luks1|luks2", requires = "encryption_passphrase_file", help_heading = "Image", value_parser = luks_format)]
     pub(crate) encryption_format: Option<LuksFormat>,
-    /// The file with its passphrase, as the target finds it; in a group each gateway has a copy
+    /// File with the passphrase, on the target's machine; in a group, each gateway needs a copy
     #[arg(long, value_name = "FILE", requires = "encryption_format", help_heading = "Image")]
     pub(crate) encryption_passphrase_file: Option<PathBuf>,
-    /// Bytes of a block, 512 or 4096 [default: 4096]
+    /// Block size, 512 or 4096 [default: 4096]
     #[arg(long, value_name = "SIZE", requires = "rbd_image", help_heading = "Image")]
     pub(crate) block_size: Option<Size>,
-    /// Identifier of the namespace [default: the lowest free one]
+    /// Namespace ID [default: the lowest free one]
     #[arg(long, value_name = "N", requires = "rbd_image", help_heading = "Image")]
     pub(crate) nsid: Option<u32>,
     /// UUID of the namespace
@@ -53,64 +53,64 @@ pub(crate) struct ImageFlags {
     /// NGUID of the namespace, 32 hexadecimal digits [default: the bytes of its UUID]
     #[arg(long, value_name = "NGUID", requires = "rbd_image", help_heading = "Image")]
     pub(crate) nguid: Option<Nguid>,
-    /// Make the image first
+    /// Create the image first
     #[arg(long, requires = "size", help_heading = "Image")]
     pub(crate) rbd_create_image: bool,
-    /// Size of the image that is made
+    /// Size of the created image
     #[arg(long, value_name = "SIZE", requires = "rbd_create_image", help_heading = "Image")]
     pub(crate) size: Option<Size>,
     #[command(flatten)]
     pub(crate) new: NewImageFlags,
 }
 
-/// What a new image is like. What is not said is as the cluster's configuration has it.
+/// Properties of a new image; the others follow the cluster's configuration.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NewImageFlags {
-    /// Pool for the data of the image that is made, where that is another one
+    /// Separate pool for the data of the created image
     #[arg(long, value_name = "POOL", help_heading = "Image")]
     pub(crate) rbd_data_pool: Option<String>,
-    /// Features of the image that is made, such as layering,exclusive-lock
+    /// Features of the created image, such as layering,exclusive-lock
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Image")]
     pub(crate) features: Vec<String>,
-    /// Size of its objects, a power of two from 4k to 32m
+    /// Object size of the created image, a power of two from 4k to 32m
     #[arg(long, value_name = "SIZE", help_heading = "Image")]
     pub(crate) object_size: Option<Size>,
 }
 
 impl NewImageFlags {
-    /// Whether any of them is there.
+    /// True if an option is set.
     pub(crate) fn is_given(&self) -> bool {
         self.rbd_data_pool.is_some() || !self.features.is_empty() || self.object_size.is_some()
     }
 }
 
-/// What becomes of the image of a namespace that is removed.
+/// Fate of the image of a removed namespace.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RemovalFlags {
-    /// Remove its image from the Ceph cluster as well, and all that is in it
+    /// Delete the image and all its data from the Ceph cluster, too
     #[arg(long)]
     pub(crate) delete_image: bool,
-    /// Move its image to the pool's trash, from where `rbd trash restore` brings it back
+    /// Move the image to the pool's trash, from which `rbd trash restore` restores it
     #[arg(long, visible_alias = "rbd-trash-image-on-delete", conflicts_with = "delete_image")]
     pub(crate) rbd_trash_image: bool,
 }
 
-/// A clone that is to be made.
+/// Image and namespace of a clone.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CloneFlags {
-    /// The snapshot that is cloned [default: the one that the namespace is on]
+    /// Snapshot to clone [default: the snapshot of the namespace]
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// The new image
+    /// Name of the new image
     #[arg(long, value_name = "NAME")]
     pub(crate) rbd_image: String,
-    /// Its pool [default: the same]
+    /// Pool of the new image [default: that of the cloned one]
     #[arg(long, value_name = "POOL")]
     pub(crate) rbd_pool: Option<String>,
-    /// The namespace in the pool [default: the same, or none in another pool]
+    /// Namespace in the pool [default: that of the cloned image, or none in another pool]
     #[arg(long, value_name = "NAME")]
     pub(crate) rbd_namespace: Option<String>,
-    /// Identifier of the new namespace [default: the lowest free one]
+    /// Namespace ID of the new namespace [default: the lowest free one]
     #[arg(long, value_name = "N")]
     pub(crate) new_nsid: Option<u32>,
     /// UUID of the new namespace

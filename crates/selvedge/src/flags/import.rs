@@ -1,4 +1,4 @@
-//! The flags of `import`, which makes a target.toml of what another target has.
+//! Flags of `import`, which converts another target's configuration to a target.toml.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ pub(crate) struct ImportFlags {
     pub(crate) source: ImportSource,
 }
 
-/// The format. In earlier versions `-o` named the file, and whoever still writes that learns what to write.
+/// Parser of the output format. In earlier versions, `-o` named the file; its error tells how to
+/// write that now.
 #[derive(Clone, Copy, Debug)]
 struct FormatNotFile;
 
@@ -46,21 +47,22 @@ impl TypedValueParser for FormatNotFile {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportSource {
-    /// The Linux kernel's target, as nvmetcli saves it
-    #[command(after_help = "What cannot be taken over is named on stderr, and then nothing is imported
-unless --partial says that the rest is wanted.
+    /// Convert the configuration of the Linux kernel's target, as nvmetcli saves it
+    #[command(after_help = "Unsupported settings are listed on stderr, and nothing is imported unless
+--partial is given.
 
 Example:
   selvedge import nvmet /etc/nvmet/config.json --output target.toml")]
     Nvmet {
-        /// The saved file
+        /// File that nvmetcli saved
         file: PathBuf,
         #[command(flatten)]
         result: ImportResultFlags,
     },
-    /// A group of Ceph's own NVMe-oF gateways (ceph-nvmeof), as one of them keeps it in the cluster
-    #[command(after_help = "What cannot be taken over is named on stderr by its key, and then nothing is
-imported unless --partial says that the rest is wanted.
+    /// Convert the state of a group of Ceph's NVMe-oF gateways (ceph-nvmeof), as stored in the
+    /// cluster
+    #[command(after_help = "Unsupported settings are listed on stderr by their keys, and nothing is
+imported unless --partial is given.
 
 Examples:
   selvedge import ceph-nvmeof --pool rbd --group g1 --gateway node-a --output target.toml
@@ -69,50 +71,50 @@ Examples:
     CephNvmeof(CephNvmeofFlags),
 }
 
-/// Which group, and what its state does not tell.
+/// Group of gateways, and data that its state does not have.
 #[derive(Debug, Args)]
 pub(crate) struct CephNvmeofFlags {
-    /// The saved state: what `rados listomapvals` prints, or JSON of its keys and values
+    /// File with the state: output of `rados listomapvals`, or JSON of keys and values
     #[arg(required_unless_present = "pool", conflicts_with = "pool")]
     pub(crate) file: Option<PathBuf>,
-    /// Read the state from this pool of a cluster
+    /// Pool of a cluster to read the state from
     #[arg(long, value_name = "POOL")]
     pub(crate) pool: Option<String>,
-    /// The group [default: the one without a name]
+    /// Name of the group [default: the one without a name]
     #[arg(long, value_name = "GROUP", requires = "pool")]
     pub(crate) group: Option<String>,
-    /// The cluster's configuration, also for the images [default: /etc/ceph/ceph.conf]
+    /// Configuration file of the cluster, also for the images [default: /etc/ceph/ceph.conf]
     #[arg(long, value_name = "FILE")]
     pub(crate) ceph_conf: Option<PathBuf>,
-    /// The Ceph user, also for the images, without `client.` [default: admin]
+    /// User of the cluster, also for the images, without `client.` [default: admin]
     #[arg(long, value_name = "NAME")]
     pub(crate) id: Option<String>,
-    /// Take the place of this gateway, by the host name in its listeners
+    /// Host name of the gateway to replace, as in its listeners
     #[arg(long, value_name = "NAME")]
     pub(crate) gateway: Option<String>,
-    /// The gateways' encryption key, where their secrets are encrypted
+    /// File with the gateways' encryption key, for encrypted secrets
     #[arg(long, value_name = "FILE")]
     pub(crate) encryption_key: Option<PathBuf>,
-    /// Write secrets and TLS keys into files here
+    /// Directory for files with secrets and TLS keys
     #[arg(long, value_name = "DIR")]
     pub(crate) secret_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) result: ImportResultFlags,
 }
 
-/// What becomes of what was read.
+/// Output of an import.
 #[derive(Debug, Args)]
 pub(crate) struct ImportResultFlags {
-    /// Take over what can be, and leave the rest
+    /// Import supported settings, and skip the others
     #[arg(long)]
     pub(crate) partial: bool,
-    /// Where to write the target.toml [default: stdout]
+    /// File for the target.toml [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace files that are there already
+    /// Overwrite existing files
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
-    /// How to print the results
+    /// Format of the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
     #[arg(value_parser = FormatNotFile)]
     pub(crate) output_format: OutputFormat,

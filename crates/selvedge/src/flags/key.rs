@@ -1,4 +1,4 @@
-//! The options of `key`, named as nvme-cli names those of `gen-dhchap-key`, `gen-tls-key` and their checks.
+//! Flags of `key`, named as in nvme-cli's `gen-dhchap-key`, `gen-tls-key` and their checks.
 
 use std::path::PathBuf;
 
@@ -18,32 +18,32 @@ pub(crate) struct KeyFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyAction {
-    /// Make a random secret for a host, or for a subsystem, or a TLS key
+    /// Generate a random secret of a host or a subsystem, or a TLS key
     #[command(after_help = "Examples:
   selvedge key generate --output host-a.key
   selvedge key generate --hmac 3
   selvedge key generate --tls --output host-a-tls.key")]
     Generate {
-        /// Make a TLS key, NVMeTLSkey-1:...:
+        /// Generate a TLS key, NVMeTLSkey-1:...:
         #[arg(long, conflicts_with = "nqn")]
         tls: bool,
-        /// Hash function that transforms it: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512, which TLS keys do not have
-        /// [default: 0, and 1 of a TLS key]
+        /// Hash function that transforms the key: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512, which
+        /// TLS keys do not have [default: 0, and 1 of a TLS key]
         #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3))]
         hmac: Option<u8>,
-        /// Bytes of the key: 32, 48 or 64 [default: as many as the hash function's]
+        /// Length of the key in bytes: 32, 48 or 64 [default: that of the hash function]
         #[arg(short = 'l', long, value_name = "N")]
         key_length: Option<usize>,
-        /// Transform it for this name already, as nvme-cli before 3.0 did with --hmac
+        /// NQN for which the key is transformed already, as nvme-cli before 3.0 did with --hmac
         #[arg(short = 'n', long, value_name = "NQN", requires = "hmac")]
         nqn: Option<Nqn>,
-        /// Write it to this new file, which nobody else can read, and print its fingerprint
+        /// New file for the key, readable by its owner alone; prints the fingerprint instead
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
         #[command(flatten)]
         format: OutputFlags,
     },
-    /// Show what a secret or a TLS key is, without showing it
+    /// Show the properties of a secret or a TLS key, without the key
     #[command(after_help = "Example:
   selvedge key inspect host-a.key")]
     Inspect {
@@ -52,7 +52,7 @@ pub(crate) enum KeyAction {
         #[command(flatten)]
         format: OutputFlags,
     },
-    /// Say whether a secret or a TLS key is well-formed, in the words of nvme-cli
+    /// Check the format of a secret or a TLS key, with the messages of nvme-cli
     #[command(after_help = "Example:
   selvedge key check host-a.key")]
     Check {
@@ -61,7 +61,8 @@ pub(crate) enum KeyAction {
         #[command(flatten)]
         format: OutputFlags,
     },
-    /// Show the PSK identity of a TLS key, by which Linux finds it; or put its PSK into a keyring of the kernel
+    /// Show the PSK identity of a TLS key, by which Linux finds it, or insert the PSK into a
+    /// keyring of the kernel
     #[command(after_help = "Examples:
   selvedge key identity host-a-tls.key -n nqn.2026-01.org.example:disks \\
       -q nqn.2014-08.org.nvmexpress:uuid:...
@@ -82,7 +83,7 @@ pub(crate) struct IdentityFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) subsysnqn: Nqn,
 
-    /// Version of the identity: 0 says nothing about the key
+    /// Version of the identity; 0 has no digest of the key
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(crate) identity: u8,
 
@@ -90,19 +91,19 @@ pub(crate) struct IdentityFlags {
     #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) hmac: Option<u8>,
 
-    /// Derive it as nvme-cli did until 2025
+    /// Derive the PSK as nvme-cli did until 2025
     #[arg(long)]
     pub(crate) compat: bool,
 
-    /// Put the TLS PSK into a keyring of the kernel, for its hosts and targets
+    /// Insert the TLS PSK into a keyring of the kernel, for its hosts and targets
     #[arg(long)]
     pub(crate) insert: bool,
 
-    /// The keyring: its name or number, or @s for the session's, @u for the user's
+    /// Keyring, by name or number, or @s for the session's, @u for the user's
     #[arg(long, value_name = "NAME", default_value = ".nvme", requires = "insert")]
     pub(crate) keyring: String,
 
-    /// Type of the key there
+    /// Type of the key in the keyring
     #[arg(long, value_name = "TYPE", default_value = "psk", requires = "insert")]
     pub(crate) keytype: String,
 

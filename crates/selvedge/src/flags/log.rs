@@ -1,4 +1,4 @@
-//! The flags of the log of what runs for long: `serve` and `attach`.
+//! Log flags of the long-running commands, `serve` and `attach`.
 
 use clap::Args;
 
@@ -6,11 +6,12 @@ use crate::log::LogFormat;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct LoggingFlags {
-    /// How the log is written [default: journal where stderr leads there, else text]
+    /// Format of the log [default: journal if stderr is connected to it, else text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 
-    /// error, warn, info, debug or trace, or levels of modules as in info,engine=debug [default: $SELVEDGE_LOG, or warn]
+    /// Log level: error, warn, info, debug or trace, or levels of modules as in info,engine=debug
+    /// [default: $SELVEDGE_LOG, or warn]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The flags of the commands that look at a target, and of `demo`.
+//! Flags of the commands that show a target, and of `demo`.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use super::OutputFlags;
 use super::connection::ConnectionFlags;
 
 #[derive(Debug, Args)]
-#[command(after_help = "It starts a target and a host in this process, on a free port of 127.0.0.1,
-with 256 MiB of memory and a file in a temporary folder. It discovers the target,
-writes and verifies, measures, and leaves nothing behind.
+#[command(after_help = "demo starts a target and a host in this process, on a free port of 127.0.0.1, with
+256 MiB of memory and a file in a temporary folder. It discovers the target, writes
+and verifies data, measures, and removes all of it.
 
 Example:
   selvedge demo")]
@@ -53,7 +53,7 @@ pub(crate) struct IdentifyFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Show this namespace only
+    /// Namespace ID of the only namespace to show
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: Option<u32>,
 
@@ -81,12 +81,12 @@ pub(crate) struct ListFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// Written for packages, not for people: no part of `--help`.
+/// Options of `generate`, which packages use; hidden in `--help`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   selvedge generate --output generated")]
 pub(crate) struct GenerateFlags {
-    /// The folder that gets man/ and completions/
+    /// Folder for man/ and completions/
     #[arg(long, value_name = "DIR")]
     pub(crate) output: PathBuf,
 }

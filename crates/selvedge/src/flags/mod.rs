@@ -1,5 +1,5 @@
-//! What can be typed: the commands and their flags, with the help that explains them. Relations between flags are
-//! checked in `config`, which turns them into values that commands use.
+//! Command line: commands, flags and their help. `config` checks relations between flags, and turns
+//! flags into values that commands use.
 
 pub(crate) mod attach;
 pub(crate) mod audit;
@@ -31,9 +31,9 @@ pub(crate) mod tune;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// An open NVMe-over-TCP storage stack in userspace: target, initiator and bench in one program.
+/// Userspace NVMe/TCP storage stack: target, initiator and benchmark in one program.
 ///
-/// It needs no kernel module and no root. Start with `selvedge demo`.
+/// No kernel module and no root needed. Start with `selvedge demo`.
 #[derive(Debug, Parser)]
 #[command(
     name = "selvedge",
@@ -48,7 +48,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage,
 130 ended by Ctrl-C, 143 by SIGTERM.
-Set SELVEDGE_LOG=debug to see more of what happens."
+Environment: SELVEDGE_LOG=debug logs more."
 )]
 pub(crate) struct Flags {
     #[command(subcommand)]
@@ -57,103 +57,104 @@ pub(crate) struct Flags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the whole story in one process and in under half a minute
+    /// Run a target, a host and a short measurement in one process
     Demo(look::DemoFlags),
-    /// Serve files, block devices, images of a Ceph cluster or memory to NVMe/TCP hosts
+    /// Serve files, block devices, Ceph images or memory to NVMe/TCP hosts
     Serve(Box<serve::ServeFlags>),
-    /// Ask a target which subsystems it has, and where
+    /// Show the discovery log of a target: its subsystems and their addresses
     Discover(look::DiscoverFlags),
-    /// Show what a controller and its namespaces say about themselves
+    /// Show the Identify data of a controller and its namespaces
     Identify(look::IdentifyFlags),
-    /// List the namespaces of one subsystem, or of all that a target shows
+    /// List the namespaces of one subsystem, or of all subsystems of a target
     List(look::ListFlags),
-    /// Give namespaces to other programs as disks: block devices of this machine, over NBD, or to virtual machines
+    /// Attach namespaces as disks: block devices of this machine, NBD exports or disks of virtual
+    /// machines
     Attach(Box<attach::AttachFlags>),
     /// Print the NQN of this host, as targets have to let it in
     HostNqn(look::HostNqnFlags),
-    /// Connect the kernel's own initiator to a target: its namespaces become block devices of this machine
+    /// Connect the kernel's initiator to a target; its namespaces become block devices
     Connect(Box<connect::ConnectFlags>),
-    /// Disconnect the kernel's own initiator
+    /// Disconnect the kernel's initiator
     Disconnect(connect::DisconnectFlags),
-    /// Measure a namespace with fio's options, or prove that it keeps its data
+    /// Measure a namespace with fio's options, or verify its data
     Bench(Box<bench::BenchFlags>),
-    /// Measure many combinations of bench's options, and report them with pictures and in words
+    /// Measure combinations of bench's options, and write a report with charts
     Sweep(sweep::SweepFlags),
-    /// Make a sweep's report again, or one of what fio measured
+    /// Rebuild the report of a sweep, or make one from fio's results
     Report(report::ReportFlags),
-    /// Compare two sweeps, ratio first, and say which differences are more than chance
+    /// Compare two sweeps: ratios, and the differences that are statistically significant
     Compare(report::CompareFlags),
-    /// Change the subsystems of a running target
+    /// Add, change, remove or list subsystems of a running target
     Subsystem(subsystem::SubsystemFlags),
-    /// Change the namespaces of a running target
+    /// Add, change, remove or list namespaces of a running target
     Namespace(subsystem::NamespaceFlags),
-    /// Change where a running target listens
+    /// Add, remove or list listening addresses of a running target
     Listener(control::ListenerFlags),
-    /// Change which hosts may use a subsystem of a running target
+    /// Allow, deny or list hosts of a subsystem, and set their keys
     Host(control::HostFlags),
-    /// Make and check secrets for in-band authentication
+    /// Generate and check secrets of in-band authentication and TLS keys
     Key(key::KeyFlags),
-    /// Say who may administer a target over the network, and what
+    /// Manage API tokens and roles
     Token(token::TokenFlags),
-    /// Check the log of who has changed what
+    /// Verify the audit log
     Audit(audit::AuditFlags),
-    /// Change the ANA states of a running target
+    /// Set or list ANA states of a running target
     Ana(control::AnaFlags),
-    /// Look at the hosts that are connected to a running target, or end a controller
+    /// List the controllers of connected hosts, or end one
     Connection(control::ConnectedFlags),
-    /// Change which other discovery services a running target tells hosts of
+    /// Add, remove or list referrals to other discovery services
     Referral(control::ReferralFlags),
-    /// Put another program in place of a running target, whose hosts stay connected
+    /// Replace the program of a running target; hosts stay connected
     Upgrade(control::UpgradeFlags),
-    /// Show how much a running target logs, or change it
+    /// Show or set the log level of a running target
     Log(control::LogFlags),
-    /// Show commands that took long at a running target, and what their time was spent on
+    /// Show slow commands of a running target, with the time of each stage
     SlowCommands(control::SlowCommandsFlags),
-    /// Show how a running target is
+    /// Show the state of a running target
     Status(control::StatusFlags),
-    /// Show the group of gateways that a running target belongs to, or take one out that is gone
+    /// Show the gateway group of a running target; drain, resume or remove a gateway
     Gateways(control::GatewaysFlags),
-    /// Watch what a running target does: subsystems, hosts, queues, reactors
+    /// Watch a running target: subsystems, hosts, queues, reactors
     Top(top::TopFlags),
-    /// See and change where the packets of NVMe/TCP queues go: NIC queue, interrupt, CPU, worker
+    /// Show and change the path of NVMe/TCP packets: NIC queue, interrupt, CPU, worker
     Tune(tune::TuneFlags),
-    /// Find what makes storage slow or unreachable here, and say what to do about it
+    /// Find causes of slow or unreachable storage on this machine, with their remedies
     Doctor(Box<doctor::DoctorFlags>),
-    /// Check, compare, apply or print whole configurations
+    /// Check, compare, apply or print configurations
     Config(config::ConfigFlags),
-    /// Make a target.toml of another target's configuration
+    /// Convert the configuration of another target to a target.toml
     Import(import::ImportFlags),
-    /// Print the control API's OpenAPI document
+    /// Print the OpenAPI document of the control API
     Openapi(control::OpenapiFlags),
-    /// Write man pages and completions, for packages
+    /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(look::GenerateFlags),
 }
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For people
+    /// Text
     #[default]
     Normal,
-    /// For programs: the names in it stay
+    /// JSON; names in it are stable
     Json,
 }
 
-/// The flag of every command that prints.
+/// Output option of every command that prints.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct OutputFlags {
-    /// How to print the results
+    /// Format of the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
     pub(crate) output_format: OutputFormat,
 }
 
-/// Which machinery of the system carries the I/O.
+/// System interface that carries the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineFlag {
-    /// io_uring where it is allowed, else epoll
+    /// io_uring where it is available, else epoll
     Auto,
-    /// io_uring, or fail
+    /// io_uring; fail where it is not available
     #[value(name = "io_uring")]
     IoUring,
     /// epoll
@@ -184,7 +185,7 @@ mod tests {
         Flags::command().debug_assert();
     }
 
-    /// Calls `look` with each command that does something by itself, and its whole name.
+    /// Calls `look` with each runnable command and its full name.
     fn each_command(look: &mut dyn FnMut(&clap::Command, &str)) {
         fn walk(command: &clap::Command, name: &str, look: &mut dyn FnMut(&clap::Command, &str)) {
             let inner = || command.get_subcommands().filter(|inner| inner.get_name() != "help");

@@ -1,10 +1,10 @@
-//! Several namespaces of a subsystem, by their identifiers.
+//! List of namespace IDs.
 
 use std::str::FromStr;
 
 use engine::limits::NAMESPACES_MAX;
 
-/// Namespaces of a subsystem.
+/// Namespace IDs of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NsidList {
     All,

@@ -1,4 +1,4 @@
-//! The flags of `report` and `compare`.
+//! Flags of `report` and `compare`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,8 @@ pub(crate) struct ReportFlags {
     #[arg(value_name = "DIR", required_unless_present = "from_fio", conflicts_with = "from_fio")]
     pub(crate) folder: Option<PathBuf>,
 
-    /// What `fio --output-format=json` printed; the same jobs in several files are several measurements of them
+    /// Output of `fio --output-format=json`; the same jobs in several files are repeated
+    /// measurements
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "output")]
     pub(crate) from_fio: Vec<PathBuf>,
 
@@ -29,26 +30,24 @@ pub(crate) struct ReportFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Each of A and B is the folder of a sweep, its report.json, or what fio --output-format=json
-printed. Points are the same when they agree in all options that vary in
-either. Ratios are B over A; they are said to differ when chance explains them
-with less than 5 % (Welch's test).
+#[command(after_help = "A and B are each the folder of a sweep, its report.json, or output of fio
+--output-format=json. Points are the same if they agree in all options that vary in
+either. Ratios are B over A; a difference is significant below a p-value of 5 %
+(Welch's test).
 
 Examples:
   selvedge compare before after
-  selvedge compare old.json after --output compared"
-)]
+  selvedge compare old.json after --output compared")]
 pub(crate) struct CompareFlags {
-    /// What to compare with
+    /// Baseline
     #[arg(value_name = "A")]
     pub(crate) first: PathBuf,
 
-    /// What is compared
+    /// Compared sweep
     #[arg(value_name = "B")]
     pub(crate) second: PathBuf,
 
-    /// Folder for a report with pictures
+    /// Folder for a report with charts
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! The flags of `serve`.
+//! Flags of `serve`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,15 +26,17 @@ use gateway::{GroupSpec, check_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:
-  memory:SIZE              in the memory of this process, gone when it ends
-  null:SIZE                writes vanish, reads are zeroes: to measure the rest
-  file:PATH[,size=SIZE]    in a file; with a size, it is made if it is missing
+  memory:SIZE              in the memory of this process, lost when it ends
+  null:SIZE                discards writes and reads zeroes, to measure all but storage
+  file:PATH[,size=SIZE]    in a file; with a size, a missing file is created
   block:PATH               on a block device
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME][,luks2=FILE]
-                           in an image of a Ceph cluster; a snapshot is only read, and with luks2=FILE or luks1=FILE the image is
-                           encrypted with the passphrase in that file
-  Each takes ,block_size=512|4096 (default: a device's sectors, else 4096) ,nsid=N ,uuid=UUID ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent
-  (the highest that hosts may set; default off). Files and block devices also take ,shared_storage=yes and ,write_delay_ms=N.
+                           in an image of a Ceph cluster; a snapshot is read-only; luks2=FILE or
+                           luks1=FILE has the passphrase of an encrypted image
+  All take ,block_size=512|4096 (default: sector size of the device, else 4096), ,nsid=N,
+  ,uuid=UUID, ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent (the
+  highest that hosts may set; default: off). Files and block devices also take
+  ,shared_storage=yes and ,write_delay_ms=N.
 
 Examples:
   selvedge serve --namespace memory:1g
@@ -81,22 +83,23 @@ A target.toml:
   service = 8009
 
 Identity:
-  What hosts know subsystem and namespaces by follows from the machine
-  (/etc/machine-id, or the file in $SELVEDGE_MACHINE_ID_FILE) and from what is
-  served: two targets are never one disk to a host, unless ,shared_storage=yes says
-  that they serve the same one. Without a machine ID, --state-dir keeps one.
+  Default identifiers of subsystem and namespaces are derived from the machine ID
+  (/etc/machine-id, or the file in $SELVEDGE_MACHINE_ID_FILE) and the storage. Hosts
+  never take namespaces of two targets for one disk, unless both have
+  ,shared_storage=yes. Without a machine ID, --state-dir keeps one.
 
-SIGINT, SIGTERM and SIGHUP shut it down: commands finish, nothing new begins.
-A second SIGINT or SIGTERM ends it at once.")]
+SIGINT, SIGTERM and SIGHUP shut the target down after the commands in flight. A second
+SIGINT or SIGTERM ends it at once.")]
 pub(crate) struct ServeFlags {
     #[command(flatten)]
     pub(crate) log: LoggingFlags,
 
-    /// Keep commands that take so long or longer, with what their time was spent on; `selvedge slow-commands` shows them
+    /// Shortest duration of commands to record with the time of each stage; `selvedge
+    /// slow-commands` shows them
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) slow_commands: Option<Duration>,
 
-    /// Serve what this file says
+    /// Configuration file, a target.toml
     #[arg(
         short = 'c',
         long,
@@ -106,7 +109,7 @@ pub(crate) struct ServeFlags {
     )]
     pub(crate) config: Option<PathBuf>,
 
-    /// What carries connections; with mptcp, hosts that only have TCP are served too [default: tcp]
+    /// Transport; mptcp also accepts hosts with plain TCP [default: tcp]
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) transport: Option<Transport>,
 
@@ -114,35 +117,36 @@ pub(crate) struct ServeFlags {
     #[arg(short = 'a', long, value_name = "ADDR")]
     pub(crate) traddr: Vec<String>,
 
-    /// Port to listen on; 0 takes a free one [default: 4420]
+    /// Port to listen on; 0 for a free one [default: 4420]
     #[arg(short = 's', long, value_name = "PORT")]
     pub(crate) trsvcid: Option<u16>,
 
-    /// Congestion control by its name in the kernel, or auto to follow each connection's path
+    /// Congestion control by its name in the kernel, or auto to follow the path of each connection
     /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
 
-    /// Whether connections are TLS: required, allowed or off; allowed also lets hosts in that come without their key
+    /// TLS of connections: required, allowed or off; allowed also accepts hosts without their key
     /// [default: required where a host has a TLS key, else off]
     #[arg(long, value_name = "USE")]
     pub(crate) tls: Option<TlsUse>,
 
-    /// Records of TLS after which a queue ends whose host has not replaced its keys, as no Linux host can; it connects anew
-    /// [default: 16777216]
+    /// Number of TLS records after which a queue whose host has not replaced its keys is closed;
+    /// the host reconnects. No Linux host replaces keys [default: 16777216]
     #[arg(long, value_name = "N", value_parser = record_limit)]
     pub(crate) tls_record_limit: Option<RecordLimit>,
 
-    /// File with what the target seals hosts' keys with that it is to keep itself: a private key in PEM or 32 bytes in Base64,
-    /// the same at all gateways of a group
+    /// File with the key that seals hosts' keys stored by the target: a private key in PEM or 32
+    /// bytes in Base64, the same at all gateways of a group
     #[arg(long, value_name = "FILE")]
     pub(crate) encryption_key: Option<PathBuf>,
 
-    /// Set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
+    /// Configure the addresses and limits of MPTCP with `ip mptcp`, as root, and restore them at
+    /// the end
     #[arg(long)]
     pub(crate) configure_mptcp: bool,
 
-    /// Address that discovery tells hosts, where it differs from the one listened on
+    /// Address in the discovery log, where it differs from the address listened on
     #[arg(long, value_name = "ADDR", value_parser = HostAddress::advertised)]
     pub(crate) advertise: Option<String>,
 
@@ -150,44 +154,47 @@ pub(crate) struct ServeFlags {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Serial number of the subsystem [default: one that follows from the machine and the NQN]
+    /// Serial number of the subsystem [default: derived from the machine and the NQN]
     #[arg(long, value_name = "TEXT")]
     pub(crate) serial: Option<String>,
 
-    /// How late commands may take effect when their host is lost, as hosts are told: a time the storage keeps, such as 31s, or
-    /// auto to have it measured [default: 2s, which disks in trouble do not keep]
+    /// Command Quiesce Time reported to hosts, within which commands of a lost host still take
+    /// effect: a time that the storage meets, such as 31s, or auto to measure it [default: 2s,
+    /// which failing disks do not meet]
     #[arg(long, value_name = "TIME|auto|default")]
     pub(crate) command_quiesce: Option<QuiesceFlag>,
 
-    /// A namespace, see below; may be given several times
+    /// Namespace, see below; may be given several times
     #[arg(long = "namespace", value_name = "SPEC", value_parser = namespace::parse)]
     pub(crate) namespaces: Vec<NamespaceConfig>,
 
-    /// Let every host connect; this is the default on loopback addresses only
+    /// Allow every host to connect; the default on loopback addresses only
     #[arg(long, conflicts_with = "allow_hosts")]
     pub(crate) allow_any_host: bool,
 
-    /// Let this host connect; may be given several times, or as a list with commas
+    /// NQN of a host that may connect; may be given several times, or as a comma-separated list
     #[arg(long = "allow-host", value_name = "NQN", value_delimiter = ',')]
     pub(crate) allow_hosts: Vec<Nqn>,
 
-    /// Number of reactors, or the CPUs to keep one each on, such as 0,2 or 0-3 [default: one per CPU]
+    /// Number of reactors, or a list of CPUs for one reactor each, such as 0,2 or 0-3 [default: one
+    /// per CPU]
     #[arg(long, value_name = "N|CPU-LIST")]
     pub(crate) reactors: Option<ReactorSpec>,
 
-    /// Images that share one connection to their Ceph cluster; fewer mean more threads of Ceph's library [default: 32]
+    /// Number of images that share one connection to their Ceph cluster; smaller numbers need more
+    /// threads of Ceph's library [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=BDEVS_PER_CLUSTER_MAX))]
     pub(crate) bdevs_per_cluster: Option<u64>,
 
-    /// Longest time an operation of a Ceph cluster may take, in seconds, before its command fails so that the host tries
-    /// again; 0 waits forever [default: 30]
+    /// Time-out of an operation in a Ceph cluster, in seconds, after which its command fails and
+    /// the host retries; 0 waits forever [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MS_MAX / 1000))]
     pub(crate) ceph_timeout: Option<u64>,
 
     #[command(flatten)]
     pub(crate) quotas: QuotaSpec,
 
-    /// What carries the I/O [default: auto]
+    /// I/O interface [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<EngineFlag>,
 
@@ -195,11 +202,12 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) poll_us: Option<u64>,
 
-    /// Keep what is served in this directory, and serve it again when nothing else is said
+    /// Directory that keeps the configuration; a later start without --config or --namespace serves
+    /// it again
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Be a gateway of this group, whose gateways serve the same from one Ceph cluster
+    /// Gateway group to join, whose gateways serve the same namespaces from one Ceph cluster
     #[arg(
         long,
         value_name = "POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME]",
@@ -208,19 +216,19 @@ pub(crate) struct ServeFlags {
     )]
     pub(crate) gateway_group: Option<GroupSpec>,
 
-    /// The name of this gateway in its group [default: the machine's]
+    /// Name of this gateway in its group [default: the name of the machine]
     #[arg(long, value_name = "NAME", value_parser = gateway_name, requires = "gateway_group")]
     pub(crate) gateway_name: Option<String>,
 
     #[command(flatten)]
     pub(crate) administered: AdministeredFlags,
 
-    /// Where to record who has changed what, and who has failed to come in: a file, journal or none
-    /// [default: audit.jsonl in the state directory, if there is one]
+    /// Log of changes and failed logins: a file, journal or none [default: audit.jsonl in the state
+    /// directory, if there is one]
     #[arg(long, value_name = "FILE|journal|none", help_heading = "Administration")]
     pub(crate) audit_log: Option<AuditPlace>,
 
-    /// Let hosts on the same network find the discovery service by multicast DNS
+    /// Announce the discovery service by multicast DNS on the local network
     #[arg(long)]
     pub(crate) mdns: bool,
 
@@ -231,49 +239,52 @@ pub(crate) struct ServeFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// Where a target is administered, and by whom.
+/// Addresses and credentials of the administration.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Administration")]
 pub(crate) struct AdministeredFlags {
-    /// Where to be administered: unix:PATH, tls:ADDR:PORT, tcp:ADDR:PORT or none; may be given several times
-    /// [default: PORT.sock in $RUNTIME_DIRECTORY, in /run/selvedge for root, or in $XDG_RUNTIME_DIR/selvedge]
+    /// Address of the control API: unix:PATH, tls:ADDR:PORT, tcp:ADDR:PORT or none; may be given
+    /// several times [default: PORT.sock in $RUNTIME_DIRECTORY, in /run/selvedge for root, or in
+    /// $XDG_RUNTIME_DIR/selvedge]
     #[arg(long, value_name = "ADDR")]
     pub(crate) control: Vec<Endpoint>,
 
-    /// The file that says who may administer, and what they may name; it is read again when it changes
+    /// File with the roles of users, tokens and certificates; reloaded when it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) control_access: Option<PathBuf>,
 
-    /// A file with a secret; whoever shows it over TCP may do everything
+    /// File with a token; over TCP it grants all rights
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token_file: Option<PathBuf>,
 
-    /// The target's certificate for tls:, with what signed it up to a root, in PEM; it is read again when it changes
+    /// Certificate of the target for tls:, with its chain up to a root, in PEM; reloaded when it
+    /// changes
     #[arg(long, value_name = "FILE", requires = "control_tls_key")]
     pub(crate) control_tls_cert: Option<PathBuf>,
 
-    /// The private key of that certificate, in PEM
+    /// Private key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "control_tls_cert")]
     pub(crate) control_tls_key: Option<PathBuf>,
 
-    /// Certificates that sign those of clients, in PEM; which clients may do what, --control-access says
+    /// CA certificates of clients, in PEM; --control-access has the roles of clients
     #[arg(long, value_name = "FILE", requires = "control_tls_cert", requires = "control_access")]
     pub(crate) control_tls_client_ca: Option<PathBuf>,
 
-    /// Tell Prometheus what was done, at /metrics there: ADDR:PORT or tls:ADDR:PORT. On loopback to everybody, elsewhere to
-    /// those with the role metrics or a higher one
+    /// Address of the Prometheus metrics, at /metrics: ADDR:PORT or tls:ADDR:PORT. On loopback, all
+    /// clients may read them; elsewhere, the role metrics or a higher one is required
     #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
     pub(crate) metrics: Option<Endpoint>,
 
-    /// Tell everybody who reaches that address
+    /// Allow every client of that address to read metrics
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_for_anybody: bool,
 
-    /// Serve the gRPC calls of ceph-nvmeof there: ADDR:PORT or tls:ADDR:PORT. Its clients use port 5500
+    /// Address of ceph-nvmeof's gRPC API: ADDR:PORT or tls:ADDR:PORT; its clients use port 5500
     #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
     pub(crate) ceph_nvmeof_api: Option<Endpoint>,
 
-    /// Let everybody who reaches that address administer the target, as ceph-nvmeof does without certificates
+    /// Allow every client of that address to administer the target, as ceph-nvmeof does without
+    /// certificates
     #[arg(long, requires = "ceph_nvmeof_api")]
     pub(crate) ceph_nvmeof_api_for_anybody: bool,
 }

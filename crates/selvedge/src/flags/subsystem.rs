@@ -1,4 +1,4 @@
-//! The flags of `subsystem` and `namespace`, which change what a running target serves.
+//! Flags of `subsystem` and `namespace`, which change the configuration of a running target.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -30,12 +30,12 @@ pub(crate) enum SubsystemAction {
   selvedge subsystem add nqn.2026-01.org.example:disks \\
       --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
     Add {
-        /// Its NQN
+        /// NQN of the subsystem
         nqn: Nqn,
-        /// Let every host connect
+        /// Allow every host to connect
         #[arg(long, conflicts_with = "allow_hosts")]
         allow_any_host: bool,
-        /// Let this host connect; may be given several times, or as a list with commas
+        /// NQN of a host that may connect; may be given several times, or as a comma-separated list
         #[arg(long = "allow-host", value_name = "NQN", value_delimiter = ',')]
         allow_hosts: Vec<Nqn>,
         #[command(flatten)]
@@ -43,11 +43,11 @@ pub(crate) enum SubsystemAction {
         #[command(flatten)]
         control: Box<ControlFlags>,
     },
-    /// Remove a subsystem; its hosts are disconnected, its files stay
+    /// Remove a subsystem, and disconnect its hosts; its files stay
     #[command(after_help = "Example:
   selvedge subsystem remove nqn.2026-01.org.example:disks")]
     Remove {
-        /// Its NQN
+        /// NQN of the subsystem
         nqn: Nqn,
         #[command(flatten)]
         control: ControlFlags,
@@ -59,25 +59,25 @@ pub(crate) enum SubsystemAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show one subsystem
+    /// Show a subsystem
     #[command(after_help = "Example:
   selvedge subsystem show nqn.2026-01.org.example:disks")]
     Show {
-        /// Its NQN
+        /// NQN of the subsystem
         nqn: Nqn,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Change what is said of a subsystem
+    /// Change the settings of a subsystem
     #[command(after_help = "Example:
   selvedge subsystem set nqn.2026-01.org.example:disks --storage /srv/nvme --storage-max 1t")]
     Set {
-        /// Its NQN
+        /// NQN of the subsystem
         nqn: Nqn,
-        /// Let hosts create namespaces no more
+        /// Forbid hosts to create namespaces
         #[arg(long, conflicts_with = "storage")]
         no_storage: bool,
-        /// Let it be found on all ports
+        /// Serve the subsystem on all ports
         #[arg(long, conflicts_with = "ports")]
         all_ports: bool,
         #[command(flatten)]
@@ -87,50 +87,51 @@ pub(crate) enum SubsystemAction {
     },
 }
 
-/// What a subsystem is given when it is made, or later.
+/// Settings of a subsystem, for `add` and `set`.
 #[derive(Debug, Args)]
 pub(crate) struct SubsystemSettings {
-    /// Serial number; hosts must connect again when it changes
+    /// Serial number; hosts must reconnect after a change
     #[arg(long, value_name = "TEXT")]
     pub(crate) serial: Option<String>,
-    /// Model number; hosts must connect again when it changes
+    /// Model number; hosts must reconnect after a change
     #[arg(long, value_name = "TEXT")]
     pub(crate) model: Option<String>,
     /// Directory in which hosts may create namespaces
     #[arg(long, value_name = "DIR", requires = "storage_max")]
     pub(crate) storage: Option<PathBuf>,
-    /// What all namespaces there may have together
+    /// Maximum size of all namespaces in that directory together
     #[arg(long, value_name = "SIZE", requires = "storage")]
     pub(crate) storage_max: Option<Size>,
-    /// What the namespaces of one host there may have together [default: half of --storage-max]
+    /// Maximum size of one host's namespaces in that directory together [default: half of
+    /// --storage-max]
     #[arg(long, value_name = "SIZE", requires = "storage")]
     pub(crate) storage_max_per_host: Option<Size>,
-    /// Namespaces that one host may create there [default: 64]
+    /// Maximum number of namespaces that one host may create in that directory [default: 64]
     #[arg(long, value_name = "N", requires = "storage")]
     pub(crate) storage_namespaces_per_host: Option<u32>,
-    /// Number of a port it is found on; may be given several times
+    /// Number of a port that serves the subsystem; may be given several times
     #[arg(long = "port", value_name = "N")]
     pub(crate) ports: Vec<u16>,
-    /// How late commands may take effect when their host is lost, as hosts are told: a time the storage keeps, such as 31s,
-    /// auto to have it measured, or default
+    /// Command Quiesce Time reported to hosts, within which commands of a lost host still take
+    /// effect: a time that the storage meets, such as 31s, auto to measure it, or default
     #[arg(long, value_name = "TIME|auto|default")]
     pub(crate) command_quiesce: Option<QuiesceFlag>,
 }
 
-/// A Command Quiesce Time as it is typed.
+/// Command Quiesce Time, as the command line has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum QuiesceFlag {
-    /// The usual one.
+    /// Default time of the engine.
     #[default]
     Default,
-    /// What is measured.
+    /// Time that the target measures.
     Auto,
-    /// This number of milliseconds.
+    /// Time in milliseconds.
     Fixed(u16),
 }
 
 impl QuiesceFlag {
-    /// As the engine has it.
+    /// Returns the engine's mode and, for a fixed time, its milliseconds.
     pub(crate) const fn to_engine(self) -> (CommandQuiesce, Option<u16>) {
         match self {
             Self::Default => (CommandQuiesce::Fixed, None),
@@ -169,10 +170,10 @@ pub(crate) struct NamespaceFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NamespaceAction {
-    /// Add a namespace, if wanted with a new image in a Ceph cluster
+    /// Add a namespace, optionally with a new image in a Ceph cluster
     #[command(
         visible_alias = "create",
-        after_help = "SPEC is what `selvedge serve --namespace` takes.
+        after_help = "SPEC has the syntax of `selvedge serve --namespace`.
 
 Examples:
   selvedge namespace add nqn.2026-01.org.example:disks file:/srv/disk.img,size=10g --iops 5000
@@ -183,8 +184,9 @@ Examples:
     Add {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
-        /// [,id=NAME][,luks2=FILE], each with ,block_size= ,nsid= ,uuid= ,nguid= ,host_write_protection=
+        /// Storage of the namespace: memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or
+        /// rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE] [,id=NAME][,luks2=FILE], each with
+        /// ,block_size= ,nsid= ,uuid= ,nguid= ,host_write_protection=
         // Each of them: what a flag requires is no longer required where something is there that excludes that.
         #[arg(required_unless_present = "rbd_image", conflicts_with_all = ["rbd_image", "rbd_pool", "rbd_namespace",
             "rbd_conf", "rbd_id", "encryption_format", "encryption_passphrase_file", "block_size", "nsid", "uuid", "nguid"], value_parser = boxed_namespace)]
@@ -203,14 +205,14 @@ Examples:
     Remove {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
         #[command(flatten)]
         removal: RemovalFlags,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// List the namespaces of one subsystem, or of all
+    /// List the namespaces of one subsystem, or of all subsystems
     #[command(after_help = "Example:
   selvedge namespace list")]
     List {
@@ -219,37 +221,38 @@ Examples:
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show one namespace
+    /// Show a namespace
     #[command(after_help = "Example:
   selvedge namespace show nqn.2026-01.org.example:disks 1")]
     Show {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Change the size of a namespace, and of its file or image
+    /// Resize a namespace and its file or image
     #[command(after_help = "Example:
   selvedge namespace resize nqn.2026-01.org.example:disks 1 20g")]
     Resize {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
-        /// The new size
+        /// New size
         size: Size,
-        /// Let it become smaller; what is beyond its new end is lost
+        /// Allow a smaller size; data beyond the new end is lost
         #[arg(long)]
         shrink: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Open a namespace's file or device anew, after it could not be synchronized: it takes writes again
+    /// Reopen the file or device of a namespace after a failed synchronization; writes are accepted
+    /// again
     #[command(
-        after_help = "A namespace whose storage fails to synchronize refuses writes and Flush from then on: what hosts wrote since
-their last successful Flush may be lost. Check the storage first; reopening says that it is in order again.
+        after_help = "A namespace whose storage fails to synchronize refuses writes and Flush: data that hosts wrote since their last
+successful Flush may be lost. Check the storage before you reopen the namespace.
 
 Example:
   selvedge namespace reopen nqn.2026-01.org.example:disks 1"
@@ -257,12 +260,12 @@ Example:
     Reopen {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Make snapshots of namespaces' images, several at one moment, or remove or list them
+    /// Create, remove or list snapshots of namespaces' images; several are taken at one moment
     #[command(after_help = "Examples:
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday
   selvedge namespace snapshot nqn.2026-01.org.example:disks all monday
@@ -270,12 +273,13 @@ Example:
     Snapshot {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace; `1,2` or `all` makes snapshots of one moment: writes are held meanwhile, at all gateways of a group
+        /// Namespace IDs, or `all`; several snapshots are of one moment: writes are held meanwhile,
+        /// at all gateways of a group
         #[arg(value_name = "NSID[,NSID...]|all")]
         nsid: NsidList,
-        /// Name of the snapshot; without one, all there are are listed
+        /// Name of the snapshot; without one, all snapshots are listed
         snapshot: Option<String>,
-        /// Remove it
+        /// Remove the snapshot
         #[arg(long, requires = "snapshot")]
         remove: bool,
         #[command(flatten)]
@@ -287,7 +291,7 @@ Example:
     Clone {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace whose image is cloned
+        /// Namespace whose image is cloned
         nsid: u32,
         #[command(flatten)]
         clone: Box<CloneFlags>,
@@ -296,34 +300,34 @@ Example:
         #[command(flatten)]
         control: Box<ControlFlags>,
     },
-    /// Copy into a namespace's image all that it shares with what it was cloned from
+    /// Flatten the image of a namespace: copy all data that it shares with its parent
     #[command(after_help = "Example:
   selvedge namespace flatten nqn.2026-01.org.example:disks 2")]
     Flatten {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
-        /// Do not wait until it is done
+        /// Return at once, before the copy has ended
         #[arg(long)]
         no_wait: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// List what was begun on images and takes long
+    /// List running tasks on images
     #[command(after_help = "Example:
   selvedge namespace tasks")]
     Tasks {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Change limits, visibility, ANA group or write protection of a namespace
+    /// Set limits, visibility, ANA group or write protection of a namespace
     #[command(after_help = "Example:
   selvedge namespace set nqn.2026-01.org.example:disks 1 --iops none --bw 200m --write-protect on")]
     Set {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// The namespace
+        /// Namespace ID
         nsid: u32,
         #[command(flatten)]
         settings: Box<NamespaceSettings>,
@@ -336,51 +340,51 @@ fn boxed_namespace(text: &str) -> Result<Box<NamespaceConfig>, String> {
     namespace::parse(text).map(Box::new)
 }
 
-/// What a namespace is given when it is made, or later.
+/// Settings of a namespace, for `add`, `clone` and `set`.
 #[derive(Debug, Args)]
 pub(crate) struct NamespaceSettings {
-    /// Commands each second that its hosts may use together, or none for no limit
+    /// Commands per second of all hosts together, or none for no limit
     #[arg(long, value_name = "N|none")]
     pub(crate) iops: Option<Limit<u64>>,
-    /// Reads each second
+    /// Read commands per second
     #[arg(long, value_name = "N|none")]
     pub(crate) read_iops: Option<Limit<u64>>,
-    /// Writes each second
+    /// Write commands per second
     #[arg(long, value_name = "N|none")]
     pub(crate) write_iops: Option<Limit<u64>>,
-    /// Bytes each second, such as 200m
+    /// Bytes per second, such as 200m
     #[arg(long, value_name = "SIZE|none")]
     pub(crate) bw: Option<Limit<Size>>,
-    /// Bytes read each second
+    /// Bytes read per second
     #[arg(long, value_name = "SIZE|none")]
     pub(crate) read_bw: Option<Limit<Size>>,
-    /// Bytes written each second
+    /// Bytes written per second
     #[arg(long, value_name = "SIZE|none")]
     pub(crate) write_bw: Option<Limit<Size>>,
-    /// Its ANA group, which is the load-balancing group of gateways
+    /// ANA group, which is the load-balancing group of gateways
     #[arg(long, value_name = "N", visible_alias = "load-balancing-group")]
     pub(crate) ana_group: Option<u32>,
-    /// Only these hosts see it
+    /// Hosts that see the namespace; all others do not
     #[arg(long, value_name = "NQN", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["hidden_from", "visible_to_all"])]
     pub(crate) visible_to: Vec<Nqn>,
-    /// All hosts but these see it
+    /// Hosts that do not see the namespace; all others do
     #[arg(long, value_name = "NQN", num_args = 1.., value_delimiter = ',', conflicts_with = "visible_to_all")]
     pub(crate) hidden_from: Vec<Nqn>,
-    /// All hosts see it
+    /// Show the namespace to all hosts
     #[arg(long)]
     pub(crate) visible_to_all: bool,
-    /// Whether it may be written
+    /// Write protection by the operator
     #[arg(long, value_name = "STATE")]
     pub(crate) write_protect: Option<ProtectFlag>,
-    /// The highest write protection that hosts may set; they never lift the operator's [default: off]
+    /// Highest write protection that hosts may set; they never lift the operator's [default: off]
     #[arg(long, value_name = "STATE")]
     pub(crate) host_write_protection: Option<ProtectFlag>,
-    /// The host that attaches, detaches and deletes it, or none to have nobody do so but the operator
+    /// Host that may attach, detach and delete the namespace, or none for the operator alone
     #[arg(long, value_name = "NQN,HOSTID|none")]
     pub(crate) owner: Option<OwnerFlag>,
 }
 
-/// The host that a namespace belongs to, or that it belongs to none.
+/// Host that owns a namespace; `None` for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerFlag(pub(crate) Option<KnownHost>);
 
@@ -399,7 +403,7 @@ impl FromStr for OwnerFlag {
     }
 }
 
-/// A limit, or that there is to be none.
+/// Limit of a rate; `None` removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit<T> {
     None,
@@ -420,16 +424,16 @@ where
     }
 }
 
-/// Write protection as it is typed.
+/// Write protection, as the command line has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProtectFlag {
-    /// It may be written
+    /// Writes are accepted
     Off,
-    /// It may not, until that is changed
+    /// Writes are refused until this is changed
     On,
-    /// It may not, until the target starts again
+    /// Writes are refused until the target restarts
     UntilRestart,
-    /// It may not, ever: this cannot be taken back
+    /// Writes are refused forever; irreversible
     Permanent,
 }
 

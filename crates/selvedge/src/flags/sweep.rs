@@ -1,5 +1,5 @@
-//! The flags of `sweep`: its own, and those of `bench`, of which many take a list here and so become axes. What
-//! `bench` says of a value is what `sweep` says.
+//! Flags of `sweep`: its own, and those of `bench`, many of which take a list here and so become
+//! axes. The values of an option are those of `bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::size::parse_time;
 
-/// The options of `bench` that take a list, as they are spelled, in the order in which points vary: the last changes
-/// first.
+/// Options of `bench` that take a list, as they are spelled, in the order in which points vary: the
+/// last one changes first.
 pub(crate) const AXES: [&str; 15] = [
     "rw",
     "rwmixread",
@@ -36,7 +36,7 @@ pub(crate) const AXES: [&str; 15] = [
     "rate_iops",
 ];
 
-/// Options of `bench` that are of no use in a sweep, or are its own.
+/// Options of `bench` that a sweep does not use, or has in a form of its own.
 const LEFT_OUT: [&str; 10] = [
     "job_file",
     // It has its own.
@@ -51,40 +51,41 @@ const LEFT_OUT: [&str; 10] = [
     "output_format",
 ];
 
-/// An option of `bench` as somebody typed it.
+/// Option of `bench` from the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Given {
-    /// Its long name, without hyphens in front.
+    /// Long name, without leading hyphens.
     pub(crate) option: String,
-    /// None for a switch.
+    /// Values; none for a switch.
     pub(crate) values: Vec<String>,
 }
 
-/// Sweeps that somebody has thought about.
+/// Predefined sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Preset {
-    /// A first look in under two minutes: 4 KiB random reads, some depths and queues
+    /// First look in under two minutes: 4 KiB random reads, some depths and queues
     Quick,
-    /// Outstanding I/O x queues, 4 KiB random reads: what does -i do, and which is right?
+    /// Outstanding I/O x queues, 4 KiB random reads: the best value of -i
     #[value(alias = "seed-000")]
     #[serde(alias = "seed-000")]
     Queues,
-    /// 4 KiB random reads and writes, 16 jobs x depth 32 over 1 GiB, a minute each: how good is this network?
+    /// 4 KiB random reads and writes, 16 jobs x depth 32 over 1 GiB, a minute each: the quality of
+    /// the network
     #[value(alias = "seed-002")]
     #[serde(alias = "seed-002")]
     Network,
-    /// 16 KiB, 70 % reads, load in steps up to saturation: how much can it do within 2 ms?
+    /// 16 KiB, 70 % reads, load in steps up to saturation: the throughput within 2 ms
     #[value(alias = "seed-003")]
     #[serde(alias = "seed-003")]
     Load,
 }
 
-/// The flags that `bench` does not have.
+/// Options of `sweep` beside those of `bench`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sweep options")]
 pub(crate) struct OwnFlags {
-    /// Take what is not typed from a sweep that is known to answer a question
+    /// Predefined sweep that supplies all options not given here
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub(crate) preset: Option<Preset>,
 
@@ -92,7 +93,7 @@ pub(crate) struct OwnFlags {
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Go on with the sweep in this folder, with the options it was begun with
+    /// Folder of an interrupted sweep to resume, with its original options
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
 
@@ -100,48 +101,53 @@ pub(crate) struct OwnFlags {
     #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
 
-    /// Rest this long before each measurement [default: 500ms]
+    /// Rest before each measurement [default: 500ms]
     #[arg(long, value_name = "TIME", conflicts_with = "resume", value_parser = parse_time)]
     pub(crate) pause: Option<Duration>,
 
-    /// Go on with each measurement, in rounds of --runtime, until five in a row are steady, N rounds at most
+    /// Repeat each measurement, in rounds of --runtime, until five rounds in a row are steady, N
+    /// rounds at most
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "25")]
     #[arg(conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub(crate) steady: Option<u32>,
 
-    /// Measure in the order of the lists; else the order is random, so that what changes in the meantime hits all alike
+    /// Measure in the order of the lists; without it, the order is random, and drifts affect all
+    /// points alike
     #[arg(long, conflicts_with = "resume")]
     pub(crate) in_order: bool,
 
-    /// Mark the most that is done while 99 % of the commands stay within this time
+    /// Latency limit of 99 % of the commands; the highest throughput within it is marked
     #[arg(long, value_name = "TIME", conflicts_with = "resume", value_parser = parse_time)]
     pub(crate) latency_target: Option<Duration>,
 
-    /// Write to the namespace although it has data; without this a person is asked, and a program refused
+    /// Overwrite data of the namespace; without this, sweep asks on a terminal, and refuses
+    /// elsewhere
     #[arg(long)]
     pub(crate) destroy_data: bool,
 
-    /// Say what would be measured and how long it takes, and do nothing
+    /// Print the points and the expected duration, and measure nothing
     #[arg(long, conflicts_with = "resume")]
     pub(crate) dry_run: bool,
 
-    /// Tell the target after each measurement what is known so far, by this name [default: the folder's], for its console and
-    /// API; --control says where, else the only target that runs here is told. It takes the role operate
+    /// Send results to the target after each measurement, under this name, for its console and API;
+    /// needs the role operate. The target is that of --control, else the only target on this
+    /// machine [default name: the folder's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     pub(crate) publish: Option<Option<String>>,
 
-    /// Where a Selvedge target is administered, unix:PATH or tls:HOST:PORT, to tell its processor time too, and for --publish
+    /// Address of a Selvedge target's control API, unix:PATH or tls:HOST:PORT, to measure its
+    /// processor time too, and for --publish
     #[arg(long, value_name = "ADDR", conflicts_with = "target_pid")]
     pub(crate) control: Option<Endpoint>,
 
-    /// A file with a token, for --control with TCP
+    /// File with an API token, for --control with TCP
     #[arg(long, value_name = "FILE", requires = "control")]
     pub(crate) control_token_file: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) tls: ControlTlsFlags,
 
-    /// Process of any target on this machine, to tell its processor time too
+    /// Process ID of any target on this machine, to measure its processor time too
     #[arg(long, value_name = "PID")]
     pub(crate) target_pid: Option<u32>,
 
@@ -149,11 +155,11 @@ pub(crate) struct OwnFlags {
     pub(crate) output_flags: OutputFlags,
 }
 
-/// All of them.
+/// Options of a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct SweepFlags {
     pub(crate) own: OwnFlags,
-    /// What was typed of `bench`'s options.
+    /// Options of `bench` from the command line.
     pub(crate) given: Vec<Given>,
 }
 
@@ -185,7 +191,7 @@ impl FromArgMatches for SweepFlags {
     }
 }
 
-/// `bench`'s options as `sweep` takes them.
+/// Returns `bench`'s options as `sweep` takes them.
 fn bench_arguments() -> impl Iterator<Item = Arg> {
     let bench = BenchFlags::augment_args(Command::new("bench"));
     // fio's options that `bench` passes over are hidden there.
@@ -207,7 +213,8 @@ fn bench_arguments() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// The same without being demanded where another is absent, which cannot be taken back.
+/// Returns a copy of the option that is not required in the absence of another one; clap cannot
+/// withdraw that.
 fn without_demands(arg: Arg) -> Arg {
     if arg.get_long() != Some("rw") {
         return arg;
@@ -218,10 +225,10 @@ fn without_demands(arg: Arg) -> Arg {
     plain.value_parser(parser).help_heading(WORKLOAD_HEADING)
 }
 
-/// As in `bench`.
+/// Heading of `bench` for its workload options.
 const WORKLOAD_HEADING: &str = "Workload options, as fio has them";
 
-/// What was typed for `arg`.
+/// Returns the values of `arg` from the command line; `None` without any.
 fn given(arg: &Arg, matches: &ArgMatches) -> Option<Given> {
     let id = arg.get_id().as_str();
     if matches.value_source(id) != Some(ValueSource::CommandLine) {
@@ -234,10 +241,10 @@ fn given(arg: &Arg, matches: &ArgMatches) -> Option<Given> {
     Some(Given { option: arg.get_long()?.to_owned(), values })
 }
 
-/// Reads a command line of `bench`.
+/// Parses a command line of `bench`.
 ///
 /// # Errors
-/// The option, and what it takes.
+/// Message with the option and its values.
 pub(crate) fn bench_flags(options: &[Given]) -> Result<BenchFlags, String> {
     let mut line = vec!["bench".to_owned()];
     for Given { option, values } in options {
@@ -254,24 +261,23 @@ pub(crate) fn bench_flags(options: &[Given]) -> Result<BenchFlags, String> {
 }
 
 const AFTER_HELP: &str = "Axes:
-  Options that take a LIST take several values, and each combination of
-  them is a point: --iodepth 1,8,32 -i 1,2,4 are nine. 1..16 is short for
-  1,2,4,8,16. Options that mean nothing for a point (--rwmixread for reads)
-  do not multiply it.
+  Options with a LIST take several values; each combination is a point:
+  --iodepth 1,8,32 -i 1,2,4 are nine points. 1..16 is short for 1,2,4,8,16.
+  Options without effect on a point (--rwmixread for reads) do not multiply it.
 
 Load:
-  --rate_iops takes commands a second of each job, as bench does, and also
-  shares such as 10%,50%,100%,120%: of the most that the same point does
-  without a rate, which is measured first. Commands are then due at fixed
-  times, whatever happens to those before. The report shows how long they took
-  since they were due, and since they were sent.
+  --rate_iops takes commands per second of each job, as bench does, and also
+  shares such as 10%,50%,100%,120% of the maximum of the same point, which is
+  measured first. Commands are then due at fixed times, independent of earlier
+  ones. The report shows their latency since they were due, and since they
+  were sent.
 
 Results:
-  Each measurement is written to DIR/sweep.jsonl when it is done; after an
-  interruption `--resume DIR` does the rest. report.html needs nothing but a
-  browser; beside it are report.json, report.md, and each picture and table as
-  SVG and CSV. `selvedge report DIR` makes them again, `selvedge compare A B`
-  compares two of them.
+  Each finished measurement is appended to DIR/sweep.jsonl; after an
+  interruption, `--resume DIR` measures the remaining points. report.html needs
+  only a browser; beside it are report.json, report.md, and each chart and table
+  as SVG and CSV. `selvedge report DIR` rebuilds them, `selvedge compare A B`
+  compares two sweeps.
 
 Examples:
   T='-a 127.0.0.1'

@@ -1,20 +1,20 @@
-//! Whether connections of a port are TLS, and for how long its keys are used, as it is typed.
+//! TLS policy of a port, and the lifetime of keys, as the command line has them.
 
 use clap::ValueEnum;
 use secure_channel::RecordLimit;
 
-/// The uses there are.
+/// Policy for connections without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsUse {
-    /// A host without a key cannot connect
+    /// Hosts without a key cannot connect
     Required,
-    /// A connection's first bytes decide: hosts come in without their key too
+    /// Hosts may connect without their key; the first bytes of a connection decide
     Allowed,
-    /// None is
+    /// No connection uses TLS
     Off,
 }
 
-/// Reads the number of records after which a key is replaced, or its queue ends.
+/// Parses the number of records after which a key is replaced or its queue is closed.
 pub(super) fn record_limit(text: &str) -> Result<RecordLimit, String> {
     let limit = text.parse().ok().and_then(RecordLimit::new);
     limit.ok_or_else(|| format!("`{text}` is not a number of records that one key may seal"))

@@ -1,4 +1,4 @@
-//! The options of `token`.
+//! Flags of `token`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use engine::units::parse_time;
 use super::OutputFlags;
 use crate::spec::role::Role;
 
-/// Where an access file is, if nobody says.
+/// Default path of the access file.
 pub(crate) const ACCESS_FILE: &str = "/etc/selvedge/access.toml";
 
 #[derive(Debug, Args)]
@@ -18,17 +18,17 @@ pub(crate) const ACCESS_FILE: &str = "/etc/selvedge/access.toml";
   selvedge token list
   selvedge token revoke prometheus
 
-A token is shown once: the file has its hash alone. A target that was started with --control-access and this file
-reads it again at the next request; nothing has to be restarted.")]
+A token is printed once: the file has only its hash. A target with --control-access and this file reloads the file
+at the next request.")]
 pub(crate) struct TokenFlags {
     #[command(subcommand)]
     pub(crate) action: TokenAction,
 }
 
-/// Which file.
+/// Access file, and output format.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AccessFileFlags {
-    /// The file that says who may administer, as given to `serve`
+    /// File with tokens and roles, as given to `serve`
     #[arg(long, value_name = "FILE", default_value = ACCESS_FILE)]
     pub(crate) control_access: PathBuf,
     #[command(flatten)]
@@ -37,39 +37,39 @@ pub(crate) struct AccessFileFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenAction {
-    /// Make a token, and print it
+    /// Create a token, and print it
     #[command(after_help = "Examples:
   selvedge token create prometheus --role metrics --expires 365d
   selvedge token create team-a --role operate --subsystem nqn.2026-01.org.example:disks \\
       --output team-a.token")]
     Create {
-        /// Whose it is, or what for
+        /// Name of the token: its owner or purpose
         name: String,
-        /// What it may do: metrics, read, operate or admin
+        /// Role: metrics, read, operate or admin
         #[arg(long, value_enum, hide_possible_values = true)]
         role: Role,
         /// NQN of a subsystem that an operator may change, or * for all; may be given several times
         #[arg(long = "subsystem", value_name = "NQN")]
         subsystems: Vec<String>,
-        /// How long it is valid, such as 90d [default: until it is revoked]
+        /// Time until the token expires, such as 90d [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         expires: Option<Duration>,
-        /// Write it to this new file, which nobody else can read, in place of printing it
+        /// New file for the token, readable by its owner alone; the token is not printed
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
         #[command(flatten)]
         file: AccessFileFlags,
     },
-    /// Take a token away
+    /// Revoke a token
     #[command(after_help = "Example:
   selvedge token revoke prometheus")]
     Revoke {
-        /// Its name, as `token list` shows it
+        /// Name of the token, as `token list` shows it
         name: String,
         #[command(flatten)]
         file: AccessFileFlags,
     },
-    /// Show who may administer, by tokens, certificates, users and groups
+    /// List tokens, certificates, users and groups with their roles
     #[command(after_help = "Example:
   selvedge token list")]
     List {

@@ -1,4 +1,4 @@
-//! The flags of `selvedge top`.
+//! Flags of `top`.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::control::ControlFlags;
 
-/// What is shown of a running target, and how often.
+/// Options of `top`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys: arrows choose, Enter opens, Esc goes back, Tab shows the other list, s chooses the column
-to sort by, r turns the order round, p pauses, ? explains, q ends.
+    after_help = "Keys: arrows select, Enter opens, Esc goes back, Tab shows the other list, s selects the column
+to sort by, r reverses the order, p pauses, ? shows help, q quits.
 
 Examples:
   selvedge top
@@ -19,15 +19,15 @@ Examples:
   selvedge top --batch 60 -o json > minute.jsonl"
 )]
 pub(crate) struct TopFlags {
-    /// Seconds from one look to the next; rates are over that time
+    /// Interval in seconds, over which rates are computed
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: Duration,
 
-    /// Look for one interval, print it as text or JSON, and end
+    /// Print one interval as text or JSON, and exit
     #[arg(long, conflicts_with = "batch")]
     pub(crate) once: bool,
 
-    /// The same for N intervals, one after the other; as JSON each is one line
+    /// Number of consecutive intervals to print; as JSON, each is one line
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: Option<u32>,
 
@@ -36,13 +36,14 @@ pub(crate) struct TopFlags {
 }
 
 impl TopFlags {
-    /// How many intervals are printed; `None` for the live view.
+    /// Returns the number of intervals to print; `None` for the live view.
     pub(crate) fn intervals(&self) -> Option<u32> {
         if self.once { Some(1) } else { self.batch }
     }
 }
 
-/// Shorter intervals would show the asking itself; longer ones are a monitoring system's.
+/// Parses an interval. Shorter ones would show the cost of sampling; longer ones belong to a
+/// monitoring system.
 pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     if (0.1..=3600.0).contains(&seconds) {

@@ -1,4 +1,4 @@
-//! The flags of `tune`. Which machine is looked at, and what of it, is asked in the same way by all of its actions.
+//! Flags of `tune`. All of its actions share those that choose the machine.
 
 use std::path::PathBuf;
 
@@ -22,13 +22,12 @@ pub(crate) struct TuneFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneAction {
-    /// Show where the packets of each NVMe/TCP queue go: NIC queue, interrupt, CPU, worker
-    #[command(after_help = "It shows this machine's network interfaces with their queues, and for each
-connection of an NVMe/TCP queue (the kernel's initiator, selvedge's, and
-targets) the receive queue that the interface chooses for it, the interrupt
-and the CPU that serve the queue, and whether the queue's worker is on that
-CPU. It changes nothing. Without root it shows what it may read, and says
-what root would add.
+    /// Show the path of each NVMe/TCP queue's packets: NIC queue, interrupt, CPU, worker
+    #[command(after_help = "The output lists this machine's network interfaces with their queues, and for
+each connection of an NVMe/TCP queue (the kernel's initiator, selvedge's, and
+targets) its receive queue, the interrupt and the CPU that serve that queue,
+and if the queue's worker runs on that CPU. Nothing is changed. Without root,
+the output is limited to readable files, and lists the missing ones.
 
 Examples:
   selvedge tune show
@@ -36,34 +35,35 @@ Examples:
   selvedge tune show --record machine.recording
   selvedge tune show --sysroot machine.recording -o json")]
     Show(ShowFlags),
-    /// Plan a queue of its own for each flow, served by its worker's CPU; change nothing
+    /// Plan a receive queue for each flow, served by its worker's CPU; change nothing
     #[command(after_help = PLAN_HELP)]
     Plan(PlanFlags),
-    /// Make the plan's changes, as root, after writing down what was
-    #[command(after_help = "The plan is made as `selvedge tune plan` makes it. What each setting was is
-written to a journal before it is changed; when a change fails, or at Ctrl-C,
-those before it are undone. A process that is killed in the middle leaves the
-journal, and `selvedge tune revert` brings everything back, byte for byte.
-Nothing is touched that the plan does not name. A restart of the machine undoes
-everything as well.
+    /// Apply the plan as root, after recording the previous settings
+    #[command(
+        after_help = "The plan is that of `selvedge tune plan`. Each setting's previous value is written
+to a journal before the change; if a change fails, or at Ctrl-C, all earlier
+changes are undone. A killed process leaves the journal, and `selvedge tune
+revert` restores all settings, byte for byte. Settings outside the plan are not
+touched. A restart of the machine undoes all changes as well.
 
 Examples:
   selvedge tune apply --dry-run
   selvedge tune apply --interface eth0
   selvedge tune apply --interface veth0 --queues 4
-  selvedge tune revert")]
+  selvedge tune revert"
+    )]
     Apply(ApplyFlags),
-    /// Bring every setting back to what it was before `tune apply`, also after a crash
+    /// Restore every setting to its value before `tune apply`, also after a crash
     #[command(after_help = "Examples:
   selvedge tune revert
   selvedge tune revert -o json")]
     Revert(RevertFlags),
     /// Recommend queues, outstanding I/O, congestion control, MTU and sysctls, each with its reason
     #[command(
-        after_help = "With --sweep the advice on queues and outstanding I/O is what was measured there;
-without, it is the rule for queues, Little's law, and the table of a published
-study of one host (`docs/tune.md` has it). The address is connected to three
-times, to see the round trip.
+        after_help = "With --sweep, the advice on queues and outstanding I/O follows the measurements of
+that sweep; without, it follows the rule for queues, Little's law, and the table
+of a published study of one host (see `docs/tune.md`). The command connects to the
+address three times, to measure the round trip.
 
 Examples:
   selvedge tune advise -a 10.0.0.2 --bs 4k --outstanding 256
@@ -74,13 +74,13 @@ Examples:
     Advise(AdviseFlags),
 }
 
-const PLAN_HELP: &str = "The rule for I/O queues is that of the Linux RFC: no more than the interface has
-combined queues (else receive and transmit queues), and than CPUs run. Flows
-that are there get a receive queue each: by ntuple rules where the NIC takes
+const PLAN_HELP: &str = "The number of I/O queues follows the Linux RFC: at most the combined queues of the
+interface (else its receive and transmit queues), and at most the online CPUs.
+Each existing flow gets a receive queue: by ntuple rules where the NIC supports
 them, else by entries of its RSS table. The queue's interrupt goes to the
-worker's CPU where that is on the NIC's node, else to a free CPU there; workers
-of programs move along, the kernel's cannot be moved. XPS is set to match.
-Without flows, the plan gets an interface (--interface) ready for as many as
+worker's CPU if that is on the NIC's node, else to a free CPU there; workers of
+programs are moved along, the kernel's cannot be moved. XPS is set to match.
+Without flows, the plan prepares an interface (--interface) for as many flows as
 the rule allows.
 
 Examples:
@@ -90,22 +90,24 @@ Examples:
   selvedge tune plan --interface eth0 --queues max
   selvedge tune plan --sysroot machine.recording --model";
 
-/// What a plan shall be like.
+/// Options of a plan.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WishFlags {
-    /// Give the interfaces this many queues, or as many as they can have and CPUs run [default: as they are]
+    /// Number of queues of the interfaces, or max for as many as they support and CPUs are online
+    /// [default: unchanged]
     #[arg(long, value_name = "N|max", value_parser = queues, help_heading = "Plan")]
     pub(crate) queues: Option<QueuesWanted>,
 
-    /// Use only these CPUs, such as 0-7,16 [default: all online ones that are not isolated]
+    /// CPUs to use, such as 0-7,16 [default: all online CPUs that are not isolated]
     #[arg(long, value_name = "LIST", help_heading = "Plan")]
     pub(crate) cpus: Option<CpuSet>,
 
-    /// Use receive queues too that the interface's RSS table leaves out
+    /// Use receive queues outside the interface's RSS table, too
     #[arg(long, help_heading = "Plan")]
     pub(crate) all_queues: bool,
 
-    /// Serve a queue on its worker's CPU also where that is not on the NIC's node and the worker cannot be moved
+    /// Serve a queue on its worker's CPU even if it is not on the NIC's node and the worker cannot
+    /// be moved
     #[arg(long, help_heading = "Plan")]
     pub(crate) follow_workers: bool,
 }
@@ -126,15 +128,16 @@ pub(crate) struct PlanFlags {
     #[command(flatten)]
     pub(crate) wishes: WishFlags,
 
-    /// Say by a contention model with stated costs what it should bring; nothing is measured
+    /// Estimate the benefit by a contention model with stated costs; nothing is measured
     #[arg(long, help_heading = "Output")]
     pub(crate) model: bool,
 
-    /// Draw how it would be after the plan: FILE.svg is the picture alone, FILE.html a page with the tables
+    /// File for a picture of the planned state: FILE.svg is the picture alone, FILE.html a page
+    /// with the tables
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) picture: Option<PathBuf>,
 
-    /// Print only the shell commands that make the changes
+    /// Print only the shell commands of the changes
     #[arg(long, conflicts_with = "output_format", help_heading = "Output")]
     pub(crate) shell: bool,
 
@@ -150,18 +153,18 @@ pub(crate) struct ApplyFlags {
     #[command(flatten)]
     pub(crate) wishes: WishFlags,
 
-    /// Print what would be changed, and change nothing
+    /// Print the changes without making them
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Go on although irqbalance runs, which moves interrupts as it likes
+    /// Continue although irqbalance is running, which may move interrupts again
     #[arg(long)]
     pub(crate) ignore_irqbalance: bool,
 
     #[command(flatten)]
     pub(crate) journal: JournalFlags,
 
-    /// End by SIGKILL before this write, to the journal or to a setting: for tests of what a crash leaves behind
+    /// End by SIGKILL before this write, to the journal or to a setting: for tests of crashes
     #[arg(long, hide = true, value_name = "N")]
     pub(crate) kill_before_write: Option<u32>,
 
@@ -169,16 +172,16 @@ pub(crate) struct ApplyFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// What matters most.
+/// Goal of a recommendation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Goal {
     /// Short latency
     #[default]
     Latency,
-    /// Many I/Os
+    /// High throughput
     Throughput,
-    /// Few processors
+    /// Little processor time
     Cpu,
 }
 
@@ -195,24 +198,24 @@ pub(crate) struct AdviseFlags {
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
     pub(crate) trsvcid: u16,
 
-    /// CPUs that may be used for this [default: those that are online]
+    /// Number of CPUs available for I/O [default: all online CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub(crate) cores: Option<u32>,
 
-    /// Size of each command's data
+    /// Data size of each command
     #[arg(long, value_name = "SIZE", default_value = "4k", help_heading = "Workload")]
     pub(crate) bs: Size,
 
-    /// Commands that the workload keeps outstanding in all [default: what the link needs]
+    /// Commands that the workload keeps outstanding in total [default: as many as the link needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     #[arg(help_heading = "Workload")]
     pub(crate) outstanding: Option<u32>,
 
-    /// What matters most
+    /// Goal
     #[arg(long, value_name = "GOAL", default_value = "latency", help_heading = "Workload")]
     pub(crate) goal: Goal,
 
-    /// A sweep of this machine and target, as `selvedge sweep --output` left it
+    /// Folder of a sweep of this machine and target
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     pub(crate) sweep: Option<PathBuf>,
 
@@ -229,26 +232,28 @@ pub(crate) struct RevertFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// Where the journal is.
+/// Option for the journal.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JournalFlags {
-    /// Journal of what was before [default: /run/selvedge-tune/, one for each network namespace]
+    /// Journal of previous settings [default: a file for each network namespace in
+    /// /run/selvedge-tune/]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 }
 
-/// Which machine is looked at.
+/// Options for the inspected machine.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MachineFlags {
-    /// Look at a recorded machine instead of this one: a folder, or a file of --record
+    /// Recorded machine to inspect instead of this one: a folder, or a file of --record
     #[arg(long, value_name = "PATH", help_heading = "Machine")]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// Only these interfaces, what they stand on, and the queues that use them [default: all that matter]
+    /// Interfaces to inspect, with the interfaces below them and the queues that use them [default:
+    /// all with NVMe/TCP queues]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', help_heading = "Machine")]
     pub(crate) interface: Vec<String>,
 
-    /// Write all that was read into a file, which --sysroot takes on any machine
+    /// File that records all data read, for --sysroot on any machine
     #[arg(long, value_name = "FILE", help_heading = "Machine")]
     pub(crate) record: Option<PathBuf>,
 }
@@ -258,7 +263,7 @@ pub(crate) struct ShowFlags {
     #[command(flatten)]
     pub(crate) machine: MachineFlags,
 
-    /// Draw it: FILE.svg is the picture alone, FILE.html a page with the tables
+    /// File for a picture: FILE.svg is the picture alone, FILE.html a page with the tables
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) picture: Option<PathBuf>,
 

@@ -4,11 +4,11 @@
 use engine::address::{HostAddress, NetAddress};
 use serde_json::{Map, Value, json};
 
-/// Where nvme-cli looks for it.
+/// Path at which nvme-cli reads it.
 pub(crate) const CONFIG_JSON: &str = "/etc/nvme/config.json";
 /// The port where an entry has none.
 const SERVICE: &str = "4420";
-/// What tells the ports of a subsystem apart.
+/// Fields that identify a port of a subsystem.
 const IDENTITY: [&str; 5] = ["transport", "traddr", "trsvcid", "host_traddr", "host_iface"];
 /// Settings that are as the last `connect` had them. Others, and secrets, stay where it had none.
 const SETTINGS: [&str; 15] = [
@@ -38,7 +38,7 @@ pub(crate) struct PortEntry {
     pub(crate) port: Map<String, Value>,
 }
 
-/// Which entries are meant.
+/// Filter of entries.
 pub(crate) struct Wanted<'a> {
     /// Of this subsystem; of all without one.
     pub(crate) nqn: Option<&'a str>,
@@ -47,7 +47,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether an address is one of those.
+    /// True if an address matches.
     pub(crate) fn has_address(&self, address: &NetAddress) -> bool {
         self.addresses.is_empty() || self.addresses.iter().any(|wanted| wanted.fits(address))
     }
@@ -117,7 +117,7 @@ pub(crate) fn remove(text: &str, wanted: &Wanted<'_>) -> Result<(Option<String>,
     let mut root = read(Some(text))?;
     let mut count = 0;
     let hosts = hosts(&mut root)?;
-    // What somebody has added to an entry outlives its last port, and so does what nothing was taken out of.
+    // Fields that an administrator has added to an entry outlive its last port, and so do unchanged entries.
     let mut left = Vec::with_capacity(hosts.len());
     for mut host in std::mem::take(hosts) {
         let taken = taken_out_of_host(&mut host, wanted)?;
@@ -162,7 +162,7 @@ fn taken_out(subsystem: &mut Value, wanted: &Wanted<'_>) -> Result<usize, String
     Ok(before - ports.len())
 }
 
-/// Whether it has nothing but its name and a list in which nothing is left.
+/// True if the value has only its name and an empty list.
 fn is_bare(value: &Value, names: &[&str], rest: &str) -> bool {
     let Some(object) = value.as_object() else { return false };
     object.iter().all(|(name, value)| match value {

@@ -11,7 +11,7 @@ use engine::address::{HostAddress, NetAddress};
 
 /// Below the file systems' root.
 const CLASS: &str = "sys/class/nvme";
-/// How often it is looked whether something has come or gone.
+/// Interval of checks for new and removed entries.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Namespaces are scanned one after the other: when nothing has come for this long, all are there.
 const SCANNED_AFTER: Duration = Duration::from_millis(300);
@@ -29,7 +29,7 @@ pub(crate) struct Controller {
     pub(crate) name: String,
     pub(crate) transport: String,
     pub(crate) nqn: String,
-    /// As the kernel shows it: `traddr=…,trsvcid=…`, and more.
+    /// Address in the kernel's syntax: `traddr=…,trsvcid=…`, and more.
     pub(crate) address: String,
     pub(crate) state: String,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Disk {
     /// The kernel's name of it, as in `nvme0n1`.
     pub(crate) name: String,
     pub(crate) size_bytes: u64,
-    /// Where programs open it.
+    /// Path of the device file.
     pub(crate) device: PathBuf,
 }
 
 impl Controller {
-    /// One part of its address.
+    /// Returns one part of the address.
     fn part(&self, name: &str) -> Option<&str> {
         let pairs = self.address.split(',').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
@@ -57,14 +57,14 @@ impl Controller {
         self.part("traddr")?.parse::<HostAddress>().ok()?.literal(self.part("trsvcid")?.parse().ok()?)
     }
 
-    /// Whether it leads there.
+    /// True if the controller's target is at this address.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         self.peer().is_some_and(|peer| peer.fits(&address.into()))
     }
 }
 
 impl Controllers {
-    /// Those of this machine.
+    /// Controllers of this machine.
     pub(crate) fn live() -> Self {
         Self { root: PathBuf::from("/") }
     }
@@ -104,7 +104,7 @@ impl Controllers {
         })
     }
 
-    /// Whether a controller has this name, over a network or not.
+    /// True if a controller has this name, over a network or not.
     pub(crate) fn has(&self, name: &str) -> bool {
         number(name).is_some() && self.folder(name).exists()
     }
@@ -130,8 +130,8 @@ impl Controllers {
         found
     }
 
-    /// The same, once a controller's namespaces are scanned: the kernel does so after it has connected. Without one in this time,
-    /// there are none.
+    /// Waits until the kernel has scanned a controller's namespaces, which it does after
+    /// connecting. Without one in this time, there are none.
     pub(crate) fn wait_for_disks(&self, name: &str, limit: Duration) -> Vec<Disk> {
         let begin = Instant::now();
         let (mut found, mut since) = (Vec::new(), begin);
@@ -147,7 +147,7 @@ impl Controllers {
         found
     }
 
-    /// Has the kernel delete a controller, and waits until it is gone.
+    /// Deletes a controller, and waits until it is gone.
     ///
     /// # Errors
     /// When the kernel refuses, or it is still there after this time.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_from_disks() {
+    fn paths_and_disks_have_different_names() {
         for (entry, disk) in [
             ("nvme0n1", Some("nvme0n1")),
             ("nvme3c12n7", Some("nvme3n7")),

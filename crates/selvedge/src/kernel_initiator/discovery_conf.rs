@@ -4,7 +4,7 @@ use engine::address::{HostAddress, NetAddress};
 
 use super::config_json::Wanted;
 
-/// Where nvme-cli looks for it.
+/// Path at which nvme-cli reads it.
 pub(crate) const DISCOVERY_CONF: &str = "/etc/nvme/discovery.conf";
 
 /// A line, as options and values.
@@ -42,7 +42,7 @@ pub(crate) fn without_lines(text: &str, wanted: &Wanted<'_>) -> (String, usize) 
     (left.concat(), taken.len())
 }
 
-/// Whether a line asks the discovery service at one of these addresses.
+/// True if a line names the discovery service at one of these addresses.
 fn is_for(line: &str, wanted: &Wanted<'_>) -> bool {
     if line.starts_with('#') {
         return false;

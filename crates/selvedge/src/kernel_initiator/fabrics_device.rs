@@ -10,9 +10,9 @@ use super::fabrics_options::FabricsOptions;
 use super::kernel_log::KernelLog;
 use crate::failure::Failure;
 
-/// Where it is, once the module is loaded.
+/// Path of the device file, once the module is loaded.
 const PLACE: &str = "/dev/nvme-fabrics";
-/// What it answers is a line; its list of options has some hundreds of bytes.
+/// Maximum length of an answer, which is a line; the list of options has some hundreds of bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// The device, and what this kernel knows.
@@ -29,7 +29,7 @@ pub(crate) enum Refusal {
     AlreadyConnected,
     /// The kernel's answer, and what it logged.
     Refused(io::Error, Vec<String>),
-    /// It answered something else than a controller's number.
+    /// The answer is not a controller number.
     NotUnderstood(String),
 }
 
@@ -50,18 +50,18 @@ impl FabricsDevice {
         Ok(Self { known: listed.ok().and_then(|_| known_options(&text)) })
     }
 
-    /// Those of the options that this kernel does not know.
+    /// Returns the options that this kernel does not know.
     pub(crate) fn unknown(&self, options: &FabricsOptions) -> Vec<&'static str> {
         let Some(known) = &self.known else { return Vec::new() };
         options.names().filter(|name| !known.contains(*name)).collect()
     }
 
-    /// Whether this kernel is known to have an option.
+    /// True if this kernel is known to have an option.
     pub(crate) fn has(&self, option: &str) -> bool {
         self.known.as_ref().is_some_and(|known| known.contains(option))
     }
 
-    /// Asks for a controller; its number. This waits until it is connected, or cannot be.
+    /// Creates a controller, and returns its number. Waits until it is connected, or has failed.
     ///
     /// # Errors
     /// Why there is none.
@@ -122,7 +122,7 @@ fn instance(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As Linux 6.12 lists them, shortened.
+    /// List of options of Linux 6.12, shortened.
     const LISTED: &str = "instance=-1,cntlid=-1,transport=%s,traddr=%s,queue_size=%d,duplicate_connect,tls\n";
 
     #[test]

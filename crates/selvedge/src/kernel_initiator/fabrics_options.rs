@@ -1,5 +1,5 @@
-//! What the kernel is asked for, as it reads it: options with commas between them (`nvmf_parse_options` of Linux'
-//! drivers/nvme/host/fabrics.c). Shown, its secrets are left out.
+//! Connect options in the kernel's syntax, separated by commas (`nvmf_parse_options` of Linux'
+//! drivers/nvme/host/fabrics.c). Secrets are left out in output.
 
 use std::fmt;
 

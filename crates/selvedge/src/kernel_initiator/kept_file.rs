@@ -15,7 +15,7 @@ const BYTES_MAX: u64 = 4 << 20;
 const MODE: u32 = 0o644;
 const MODE_OF_SECRETS: u32 = 0o600;
 
-/// A file, and its folder, which nobody else of this program's kind changes meanwhile.
+/// File, and its folder, locked against other instances of this program.
 pub(crate) struct KeptFile {
     path: PathBuf,
     folder: File,
@@ -39,7 +39,7 @@ impl KeptFile {
         Ok(Self { path, folder })
     }
 
-    /// What is in it, if it is there.
+    /// Returns the content; `None` if the file does not exist.
     ///
     /// # Errors
     /// When it cannot be read, is too long, or is not text.
@@ -52,7 +52,7 @@ impl KeptFile {
         }
     }
 
-    /// Replaces it whole, with its owner and mode. Where `has_secrets`, nobody but the owner may read it from now on.
+    /// Replaces the file as a whole, with its owner and mode. With `has_secrets`, only the owner may read it from now on.
     ///
     /// # Errors
     /// When it cannot be written: it is as before then.

@@ -1,4 +1,5 @@
-//! What the kernel says while it connects. Its answers are numbers, and several reasons have the same; the log has the words.
+//! Kernel's log lines during a connect. Its error numbers have several reasons each; the log has
+//! the reason in words.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -17,7 +18,7 @@ const LEVEL_WARNING: u32 = 4;
 pub(super) struct KernelLog(Option<File>);
 
 impl KernelLog {
-    /// What comes from now on. Where the log cannot be read, nothing will be found in it.
+    /// Starts at the current end of the log. An unreadable log has no lines.
     pub(super) fn from_now_on() -> Self {
         let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let opened = File::options().read(true).custom_flags(no_wait).open(PLACE);

@@ -36,7 +36,8 @@ pub(super) struct Address {
     pub(super) ip: IpAddr,
     #[serde(default)]
     scope: String,
-    /// It goes by itself soon (RFC 8981), or is old, or not known to be free.
+    /// True for an address that expires soon (RFC 8981), is deprecated, or is not verified as
+    /// unique.
     #[serde(default)]
     temporary: bool,
     #[serde(default)]
@@ -57,7 +58,7 @@ pub(super) struct Route {
     metric: u32,
 }
 
-/// What the kernel's path manager may do by itself.
+/// Limits of the kernel's path manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Limits {
     #[serde(default)]
@@ -87,7 +88,7 @@ impl Machine {
             &ask("-j mptcp limits show")?,
             &ask("-j mptcp endpoint show")?,
         )
-        .map_err(|reason| Failure::failed(format!("what `ip` says is not understood: {reason}")))
+        .map_err(|reason| Failure::failed(format!("cannot parse the output of `ip`: {reason}")))
     }
 
     pub(super) fn read(

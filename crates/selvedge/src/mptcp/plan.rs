@@ -1,4 +1,4 @@
-//! Which settings of MPTCP are missing on a machine, for a target and for a host. It runs nothing.
+//! Missing MPTCP settings of a machine, for a target and for a host. The module runs no commands.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,22 +9,22 @@ use super::{MptcpPlan, Words};
 /// The most that the kernel takes for either limit, and the most addresses that its path manager tells a peer of.
 const LIMIT_MAX: u8 = 8;
 
-/// One command.
+/// Command of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The kernel's limits as they are to be.
     Limits {
-        /// As they are now.
+        /// Current limits.
         before: Limits,
     },
     /// An address that is to be used.
     Endpoint { address: IpAddr, interface: Option<String>, role: Role },
 }
 
-/// What an address is used for.
+/// Use of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It is announced to peers, which connect to it.
+    /// The address is announced to peers, which connect to it.
     Signal,
     /// Connections go out by it.
     Subflow,
@@ -81,7 +81,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is missing for hosts of a target that listens on these addresses.
+/// Returns the missing settings for hosts of a target that listens on these addresses.
 pub(super) fn for_target(machine: &Machine, listening: &[SocketAddr]) -> MptcpPlan {
     let mut signalled: Vec<IpAddr> = Vec::new();
     for (at, address) in listening.iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn for_target(machine: &Machine, listening: &[SocketAddr]) -> MptcpPl
     plan(machine, &signalled, Role::Signal)
 }
 
-/// What is missing for connections of this machine.
+/// Returns the missing settings for connections of this machine.
 pub(super) fn for_host(machine: &Machine) -> MptcpPlan {
     let used: Vec<IpAddr> = machine
         .global_addresses()

@@ -36,7 +36,7 @@ fn addresses(list: &[&str]) -> Vec<SocketAddr> {
 const SET_LIMITS: &str = "ip mptcp limits set add_addr_accepted 8 subflows 8";
 
 #[test]
-fn hosts_are_told_of_every_address_but_the_first() {
+fn every_address_but_the_first_is_announced_to_hosts() {
     let machine = machine(["[]", "[]"], LIMITS, "[]");
     let plan = for_target(&machine, &addresses(&["10.9.1.1:4420", "10.9.2.1:4420", "10.9.3.1:4420"]));
     let expected = [
@@ -47,7 +47,7 @@ fn hosts_are_told_of_every_address_but_the_first() {
     assert_eq!(plan.lines(), expected);
     assert_eq!(plan.to_string(), expected.map(|line| format!("{line}\n")).concat());
     let alone = for_target(&machine, &addresses(&["10.9.1.1:4420", "10.9.2.1:4421"]));
-    assert_eq!(alone.lines(), [SET_LIMITS], "a host finds nobody at another address with another service");
+    assert_eq!(alone.lines(), [SET_LIMITS], "another service at another address is of no use to a host");
     let unknown = for_target(&machine, &addresses(&["10.9.1.1:1", "192.0.2.9:1"]));
     assert_eq!(unknown.lines()[1], "ip mptcp endpoint add 192.0.2.9 signal");
 }

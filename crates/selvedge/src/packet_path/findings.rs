@@ -1,4 +1,4 @@
-//! What is not as it should be between a flow and its worker, in words. What to do about it is the plan's.
+//! Faults between a flow and its worker, in words. The plan has the remedies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::survey::{Course, name};
 /// A statement about the machine.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Finding {
-    /// What kind of statement it is.
+    /// Kind of the finding.
     pub(crate) kind: FindingKind,
     /// The interface that it is about, where it is about one.
     pub(crate) interface: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) enum FindingKind {
     PacketSteering,
     /// A program moves interrupts about.
     Irqbalance,
-    /// It cannot be known where packets go.
+    /// The path of packets is unknown.
     CourseUnknown,
 }
 
@@ -66,13 +66,13 @@ impl FindingKind {
         }
     }
 
-    /// Whether it is a state that costs, rather than one to know of.
+    /// True for a state that costs, false for information.
     pub(crate) fn is_caution(self) -> bool {
         !matches!(self, Self::Irqbalance | Self::CourseUnknown | Self::PacketSteering)
     }
 }
 
-/// What one interface with queues has to do with the I/O flows.
+/// Relation of one interface with queues to the I/O flows.
 struct Station<'a> {
     interface: &'a Interface,
     /// Place, flow and way of each I/O flow that may come by it.
@@ -81,7 +81,7 @@ struct Station<'a> {
     one_of: Option<&'a str>,
 }
 
-/// Names that are told before it is said how many more there are.
+/// Maximum number of names in a finding; further ones are counted.
 const NAMES_MAX: usize = 4;
 
 /// All that can be said, the worst first.
@@ -176,7 +176,7 @@ fn by_queue<'a>(station: &Station<'a>) -> BTreeMap<u32, Vec<(usize, &'a Flow)>> 
     queues
 }
 
-/// What is said of an interface that is one of several by which flows may come.
+/// Returns the condition for an interface that is one of several on which flows may arrive.
 fn if_it_comes(station: &Station<'_>) -> String {
     station.one_of.map_or_else(String::new, |bond| format!(" (so far as {bond} receives by it)"))
 }
@@ -191,11 +191,11 @@ fn shared_queue(station: &Station<'_>) -> Option<Finding> {
         return None;
     }
     shared.sort_by_key(|(queue, flows)| (std::cmp::Reverse(flows.len()), **queue));
-    let told = |(queue, flows): &(&u32, &Vec<(usize, &Flow)>)| {
+    let described = |(queue, flows): &(&u32, &Vec<(usize, &Flow)>)| {
         let names: Vec<String> = flows.iter().map(|(_, flow)| name(flow)).collect();
         format!("queue {queue} has {} ({})", flows.len(), listed(&names))
     };
-    let told: Vec<String> = shared.iter().map(told).collect();
+    let described: Vec<String> = shared.iter().map(described).collect();
     let count = taken.values().map(Vec::len).sum::<usize>();
     let text = format!(
         "{} come in by {} of the {} of {}{}: {}. Free: {}.",
@@ -204,7 +204,7 @@ fn shared_queue(station: &Station<'_>) -> Option<Finding> {
         plural(station.interface.receive.len() as u64, "receive queue"),
         station.interface.name,
         if_it_comes(station),
-        listed(&told),
+        listed(&described),
         queues(&free),
     );
     let flows = shared.iter().flat_map(|(_, flows)| flows.iter().map(|(place, _)| *place)).collect();
@@ -212,7 +212,7 @@ fn shared_queue(station: &Station<'_>) -> Option<Finding> {
     Some(finding(FindingKind::SharedQueue, Some(station.interface), text, flows, queues))
 }
 
-/// Whether the processor that serves a flow's queue is known not to be its worker's.
+/// True if the processor that serves a flow's queue is known to be another than its worker's.
 pub(super) fn is_elsewhere(flow: &Flow, leg: &Leg) -> bool {
     let Some(worker) = flow.worker.as_ref() else { return false };
     match leg.is_workers {
@@ -236,12 +236,12 @@ fn worker_elsewhere(station: &Station<'_>) -> Option<Finding> {
     if away.is_empty() {
         return None;
     }
-    let told = |(_, flow, leg): &&(usize, &Flow, &Leg)| {
+    let described = |(_, flow, leg): &&(usize, &Flow, &Leg)| {
         let queue = leg.queue.map_or_else(String::new, |queue| format!("queue {queue}, "));
         let cpu = leg.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}"));
         format!("{} ({queue}{cpu}; worker on {})", name(flow), worker_cpus(flow))
     };
-    let names: Vec<String> = away.iter().map(told).collect();
+    let names: Vec<String> = away.iter().map(described).collect();
     let text = format!(
         "{} of {} over {}{} {} received on another CPU than {} on: {}.",
         away.len(),
@@ -258,7 +258,7 @@ fn worker_elsewhere(station: &Station<'_>) -> Option<Finding> {
     Some(finding(FindingKind::WorkerElsewhere, Some(station.interface), text, flows, queues))
 }
 
-/// Whether a processor is on another node than the interface's device.
+/// True if a processor is on another node than the interface's device.
 pub(super) fn is_off_node(topology: &Topology, interface: &Interface, cpu: u32) -> bool {
     let nodes = interface.node.zip(topology.processors.node_of(cpu));
     nodes.is_some_and(|(own, other)| own != other)
@@ -271,7 +271,7 @@ fn worker_off_node(topology: &Topology, station: &Station<'_>) -> Option<Finding
     };
     let away: Vec<_> = station.ways.iter().filter(far).collect();
     let node = station.interface.node.filter(|_| !away.is_empty())?;
-    let told: Vec<String> =
+    let described: Vec<String> =
         away.iter().map(|(_, flow, _)| format!("{} ({})", name(flow), worker_cpus(flow))).collect();
     let text = format!(
         "{} of {} over {} {} off node {node}, which the card is on: {}.",
@@ -279,7 +279,7 @@ fn worker_off_node(topology: &Topology, station: &Station<'_>) -> Option<Finding
         plural(station.ways.len() as u64, "I/O flow"),
         station.interface.name,
         if away.len() == 1 { "is" } else { "are" },
-        listed(&told),
+        listed(&described),
     );
     let flows = away.iter().map(|(place, _, _)| *place).collect();
     Some(finding(FindingKind::WorkerOffNode, Some(station.interface), text, flows, Vec::new()))

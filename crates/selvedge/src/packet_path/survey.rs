@@ -12,11 +12,11 @@ use crate::failure::Failure;
 /// A machine with the courses of its flows.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Survey {
-    /// What was seen.
+    /// Observed topology.
     pub(crate) topology: Topology,
-    /// Where the packets of each flow go, in the flows' order.
+    /// Path of each flow's packets, in the order of the flows.
     pub(crate) courses: Vec<Course>,
-    /// What is not as it should be, in words.
+    /// Deviations, in words.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Survey {
 pub(crate) struct Course {
     /// The flow's place among the topology's.
     pub(crate) flow: usize,
-    /// One for each interface with queues that its packets may come by.
+    /// Interfaces with queues by which the packets may come.
     pub(crate) legs: Vec<Leg>,
 }
 
@@ -52,11 +52,11 @@ impl Survey {
     /// The interfaces worth telling of: devices, and those that flows come by or that stand below or on them.
     pub(crate) fn interfaces(&self) -> Vec<&Interface> {
         let used = self.used();
-        let is_told = |interface: &&Interface| {
+        let is_relevant = |interface: &&Interface| {
             interface.kind == InterfaceKind::Device || used.contains(interface.name.as_str())
         };
-        let told: Vec<&Interface> = self.topology.interfaces.iter().filter(is_told).collect();
-        if told.is_empty() { self.topology.interfaces.iter().collect() } else { told }
+        let relevant: Vec<&Interface> = self.topology.interfaces.iter().filter(is_relevant).collect();
+        if relevant.is_empty() { self.topology.interfaces.iter().collect() } else { relevant }
     }
 
     /// Names of the interfaces that flows come by, and of those with queues below them.
@@ -98,7 +98,7 @@ pub(crate) fn narrowed(topology: Topology, names: &[String]) -> Result<Topology,
     Ok(Topology { interfaces: interfaces.cloned().collect(), flows, ..topology })
 }
 
-/// How a flow is called in a sentence.
+/// Name of a flow in a sentence.
 pub(crate) fn name(flow: &Flow) -> String {
     let whose = match &flow.owner {
         FlowOwner::Kernel => flow.controller.clone(),

@@ -1,5 +1,5 @@
-//! What is said of a machine alike in tables, in pictures and on pages: a link's speed, whose a flow is, what chooses its
-//! queue, the processors.
+//! Common texts of tables, pictures and pages: speed of a link, owner of a flow, choice of its
+//! queue, processors.
 
 use chart::units::plural;
 use topology::{FlowOwner, Steering, Topology};
@@ -13,7 +13,7 @@ pub(crate) fn speed(mbps: u32) -> String {
     }
 }
 
-/// Whose a flow is.
+/// Name of a flow's owner.
 pub(crate) fn owner(owner: &FlowOwner) -> String {
     match owner {
         FlowOwner::Kernel => "kernel".to_owned(),
@@ -23,7 +23,7 @@ pub(crate) fn owner(owner: &FlowOwner) -> String {
     }
 }
 
-/// What decides the queue.
+/// Name of the rule that selects the receive queue.
 pub(crate) fn chosen(steering: &Steering) -> String {
     match steering {
         Steering::Rule { location } => format!("rule {location}"),

@@ -1,5 +1,6 @@
-//! What `bench` found, as text and as JSON. The names in the JSON stay; new ones may come. Units are in the names:
-//! `_ns`, `_s`, `_bytes`; `iops` and `bw_bytes` are per second; `percent` is of one processor.
+//! Results of `bench`, as text and as JSON. The names in the JSON stay; new ones may be added.
+//! Units are in the names: `_ns`, `_s`, `_bytes`; `iops` and `bw_bytes` are per second; `percent`
+//! is of one processor.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::spec::size::Size;
 pub(crate) struct BenchReport {
     pub(crate) options: Options,
     pub(crate) queues: QueueReport,
-    /// How the run ended: `complete`, `interrupted` or `failed`.
+    /// End of the run: `complete`, `interrupted` or `failed`.
     pub(crate) ended: &'static str,
     /// Time that was measured.
     pub(crate) elapsed_s: f64,
@@ -33,11 +34,11 @@ pub(crate) struct BenchReport {
     pub(crate) flush: Option<OperationReport>,
     /// Reads and writes together.
     pub(crate) total: OperationReport,
-    /// Where a rate is set: latency from when each command was due, waiting to be sent included.
+    /// With a rate: latency from the due time of each command, with the time before sending.
     pub(crate) response_ns: Option<LatencyNs>,
-    /// What the commands' time was spent on, from submission to completion. Flushes count too.
+    /// Time of commands by stage, from submission to completion, with flushes.
     pub(crate) stages: Option<StagesReport>,
-    /// What the target itself spent on them, where it is one of ours that says so, by one path.
+    /// Time by stage in the target, if it is a Selvedge target, over one path.
     pub(crate) target_stages: Option<TargetStagesReport>,
     /// The bench's own worker threads.
     pub(crate) cpu: CpuReport,
@@ -46,7 +47,7 @@ pub(crate) struct BenchReport {
     pub(crate) verify: Option<VerifyReport>,
     /// Bytes moved in each interval.
     pub(crate) timeline: Intervals,
-    /// What each path carried.
+    /// Data of each path.
     pub(crate) paths: Vec<PathReport>,
     /// With `--match-hw-queues`: how each path's queues were matched to those of its interface.
     pub(crate) match_hw_queues: Option<Vec<MatchReport>>,
@@ -54,7 +55,7 @@ pub(crate) struct BenchReport {
     pub(crate) auto_queues: Option<AutoReport>,
 }
 
-/// What was run.
+/// Options of a run.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Options {
     pub(crate) address: String,
@@ -62,7 +63,7 @@ pub(crate) struct Options {
     pub(crate) nsid: u32,
     pub(crate) hdr_digest: bool,
     pub(crate) data_digest: bool,
-    /// Which path a command takes, where there are several.
+    /// Path policy, with several paths.
     pub(crate) iopolicy: Option<&'static str>,
     pub(crate) rw: &'static str,
     pub(crate) rwmixread: u8,
@@ -70,7 +71,7 @@ pub(crate) struct Options {
     pub(crate) iodepth: u32,
     pub(crate) numjobs: u32,
     pub(crate) offset: u64,
-    /// How much further each job begins than the one before.
+    /// Distance between the starts of consecutive jobs, in bytes.
     pub(crate) offset_increment: u64,
     pub(crate) size: u64,
     pub(crate) runtime_s: Option<f64>,
@@ -147,7 +148,7 @@ impl OperationReport {
         }
     }
 
-    /// The same; nothing where there were none.
+    /// Returns the report of a tally; `None` without commands.
     pub(crate) fn some(tally: &Tally, seconds: f64) -> Option<Self> {
         (tally.count() > 0).then(|| Self::new(tally, seconds))
     }
@@ -173,14 +174,14 @@ impl CpuReport {
     }
 }
 
-/// What verifying found. Reads count commands, blocks are of the workload's size.
+/// Result of verification. Reads count commands; blocks have the workload's size.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct VerifyReport {
     pub(crate) writes: u64,
     pub(crate) reads_checked: u64,
     pub(crate) blocks_read_back: u64,
     pub(crate) blocks_wrong: u64,
-    /// The first of the wrong ones, each told in a line.
+    /// Descriptions of the first wrong blocks, a line each.
     pub(crate) wrong: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn render(table: &DataTable) -> String {
     text
 }
 
-/// Whether any cell of a column says how sure it is.
+/// True if a cell of a column has a confidence interval.
 pub(crate) fn has_interval(table: &DataTable, column: usize) -> bool {
     table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number { interval: Some(_), .. })))
 }

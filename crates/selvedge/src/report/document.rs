@@ -11,13 +11,13 @@ use chart::{Chart, Unit};
 pub(crate) struct Document {
     /// `Sweep of nqn.2026-01.io.selvedge:target`.
     pub(crate) title: String,
-    /// What was measured and when, in a line.
+    /// Line with the measured object and the time.
     pub(crate) subtitle: String,
-    /// What it means, most important first.
+    /// Findings, the most important first.
     pub(crate) findings: Vec<Finding>,
     pub(crate) charts: Vec<Chart>,
     pub(crate) tables: Vec<DataTable>,
-    /// Where it was measured: machine, system, target.
+    /// Environment: machine, system, target.
     pub(crate) facts: Vec<FactGroup>,
 }
 
@@ -45,15 +45,15 @@ pub(crate) struct Finding {
     pub(crate) chart_id: Option<String>,
 }
 
-/// What kind of statement it is.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FindingKind {
-    /// What to do.
+    /// Recommended action.
     Advice,
-    /// What was seen.
+    /// Observation.
     Observation,
-    /// What to be careful with: points that are missing, or not steady.
+    /// Restriction: points that are missing or not steady.
     Caution,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Cell {
         interval: Option<(f64, f64)>,
     },
     Text(String),
-    /// Not measured, or without meaning here.
+    /// No value: not measured, or without meaning here.
     Nothing,
 }
 

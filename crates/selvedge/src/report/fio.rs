@@ -1,6 +1,6 @@
-//! What `bench` found, as `fio --output-format=json` prints it, for the programs that read that: names, nesting and
-//! units are those of fio 3.33. What is not measured here is 0, as it is in fio where it has not measured;
-//! `docs/fio.md` lists it.
+//! Results of `bench` in the format of `fio --output-format=json`, for programs that read it:
+//! names, nesting and units are those of fio 3.33. Values that are not measured are 0, as in fio;
+//! `docs/fio.md` lists them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use crate::config::workload::{Fitted, Workload};
 
 /// Readers take a number behind the first dash, and fio's own builds have more dashes behind it.
 const VERSION: &str = concat!("fio-3.33-selvedge-", env!("CARGO_PKG_VERSION"));
-/// The percentiles that fio prints unless it is told others.
+/// Percentiles that fio prints by default.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 /// Upper bounds of the buckets that latencies are counted in, in each unit.
@@ -50,7 +50,7 @@ pub(crate) struct FioReport {
     jobs: Vec<JobEntry>,
 }
 
-/// One job with all its clones, as fio has it with `group_reporting`.
+/// Job with all its clones, as in fio's `group_reporting`.
 #[derive(Debug, Serialize)]
 struct JobEntry {
     jobname: String,
@@ -294,7 +294,7 @@ impl Samples {
     }
 }
 
-/// What samples have in common.
+/// Statistics of samples.
 struct Spread {
     min: f64,
     max: f64,
@@ -323,7 +323,8 @@ fn by_sample(intervals: &Intervals, bytes: &[u64]) -> Vec<u64> {
     bytes.chunks(SAMPLE_INTERVALS).map(|chunk| chunk.iter().sum()).collect()
 }
 
-/// How many of 100 reads and writes took how long, in buckets of nanoseconds, microseconds and milliseconds.
+/// Distribution of reads and writes over latency buckets of nanoseconds, microseconds and
+/// milliseconds, in percent.
 fn buckets(tallies: &Tallies) -> [Named<f64>; 3] {
     let total = tallies.total();
     let micro = LATENCY_BOUNDS.map(|bound| bound * 1000);
@@ -337,7 +338,7 @@ fn buckets(tallies: &Tallies) -> [Named<f64>; 3] {
     [next(names.clone()), next(names.clone()), next([names, longer.into()].concat())]
 }
 
-/// What fio prints of something that it has not counted.
+/// Returns fio's values for quantities that are not measured.
 fn unmeasured(names: &[&str]) -> Named<f64> {
     Named(names.iter().map(|name| ((*name).to_owned(), 0.0)).collect())
 }

@@ -31,7 +31,7 @@ pub(crate) fn write(document: &Document, data: &Value, folder: &Path) -> Result<
     Ok(())
 }
 
-/// All files by name. The page comes last: whoever sees it finds the others beside it.
+/// Returns all files by name. The page comes last: a reader who sees it finds the others beside it.
 fn files(document: &Document, data: &Value) -> Result<Vec<(String, String)>, Failure> {
     let mut files = Vec::new();
     for chart in &document.charts {

@@ -1,5 +1,5 @@
-//! Whether the locale has letters beyond ASCII, and what is shown instead where it says that it has none. Names that
-//! others have given are left as they are.
+//! Replacement of letters beyond ASCII in locales without them. Names from outside are left
+//! unchanged.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -35,8 +35,8 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if is_ascii_only() { Cow::Owned(plain(text)) } else { Cow::Borrowed(text) }
 }
 
-/// Whether the environment names a locale without UTF-8. One that names none, as services and containers have it, is
-/// not taken for a wish.
+/// True if the environment names a locale without UTF-8. An environment that names none, as in
+/// services and containers, does not count.
 pub(crate) fn is_ascii_only() -> bool {
     static ASCII_ONLY: OnceLock<bool> = OnceLock::new();
     *ASCII_ONLY.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What commands print and write: plain text for people, JSON for programs, pages with pictures for both. It measures
-//! and asks nothing.
+//! Output of commands: plain text, JSON, and pages with charts. The module measures nothing and
+//! sends no requests.
 
 pub(crate) mod bench;
 pub(crate) mod csv;
@@ -36,10 +36,10 @@ pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     print_exactly(locale::shown(&text.to_string()))
 }
 
-/// Where results go instead of stdout.
+/// File for results instead of stdout.
 static OUTPUT: OnceLock<File> = OnceLock::new();
 
-/// Has what is printed from now on go to a file, which is made anew.
+/// Redirects all further results to a new file.
 ///
 /// # Errors
 /// It cannot be made.

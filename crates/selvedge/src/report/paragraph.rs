@@ -2,7 +2,7 @@
 
 use super::{table, terminal};
 
-/// A sentence for the terminal; one line where nobody reads on one. It ends with a line's end.
+/// Returns a sentence wrapped for the terminal, or one line without a terminal, with a newline at the end.
 pub(crate) fn shown(text: &str, indent: usize) -> String {
     within(text, indent, terminal::columns())
 }

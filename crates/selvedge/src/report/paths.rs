@@ -1,4 +1,4 @@
-//! What each path of a run carried, as text and as JSON. Measuring is the workers'.
+//! Data of each path of a run, as text and as JSON. The workers measure it.
 
 use chart::units;
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};
@@ -18,7 +18,7 @@ pub(crate) struct PathReport {
     pub(crate) share_percent: f64,
     /// Mean time of its commands.
     pub(crate) lat_mean_ns: f64,
-    /// What the time of its commands was spent on while the run was measured.
+    /// Time of the path's commands by stage during the measurement.
     pub(crate) stages: Option<StagesReport>,
     /// Commands that were sent again, on this path or another.
     pub(crate) requeued: u64,

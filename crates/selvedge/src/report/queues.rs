@@ -1,4 +1,4 @@
-//! How the number of I/O queues came to be and where they went, as text and as JSON. The names in the JSON stay.
+//! Choice and placement of I/O queues, as text and as JSON. The names in the JSON stay.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::table::{Side, Table};
 use crate::bench::auto_queues::Trial;
 use crate::bench::matching::{MatchReport, MatchedQueue};
 
-/// Queues that are told one by one in the text; the JSON has all.
+/// Maximum number of queues listed in the text; the JSON has all.
 const QUEUES_SHOWN_MAX: usize = 32;
 
 impl fmt::Display for MatchReport {
@@ -47,7 +47,7 @@ fn table(queues: &[MatchedQueue]) -> Table {
     table
 }
 
-/// How a number of queues was found by trying.
+/// Trials that led to a number of queues.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct AutoReport {
     /// The number that it began with, by the rule, and the most that was allowed.
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_match_is_told_in_lines() {
+    fn a_match_is_printed_in_lines() {
         let queue = |qid: u16| MatchedQueue {
             qid,
             receive_queue: Some(7),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_are_told_in_a_line_each() {
+    fn trials_are_printed_in_a_line_each() {
         let trial = Trial { p99_us: 412.0, iops: 61_234.0, cpu_us_per_io: 8.1, cpu_busy: 0.43 };
         let trial = TrialReport { queues: 4, trial, verdict: "the first".to_owned() };
         let line = trial.to_string();

@@ -1,4 +1,4 @@
-//! What the time of a run's commands was spent on at the initiator, as text and as JSON. Measuring is the engine's.
+//! Time of a run's commands by stage at the initiator, as text and as JSON. The engine measures it.
 
 use chart::units;
 use engine::Histogram;
@@ -10,8 +10,8 @@ use crate::bench::target_stages::TargetStages;
 
 /// Smaller parts of the target's time are not named in the text.
 const NAMED_SHARE_MIN: f64 = 0.01;
-/// Where the target counted more commands than this above our own, others had some of them: its counters are read a moment
-/// before and after the run's own.
+/// Excess of the target's commands over our own, as a share, from which on other hosts must have
+/// sent some: its counters are read shortly before and after the run's own.
 const SHARED_MIN: f64 = 0.05;
 
 /// The stages of commands at the initiator, in their order. Times of all of them add up to the commands' own.
@@ -27,8 +27,8 @@ pub(crate) struct StagesReport {
     pub(crate) receiving: StageReport,
 }
 
-/// What the target says its time was spent on, per command: means over the commands of all hosts on the namespace while the run
-/// was measured.
+/// Time by stage in the target, per command: means over the commands of all hosts on the namespace
+/// during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct TargetStagesReport {
     /// Commands of all hosts that went well.
@@ -39,7 +39,7 @@ pub(crate) struct TargetStagesReport {
     pub(crate) receive_ns: f64,
     /// Limits held it back.
     pub(crate) limits_ns: f64,
-    /// It waited for a buffer.
+    /// Wait for a buffer.
     pub(crate) buffer_ns: f64,
     /// The storage had it.
     pub(crate) storage_ns: f64,
@@ -51,11 +51,11 @@ pub(crate) struct TargetStagesReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct StageReport {
     pub(crate) mean_ns: f64,
-    /// Its part of the time of all commands.
+    /// Share of the time of all commands.
     pub(crate) share_percent: f64,
     /// Half of the commands took no longer; a power of two in microseconds. Nothing where that is longer than 16 s.
     pub(crate) p50_ns_max: Option<u64>,
-    /// The same of 99 % of the commands.
+    /// Upper bound of 99 % of the commands.
     pub(crate) p99_ns_max: Option<u64>,
     /// Commands by their time: number n, from 0, counts those that took at most 2^n µs and longer than half of that.
     pub(crate) buckets: Vec<u64>,
@@ -132,7 +132,7 @@ impl TargetStagesReport {
         }
     }
 
-    /// What took its time; nothing where all of it was answered at once.
+    /// Returns the stages that took time; `None` if all commands were answered at once.
     pub(crate) fn parts(&self) -> Option<String> {
         let named = [
             ("data on the way", self.receive_ns),
@@ -146,7 +146,7 @@ impl TargetStagesReport {
         (self.mean_ns > 0.0).then(|| parts.join(", "))
     }
 
-    /// The same as a line. `ios` is what this host had answered.
+    /// Returns the report as a line. `ios` is the number of this host's completed commands.
     pub(crate) fn line(&self, ios: u64) -> Option<String> {
         let is_shared = self.ios as f64 > ios as f64 * (1.0 + SHARED_MIN);
         let whose = match is_shared {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::terminal;
 
-/// Which side of its column a cell keeps to.
+/// Alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
@@ -16,7 +16,7 @@ pub(crate) enum Side {
 /// Spaces between two columns, and where a row fits on its line with fewer only.
 const GAP: usize = 2;
 const GAP_MIN: usize = 1;
-/// How far the further lines of a row are moved to the right.
+/// Indentation of a row's further lines, in columns.
 const FURTHER: usize = 4;
 /// Narrower terminals are taken for ones of this width.
 const COLUMNS_MIN: usize = 20;
@@ -44,7 +44,7 @@ impl Table {
         Self { sides: columns.iter().map(|(_, side)| *side).collect(), rows: vec![header], indent: 0 }
     }
 
-    /// The same table, moved to the right.
+    /// Returns the table, indented.
     #[must_use]
     pub(crate) fn indented(mut self, indent: usize) -> Self {
         self.indent = indent;
@@ -85,7 +85,7 @@ impl Table {
         if !fits(GAP) && fits(GAP_MIN) { GAP_MIN } else { GAP }
     }
 
-    /// Which columns go on which line: as many on each as fit, in their order.
+    /// Distributes columns to lines: as many on each as fit, in their order.
     fn lines(&self, widths: &[usize], gap: usize, columns: Option<usize>) -> Vec<Line> {
         let columns = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS_MIN + self.indent));
         let mut lines: Vec<Line> = Vec::new();
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(table.to_string(), " name        p99\n a       61.4 µs\n longer      1 s\n");
     }
 
-    /// What `list` shows.
+    /// Table as `list` shows it.
     fn list() -> Table {
         let mut table = Table::new(&[
             ("subsystem", Side::Left),

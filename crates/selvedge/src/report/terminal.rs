@@ -1,4 +1,4 @@
-//! How wide the terminal is that somebody reads on. Pipes and files have no width, and what goes there is never broken.
+//! Width of the terminal. Pipes and files have no width, and output to them is never wrapped.
 
 use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ pub(crate) fn look() {
     COLUMNS.store(columns.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Columns that results are fitted into, where somebody reads them on a terminal.
+/// Columns for results; `None` without a terminal.
 pub(crate) fn columns() -> Option<usize> {
     Some(COLUMNS.load(Ordering::Relaxed)).filter(|columns| *columns > 0)
 }
@@ -31,7 +31,7 @@ fn width(stream: impl AsFd) -> Option<usize> {
     tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// What somebody has set in the environment for programs like this one.
+/// Reads the width from an environment variable such as COLUMNS.
 fn typed(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|columns| *columns > 0)
 }
@@ -51,6 +51,6 @@ mod tests {
     #[test]
     fn what_is_no_terminal_has_no_width() {
         assert_eq!(width(std::fs::File::open("/dev/null").unwrap()), None);
-        assert_eq!(columns(), None, "nobody has looked");
+        assert_eq!(columns(), None, "stdout is not a terminal");
     }
 }

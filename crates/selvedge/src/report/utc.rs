@@ -1,4 +1,4 @@
-//! Moments as people and programs write them, in UTC: `ctime`'s way and RFC 3339's. Time zones are somebody else's.
+//! Times in UTC, in the formats of `ctime` and RFC 3339. Time zones are not handled here.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ impl Date {
     }
 }
 
-/// As C's `ctime` writes it, by seconds since 1970.
+/// Formats seconds since 1970 as C's `ctime`.
 pub(crate) fn ctime(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -49,7 +49,7 @@ pub(crate) fn date(moment: SystemTime) -> String {
     text
 }
 
-/// As RFC 3339 has it: `2026-11-22T13:20:42Z`.
+/// Formats a time as RFC 3339: `2026-11-22T13:20:42Z`.
 pub(crate) fn text(moment: SystemTime) -> String {
     let date = Date::of(moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
     format!("{:04}-{:02}-{:02}T{}Z", date.year, date.month, date.day, date.time())

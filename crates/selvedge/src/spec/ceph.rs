@@ -4,22 +4,22 @@
 use engine::backend::RbdConfig;
 use engine::ceph::CephConfig;
 
-/// How many images share a connection, at most: more than this is none for each, in effect.
+/// Most images that can share a connection; with more, all share one in effect.
 pub(crate) const BDEVS_PER_CLUSTER_MAX: u64 = 1024;
 /// The longest time-out, in milliseconds: a day is as good as forever, which 0 says.
 pub(crate) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 
-/// How images reach their clusters, as far as it was said.
+/// Settings of connections to clusters, as far as they are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CephSpec {
     /// Images that share one connection.
     pub(crate) bdevs_per_cluster: Option<u64>,
-    /// How long an operation may take, in milliseconds; 0 for as long as it takes.
+    /// Time limit of an operation, in milliseconds; 0 for none.
     pub(crate) timeout_ms: Option<u64>,
 }
 
 impl CephSpec {
-    /// What `other` says, and for the rest what this says.
+    /// Settings of `other`, and for those it lacks, these.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             bdevs_per_cluster: other.bdevs_per_cluster.or(self.bdevs_per_cluster),

@@ -59,7 +59,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Address of this machine on which a target listens for TCP by it. Of several addresses of a name it is the first.
+    /// Address on which a target listens for TCP, the first of a name's; `None` for other endpoints.
     pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
         let (address, port) = match self {
             Self::Tcp(address) => (address.clone(), 0),

@@ -14,10 +14,10 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Nothing, or the beginning.
+    /// Empty extent, or the beginning.
     pub(crate) const ZERO: Self = Self::Bytes(0);
 
-    /// Its bytes in a namespace of `total` bytes, before a share is rounded to blocks.
+    /// Bytes of the extent in a namespace of `total` bytes, before a share is rounded to blocks.
     pub(crate) fn bytes(self, total: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::extent::Extent;
 use super::size::Size;
 
-/// Sizes and counts: `k` and `Ki` stand for 1,024. `KiB` stands for 1,000 in fio, which nobody expects.
+/// Parses sizes and counts: `k` and `Ki` stand for 1,024. fio's `KiB` for 1,000 would surprise
+/// users.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();

@@ -108,7 +108,7 @@ fn unknown_option(kind: &str, option: &str) -> String {
     )
 }
 
-/// Whether storage is shared.
+/// Parses the value of a setting for shared storage.
 fn parse_shared(key: &str, text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
@@ -131,7 +131,7 @@ fn parse_write_protection(text: &str) -> Result<WriteProtection, String> {
     })
 }
 
-/// One word or path that says where the blocks are. Their size stands beside it.
+/// Describes the storage of a namespace in a word or a path, without its size.
 pub(crate) fn describe(backend: &BackendConfig) -> String {
     match backend {
         BackendConfig::Memory { .. } => "memory".to_owned(),
@@ -142,7 +142,7 @@ pub(crate) fn describe(backend: &BackendConfig) -> String {
     }
 }
 
-/// What is wrong, and with which setting.
+/// An error, with the name of the setting.
 pub(crate) type Wrong = (String, String);
 
 /// Checks what in a namespace does not fit together, before anything is opened: for flags, files and requests alike.

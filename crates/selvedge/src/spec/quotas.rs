@@ -36,7 +36,7 @@ pub(crate) struct QuotaSpec {
 }
 
 impl QuotaSpec {
-    /// What `other` says, and for the rest what this says.
+    /// Quotas of `other`, and for those it lacks, these.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             controllers_per_host: other.controllers_per_host.or(self.controllers_per_host),

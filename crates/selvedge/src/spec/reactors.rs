@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_lists_are_told_apart() {
+    fn a_comma_makes_a_number_a_list() {
         assert_eq!("2".parse(), Ok(ReactorSpec::Count(2)));
         assert_eq!("2,".parse(), Ok(ReactorSpec::Cpus(vec![2])));
         assert_eq!("0,3-5".parse(), Ok(ReactorSpec::Cpus(vec![0, 3, 4, 5])));

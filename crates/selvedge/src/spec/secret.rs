@@ -10,7 +10,7 @@ use authentication::Secret;
 use engine::secret_file::{self, Line};
 use secure_channel::ConfiguredPsk;
 
-/// What a file can have that is given to hosts.
+/// Content of a file of secrets for hosts.
 pub(crate) enum Key {
     /// By which a host authenticates.
     Secret(Secret),
@@ -44,7 +44,8 @@ pub(crate) fn read<T: Line>(path: &Path) -> Result<T, String> {
     first.ok_or_else(|| format!("{} has no {}", path.display(), T::NAME))
 }
 
-/// The secrets of a file; `-` is standard input, and a pipe is nobody's to read but whoever has it open.
+/// Reads the secrets of a file; `-` is standard input. A pipe is accepted, since only the processes
+/// that have it open can read it.
 ///
 /// # Errors
 /// What is wrong, and what to do.

@@ -1,6 +1,6 @@
-//! The ports that services have where nobody chooses others, as IANA assigned them.
+//! Default ports of services, as IANA assigned them.
 
-/// NVMe/TCP's.
+/// Port of NVMe/TCP.
 pub(crate) const SERVICE_DEFAULT: u16 = 4420;
-/// That of NVMe/TCP discovery services.
+/// Port of NVMe/TCP discovery services.
 pub(crate) const DISCOVERY_SERVICE_DEFAULT: u16 = 8009;

@@ -1,4 +1,4 @@
-//! What a process has beside its target, and the next one goes on with.
+//! State that a process hands over beside its target.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ use crate::mptcp::HandedSettings;
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Belongings {
-    /// What it has of Ceph clusters.
+    /// Locks and connections in Ceph clusters.
     #[serde(default)]
     pub(super) ceph: OfferedCeph,
-    /// What was set of the machine, and is to be taken back in the end.
+    /// Settings of the machine that the target has changed, and restores in the end.
     #[serde(default)]
     pub(super) settings: Option<HandedSettings>,
     /// Log level, if that was changed while the process ran.
@@ -20,7 +20,7 @@ pub(super) struct Belongings {
 }
 
 impl Belongings {
-    /// What a next process has to know that is to go on with it.
+    /// Features that the new process has to know.
     pub(super) fn needs(&self) -> impl Iterator<Item = &'static str> {
         let ceph = (!self.ceph.is_empty()).then_some("ceph");
         ceph.into_iter().chain(self.settings.is_some().then_some("MPTCP settings"))

@@ -1,4 +1,4 @@
-//! What goes from one process to the other of Ceph clusters, beside a target.
+//! State of Ceph clusters that one process hands over to the other, beside a target.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What the former process has of Ceph clusters.
+/// Locks, connections and group membership of the previous process in Ceph clusters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct OfferedCeph {
-    /// The namespaces whose images it has the locks of.
+    /// Namespaces whose images it has locked.
     pub(super) locked: BTreeSet<(String, u32)>,
-    /// Its connections.
+    /// Connections of the process.
     pub(super) connections: Vec<ClusterConnection>,
-    /// Which gateway of a group it is, if it is one.
+    /// The gateway that it is, if it is one.
     pub(super) member: Option<OfferedMember>,
 }
 
 impl OfferedCeph {
-    /// Whether there is something of it.
+    /// True if there is nothing to hand over.
     pub(super) fn is_empty(&self) -> bool {
         self.locked.is_empty() && self.connections.is_empty() && self.member.is_none()
     }
 }
 
-/// What the former process has let go of in Ceph clusters.
+/// State that the previous process has released in Ceph clusters.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct HandedCeph {
-    /// How the gateway was, if it is one.
+    /// State of the gateway, if it is one.
     pub(super) member: Option<HandedMember>,
 }
 
-/// What was said of it; nothing where there was nothing to say.
+/// Reads a part of a message; null reads as the default.
 pub(super) fn read<T: Default + DeserializeOwned>(said: &Value) -> Result<T, String> {
     if said.is_null() {
         return Ok(T::default());

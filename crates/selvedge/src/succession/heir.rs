@@ -1,4 +1,5 @@
-//! What the next process of a target takes of Ceph clusters: locks of images, and the part of a gateway in its group.
+//! The new process' take-over in Ceph clusters: locks of images, and the part of a gateway in its
+//! group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::failure::Failure;
 
-/// Takes it.
+/// Take-over of the previous process' images and membership.
 pub(super) struct Heir<'a> {
     target: &'a Arc<Target>,
     member: Option<&'a mut Member>,
@@ -37,9 +38,10 @@ impl<'a> Heir<'a> {
         taken.map(drop).map_err(|error| error.to_string())
     }
 
-    /// The former process has died, and this one has not all of what it had. Whether it serves all the same, as a gateway in another
-    /// epoch: otherwise the target is to be started anew, with images that nobody else writes to any longer.
-    pub(super) fn start_anew(&mut self) -> Result<bool, Failure> {
+    /// Goes on after the previous process has died with an incomplete hand-over. True if this
+    /// process serves all the same, as a gateway in a new epoch; otherwise the target has to be
+    /// restarted, with images to which no other process writes.
+    pub(super) fn start_over(&mut self) -> Result<bool, Failure> {
         if let Some(member) = &mut self.member {
             member.go_on_anew(self.target.clone())?;
             return Ok(true);

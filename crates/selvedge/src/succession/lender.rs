@@ -1,5 +1,5 @@
-//! What the former process of a target has of Ceph clusters, and lets go of for the next one: locks of images, and its part in a
-//! group of gateways. It says nothing to that one.
+//! Release of the previous process' resources in Ceph clusters: locks of images, and its part in a
+//! group of gateways. It sends nothing to the new process.
 
 use std::time::Instant;
 
@@ -17,33 +17,33 @@ use crate::control::administration::Administration;
 trait Held {}
 impl<T> Held for T {}
 
-/// What a target serves, with what hosts know it by.
+/// Configuration of a target, with the identities by which hosts know it.
 fn served(target: &Target) -> FabricConfig {
     target.config().with_identities(&target.namespace_identities())
 }
 
-/// Lets go, and takes back.
+/// Releases resources, and takes them back.
 pub(super) struct Lender<'a> {
     target: &'a Target,
     administration: &'a Administration,
     membership: Option<&'a Membership>,
-    /// What is served when it is offered.
+    /// Configuration at the time of the offer.
     served: FabricConfig,
-    /// Nothing is changed by administrators as long as this is held.
+    /// Guard that keeps administrators from changing anything.
     still: Option<Box<dyn Held + 'a>>,
     offered: OfferedCeph,
-    /// Those of the next process, each of which is a single one.
+    /// Connections of the new process, each a single one.
     connections: Vec<ClusterConnection>,
-    /// What a gateway serves is decided by nobody else.
+    /// Guard that keeps others from deciding what a gateway serves.
     turn: Option<Turn<'a>>,
-    /// When everything began to rest.
+    /// Time at which everything was quiesced.
     begun: Option<Instant>,
-    /// Whether another process has it all.
+    /// True once another process has it all.
     has_left: bool,
 }
 
 impl<'a> Lender<'a> {
-    /// What is to be offered.
+    /// Prepares the offer.
     pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, String> {
         let membership = administration.membership();
         // From here on, what is dropped is offered no longer.
@@ -71,12 +71,12 @@ impl<'a> Lender<'a> {
         &self.offered
     }
 
-    /// What is served.
+    /// Configuration at the time of the offer.
     pub(super) const fn served(&self) -> &FabricConfig {
         &self.served
     }
 
-    /// For how long everything has rested.
+    /// Milliseconds since everything was quiesced.
     pub(super) fn pause_ms(&self) -> u64 {
         self.begun.map_or(0, |begun| begun.elapsed().as_millis() as u64)
     }
@@ -129,7 +129,8 @@ impl Lends for Lender<'_> {
         }
     }
 
-    /// A gateway has another epoch then: nobody knows what the next process has done in the one before.
+    /// A gateway then begins a new epoch, since the new process may have done anything in the old
+    /// one.
     fn begin_again(&mut self) {
         match self.membership.zip(self.turn.as_deref_mut()) {
             Some((membership, serving)) => membership.begin_again(serving, self.target),

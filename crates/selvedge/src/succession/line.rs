@@ -1,4 +1,5 @@
-//! The line between the two processes of an upgrade: a Unix socket, and descriptors that go over it with words.
+//! The connection between the two processes of an upgrade: a Unix socket, which carries messages
+//! and descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,14 +17,14 @@ use rustix::net::{
 /// Descriptors of one message; the kernel takes 253.
 const AT_ONCE: usize = 200;
 
-/// One end of the line.
+/// End of the connection.
 #[derive(Debug)]
 pub(crate) struct Line {
     stream: UnixStream,
 }
 
 impl Line {
-    /// To the process that listens there.
+    /// Connects to the process that listens there.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         Ok(Self::new(UnixStream::connect(path)?))
     }
@@ -32,13 +33,13 @@ impl Line {
         Self { stream }
     }
 
-    /// How long a word may be awaited; without it, for as long as the other end lives.
+    /// Sets the time to wait for a message; `None` waits as long as the other end lives.
     pub(crate) fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(time)?;
         self.stream.set_write_timeout(time)
     }
 
-    /// Says a word, with these descriptors.
+    /// Sends a message, with these descriptors.
     pub(crate) fn say<W: Speech>(&self, word: &W, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = hand_over::encode(word, descriptors.len())?;
         (&self.stream).write_all(&bytes)?;

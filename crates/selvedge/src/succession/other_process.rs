@@ -21,7 +21,7 @@ impl OtherProcess {
         Ok(Self { descriptor, number: number.as_raw_nonzero().get() as u32 })
     }
 
-    /// Its number.
+    /// Process id.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }

@@ -1,5 +1,5 @@
-//! The process that is replaced: it waits for the next one, hands over, and is told when it is over. As long as it has not said
-//! `Go`, whatever goes wrong leaves it as it was.
+//! The process that is replaced: it waits for the next one, hands over, and learns when the other
+//! serves. Until it has sent `Go`, any failure leaves it as it was.
 
 use std::env;
 use std::io;
@@ -29,22 +29,23 @@ use crate::mptcp::HandedSettings;
 use crate::spec::endpoint::Endpoint;
 use crate::state_directory::StateDirectory;
 
-/// What a service manager tells its service's main process alone.
+/// Environment variables that a service manager gives to its service's main process alone.
 const SERVICE: [&str; 2] = ["NOTIFY_SOCKET", "WATCHDOG_USEC"];
 
-/// Where a target with this control socket waits for its successor.
+/// Socket on which a target with this control socket waits for its successor.
 pub(crate) fn place_of(control: &Path) -> PathBuf {
     let mut place = control.as_os_str().to_owned();
     place.push(".upgrade");
     place.into()
 }
 
-/// What is handed over.
+/// Everything that is handed over.
 struct Estate {
     target: Arc<Target>,
     administration: Arc<Administration>,
     directory: Option<Arc<StateDirectory>>,
-    /// What it has set of the machine, and the last of its processes takes back.
+    /// Settings of the machine that the target has changed; the last of its processes restores
+    /// them.
     settings: Option<HandedSettings>,
     /// The file that is run, by device and inode.
     program: Option<(u64, u64)>,
@@ -97,7 +98,7 @@ impl Predecessor {
         }
     }
 
-    /// Whether another process serves in place of this one.
+    /// True if another process serves in place of this one.
     pub(crate) fn is_over(&self) -> bool {
         self.estate.is_over.load(Ordering::Acquire)
     }
@@ -135,19 +136,19 @@ impl Estate {
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
 
-    /// Talks to who has come; whether another process serves now.
+    /// Answers a connection; true if another process serves now.
     fn serve(&self, line: &Line) -> Result<bool, String> {
-        let peer = rustix::net::sockopt::socket_peercred(line).map_err(told)?;
+        let peer = rustix::net::sockopt::socket_peercred(line).map_err(text)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
         }
         match Greeting::hear(line)? {
-            Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false),
+            Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(text).map(|()| false),
             Greeting::Comes { version, knows } => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
                 self.hand_over(line, peer.pid, &knows)
             }
-            Greeting::Nobody => Ok(false),
+            Greeting::Probe => Ok(false),
         }
     }
 
@@ -181,10 +182,11 @@ impl Estate {
         if !obstacles.is_empty() {
             return refuse(obstacles);
         }
-        let next = OtherProcess::open(peer).map_err(told)?;
-        // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
+        let next = OtherProcess::open(peer).map_err(text)?;
+        // The pipe outlives this process: a byte in it means that the process has resumed, and that
+        // its hand-over is void.
         let (has_resumed, resumed) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(text)?;
         let mut lender = match Lender::new(&self.target, &self.administration) {
             Ok(lender) => lender,
             Err(reason) => return refuse(vec![reason]),
@@ -202,10 +204,10 @@ impl Estate {
             needs: needs.iter().map(|need| (*need).to_owned()).collect(),
             fabric: lender.served().clone(),
             listening: 0,
-            beside: serde_json::to_value(belongings).map_err(told)?,
+            beside: serde_json::to_value(belongings).map_err(text)?,
             memories: Vec::new(),
         };
-        self.offer(line, offer, &has_resumed).map_err(told)?;
+        self.offer(line, offer, &has_resumed).map_err(text)?;
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
@@ -243,6 +245,6 @@ impl Estate {
     }
 }
 
-fn told(error: impl std::fmt::Display) -> String {
+fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -29,9 +29,9 @@ use crate::mptcp::HandedSettings;
 pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
 /// The former process, by its number.
 pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
-/// How long the former process may take to end once this one serves.
+/// Time for the previous process to exit once this one serves.
 const END: Duration = Duration::from_secs(30);
-/// How long it may take to die where this one cannot go on as it.
+/// Time for the previous process to die where this one cannot take its place.
 const DEATH: Duration = Duration::from_secs(3);
 
 /// The former process.
@@ -62,22 +62,22 @@ pub(crate) struct Successor {
     /// Namespaces in memory, kept until this process serves.
     memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
-    /// Where the former process writes.
+    /// Standard output and error of the previous process.
     outputs: [OwnedFd; 2],
 }
 
 impl Successor {
-    /// What this process is, if it was started as one.
+    /// The successor that this process is, if it was started as one.
     pub(crate) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(place) = env::var_os(PLACE_VARIABLE) else { return Ok(None) };
         match Self::greet(&place) {
             Ok(successor) => Ok(Some(successor)),
-            // It has died before it has offered anything: what it served is started anew. Where it lives after all, it has what
-            // this process will not get.
+            // It has died before it has offered anything, so the target is started without it. If
+            // it lives after all, it still has the locks that this process needs.
             Err(NotOffered::Silence(error)) => {
                 // What it has locked is free when it has died altogether.
                 await_death();
-                tracing::warn!(%error, "the former process does not answer; this one starts anew");
+                tracing::warn!(%error, "the previous process does not answer; starting without a hand-over");
                 Ok(None)
             }
             Err(NotOffered::Refused(reason)) => Err(Failure::failed(format!(
@@ -122,7 +122,7 @@ impl Successor {
         Ok(Self { line, former, offer, belongings, memories, listening, outputs: [output, error] })
     }
 
-    /// Has a target serve what the former process does, once it is told to.
+    /// Prepares a target with the previous process' configuration, to serve on demand.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
         // Opened beforehand, and taken when the former process lets go of them.
@@ -130,20 +130,20 @@ impl Successor {
         self.hold(config);
     }
 
-    /// Has a target wait until it is told to serve.
+    /// Has a target wait for the order to serve.
     pub(crate) fn hold(&self, config: &mut TargetConfig) {
         config.inherited = self.listening.clone();
         config.is_held = true;
     }
 
-    /// Whether the former process has died: nobody serves then but this one.
+    /// True if the previous process has died, so only this one can serve.
     pub(crate) fn is_alone(&self) -> bool {
         self.former.has_died(DEATH)
     }
 
-    /// Begins anew in place of the former process, which has died, with its sockets and its outputs. What that one had set of the
-    /// machine is this one's to take back.
-    pub(crate) fn begin_anew(self, config: &mut TargetConfig) -> Option<HandedSettings> {
+    /// Takes the place of a previous process that has died, with its sockets and its outputs.
+    /// Returns the settings of the machine that it had changed, for this process to restore.
+    pub(crate) fn replace_dead(self, config: &mut TargetConfig) -> Option<HandedSettings> {
         config.inherited.clone_from(&self.listening);
         config.fabric.ports.clone_from(&self.offer.fabric.ports);
         self.take_outputs();
@@ -158,13 +158,14 @@ impl Successor {
         Ok((member, &self.offer.fabric.ports))
     }
 
-    /// What the former process has set of the machine. It is this one's to take back once it serves.
+    /// Settings of the machine that the previous process has changed. This process restores them
+    /// once it serves.
     pub(crate) fn settings(&self) -> Option<HandedSettings> {
         self.belongings.settings.clone()
     }
 
-    /// Takes the hosts over and serves them; whether it does: otherwise the target is to be started anew. When this returns, the
-    /// former process has ended.
+    /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
+    /// this returns, the previous process has exited.
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
         let forgotten = claims::forget();
         if !forgotten.is_empty() {
@@ -178,9 +179,12 @@ impl Successor {
         let taken =
             taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
         if let Succeeded::StartsAnew(reason) = taken {
-            tracing::warn!(reason, "the former process has died amid its work; this one starts anew");
+            tracing::warn!(
+                reason,
+                "the previous process died during the hand-over; starting without its connections"
+            );
             self.take_outputs();
-            if !heir.start_anew()? {
+            if !heir.start_over()? {
                 // The blocks are as the former process has left them.
                 claims::inherit_memories(self.memories);
                 return Ok(false);

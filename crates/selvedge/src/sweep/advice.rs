@@ -1,5 +1,5 @@
-//! A sweep in words: what limits, which number of queues to use and why, what was seen, what to be careful with. Each
-//! statement follows from a rule that is told with it; it measures nothing.
+//! Conclusions of a sweep: the bottleneck, the best number of queues and the reason, observations and
+//! cautions. Each one follows from a rule that stands beside it; the module measures nothing.
 
 use chart::units;
 use serde::{Deserialize, Serialize};
@@ -13,22 +13,22 @@ use crate::report::document::{Finding, FindingKind};
 
 /// Busy beyond this is at the limit.
 const AT_LIMIT: f64 = 0.90;
-/// Who has this part of what keeps processors busy keeps them busy.
+/// Share of busy processor time from which on its owner is the cause.
 const MOST: f64 = 0.50;
 /// Bytes of NVMe/TCP beside a command's data, one way: the header of the data, and the response.
 const PDU_BYTES: f64 = 48.0;
-/// What packets add to that at least, when they are large.
+/// Least factor that packet headers add to large packets.
 const PACKETS: f64 = 1.01;
 /// A mean that is less sure than this is worth a warning.
 const UNSURE: f64 = 0.10;
 /// Points that a warning names.
 const NAMED_MAX: usize = 5;
 
-/// What else is known of where it was measured.
+/// Facts about the place of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Surroundings {
     pub(crate) processors: usize,
-    /// Whether the target is on the same machine.
+    /// True if the target is on the same machine.
     pub(crate) is_local: bool,
     /// Bits a second that all links to the target carry, where they say.
     pub(crate) link_bits: Option<u64>,
@@ -83,7 +83,7 @@ fn more(ratio: f64) -> String {
     }
 }
 
-/// Which `-i` to use, if the runs tell.
+/// Returns advice on `-i`, if the runs tell.
 fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     if !plan.varies("nr-io-queues") {
         return Vec::new();
@@ -135,7 +135,7 @@ fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     vec![finding(kind, title, text, chart)]
 }
 
-/// How much it does within the latency that was set.
+/// Returns the throughput within the latency target.
 fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     let loaded: Vec<&Summary> =
         workload.with_loads().into_iter().filter(|summary| summary.response.is_some()).collect();
@@ -182,7 +182,8 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     vec![finding(FindingKind::Advice, title, text, chart)]
 }
 
-/// How much is done while the mean stays within a time, as others count it.
+/// Returns a sentence on the throughput while the mean stays within a time, as other benchmarks
+/// count it.
 fn by_mean(members: &[&Summary], target_ns: u64) -> String {
     let within = members.iter().filter(|summary| summary.seen_latency().mean_ns.mean <= target_ns as f64);
     within.max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)).map_or_else(String::new, |most| {
@@ -191,7 +192,7 @@ fn by_mean(members: &[&Summary], target_ns: u64) -> String {
     })
 }
 
-/// What keeps it from doing more.
+/// Returns the bottleneck.
 fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<Finding> {
     let members = workload.at_full_load();
     let best = members.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean))?;
@@ -202,7 +203,7 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     let bytes = (best.bw_bytes.mean + best.iops.mean * PDU_BYTES) * PACKETS;
     let link = around.link_bits.map(|bits| bytes * 8.0 / bits as f64);
     let used = processors as f64 * busy;
-    // Of what the kernel does for the network, a part is counted to nobody's time: what it does in interrupts is told apart.
+    // The kernel's work for the network is partly charged to no process: interrupt time is reported separately.
     let own = best.cpus + best.target_cpus.filter(|_| around.is_local).unwrap_or(0.0);
     let network = best.interrupts.unwrap_or(0.0) * processors as f64;
     let who = || {
@@ -258,8 +259,8 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     Some(finding(FindingKind::Observation, title, text, None))
 }
 
-/// What the last step of more outstanding commands brought, in the family that does most, if that was worth it and is not
-/// chance.
+/// Returns the gain of the last increase of outstanding commands, in the family with the highest
+/// throughput, if it was worth it and is significant.
 fn last_gain(plan: &Plan, workload: &Workload<'_>) -> Option<f64> {
     let families = families(plan, &workload.at_full_load(), Along::Outstanding);
     let last = |family: &Family<'_>| family.members.last().map_or(0.0, |summary| summary.iops.mean);
@@ -269,7 +270,7 @@ fn last_gain(plan: &Plan, workload: &Workload<'_>) -> Option<f64> {
     (both.ratio > 1.10 && both.differs != Some(false)).then_some(both.ratio)
 }
 
-/// What more outstanding commands bring.
+/// Returns the gain of more outstanding commands.
 fn outstanding(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     let families = families(plan, &workload.at_full_load(), Along::Outstanding);
     let most =
@@ -299,7 +300,8 @@ fn outstanding(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     vec![finding(FindingKind::Observation, title, text, Some(format!("iops-by-outstanding{}", workload.key)))]
 }
 
-/// How throughput follows what is outstanding, over all points of a family; and what comes after its most, where anything does.
+/// Describes throughput as a function of outstanding commands, over all points of a family, and the
+/// decline after its maximum, if any.
 fn growth(members: &[&Summary]) -> (String, String) {
     let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let (Some(first), Some(last)) = (members.first(), members.last()) else { return <_>::default() };
@@ -328,7 +330,7 @@ fn growth(members: &[&Summary]) -> (String, String) {
     (title, String::new())
 }
 
-/// What more queues bring at the same outstanding.
+/// Returns the gain of more queues with the same outstanding commands.
 fn queue_effect(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     if !plan.varies("nr-io-queues") {
         return Vec::new();

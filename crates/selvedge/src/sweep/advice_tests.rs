@@ -1,4 +1,4 @@
-//! What a sweep says, for worlds in which the answer is known.
+//! Conclusions of sweeps with known answers.
 
 use super::*;
 use crate::sweep::measurement::Measurement;
@@ -58,7 +58,7 @@ fn busy(run: &mut Measurement, cpu_s: f64, interrupts: f64) {
 }
 
 #[test]
-fn what_limits_is_told_by_what_is_full() {
+fn the_bottleneck_is_the_resource_that_is_full() {
     let limit = |surroundings: Surroundings, change: fn(&mut Measurement)| {
         let measure = |point: &Point| {
             let mut runs = closed(point, 50_000.0);
@@ -92,7 +92,7 @@ fn what_limits_is_told_by_what_is_full() {
 }
 
 #[test]
-fn the_most_within_a_time_is_told() {
+fn advice_names_the_highest_throughput_within_a_time() {
     let queue = |point: &Point| {
         let load = match point.load().unwrap() {
             crate::sweep::point::Load::Share(share) => share / 100.0,
@@ -162,15 +162,15 @@ fn nothing_measured_is_no_reason_to_fail() {
 }
 
 #[test]
-fn growth_is_told_over_all_points() {
+fn growth_covers_all_points() {
     let title = |iops: fn(u64) -> f64| {
         let measure = |point: &Point| closed(point, iops(point.outstanding()));
         let (plan, points) = sweep("--rw randread --iodepth 1,2,4,8,16,32,64", measure);
         let all = findings(&plan, &points, Some(SURROUNDINGS));
-        let told = |word: &str| {
+        let title = |word: &str| {
             all.iter().find(|finding| finding.title.contains(word)).map(|finding| finding.title.clone())
         };
-        (told("Throughput").unwrap(), told("nee"))
+        (title("Throughput").unwrap(), title("nee"))
     };
     let (plateau, knee) = title(|outstanding| 10_000.0 * (outstanding as f64).min(16.0));
     assert_eq!(plateau, "Throughput grows up to 16 outstanding, and no more beyond");

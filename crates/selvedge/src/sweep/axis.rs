@@ -8,7 +8,7 @@ const VALUES_MAX: usize = 64;
 /// An option of `bench` and what it shall be set to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Axis {
-    /// Its long name, without hyphens in front.
+    /// Long name, without leading hyphens.
     pub(crate) option: String,
     /// At least one, none of them twice.
     pub(crate) values: Vec<String>,
@@ -41,7 +41,7 @@ impl Axis {
         }
     }
 
-    /// Whether it tells points apart.
+    /// True if the axis has several values.
     pub(crate) fn varies(&self) -> bool {
         self.values.len() > 1
     }

@@ -9,7 +9,7 @@ use super::measurement::QUANTILES;
 use super::plan::Plan;
 use super::summary::{LatencySummary, Quantity, Summary};
 
-/// Lines in one picture; with more, nobody can tell them apart.
+/// Maximum number of lines in one chart that a reader can tell apart.
 pub(super) const LINES_MAX: usize = 8;
 /// Points that are looked at more closely, each workload.
 const CLOSER_MAX: usize = 3;

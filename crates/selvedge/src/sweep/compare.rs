@@ -10,10 +10,10 @@ use super::statistics::{self, Comparison};
 use super::summary::{Quantity, Summary};
 use crate::report::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
 
-/// One of two sweeps.
+/// Sweep on one side of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
-    /// What it is called: the folder or file it comes from.
+    /// Name: the folder or file of the sweep.
     pub(crate) name: String,
     pub(crate) plan: Plan,
     pub(crate) points: Vec<Summary>,
@@ -21,7 +21,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// Its facts, told from the other side's.
+    /// Returns the facts with the side's name in their titles.
     fn named_facts(&self) -> impl Iterator<Item = FactGroup> + '_ {
         self.facts.iter().map(|group| FactGroup {
             title: format!("{}: {}", self.name, group.title),
@@ -43,7 +43,7 @@ pub(crate) struct Pair {
     pub(crate) second: Figures,
 }
 
-/// What was measured on one side.
+/// Measured figures of one side.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) iops: f64,
@@ -195,7 +195,7 @@ impl Compared {
         findings
     }
 
-    /// How many points do more, do less, do not differ, and were measured too rarely, all for sure.
+    /// Number of points that are faster, slower, equal, and measured too rarely to know.
     fn counts(&self) -> [usize; 4] {
         let ratios = || self.pairs.iter().filter_map(|pair| pair.iops);
         let differ = || ratios().filter(|ratio| ratio.differs == Some(true));
@@ -207,7 +207,7 @@ impl Compared {
         ]
     }
 
-    /// What can be said of all in a few words: no more than the points bear out.
+    /// Returns a summary of all points in a few words, within what is significant.
     fn verdict(&self, overall: f64) -> String {
         match self.counts() {
             [0, 0, same, 0] if same > 0 => "No difference beyond chance".to_owned(),
@@ -218,7 +218,7 @@ impl Compared {
         }
     }
 
-    /// The same, counted.
+    /// Returns the verdict with the numbers of points.
     fn counted(&self, overall: f64) -> String {
         let ratios: Vec<Comparison> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
         let [more, less, same, unknown] = self.counts();
@@ -282,7 +282,7 @@ impl Compared {
     }
 }
 
-/// Whether a ratio is more than chance.
+/// Returns the column text for a ratio: if it is significant, and in which direction.
 pub(crate) fn verdict(ratio: Option<Comparison>) -> &'static str {
     match ratio {
         Some(Comparison { differs: Some(true), ratio, .. }) if ratio > 1.0 => "more",
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_not_told_apart() {
+    fn equal_options_do_not_distinguish_points() {
         let compared =
             Compared::new(side("a", "--rw randread", 1.0), side("b", "--rw randread", 1.0)).unwrap();
         assert_eq!(compared.pairs[0].iops.unwrap().differs, Some(false));

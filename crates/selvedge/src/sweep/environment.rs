@@ -1,5 +1,5 @@
-//! Where a sweep was made: processor, system, network, settings that matter. It only reads, and what cannot be read is
-//! not told. The target's own words about itself are added by those who are connected to it.
+//! Environment of a sweep: processor, system, network, relevant settings. The module only reads;
+//! unreadable values are left out. The target's own data is added by the modules that connect to it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ pub(crate) struct MachineTime {
     all: u64,
 }
 
-/// How busy a machine's processors were, as parts of all the time that they had, from 0 to 1.
+/// Load of a machine's processors, as shares of their total time, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Busy {
     pub(crate) all: f64,
@@ -133,7 +133,7 @@ fn own_address(target: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Whether an address is this machine's own.
+/// True if an address is this machine's own.
 pub(crate) fn is_here(target: SocketAddr) -> bool {
     target.ip().is_loopback() || own_address(target) == Some(target.ip())
 }
@@ -192,7 +192,7 @@ impl MachineTime {
         Some(Self { busy: all.saturating_sub(idle), interrupts, all })
     }
 
-    /// How busy the processors have been since. What a hypervisor kept from this machine counts as busy.
+    /// Returns the load since this sample. Time stolen by a hypervisor counts as busy.
     pub(crate) fn busy_until(self, later: Self) -> Option<Busy> {
         let all = later.all.checked_sub(self.all).filter(|all| *all > 0)? as f64;
         Some(Busy {

@@ -19,7 +19,7 @@ pub(crate) struct Workload<'a> {
 
 /// Points that differ in one number only.
 pub(crate) struct Family<'a> {
-    /// What they have in common and others have not.
+    /// Label with the values that the members share and others do not.
     pub(crate) label: String,
     pub(crate) members: Vec<&'a Summary>,
 }
@@ -47,13 +47,13 @@ pub(crate) fn workloads<'a>(plan: &Plan, summaries: &'a [Summary]) -> Vec<Worklo
 }
 
 impl<'a> Workload<'a> {
-    /// Its points with as much load as they take.
+    /// Points with full load.
     pub(crate) fn at_full_load(&self) -> Vec<&'a Summary> {
         let is_full = |summary: &&&Summary| summary.point.load() == Ok(Load::Full);
         self.members.iter().filter(is_full).copied().collect()
     }
 
-    /// Its points with a load of their own, and those with the full load they have shares of.
+    /// Points with a load of their own, and the points with full load to which shares refer.
     pub(crate) fn with_loads(&self) -> Vec<&'a Summary> {
         let has_load =
             |summary: &&Summary| matches!(summary.point.load(), Ok(Load::Rate(_) | Load::Share(_)));
@@ -61,8 +61,8 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// Divides points into families whose members differ in `along` only. What `along` stands for is told by `names`: a
-/// number of outstanding commands comes of depth and jobs.
+/// Divides points into families whose members differ in `along` only. The value of `along` is given by `names`: a
+/// number of outstanding commands follows from depth and jobs.
 pub(crate) fn families<'a>(plan: &Plan, members: &[&'a Summary], along: Along) -> Vec<Family<'a>> {
     let mut families: Vec<Family<'a>> = Vec::new();
     for summary in members {
@@ -87,7 +87,7 @@ pub(crate) enum Along {
 }
 
 impl Along {
-    /// That number.
+    /// Value of the quantity at a point.
     pub(crate) fn of(self, summary: &Summary) -> f64 {
         match self {
             Self::Outstanding => summary.outstanding as f64,
@@ -117,7 +117,7 @@ fn label(plan: &Plan, summary: &Summary, along: Along) -> String {
             // Where both vary, a number of outstanding commands comes about in several ways, and each is a line.
             (Along::Outstanding, "numjobs") if both => words.push(in_words(option, value)),
             _ if !tells || along.options().contains(&option.as_str()) => {}
-            // What is outstanding is told once, whichever it comes of.
+            // Outstanding commands are named once, whichever option sets them.
             (_, "iodepth") if both => {}
             (_, "iodepth") => words.push(format!("{} outstanding", summary.outstanding)),
             (_, "numjobs") if both => {

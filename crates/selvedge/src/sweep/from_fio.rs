@@ -1,5 +1,5 @@
-//! What fio measured, as points of a sweep: each of its jobs is one, and the same job in several files is several
-//! measurements of it.
+//! Results of fio as points of a sweep: each job is a point, and the same job in several files is
+//! several measurements of it.
 
 use super::axis::Axis;
 use super::plan::Plan;

@@ -1,5 +1,6 @@
-//! What is kept of a sweep while it goes on: a file to which a line is added, and made durable, after each measurement,
-//! so that an interruption costs one measurement at most. It decides nothing about what is measured.
+//! Journal of a running sweep: a file to which a line is appended, and made durable, after each
+//! measurement; an interruption costs one measurement at most. The module does not decide what is
+//! measured.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,7 @@ use crate::report::document::FactGroup;
 /// The file's name in a sweep's folder.
 pub(crate) const NAME: &str = "sweep.jsonl";
 
-/// What the lines look like. A program reads what it knows.
+/// Version of the format of lines. A program reads the versions that it knows.
 const FORMAT: u32 = 1;
 
 /// Longest line that is read: what is longer was not written by this program.
@@ -31,7 +32,7 @@ pub(crate) struct Header {
     /// In UTC, as RFC 3339 has it.
     pub(crate) began: String,
     pub(crate) plan: Plan,
-    /// What it is about.
+    /// Identity of the namespace under test.
     pub(crate) ground: Identity,
     /// The machine, the target.
     pub(crate) facts: Vec<FactGroup>,
@@ -39,13 +40,13 @@ pub(crate) struct Header {
     quantiles: Vec<f64>,
 }
 
-/// What tells a namespace from others, and what is known of the way to it.
+/// Identity of a namespace, and facts about the way to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) nqn: String,
     pub(crate) nsid: u32,
     pub(crate) bytes: u64,
-    /// Its UUID or NGUID, if it has one.
+    /// UUID or NGUID, if the namespace has one.
     pub(crate) unique: Option<String>,
     pub(crate) surroundings: Surroundings,
 }
@@ -206,22 +207,22 @@ impl Journal {
         written.map_err(|error| Failure::failed(format!("{}: {error}", self.path.display())))
     }
 
-    /// Whether a measurement has been made.
+    /// True if a measurement has been made.
     pub(crate) fn has(&self, visit: Visit) -> bool {
         self.runs.contains_key(&visit)
     }
 
-    /// How many have been made.
+    /// Number of measurements made.
     pub(crate) fn count(&self) -> usize {
         self.runs.len()
     }
 
-    /// How many have failed, and were not made since.
+    /// Number of failed measurements that were not made since.
     pub(crate) fn failure_count(&self) -> usize {
         self.failures.len()
     }
 
-    /// Those of a point.
+    /// Measurements of a point.
     pub(crate) fn measurements(&self, point: usize) -> impl Iterator<Item = &Measurement> {
         self.runs.iter().filter(move |(visit, _)| visit.point == point).map(|(_, measurement)| measurement)
     }

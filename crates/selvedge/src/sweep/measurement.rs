@@ -1,5 +1,5 @@
-//! What is kept of one measurement of a point. How it came to be is the bench's; what several of them say is the
-//! summary's.
+//! Recorded data of one measurement of a point. The bench measures; the summary combines several
+//! measurements.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const QUANTILES: [f64; 14] =
 /// Parts that a measurement is divided into, to see whether it was steady.
 const PARTS: usize = super::steady::WINDOW;
 
-/// One measurement.
+/// Result of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// Seconds from the sweep's beginning to this measurement's end.
@@ -42,12 +42,12 @@ pub(crate) struct Measurement {
     /// Processor time of the initiator's workers, and of the target where it is known.
     pub(crate) cpu_s: f64,
     pub(crate) target_cpu_s: Option<f64>,
-    /// How busy all processors of this machine were, from 0 to 1.
+    /// Load of all processors of this machine, from 0 to 1.
     pub(crate) machine_busy: Option<f64>,
     /// The part of it that was in interrupts; not in journals of before.
     #[serde(default)]
     pub(crate) interrupts: Option<f64>,
-    /// What commands' time was spent on; not in journals of before.
+    /// Time of commands by stage; absent in older journals.
     #[serde(default)]
     pub(crate) stages: Option<StagesReport>,
     pub(crate) workers: usize,
@@ -57,13 +57,13 @@ pub(crate) struct Measurement {
     pub(crate) engine: String,
     /// IOPS of each round, where it went on until it was steady.
     pub(crate) rounds_iops: Vec<f64>,
-    /// Whether it was steady in itself; nothing where it was too short to tell.
+    /// True if the rounds were steady; `None` if the measurement was too short for that.
     pub(crate) steady: Option<bool>,
     pub(crate) unrest: Option<Unrest>,
     pub(crate) latency_grid: LatencyGrid,
 }
 
-/// What the bench's outcome does not say.
+/// Data about a measurement beside the bench's outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
     pub(crate) at: Duration,
@@ -120,7 +120,7 @@ impl Measurement {
         per_io(self.cpu_s, self.total.ios)
     }
 
-    /// The same of the target, where it is known.
+    /// Processor time of the target per command, if known.
     pub(crate) fn target_cpu_ns_per_io(&self) -> Option<f64> {
         self.target_cpu_s.map(|seconds| per_io(seconds, self.total.ios))
     }

@@ -44,9 +44,9 @@ pub(crate) struct Plan {
 /// A measurement that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Visit {
-    /// Which of the points.
+    /// Index of the point.
     pub(crate) point: usize,
-    /// Which time.
+    /// Number of the repetition.
     pub(crate) repetition: u32,
 }
 
@@ -77,7 +77,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same, with the subsystem named.
+    /// Returns the plan with the subsystem's name.
     pub(crate) fn on(mut self, nqn: &Nqn) -> Self {
         if !self.fixed.iter().any(|given| given.option == "nqn") {
             self.fixed.push(Given { option: "nqn".to_owned(), values: vec![nqn.to_string()] });
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Asks `bench` about every point.
+    /// Checks every point by `bench`'s own parser.
     ///
     /// # Errors
     /// The option that cannot be, and what it takes.
@@ -177,7 +177,7 @@ impl Plan {
         point
     }
 
-    /// What an option is set to that is not an axis.
+    /// Values of an option that is not an axis.
     pub(crate) fn fixed(&self, option: &str) -> Option<&[String]> {
         self.fixed.iter().find(|given| given.option == option).map(|given| given.values.as_slice())
     }
@@ -215,13 +215,13 @@ impl Plan {
         self.points().iter().position(is_it)
     }
 
-    /// How long a measurement takes at least.
+    /// Least duration of a measurement.
     pub(crate) fn visit_takes(&self) -> Duration {
         // Where it shall be steady, five rounds are the least.
         self.rounds_take(if self.steady_rounds_max.is_some() { 5 } else { 1 })
     }
 
-    /// How long one takes at most, unless the machine or the target is slower than planned.
+    /// Longest duration of a measurement, unless the machine or the target is slower than planned.
     pub(crate) fn visit_takes_at_most(&self) -> Duration {
         self.rounds_take(self.steady_rounds_max.unwrap_or(1))
     }
@@ -234,7 +234,7 @@ impl Plan {
         time("ramp_time") + time("runtime") * rounds + Duration::from_millis(self.pause_ms) + OVERHEAD
     }
 
-    /// Whether any point writes.
+    /// True if a point writes.
     pub(crate) fn writes(&self) -> bool {
         self.points().iter().any(Point::writes)
     }

@@ -8,7 +8,7 @@ use crate::spec::size::Size;
 /// Load that a point is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// As much as it does with what it may have outstanding.
+    /// Full load: as many commands as may be outstanding.
     Full,
     /// Commands a second of each job.
     Rate(u64),
@@ -27,17 +27,17 @@ pub(crate) struct Point {
 pub(crate) const FULL: &str = "max";
 
 impl Point {
-    /// What it has for an option, if the option is an axis here.
+    /// Value of an option, if the option is an axis here.
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.values.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }
 
-    /// The same as a number; `bench`'s own default where it has none.
+    /// Value of an option as a number; `None` leaves `bench`'s default.
     pub(crate) fn number(&self, option: &str) -> Option<u64> {
         self.value(option)?.parse().ok()
     }
 
-    /// The same without an option.
+    /// Returns the point without an option.
     pub(crate) fn without(&self, option: &str) -> Self {
         let values = self.values.iter().filter(|(name, _)| name != option).cloned().collect();
         Self { values }
@@ -52,7 +52,7 @@ impl Point {
         self.jobs().saturating_mul(self.number("iodepth").unwrap_or(1))
     }
 
-    /// I/O queues that are asked for on each path: as many as jobs where nobody says.
+    /// I/O queues of each path: as many as jobs by default.
     pub(crate) fn queues(&self) -> u64 {
         self.number("nr-io-queues").unwrap_or_else(|| self.jobs())
     }
@@ -65,7 +65,7 @@ impl Point {
         }
     }
 
-    /// Whether it writes.
+    /// True if the point writes.
     pub(crate) fn writes(&self) -> bool {
         let mixed = matches!(self.kind(), "readwrite" | "randrw");
         let reads_only = mixed && self.value("rwmixread") == Some("100");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_told_in_words() {
+    fn labels_of_points_are_words() {
         let point = point(&[
             ("rw", "randrw"),
             ("bs", "16k"),

@@ -1,4 +1,4 @@
-//! Sweeps that answer a question somebody has written about: what they set where nothing was typed.
+//! Predefined sweeps: the options that they set unless the command line has them.
 
 use std::time::Duration;
 

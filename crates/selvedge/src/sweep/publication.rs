@@ -1,5 +1,5 @@
-//! What a sweep tells the target that it measures: its points, as its report has them, and how far it is. It keeps out where
-//! that is sent.
+//! Message of a sweep to the target under test: its points, as in its report, and its progress. The
+//! module sends nothing.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use super::plan::{Plan, Visit};
 use super::summary::{Quantity, Summary};
 use crate::control::sweeps::{Along as TakenAlong, Interval, SweepBody, SweepPoint, SweepState};
 
-/// What a measurement may take longer than planned until the sweep counts as silent: to connect, and on a busy machine.
+/// Time beyond the planned duration of a measurement until the sweep counts as silent: for
+/// connecting, and on a busy machine.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// Where a sweep is.
+/// Stage of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage<'a> {
-    /// It is about to measure, and the rest takes so long.
+    /// Before a measurement; `left` is the remaining time.
     Measuring {
         visit: Visit,
         left: Duration,
@@ -108,7 +109,7 @@ fn points(plan: &Plan, summaries: &[Summary], along: Along) -> Vec<SweepPoint> {
     points
 }
 
-/// Where a point is in a picture. One that takes all the load there is has no place among loads.
+/// Position of a point in a chart; `None` for full load among loads.
 fn place(along: Along, summary: &Summary) -> Option<f64> {
     match along {
         Along::Load => summary.offered_iops,

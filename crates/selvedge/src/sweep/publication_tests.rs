@@ -1,4 +1,4 @@
-//! What a sweep tells its target: the points of its report, in the report's words.
+//! Messages of a sweep to its target: the points of its report, with the report's texts.
 
 use std::time::Duration;
 
@@ -41,14 +41,14 @@ fn it_tells_how_far_it_is_and_the_points_so_far() {
     journal.keep_failure(plan.visits()[3], "the target said no").unwrap();
     let visit = Visit { point: 4, repetition: 0 };
     let stage = Stage::Measuring { visit, left: Duration::from_secs(50) };
-    let told = publication(&plan, &journal, Some("host-a".to_owned()), stage);
-    assert_eq!((told.state, told.done, told.failed, told.planned), (SweepState::Running, 4, 1, 12));
-    assert_eq!(told.measuring.as_deref(), Some("depth 4, 1 queue"));
-    assert_eq!((told.left_s, told.along), (Some(50.0), Along::Outstanding));
-    assert!(told.quiet_s >= plan.visit_takes().as_secs_f64(), "{}", told.quiet_s);
-    let points: Vec<_> = told.points.iter().map(|point| (&*point.line, point.x)).collect();
+    let sent = publication(&plan, &journal, Some("host-a".to_owned()), stage);
+    assert_eq!((sent.state, sent.done, sent.failed, sent.planned), (SweepState::Running, 4, 1, 12));
+    assert_eq!(sent.measuring.as_deref(), Some("depth 4, 1 queue"));
+    assert_eq!((sent.left_s, sent.along), (Some(50.0), Along::Outstanding));
+    assert!(sent.quiet_s >= plan.visit_takes().as_secs_f64(), "{}", sent.quiet_s);
+    let points: Vec<_> = sent.points.iter().map(|point| (&*point.line, point.x)).collect();
     assert_eq!(points, [("1 queue", Some(1.0)), ("1 queue", Some(2.0)), ("2 queues", Some(1.0))]);
-    assert_eq!(told.points[1].iops.mean, 1002.0);
+    assert_eq!(sent.points[1].iops.mean, 1002.0);
     let ended = publication(&plan, &journal, None, Stage::Broken("it is gone"));
     assert_eq!((ended.state, ended.reason.as_deref()), (SweepState::Failed, Some("it is gone")));
     assert_eq!((ended.measuring, ended.left_s), (None, None));
@@ -66,7 +66,7 @@ fn what_grows_in_the_report_grows_in_the_console() {
     let load = folder("--rw randread --iodepth 8 --rate_iops 50%,100% --repeat 1");
     assert_eq!(load.along, Along::Load);
     let places: Vec<_> = load.points.iter().map(|point| point.x).collect();
-    assert_eq!(places, [Some(500.0), Some(500.0), None], "nobody has set the full load");
+    assert_eq!(places, [Some(500.0), Some(500.0), None], "full load has no value");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::report::document::{Document, FactGroup};
 use crate::report::paragraph;
 use crate::report::table::{Side, Table};
 
-/// What the JSON looks like. Names stay; new ones may come.
+/// Version of the JSON. Names stay; new ones may be added.
 pub(crate) const FORMAT: u32 = 1;
 
 /// A sweep's report.
@@ -78,7 +78,7 @@ impl SweepReport {
         Self::of(plan, summaries, None, head, json!({"version": env!("CARGO_PKG_VERSION")}))
     }
 
-    /// What points say, under a title; and for programs `more` about where they come from.
+    /// Builds a report of points under a title; `more` is JSON about their origin.
     fn of(
         plan: &Plan,
         summaries: Vec<Summary>,
@@ -104,7 +104,8 @@ impl SweepReport {
         Self { data: document.with(more), document, summaries }
     }
 
-    /// What is printed at a sweep's end: the points, and what they mean. `folder` is where the rest is.
+    /// Returns the text for the end of a sweep: points and conclusions. `folder` is the place of
+    /// the full report.
     pub(crate) fn text(&self, folder: &str) -> String {
         let mut table = Table::new(&[
             ("", Side::Left),
@@ -136,10 +137,10 @@ impl SweepReport {
         text
     }
 
-    /// Whether all points could be measured.
+    /// Fails if a point could not be measured.
     ///
     /// # Errors
-    /// How many could not, and why the first of them.
+    /// Number of points that could not be measured, and the reason of the first.
     pub(crate) fn failures(&self) -> Result<(), Failure> {
         let failed: Vec<&Summary> =
             self.summaries.iter().filter(|summary| !summary.failures.is_empty()).collect();
@@ -153,7 +154,7 @@ impl SweepReport {
     }
 }
 
-/// What was asked for.
+/// Returns the options of the sweep.
 fn asked(plan: &Plan) -> FactGroup {
     let fixed = plan.fixed.iter().map(|given| (format!("--{}", given.option), given.values.join(",")));
     let axes = plan.axes.iter().map(|axis| (format!("--{}", axis.option), axis.values.join(",")));

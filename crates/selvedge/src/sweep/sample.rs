@@ -1,4 +1,4 @@
-//! Measurements that nobody made, for tests.
+//! Synthetic measurements, for tests.
 
 use super::advice::Surroundings;
 use super::journal::Identity;

@@ -1,4 +1,5 @@
-//! What several measurements of one thing say of it: mean, confidence interval, and whether two things differ.
+//! Statistics of repeated measurements: mean, confidence interval, and significance of a
+//! difference.
 
 use serde::Serialize;
 
@@ -24,8 +25,8 @@ impl Sample {
         Self { count, mean, variance }
     }
 
-    /// What holds the true mean with 95 % confidence, if the measurements are normally distributed; nothing with fewer
-    /// than two.
+    /// Interval that holds the true mean with 95 % confidence, if the measurements are normally
+    /// distributed; `None` with fewer than two.
     pub(crate) fn interval(&self) -> Option<(f64, f64)> {
         if self.count < 2 {
             return None;
@@ -41,14 +42,14 @@ impl Sample {
     }
 }
 
-/// How two things compare.
+/// Comparison of two means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     /// The second over the first.
     pub(crate) ratio: f64,
     /// 95 % confidence; nothing where either was measured once.
     pub(crate) interval: Option<(f64, f64)>,
-    /// Whether the means differ, with 95 % confidence (Welch's test); nothing where that is unknown.
+    /// True if the means differ with 95 % confidence (Welch's test); `None` if that is unknown.
     pub(crate) differs: Option<bool>,
 }
 

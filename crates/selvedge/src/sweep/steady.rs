@@ -1,5 +1,5 @@
-//! Whether a series of measurements has come to rest, as the SNIA's Solid State Storage Performance Test Specification
-//! judges it: within a window, the values stay near their mean, and their trend is flat.
+//! Steady state of a series of measurements, by the SNIA's Solid State Storage Performance Test
+//! Specification: within a window, the values stay near their mean, and their trend is flat.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const WINDOW: usize = 5;
 /// Largest less smallest value of the window, as a share of its mean.
 const RANGE_MAX: f64 = 0.20;
-/// What the line that fits best rises or falls over the window, as a share of its mean.
+/// Largest rise or fall of the best-fitting line over the window, as a share of its mean.
 const SLOPE_MAX: f64 = 0.10;
 
-/// How restless a window was.
+/// Variation within a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Unrest {
     /// Largest less smallest, as a share of the mean.
@@ -20,7 +20,7 @@ pub(crate) struct Unrest {
 }
 
 impl Unrest {
-    /// That of the values; nothing when there are fewer than two, or they are 0.
+    /// Returns the variation of the values; `None` with fewer than two, or if they are 0.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -40,13 +40,13 @@ impl Unrest {
         Some(Self { range: (most - least) / mean, slope: rise / run * (count - 1.0) / mean })
     }
 
-    /// Whether that is rest.
+    /// True if the variation is within the limits.
     pub(crate) fn is_steady(&self) -> bool {
         self.range <= RANGE_MAX && self.slope.abs() <= SLOPE_MAX
     }
 }
 
-/// Whether the last rounds are steady.
+/// True if the last rounds are steady.
 pub(crate) fn is_steady(rounds: &[f64]) -> bool {
     let window = rounds.len().checked_sub(WINDOW).map(|from| &rounds[from..]);
     window.and_then(Unrest::of).is_some_and(|unrest| unrest.is_steady())

@@ -14,7 +14,7 @@ use crate::report::stages::{StageReport, StagesReport};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Quantity {
     pub(crate) mean: f64,
-    /// What holds the true mean with 95 % confidence, with two measurements or more.
+    /// Interval that holds the true mean with 95 % confidence, with two measurements or more.
     pub(crate) interval: Option<(f64, f64)>,
     /// Of the measurements.
     pub(crate) variance: f64,
@@ -50,7 +50,7 @@ pub(crate) struct LatencySummary {
     pub(crate) quantiles_ns: Vec<f64>,
 }
 
-/// What the time of a point's commands was spent on, per command.
+/// Time of a point's commands by stage, per command.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StageSummary {
     pub(crate) waiting_ns: Quantity,
@@ -63,7 +63,7 @@ pub(crate) struct StageSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) point: Point,
-    /// What tells it apart from the others, in words.
+    /// Label that distinguishes the point from the others.
     pub(crate) label: String,
     pub(crate) outstanding: u64,
     /// Queues of each path: asked for, and granted at least.
@@ -79,7 +79,7 @@ pub(crate) struct Summary {
     pub(crate) latency: LatencySummary,
     /// Since they were due, where a rate is set.
     pub(crate) response: Option<LatencySummary>,
-    /// Where that was measured.
+    /// Time by stage, if measured.
     #[serde(default)]
     pub(crate) stages: Option<StageSummary>,
     pub(crate) cpu_ns_per_io: Quantity,
@@ -87,7 +87,7 @@ pub(crate) struct Summary {
     /// Processors that the initiator's workers, and the target, kept busy.
     pub(crate) cpus: f64,
     pub(crate) target_cpus: Option<f64>,
-    /// How busy all processors of this machine were, from 0 to 1.
+    /// Load of all processors of this machine, from 0 to 1.
     pub(crate) machine_busy: Option<f64>,
     /// The part of it that was in interrupts, the network's among them.
     #[serde(default)]
@@ -157,7 +157,7 @@ impl Summary {
         self.response.as_ref().unwrap_or(&self.latency)
     }
 
-    /// Whether it has been measured at all.
+    /// True if the point has a measurement.
     pub(crate) const fn is_measured(&self) -> bool {
         self.runs > 0
     }

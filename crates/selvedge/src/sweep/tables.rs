@@ -11,7 +11,7 @@ use crate::report::document::{Cell, Column, DataTable};
 /// A column of measurements: name, key, unit, and the cell of a point.
 type Measured = (&'static str, &'static str, Unit, fn(&Summary) -> Cell);
 
-/// What is reported of every point that was measured.
+/// Columns with measured quantities.
 const MEASURED: [Measured; 20] = [
     ("outstanding", "outstanding", Unit::Count, |summary| number(summary.outstanding as f64)),
     ("queues", "queues", Unit::Count, |summary| number(summary.queues_granted as f64)),
@@ -77,7 +77,7 @@ pub(crate) fn points(plan: &Plan, summaries: &[Summary]) -> DataTable {
     }
 }
 
-/// What is odd about a point.
+/// Returns remarks on anomalies of a point.
 fn remarks(summary: &Summary) -> String {
     let mut remarks = Vec::new();
     if summary.runs == 0 && summary.failures.is_empty() {
@@ -120,7 +120,7 @@ fn number(value: f64) -> Cell {
     Cell::Number { value, interval: None }
 }
 
-/// What a command spent in one stage, where that was measured.
+/// Returns the cell with a command's time in one stage, if measured.
 fn stage(summary: &Summary, of: fn(&StageSummary) -> &Quantity) -> Cell {
     summary.stages.as_ref().map_or(Cell::Nothing, |stages| quantity(of(stages)))
 }

@@ -1,5 +1,5 @@
-//! What a target did between two moments, from its own answers: a sample of it as numbers, and the rates between two
-//! samples. It asks nobody.
+//! Rates of a target between two moments, from its own answers: a sample as numbers, and the rates between two samples.
+//! It sends no requests.
 
 pub(crate) mod rates;
 pub(crate) mod sample;

@@ -1,5 +1,5 @@
-//! What a target did between two samples: per second, how long it took, how busy its reactors were. A counter that fell,
-//! or that was not there before, has no rate for that time; nothing here is ever negative.
+//! Rates of a target between two samples: per second, latencies, load of its reactors. A counter
+//! that fell, or that is new, has no rate for that time; no rate is negative.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Rates {
     pub(crate) version: String,
-    /// How long the target runs by its own clock is not told; this is when it started, in seconds since 1970.
+    /// Start of the target, in seconds since 1970; it does not report its uptime.
     pub(crate) started_s: f64,
     /// The time the rates are over.
     pub(crate) interval_s: Option<f64>,
-    /// Whether the target has started anew since the sample before.
+    /// True if the target has restarted since the previous sample.
     pub(crate) restarted: bool,
     pub(crate) ports: Vec<String>,
     pub(crate) all: Load,
@@ -32,7 +32,7 @@ pub(crate) struct Rates {
     pub(crate) omitted: u64,
 }
 
-/// What was done for hosts.
+/// Rates of commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Load {
     pub(crate) read: Flow,
@@ -50,13 +50,13 @@ pub(crate) struct Flow {
     pub(crate) bytes_per_s: Option<f64>,
     /// `None` also where there were no commands.
     pub(crate) latency: Option<Latency>,
-    /// What their time at the target was spent on, by stage, in percent: `receive`, `limits`, `buffer`, `storage`, `others`.
-    /// Empty where they took none.
+    /// Time at the target by stage, in percent: `receive`, `limits`, `buffer`, `storage`, `others`.
+    /// Empty without any.
     pub(crate) stages_percent: BTreeMap<String, f64>,
 }
 
-/// How long commands took. The target counts them in buckets, of which each is twice as long as the one before: a
-/// percentile is the end of its bucket, so that it took no longer. `None` is beyond the last end.
+/// Latency of commands. The target counts them in buckets, each twice as long as the previous one;
+/// a percentile is the end of its bucket, an upper bound. `None` is beyond the last end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
@@ -66,7 +66,7 @@ pub(crate) struct Latency {
     pub(crate) p999_ns_max: Option<u64>,
 }
 
-/// One subsystem.
+/// Rates of a subsystem.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct SubsystemRates {
     pub(crate) nqn: String,
@@ -77,7 +77,7 @@ pub(crate) struct SubsystemRates {
     pub(crate) controllers: Vec<ControllerRates>,
 }
 
-/// One namespace; number 0 stands for commands that named none there is.
+/// Rates of a namespace; number 0 stands for commands without a valid one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct NamespaceRates {
     pub(crate) nsid: u32,
@@ -89,7 +89,7 @@ pub(crate) struct NamespaceRates {
     pub(crate) operations: BTreeMap<String, Flow>,
 }
 
-/// One controller, which is one host's.
+/// Rates of a controller of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct ControllerRates {
     pub(crate) cntlid: u16,
@@ -104,7 +104,7 @@ pub(crate) struct ControllerRates {
     pub(crate) queues: Vec<QueueRates>,
 }
 
-/// One queue, which is a connection.
+/// Rates of a queue, which is a connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct QueueRates {
     /// 0 for the admin queue, whose commands are not counted.
@@ -124,7 +124,7 @@ pub(crate) struct QueueRates {
     pub(crate) unsent_bytes: Option<u64>,
 }
 
-/// One reactor.
+/// Rates of a reactor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct ReactorRates {
     pub(crate) number: usize,
@@ -135,7 +135,7 @@ pub(crate) struct ReactorRates {
     /// Commands its queues took.
     pub(crate) commands_per_s: Option<f64>,
     pub(crate) events_per_s: Option<f64>,
-    /// How often it looked for events.
+    /// Event loop iterations per second.
     pub(crate) rounds_per_s: Option<f64>,
     pub(crate) buffer_bytes: u64,
 }
@@ -148,7 +148,7 @@ struct Since<'a> {
 }
 
 impl Rates {
-    /// What is known by `now`, compared with what was known `before`.
+    /// Compares the sample `now` with the sample `before`.
     pub(crate) fn of(now: &Sample, before: Option<&Sample>) -> Self {
         let restarted = before.is_some_and(|before| before.started_s != now.started_s);
         let since = before.filter(|_| !restarted).and_then(|sample| {
@@ -208,7 +208,7 @@ impl Rates {
     }
 }
 
-/// How much a counter grew; nothing where it fell.
+/// Growth of a counter; `None` if it fell.
 fn grown(now: u64, before: u64) -> Option<u64> {
     now.checked_sub(before)
 }
@@ -232,7 +232,7 @@ impl Sum {
         Self { read: none.clone(), write: none.clone(), total: none, errors: comparable.then_some(0) }
     }
 
-    /// What cannot be compared adds nothing: the rest is still true.
+    /// Adds the values that both have; others are left out.
     fn add(&mut self, other: &Self) {
         for (sum, more) in
             [(&mut self.read, &other.read), (&mut self.write, &other.write), (&mut self.total, &other.total)]
@@ -279,7 +279,7 @@ impl Done {
         }
     }
 
-    /// What was done after `before`; nothing where a counter fell.
+    /// Returns the commands after `before`; `None` if a counter fell.
     fn since(&self, before: &Self) -> Option<Self> {
         let mut no_longer_than = BTreeMap::new();
         for (end, commands) in &self.no_longer_than {
@@ -389,13 +389,13 @@ fn controller_rates(now: &ControllerSample, since: Option<Since<'_>>) -> Control
 }
 
 fn queue_rates(now: &QueueSample, before: Option<(&QueueSample, f64)>) -> QueueRates {
-    // The kernel counts a connection's bytes, and one that was made anew counts anew.
+    // The kernel counts a connection's bytes, and a new connection starts at 0.
     let same = before.filter(|(before, _)| before.peer == now.peer);
     let stream = |of: fn(&StreamSample) -> Option<u64>| {
         let (before, seconds) = same?;
         per_second(now.stream.as_ref().and_then(of), before.stream.as_ref().and_then(of), seconds)
     };
-    let told = now.stream.as_ref();
+    let stream_now = now.stream.as_ref();
     QueueRates {
         queue_id: now.queue_id,
         entries: now.entries,
@@ -406,12 +406,12 @@ fn queue_rates(now: &QueueSample, before: Option<(&QueueSample, f64)>) -> QueueR
         depth: now.depth,
         received_bytes_per_s: stream(|stream| stream.received_bytes),
         sent_bytes_per_s: stream(|stream| stream.acknowledged_bytes),
-        transport: told.map(|stream| stream.transport.clone()),
-        subflows: told.map_or(0, |stream| stream.subflows.len()),
-        rtt_us: told.map(|stream| stream.rtt_us),
+        transport: stream_now.map(|stream| stream.transport.clone()),
+        subflows: stream_now.map_or(0, |stream| stream.subflows.len()),
+        rtt_us: stream_now.map(|stream| stream.rtt_us),
         retransmits_per_s: stream(|stream| Some(stream.retransmits)),
-        unread_bytes: told.map(|stream| stream.unread_bytes),
-        unsent_bytes: told.map(|stream| stream.unsent_bytes),
+        unread_bytes: stream_now.map(|stream| stream.unread_bytes),
+        unsent_bytes: stream_now.map(|stream| stream.unsent_bytes),
     }
 }
 

@@ -1,5 +1,5 @@
-//! One answer of a target turned into numbers: counters as they stood at one moment, from its metrics, and who was
-//! connected, from its status. What changed between two of them is `rates`' to say.
+//! Sample of a target as numbers: counters at one moment, from its metrics, and connected hosts,
+//! from its status. `rates` compares two samples.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ pub(crate) const UNBOUNDED: u64 = u64::MAX;
 /// A target at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
-    /// When it answered, from a beginning that all samples have in common.
+    /// Time of the answer, on a clock that all samples share.
     pub(crate) at: Duration,
-    /// When the target started, in seconds since 1970: one that started at another time counts anew.
+    /// Start of the target, in seconds since 1970; another start has other counters.
     pub(crate) started_s: f64,
     pub(crate) version: String,
-    /// Where it listens.
+    /// Addresses of its ports.
     pub(crate) ports: Vec<String>,
     /// By name.
     pub(crate) subsystems: BTreeMap<String, BTreeMap<u32, NamespaceSample>>,
@@ -30,7 +30,7 @@ pub(crate) struct Sample {
     pub(crate) omitted: u64,
 }
 
-/// What was done on a namespace.
+/// Counters of a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NamespaceSample {
     /// `None` when it is gone.
@@ -47,7 +47,7 @@ pub(crate) struct NamespaceSample {
 pub(crate) struct Done {
     pub(crate) commands: u64,
     pub(crate) bytes: u64,
-    /// How long all of them took together.
+    /// Total time of all commands, in seconds.
     pub(crate) took_s: f64,
     /// Of that, how long they were in each stage, by name.
     pub(crate) stages_s: BTreeMap<String, f64>,
@@ -81,7 +81,7 @@ pub(crate) struct QueueSample {
     pub(crate) stream: Option<StreamSample>,
 }
 
-/// What the kernel says of a connection.
+/// Kernel's data about a connection.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct StreamSample {
     pub(crate) transport: String,
@@ -150,7 +150,7 @@ struct StatusReactor {
 type Queues = BTreeMap<(u16, u16), (u64, u64)>;
 
 impl Sample {
-    /// What a target said at `at`: its status, and its metrics as text.
+    /// Reads a target's answers at `at`: its status, and its metrics as text.
     ///
     /// # Errors
     /// When the metrics are not those of a target.
@@ -161,9 +161,7 @@ impl Sample {
             sample.take(&measured, &mut queues);
         }
         if sample.started_s.is_nan() {
-            return Err(
-                "the metrics do not say when the target started; is it one of another version?".into()
-            );
+            return Err("the metrics have no start time of the target; is its version another one?".into());
         }
         sample.ports = status.ports.into_iter().map(|port| printable(&port.address)).collect();
         sample.controllers =

@@ -10,16 +10,16 @@ use crate::report::table::Side;
 
 /// Somewhere one can be in a view, with a table of its own.
 pub(crate) trait Place: Clone + fmt::Debug + PartialEq {
-    /// What is known of what is looked at.
+    /// Data that a table shows.
     type Known;
-    /// What Enter and Tab show, and what `q` ends, for those who ask.
+    /// Help texts for Enter, Tab and `q`.
     const OPENS: &'static str;
     const OTHER: &'static str;
     const ENDS: &'static str;
-    /// What the columns mean.
+    /// Notes on the columns.
     const NOTES: &'static [&'static str];
 
-    /// Where one begins.
+    /// First list of a view.
     fn first() -> Self;
 
     fn columns(&self) -> &'static [Column];
@@ -41,7 +41,7 @@ pub(crate) struct Column {
     pub(crate) side: Side,
     /// Letters of its cells; the first column takes what is left.
     pub(crate) width: u16,
-    /// Where there is no room for all, those with the highest rank go first.
+    /// Rank; if there is no room for all columns, those with the highest rank are left out first.
     pub(crate) rank: u8,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn busiest_first(columns: &[Column]) -> (usize, bool) {
     (columns.iter().position(|column| column.title.ends_with("IOPS")).unwrap_or(0), true)
 }
 
-/// What a cell says, and where it stands among others of its column.
+/// Text of a cell, and its order among cells of its column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -70,10 +70,10 @@ enum Order {
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<P> {
-    /// What stays the same when the row moves.
+    /// Key that stays the same when the row moves.
     pub(crate) key: String,
     pub(crate) cells: Vec<Cell>,
-    /// What Enter shows.
+    /// List that Enter shows.
     pub(crate) opens: Option<P>,
 }
 

@@ -1,4 +1,4 @@
-//! What keys do in a view.
+//! Effect of keys in a view.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -8,10 +8,10 @@ use super::view::View;
 /// Rows that Page Up and Page Down go.
 const PAGE: isize = 10;
 
-/// What is to be done that is not the view's own.
+/// Action outside of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Nothing.
+    /// No action.
     Stay,
     /// Hold what is shown, or let it go on.
     Pause,
@@ -19,7 +19,7 @@ pub(crate) enum Wish {
     Quit,
 }
 
-/// What is explained of the keys.
+/// Returns the help on keys.
 pub(crate) const fn explained<P: Place>() -> [(&'static str, &'static str); 8] {
     [
         ("↑ ↓ k j", "choose a row; Page Up, Page Down, Home and End go further"),

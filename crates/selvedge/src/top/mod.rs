@@ -1,6 +1,6 @@
-//! What is shown live on a terminal: here a running target, for `selvedge top` (its answers as numbers, their differences as
-//! rates), in `initiator` a run of `selvedge bench`, and what both have in common: tables, what of them is chosen, keys, and
-//! how that is drawn. It asks nobody: the commands do.
+//! Live views on a terminal: a running target, for `selvedge top` (its answers as numbers, their
+//! differences as rates), in `initiator` a run of `selvedge bench`, and their common part: tables,
+//! selection, keys, and drawing. It sends no requests: the commands do.
 
 pub(crate) mod grid;
 pub(crate) mod initiator;

@@ -60,8 +60,8 @@ fn numbers(json: &serde_json::Value, found: &mut Vec<f64>) {
 }
 
 #[test]
-fn a_target_that_started_anew_has_no_rates_until_it_was_heard_again() {
-    // It counts anew, and has done more in its short life than the one before, or less.
+fn a_restarted_target_has_no_rates_until_the_second_sample() {
+    // Its counters restart at 0, and may be higher or lower than before.
     for seconds in [1, 29, 31, 1_000_000] {
         let before = sample(1, 100, 30);
         let now = sample(2, 105, seconds);
@@ -78,8 +78,8 @@ fn a_target_that_started_anew_has_no_rates_until_it_was_heard_again() {
 
 #[test]
 fn counters_that_fall_have_no_rates_and_the_others_do() {
-    // The same target, and all of its counters are lower: a subsystem that was removed and made again, queues and
-    // connections that were made anew.
+    // The same target with lower counters: a subsystem that was removed and created again, queues and
+    // connections that were reconnected.
     let rates = Rates::of(&sample(2, 100, 3), Some(&sample(1, 100, 30)));
     let mut found = Vec::new();
     numbers(&serde_json::to_value(&rates).unwrap(), &mut found);
@@ -115,7 +115,7 @@ fn what_was_not_there_before_has_no_rate_yet() {
 }
 
 #[test]
-fn a_connection_that_was_made_anew_has_no_bandwidth_yet() {
+fn a_new_connection_has_no_bandwidth_yet() {
     let (before, mut now) = (sample(1, 100, 30), sample(2, 100, 31));
     now.controllers[0].queues[1].peer = Some("127.0.0.1:50000".into());
     let rates = Rates::of(&now, Some(&before));

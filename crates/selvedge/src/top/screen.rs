@@ -42,7 +42,7 @@ fn title(watch: &Watch) -> String {
         title += "  PAUSED";
     }
     if watch.rates().is_some_and(|rates| rates.restarted) {
-        title += "  started anew";
+        title += "  restarted";
     }
     title += &format!("  {}", watch.target);
     if let Some(rates) = watch.rates() {

@@ -97,7 +97,7 @@ fn silence_pause_and_a_new_start_are_drawn() {
     line(&screen, &["selvedge:target", "10.0 k"]);
     watch.hear(Ok(sample(70, 169, 1)));
     let screen = drawn(SMALL, &watch, &View::new(), Duration::from_secs(70));
-    line(&screen[..1], &["started anew"]);
+    line(&screen[..1], &["restarted"]);
     line(&screen, &["read -   write -   errors -"]);
     watch.pause();
     line(&drawn(SMALL, &watch, &View::new(), NOW)[..1], &["PAUSED"]);

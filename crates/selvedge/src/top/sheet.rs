@@ -1,5 +1,5 @@
-//! What all views draw alike: a table below whatever a view says above it, the explanation of the keys, and the line of keys
-//! at the bottom, on a terminal of any size. It changes nothing.
+//! Common drawing of all views: a table below the view's own lines, the help on keys, and the line
+//! of keys at the bottom, on a terminal of any size. It changes no state.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -1,5 +1,5 @@
-//! Where one can be in `selvedge top`: for each place its columns, its rows and what a row leads to. Which of them is chosen
-//! is the view's, and how wide a column becomes is the sheet's.
+//! Lists of `selvedge top`: columns, rows, and the list that a row opens. The view owns the
+//! selection, and the sheet the widths.
 
 use chart::units;
 
@@ -13,7 +13,7 @@ use crate::target_rates::rates::{
 };
 use crate::target_rates::sample::UNBOUNDED;
 
-/// Where one is.
+/// List of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetPlace {
     Subsystems,
@@ -24,7 +24,7 @@ pub(crate) enum TargetPlace {
     Namespaces(String),
     /// The queues of a subsystem's controller.
     Queues(String, u16),
-    /// What is done on a subsystem's namespace.
+    /// Operations of a subsystem's namespace.
     Operations(String, u32),
 }
 

@@ -15,7 +15,7 @@ use ratatui::{Frame, Terminal};
 
 use crate::report::locale;
 
-/// Which stream's terminal is ours and has to be given back; 0 for none.
+/// Stream whose terminal must be restored; 0 for none.
 static TAKEN: AtomicU8 = AtomicU8::new(0);
 static HOOK: Once = Once::new();
 
@@ -70,7 +70,7 @@ impl FullScreen {
         }
     }
 
-    /// Draws everything anew; only what is different is sent.
+    /// Redraws everything; only differences are sent.
     ///
     /// # Errors
     /// When the terminal does not take it, and when a panic has given it back.
@@ -100,14 +100,14 @@ impl Drop for FullScreen {
     }
 }
 
-/// Gives the terminal back, if it is ours; whoever comes second finds that it is done.
+/// Restores the terminal once; later calls do nothing.
 fn give_back() {
     let stream = match TAKEN.swap(0, Ordering::SeqCst) {
         0 => return,
         taken if taken == Stream::Stderr as u8 => Stream::Stderr,
         _ => Stream::Stdout,
     };
-    // There is nobody left to tell about a terminal that has gone.
+    // Without the terminal, the error can be shown to no user.
     let _ = leave(&mut stream.writer());
     let _ = disable_raw_mode();
 }

@@ -11,7 +11,7 @@ use super::watch::Watch;
 use crate::report::table::Table;
 use crate::target_rates::rates::{Flow, Rates};
 
-/// What is said of the whole target.
+/// Returns the lines about the whole target.
 pub(crate) fn summary(rates: &Rates) -> Vec<String> {
     let load = &rates.all;
     let errors = load.errors_per_s.map_or("-".to_owned(), |errors| format!("{}/s", units::count(errors)));
@@ -56,12 +56,12 @@ fn latency(flow: &Flow) -> String {
     })
 }
 
-/// What time was spent on, the most first.
+/// Returns the time by stage, the largest share first.
 fn stages(flow: &Flow) -> String {
     let mut stages: Vec<(&String, &f64)> = flow.stages_percent.iter().collect();
     stages.sort_by(|a, b| b.1.total_cmp(a.1));
-    let told: Vec<String> = stages.iter().map(|(stage, share)| format!("{stage} {share:.0} %")).collect();
-    format!("of that {}", told.join(", "))
+    let shares: Vec<String> = stages.iter().map(|(stage, share)| format!("{stage} {share:.0} %")).collect();
+    format!("of that {}", shares.join(", "))
 }
 
 /// Everything that is known, each list under its name.
@@ -73,7 +73,7 @@ pub(crate) fn page(watch: &Watch, now: Duration) -> String {
     text += &format!("  version {}", rates.version);
     text += &rates.interval_s.map_or(String::new(), |seconds| format!("  over {seconds:.2} s"));
     if rates.restarted {
-        text += "  started anew";
+        text += "  restarted";
     }
     text.push('\n');
     for line in watch.absence(now).into_iter().chain(summary(rates)) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_was_never_heard_is_told_of_too() {
+    fn a_target_that_never_answered_has_a_message_too() {
         let mut watch = Watch::new("tcp:127.0.0.1:1".into(), Duration::from_secs(1));
         watch.hear(Err("refused".into()));
         let page = page(&watch, Duration::from_secs(3));

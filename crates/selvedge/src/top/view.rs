@@ -1,5 +1,5 @@
-//! Where somebody is in a view, what is chosen there and in which order it stands: pure state, changed by keys (`keys`)
-//! and drawn by `sheet`.
+//! State of a view: the list shown, the selected row and the order of rows. Keys (`keys`) change it, and `sheet`
+//! draws it.
 
 use super::grid::{Grid, Place, Row};
 
@@ -27,21 +27,21 @@ impl<P: Place> Level<P> {
         Some(grid)
     }
 
-    /// Which row is chosen: the first where none is, or where it has gone.
+    /// Index of the selected row: the first if none is, or if it has gone.
     pub(crate) fn index(&self, rows: &[Row<P>]) -> usize {
         let is_it = |row: &Row<P>| Some(&row.key) == self.selected.as_ref();
         rows.iter().position(is_it).unwrap_or(0)
     }
 }
 
-/// What is looked at.
+/// State of a view.
 #[derive(Debug)]
 pub(crate) struct View<P> {
     /// The way to where one is; there is always a first.
     levels: Vec<Level<P>>,
-    /// Whether the keys are explained.
+    /// True while the help on keys is shown.
     pub(crate) help: bool,
-    /// Whether a column is being chosen.
+    /// True while a column is being chosen.
     pub(crate) choosing: bool,
 }
 
@@ -51,7 +51,7 @@ impl<P: Place> View<P> {
         Self { levels: vec![Level::new(P::first())], help: false, choosing: false }
     }
 
-    /// Where one is.
+    /// Level shown.
     pub(crate) fn level(&self) -> &Level<P> {
         let last = self.levels.len() - 1;
         &self.levels[last]
@@ -85,7 +85,7 @@ impl<P: Place> View<P> {
         }
     }
 
-    /// Goes back to where one came from, if one came from anywhere.
+    /// Returns to the previous list, if there is one.
     pub(super) fn back(&mut self) {
         if self.levels.len() > 1 {
             self.levels.pop();

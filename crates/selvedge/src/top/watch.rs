@@ -1,33 +1,33 @@
-//! What has been heard of a target over time: its last sample, the rates that are shown, and since when it is silent.
-//! Time is what the caller says it is.
+//! History of a target: its last sample, the rates that are shown, and the start of a silence. The
+//! caller supplies the time.
 
 use std::time::Duration;
 
 use crate::target_rates::rates::Rates;
 use crate::target_rates::sample::Sample;
 
-/// An answer may be this much later than the interval says before its absence is told.
+/// Delay of an answer beyond the interval until its absence is reported.
 const LATE: Duration = Duration::from_secs(2);
 
 /// A target as it is watched.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Where it is asked.
+    /// Address of the target's control API.
     pub(crate) target: String,
     /// From one question to the next.
     pub(crate) interval: Duration,
     last: Option<Sample>,
     latest: Option<Rates>,
-    /// What is shown while it is paused.
+    /// Rates shown while the view is paused.
     frozen: Option<Rates>,
-    /// When it answered last.
+    /// Time of the last answer.
     answered_at: Duration,
     /// Why it does not answer.
     failure: Option<String>,
 }
 
 impl Watch {
-    /// Nothing is known yet.
+    /// Returns a watch without samples.
     pub(crate) fn new(target: String, interval: Duration) -> Self {
         Self {
             target,
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// What is to be shown, if anything was heard.
+    /// Rates to show, if there was an answer.
     pub(crate) fn rates(&self) -> Option<&Rates> {
         self.frozen.as_ref().or(self.latest.as_ref())
     }
@@ -63,12 +63,12 @@ impl Watch {
         self.frozen = if self.frozen.is_some() { None } else { self.latest.clone() };
     }
 
-    /// Whether what is shown stands still.
+    /// True if the view is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// That the target is silent, since when and why, if it is.
+    /// Returns a message if the target is silent, with the time and the reason.
     pub(crate) fn absence(&self, now: Duration) -> Option<String> {
         let silent = now.saturating_sub(self.answered_at);
         let seconds = silent.as_secs();
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_goes_away_is_told_of_and_comes_back() {
+    fn a_lost_target_has_a_message_and_comes_back() {
         let mut watch = watch();
         assert_eq!((watch.absence(NOW), read_iops(&watch)), (None, Some(10_000.0)));
         watch.hear(Err("it is\x1b gone".into()));
-        let told = watch.absence(Duration::from_secs(7)).unwrap();
-        assert_eq!(told, "no answer for 5 s, still asking: it is? gone");
+        let message = watch.absence(Duration::from_secs(7)).unwrap();
+        assert_eq!(message, "no answer for 5 s, still asking: it is? gone");
         assert_eq!(read_iops(&watch), Some(10_000.0), "what was known last stays");
         watch.hear(Ok(sample(8, 107, 1)));
         assert_eq!(watch.absence(Duration::from_secs(8)), None);
@@ -119,8 +119,8 @@ mod tests {
     fn a_target_that_only_says_nothing_is_missed_after_a_while() {
         let watch = watch();
         assert_eq!(watch.absence(Duration::from_secs(5)), None);
-        let told = watch.absence(Duration::from_secs(6)).unwrap();
-        assert_eq!(told, "no answer for 4 s, still waiting");
+        let message = watch.absence(Duration::from_secs(6)).unwrap();
+        assert_eq!(message, "no answer for 4 s, still waiting");
     }
 
     #[test]

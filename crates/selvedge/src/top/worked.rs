@@ -24,7 +24,7 @@ pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// A host that has more in its name than letters.
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:a\x1b";
-/// When the second sample is looked at.
+/// Time of the second sample.
 pub(crate) const NOW: Duration = Duration::from_millis(2100);
 
 /// This number of commands of 4 KiB, of which three in five took up to 64 µs and the others up to 256 µs.
@@ -43,7 +43,7 @@ fn operation(operation: Operation, commands: u64) -> OperationMetrics {
     OperationMetrics { operation, bytes: commands * 4096, latency, stages }
 }
 
-/// What a target has done after this number of seconds of the same load.
+/// Returns the metrics of a target after this number of seconds of the same load.
 pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
     let namespace = |nsid, busy: u64| NamespaceMetrics {
         nsid,
@@ -141,7 +141,7 @@ fn stream(seconds: u64) -> StreamInfo {
     }
 }
 
-/// Its status after this number of seconds.
+/// Returns the target's status after this number of seconds.
 pub(crate) fn status(seconds: u64) -> TargetStatus {
     let queue = |(queue_id, reactor)| QueueStatus {
         queue_id,
@@ -186,12 +186,12 @@ pub(crate) fn sample(at_s: u64, started_s: u64, seconds: u64) -> Sample {
     Sample::read(Duration::from_secs(at_s), status, &metrics).unwrap()
 }
 
-/// One second of it.
+/// Rates of one second.
 pub(crate) fn rates() -> Rates {
     Rates::of(&sample(2, 100, 31), Some(&sample(1, 100, 30)))
 }
 
-/// It, watched for that second.
+/// Watch of that second.
 pub(crate) fn watch() -> Watch {
     let mut watch = Watch::new("unix:/run/selvedge/4420.sock".into(), Duration::from_secs(1));
     watch.hear(Ok(sample(1, 100, 30)));
@@ -199,12 +199,12 @@ pub(crate) fn watch() -> Watch {
     watch
 }
 
-/// What a terminal of this size shows, line by line, without blanks at the ends.
+/// Returns the content of a terminal of this size, line by line, without trailing blanks.
 pub(crate) fn drawn(size: (u16, u16), watch: &Watch, view: &View<TargetPlace>, now: Duration) -> Vec<String> {
     captured(size, |frame| screen::draw(frame, watch, view, now))
 }
 
-/// The same of whatever is drawn.
+/// Returns the content of a terminal with any drawing.
 pub(crate) fn captured((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(draw).unwrap();

@@ -1,5 +1,5 @@
-//! What `tune` reports about a machine: the packet paths of its NVMe/TCP queues as text and as a page, plans, and advice.
-//! How a machine is seen is the crate's `topology`.
+//! Reports of `tune` about a machine: the packet paths of its NVMe/TCP queues as text and as a
+//! page, plans, and advice. The crate `topology` reads the machine.
 
 pub(crate) mod advice;
 mod page;

@@ -55,7 +55,7 @@ fn findings(survey: &Survey) -> Vec<Finding> {
     all
 }
 
-/// The same table as a report has it.
+/// Converts a table for the report.
 fn table(sheet: Sheet) -> DataTable {
     let column = |(name, key, side): &(&str, &str, Side)| Column {
         name: (*name).to_owned(),

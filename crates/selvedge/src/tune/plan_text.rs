@@ -21,7 +21,7 @@ pub(crate) struct PlanReport {
     pub(crate) prediction: Option<Prediction>,
 }
 
-/// What a contention model says of a plan. Nothing of it was measured.
+/// Estimate of a plan by a contention model; nothing of it was measured.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Prediction {
     pub(crate) costs: Costs,
@@ -63,7 +63,7 @@ impl fmt::Display for PlanReport {
             writeln!(f, "\n{}", plural(plan.steps.len() as u64, "change"))?;
             for step in &plan.steps {
                 writeln!(f, "  {}", step.change)?;
-                // A command is never broken: somebody may copy it.
+                // A command is never wrapped, for copying.
                 writeln!(f, "{}      {}", paragraph::shown(&step.why, 6), step.change.shell())?;
             }
         }

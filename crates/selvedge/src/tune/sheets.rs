@@ -1,5 +1,5 @@
-//! The tables of `tune show`, as texts in rows: interfaces, queues of an interface, flows, what was not seen. How a table
-//! looks on a terminal and in a page is told elsewhere.
+//! Tables of `tune show`, as texts in rows: interfaces, queues of an interface, flows, unreadable data. Other modules
+//! format them for terminals and pages.
 
 use std::collections::BTreeMap;
 
@@ -101,8 +101,8 @@ pub(super) fn queues(interface: &Interface) -> String {
     match interface.channels {
         Some(Channels { combined, receive, transmit }) if combined.max + receive.max + transmit.max > 0 => {
             let parts = [("", combined), ("rx ", receive), ("tx ", transmit)];
-            let told = parts.iter().filter(|(_, count)| count.now > 0);
-            told.map(|(name, count)| format!("{name}{}", of(*count))).collect::<Vec<_>>().join(", ")
+            let present = parts.iter().filter(|(_, count)| count.now > 0);
+            present.map(|(name, count)| format!("{name}{}", of(*count))).collect::<Vec<_>>().join(", ")
         }
         _ if interface.receive.len() == interface.transmit.len() => interface.receive.len().to_string(),
         _ => format!("rx {}, tx {}", interface.receive.len(), interface.transmit.len()),
@@ -130,7 +130,7 @@ fn table(rss: &Rss, queue_count: usize) -> String {
     format!("{} entries, {which}{hash}", rss.table.len())
 }
 
-/// Whether there are rules for single flows, and whether there could be.
+/// Returns the state of rules for single flows, and if they can be enabled.
 fn rules(interface: &Interface) -> Option<String> {
     let ntuple = interface.ntuple.as_ref()?;
     Some(match (ntuple.is_supported, ntuple.is_enabled) {
@@ -297,7 +297,7 @@ fn way(flow: &Flow, leg: Option<&Leg>) -> Vec<String> {
 
 fn source(source: FlowSource) -> &'static str {
     match source {
-        FlowSource::Program => "told",
+        FlowSource::Program => "program",
         FlowSource::Kernel => "debugfs",
         FlowSource::Derived => "derived",
         FlowSource::Guessed => "guessed",
@@ -319,7 +319,7 @@ const UNSEEN: &[(&str, &str, Side)] = &[
     ("root sees it", "needs_root", Side::Left),
 ];
 
-/// What could not be read.
+/// Table of unreadable data.
 pub(super) fn unseen(survey: &Survey) -> Sheet {
     let row = |shortfall: &topology::Shortfall| {
         vec![shortfall.what.clone(), shortfall.reason.clone(), yes(shortfall.needs_root).to_owned()]

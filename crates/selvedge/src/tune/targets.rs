@@ -1,4 +1,5 @@
-//! Which queues the connections of targets on this machine are, as the targets themselves tell by their control sockets.
+//! Queues of the connections of targets on this machine, as the targets report them by their
+//! control sockets.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,10 +13,10 @@ use crate::control::socket::{default_folders, living_sockets};
 use crate::flags::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 
-/// How long a target may take to answer.
+/// Time-out for the answer of a target.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What of a target's status matters here.
+/// Part of a target's status with its queues.
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     ports: Vec<Port>,
@@ -48,7 +49,7 @@ struct Reactor {
     cpu: Option<u32>,
 }
 
-/// Asks the targets whose sockets are where they are by default, and names their connections' queues.
+/// Reads the status of the targets at their default sockets, and names their connections' queues.
 pub(crate) fn name_queues(topology: &mut Topology) {
     if !topology.flows.iter().any(is_unnamed) {
         return;

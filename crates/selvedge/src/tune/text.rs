@@ -24,9 +24,9 @@ impl fmt::Display for Survey {
         text.push_str(&sheet(&sheets::interfaces(self)));
         text.push_str(&left_out(self));
         let used = self.used();
-        let told = self.interfaces();
+        let shown = self.interfaces();
         let no_flows = self.topology.flows.is_empty();
-        for interface in told.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
+        for interface in shown.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
             // What has neither interrupts nor a table has nothing to say queue by queue.
             if has_queues(interface) {
                 text.push_str(&sheet(&sheets::interface_queues(self, interface)));
@@ -51,7 +51,7 @@ pub(super) const NO_FLOWS: &str = "There is none on this machine now. They appea
     connected (`nvme connect -t tcp ...`), while `selvedge bench` or `selvedge sweep` runs here, and where a target on \
     this machine serves hosts.";
 
-/// Whether an interface has something to report about single queues.
+/// True if an interface has data about single queues.
 pub(super) fn has_queues(interface: &Interface) -> bool {
     interface.rss.is_some()
         || interface.receive.iter().any(|queue| queue.interrupt.is_some() || !queue.rps.is_empty())
@@ -67,9 +67,9 @@ fn sheet(sheet: &Sheet) -> String {
 }
 
 fn left_out(survey: &Survey) -> String {
-    let told = survey.interfaces();
+    let shown = survey.interfaces();
     let is_out = |interface: &&Interface| {
-        interface.kind != InterfaceKind::Loopback && !told.iter().any(|other| other.name == interface.name)
+        interface.kind != InterfaceKind::Loopback && !shown.iter().any(|other| other.name == interface.name)
     };
     let names: Vec<&str> =
         survey.topology.interfaces.iter().filter(is_out).map(|interface| interface.name.as_str()).collect();

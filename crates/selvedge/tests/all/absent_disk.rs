@@ -52,7 +52,7 @@ impl Serving {
         json(&list)
     }
 
-    /// What Prometheus would read.
+    /// Metrics as Prometheus gets them.
     fn metrics(&self) -> String {
         let mut stream = UnixStream::connect(self.control.trim_start_matches("unix:")).expect("it listens");
         stream
@@ -63,7 +63,7 @@ impl Serving {
         answer
     }
 
-    /// What hosts find.
+    /// Namespaces that a host finds.
     fn namespaces_of_a_host(&self) -> Vec<u64> {
         let list = json(&self.run(&["list", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "-o", "json"]));
         let list = list.as_array().cloned().or_else(|| list["namespaces"].as_array().cloned());

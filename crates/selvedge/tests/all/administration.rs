@@ -39,8 +39,8 @@ impl Serving {
         let stdout = child.stdout.take().expect("stdout is a pipe");
         // One line for each address comes before it.
         let mut lines = BufReader::new(stdout).lines().map(|line| line.expect("it prints"));
-        let told = lines.find_map(|line| line.strip_prefix("administered at ").map(str::to_owned));
-        assert_eq!(told.as_deref(), Some(control.as_str()), "it says where it is administered");
+        let reply = lines.find_map(|line| line.strip_prefix("administered at ").map(str::to_owned));
+        assert_eq!(reply.as_deref(), Some(control.as_str()), "it says where it is administered");
         Self { child, control }
     }
 
@@ -58,7 +58,7 @@ impl Serving {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What it prints for people, with the exit status.
+    /// Output for people, with the exit status.
     fn tell(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let command = [arguments, &["--control", &self.control]].concat();
         let output = selvedge(&command).output().expect("the program runs");
@@ -87,7 +87,7 @@ fn file(folder: &Path, name: &str) -> String {
     format!("file:{},size=1m", folder.join(name).display())
 }
 
-/// What is invalid is refused in one line.
+/// Invalid changes are refused in one line.
 fn refuses_nonsense(serving: &Serving) {
     for (arguments, expected) in [
         (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
@@ -219,7 +219,7 @@ fn sizes_and_identities_stand_wherever_namespaces_are_shown() {
 }
 
 #[test]
-fn a_difference_is_told_from_and_to_and_has_a_status() {
+fn a_difference_has_both_values_and_a_status() {
     let folder = tempfile::tempdir().expect("a folder");
     let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:2m"]);
     let path = folder.path().join("target.toml");
@@ -239,7 +239,7 @@ fn a_difference_is_told_from_and_to_and_has_a_status() {
         format!("would change who may use {NQN}"),
         "  hosts: none → nqn.host:1".to_owned(),
     ] {
-        assert!(text.lines().any(|told| told == line), "{line}: {text}");
+        assert!(text.lines().any(|reply| reply == line), "{line}: {text}");
     }
     assert!(text.contains("wants --shrink"), "{text}");
     let output = serving.try_run(&["config", "diff", path]);
@@ -282,7 +282,7 @@ fn a_device_that_has_grown_is_followed() {
 }
 
 #[test]
-fn operators_are_told_what_they_typed_wrong() {
+fn typing_errors_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:1m"]);
     for arguments in
@@ -320,9 +320,9 @@ fn operators_are_told_what_they_typed_wrong() {
     let expected =
         format!("selvedge {version}, up 0 s: 1 subsystem, 1 namespace, 0 hosts connected by 0 controllers\n");
     // A busy machine may take a second or more for all of it.
-    let told = text.lines().next().unwrap_or_default();
+    let reply = text.lines().next().unwrap_or_default();
     let (before, after) = expected.trim_end().split_once("0 s").expect("it is there");
-    assert!(told.starts_with(before) && told.ends_with(after), "{text}");
+    assert!(reply.starts_with(before) && reply.ends_with(after), "{text}");
     assert!(text.contains("any CPU") && !text.contains("cpu_time_us"), "{text}");
 }
 
@@ -385,12 +385,12 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     assert_eq!(failed["state"], "failed");
     let reason = failed["reason"].as_str().expect("a reason");
     assert!(reason.contains("fdatasync failed") && reason.contains(&image), "{reason}");
-    let told = |arguments: &[&str]| {
+    let reply = |arguments: &[&str]| {
         let output = selvedge(&[arguments, &["--control", &serving.control]].concat()).output();
         String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8")
     };
-    assert!(told(&["status"]).contains(&format!("namespace 1 of {NQN} is failed: {reason}")));
-    assert!(told(&["namespace", "show", NQN, "1"]).contains(&format!("failed: {reason}")));
+    assert!(reply(&["status"]).contains(&format!("namespace 1 of {NQN} is failed: {reason}")));
+    assert!(reply(&["namespace", "show", NQN, "1"]).contains(&format!("failed: {reason}")));
 
     serving.run(&["namespace", "reopen", NQN, "1"]);
     assert_eq!(listed(&serving)["state"], "ready");
@@ -413,12 +413,12 @@ fn a_command_quiesce_time_is_fixed_measured_and_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let arguments = ["-s", "0", "-n", NQN, "--namespace", "memory:1m", "--command-quiesce", "auto"];
     let serving = Serving::start(folder.path(), &arguments);
-    let told = || {
-        let told = serving.run(&["status"])["subsystems"][0].clone();
-        (told["command_quiesce"].clone(), told["command_quiesce_ms"].clone())
+    let reply = || {
+        let reply = serving.run(&["status"])["subsystems"][0].clone();
+        (reply["command_quiesce"].clone(), reply["command_quiesce_ms"].clone())
     };
     let set = |time: &str| serving.try_run(&["subsystem", "set", NQN, "--command-quiesce", time]);
-    assert_eq!(told(), (json!("auto"), json!(2000)));
+    assert_eq!(reply(), (json!("auto"), json!(2000)));
     for (time, expected) in [
         ("31s", ("fixed", 31_000)),
         ("auto", ("auto", 2000)),
@@ -426,11 +426,11 @@ fn a_command_quiesce_time_is_fixed_measured_and_refused() {
         ("default", ("fixed", 2000)),
     ] {
         assert_eq!(set(time).status.code(), Some(0));
-        assert_eq!(told(), (json!(expected.0), json!(expected.1)), "{time}");
+        assert_eq!(reply(), (json!(expected.0), json!(expected.1)), "{time}");
     }
     let slow = format!("{},write_delay=3s", file(folder.path(), "slow.img"));
     serving.run(&["namespace", "add", NQN, &slow]);
-    assert_eq!(told(), (json!("fixed"), json!(3500)), "a write that is held back takes that time");
+    assert_eq!(reply(), (json!("fixed"), json!(3500)), "a write that is held back takes that time");
     for (time, code, expected) in [
         ("3499ms", 1, "set 3500 ms or more"),
         ("0", 2, "is not from 1ms to 65535ms"),
@@ -441,7 +441,7 @@ fn a_command_quiesce_time_is_fixed_measured_and_refused() {
         assert_eq!(output.status.code(), Some(code), "{time}: {}", stderr(&output));
         assert!(stderr(&output).contains(expected), "{time}: {}", stderr(&output));
     }
-    assert_eq!(told(), (json!("fixed"), json!(3500)), "nothing of it was taken over");
+    assert_eq!(reply(), (json!("fixed"), json!(3500)), "nothing of it was taken over");
     // What is measured is kept like any other setting.
     assert_eq!(set("auto").status.code(), Some(0));
     serving.kill();

@@ -84,17 +84,17 @@ fn it_says_where_clients_connect_and_cleans_up() {
     let (_target, port) = target(folder.path());
     let socket = folder.path().join("a disk.nbd");
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let (attached, told) = attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
-        assert_eq!(told["nbd"], format!("unix:{}", socket.display()));
+        let (attached, report) = attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
+        assert_eq!(report["nbd"], format!("unix:{}", socket.display()));
         assert_eq!(
-            (&told["disks"][0]["size_bytes"], &told["disks"][1]["size_bytes"]),
+            (&report["disks"][0]["size_bytes"], &report["disks"][1]["size_bytes"]),
             (&(1 << 20).into(), &(2 << 20).into())
         );
-        let uri = told["disks"][1]["uri"].as_str().expect("a URI");
+        let uri = report["disks"][1]["uri"].as_str().expect("a URI");
         assert!(uri.starts_with("nbd+unix:///2?socket=/") && uri.ends_with("/a%20disk.nbd"), "{uri}");
         assert!(greets(&socket));
         let schema = schema(folder.path());
-        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &report, "attach"), None, "{report}");
         assert_eq!(end(attached, signal), Some(0));
         assert!(!socket.exists(), "the socket's file stays after {signal:?}");
     }
@@ -107,18 +107,18 @@ fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
     let (_target, port) = target(folder.path());
     let both = ["--nsid", "1,2", "--vhost-user", "a.vhost", "--vhost-user", "b.vhost"];
     for signal in [Signal::TERM, Signal::INT, Signal::KILL, Signal::TERM] {
-        let (attached, told) = attach(folder.path(), &port, &both);
+        let (attached, report) = attach(folder.path(), &port, &both);
         let sockets = ["a.vhost", "b.vhost"].map(|name| folder.path().join(name));
         for (disk, socket) in sockets.iter().enumerate() {
-            assert_eq!(told["disks"][disk]["socket"], socket.display().to_string());
+            assert_eq!(report["disks"][disk]["socket"], socket.display().to_string());
             let mode = std::fs::metadata(socket).expect("a socket").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
             // One that says nothing, and is gone.
             drop(UnixStream::connect(socket).expect("it listens"));
         }
-        assert!(told.get("nbd").is_none() && told["disks"][0].get("uri").is_none(), "{told}");
+        assert!(report.get("nbd").is_none() && report["disks"][0].get("uri").is_none(), "{report}");
         let schema = schema(folder.path());
-        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &report, "attach"), None, "{report}");
         let taken = refused(folder.path(), &port, &["--vhost-user", "a.vhost"]);
         assert!(stderr(&taken).contains("another process listens on a.vhost"), "{}", stderr(&taken));
         let status = if signal == Signal::KILL { None } else { Some(0) };
@@ -149,14 +149,14 @@ pub(crate) fn schema_of(folder: &Path, command: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What a device does is tried in a guest, since few machines have the driver.
+/// Devices are tested in a guest, since few machines have the driver.
 #[test]
 fn a_block_device_without_a_driver_is_refused_in_a_line() {
     if Path::new("/dev/ublk-control").exists() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    // Nobody listens there: the driver is looked for first.
+    // No target listens there: the driver is looked for first.
     let refused = refused(folder.path(), "1", &["--ublk"]);
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr);
@@ -229,21 +229,21 @@ fn tls_of_clients_needs_files_that_go_together() {
         (&["--nbd-tls-psk-file", "open.psk"], "open.psk can be read by everybody"),
         (&["--nbd-tls-psk-file", "open.psk", "--nbd-tls-cert", "a.pem"], "cannot be used with"),
     ] {
-        // Nobody listens there: files are read first.
+        // No target listens there: files are read first.
         let output = refused(folder.path(), "1", &[&["--nbd", "unix:a.nbd"], more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     }
     let (_target, port) = target(folder.path());
     let tls = ["--nbd", "unix:a.nbd", "--nbd-tls-cert", "a.pem", "--nbd-tls-key", "a.pem.key"];
-    let (attached, told) = attach(folder.path(), &port, &tls);
-    let uri = told["disks"][0]["uri"].as_str().expect("a URI");
+    let (attached, report) = attach(folder.path(), &port, &tls);
+    let uri = report["disks"][0]["uri"].as_str().expect("a URI");
     assert!(uri.starts_with("nbds+unix:///1?socket=/"), "{uri}");
     assert_eq!(end(attached, Signal::TERM), Some(0));
 }
 
 #[test]
-fn a_socket_that_nobody_named_has_the_namespace_s_name() {
+fn a_socket_has_the_namespace_s_name_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
     let mut command = program(folder.path(), &arguments(&port, &["-o", "json", "--nbd"]));
@@ -251,7 +251,7 @@ fn a_socket_that_nobody_named_has_the_namespace_s_name() {
     let mut attached = Running(command.spawn().expect("the program runs"));
     let mut text = String::new();
     let lines = BufReader::new(attached.0.stdout.take().expect("a pipe")).lines();
-    let told: Value = lines
+    let report: Value = lines
         .map(|line| line.expect("text"))
         .find_map(|line| {
             text += &line;
@@ -259,7 +259,7 @@ fn a_socket_that_nobody_named_has_the_namespace_s_name() {
         })
         .expect("it says where it listens");
     let socket =
-        PathBuf::from(told["nbd"].as_str().and_then(|nbd| nbd.strip_prefix("unix:")).expect("a path"));
+        PathBuf::from(report["nbd"].as_str().and_then(|nbd| nbd.strip_prefix("unix:")).expect("a path"));
     assert_eq!(socket.parent(), Some(folder.path()));
     assert!(socket.extension().is_some_and(|extension| extension == "nbd") && greets(&socket));
     assert_eq!(end(attached, Signal::TERM), Some(0));

@@ -15,7 +15,7 @@ use crate::attach::{Running, end, program};
 use crate::serving::{NQN, Serving};
 
 const BLOCK: usize = 4096;
-/// How long the slow target holds writes back.
+/// Time for which the slow target delays writes.
 const DELAY_MS: u64 = 6000;
 
 /// An NBD client of the first namespace (doc/proto.md of the NBD project): the oldest way to open one, and simple replies.
@@ -81,7 +81,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// Its files are in `runtime`.
+    /// Attaches with its records in `runtime`.
     fn start(folder: &Path, runtime: &Path, target: &Serving, more: &[&str]) -> Self {
         let words = ["attach", "-a", "127.0.0.1", "-s", &target.port, "-n", NQN, "--nbd", "unix:disk.nbd"];
         let mut command = program(folder, &[&words[..], more].concat());
@@ -153,7 +153,7 @@ mod by_the_clock {
     #[ignore = "by the clock: the suite machine has it"]
     fn a_late_write_of_a_killed_process_undoes_a_newer_one_where_its_file_is_not_found() {
         let (found, said) = late_write(false);
-        assert_eq!(found, 1, "the checker sees what happens where nobody waits: {said}");
+        assert_eq!(found, 1, "the checker sees an old write that was not waited for: {said}");
     }
 }
 
@@ -162,10 +162,10 @@ fn a_late_write_of_a_killed_process_undoes_nothing() {
     let (found, said) = late_write(true);
     assert_eq!(found, 2, "{said}");
     assert!(
-        said.contains("writes wait until what it had sent") && said.contains("seconds at most"),
+        said.contains("writes wait until the commands that it had sent") && said.contains("seconds at most"),
         "{said}"
     );
-    assert!(said.contains("writes go on"), "{said}");
+    assert!(said.contains("writes continue"), "{said}");
 }
 
 /// By time, the write would have to wait for hours.

@@ -32,7 +32,7 @@ fn attach(folder: &Path, addresses: &str, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_path_that_never_came_is_told_and_told_again_when_it_comes() {
+fn a_missing_path_is_reported_and_its_arrival_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
     let missing = free_port();
@@ -45,7 +45,7 @@ fn a_path_that_never_came_is_told_and_told_again_when_it_comes() {
 }
 
 #[test]
-fn io_that_waits_is_told_and_told_again_when_it_goes_on() {
+fn waiting_io_is_reported_and_its_resumption_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let (disk, port) = (folder.path().join("disk.img"), free_port());
     let namespace = format!("file:{},size=1m", disk.display());

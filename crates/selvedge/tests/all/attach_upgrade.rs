@@ -49,19 +49,19 @@ impl Bed {
 
     /// Goes on with another process.
     fn pass_on(&mut self, more: &[&str]) -> Value {
-        let told = json(&self.upgrade(&[more, &["-o", "json"]].concat()));
-        let one = told["processes"][0].clone();
-        assert_eq!(one["former_process"], self.process, "{told}");
+        let report = json(&self.upgrade(&[more, &["-o", "json"]].concat()));
+        let one = report["processes"][0].clone();
+        assert_eq!(one["former_process"], self.process, "{report}");
         self.process = one["process"].as_u64().expect("a number") as u32;
         assert_eq!(self.listed(), [self.process]);
-        told
+        report
     }
 
     /// The processes that have disks.
     fn listed(&self) -> Vec<u32> {
-        let told =
+        let report =
             json(&program(self.folder.path(), &["attach", "list", "-o", "json"]).output().expect("it runs"));
-        let disks = told["disks"].as_array().expect("a list");
+        let disks = report["disks"].as_array().expect("a list");
         let mut processes: Vec<u32> = disks
             .iter()
             .filter(|disk| disk["state"] == "attached")
@@ -95,11 +95,15 @@ fn clients_keep_their_connection_over_ten_upgrades() {
     let mut clients = [Client::connect(&bed.socket()), Client::connect(&bed.socket())];
     for round in 0..10_u8 {
         clients[0].begin_write(round + 1);
-        let told = bed.pass_on(&[]);
+        let report = bed.pass_on(&[]);
         clients[0].reply();
-        assert!(clients.iter_mut().all(|client| client.read() == round + 1), "round {round}: {told}");
+        assert!(clients.iter_mut().all(|client| client.read() == round + 1), "round {round}: {report}");
         let schema = crate::attach::schema_of(bed.folder.path(), "attach-upgrade");
-        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach upgrade"), None, "{told}");
+        assert_eq!(
+            crate::schema_tests::mistake(&schema, &schema, &report, "attach upgrade"),
+            None,
+            "{report}"
+        );
     }
     // The one that runs this very program, by the number that a service manager knows.
     let number = bed.process.to_string();
@@ -169,9 +173,9 @@ fn disks_of_a_file_go_on_together() {
     let refused = upgrade();
     assert!(!refused.status.success() && stderr(&refused).contains("2.nbd"), "{}", stderr(&refused));
     assert_eq!(clients[1].read(), 2);
-    let told =
+    let report =
         json(&program(folder.path(), &["attach", "detach", "all", "-o", "json"]).output().expect("it runs"));
-    assert_eq!(told["detached"].as_array().map(Vec::len), Some(2), "{told}");
+    assert_eq!(report["detached"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
 #[test]
@@ -180,9 +184,9 @@ fn a_program_that_is_another_one_changes_nothing() {
     let mut client = Client::connect(&bed.socket());
     for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
         let output = bed.upgrade(&["--program", program]);
-        let told = stderr(&output);
-        let line = told.lines().last().expect("a reason");
-        assert!(!output.status.success() && line.contains(program) && line.contains("disk.nbd"), "{told}");
+        let report = stderr(&output);
+        let line = report.lines().last().expect("a reason");
+        assert!(!output.status.success() && line.contains(program) && line.contains("disk.nbd"), "{report}");
         client.begin_write(7);
         client.reply();
         assert!(lives(bed.process) && client.read() == 7);
@@ -191,7 +195,7 @@ fn a_program_that_is_another_one_changes_nothing() {
     assert_eq!(client.read(), 7);
 }
 
-/// What is said to the former process by something that is not its successor.
+/// Invalid messages to a process that could be upgraded.
 #[test]
 fn words_that_are_no_words_change_nothing() {
     use std::io::{Read as _, Write as _};
@@ -211,24 +215,24 @@ fn words_that_are_no_words_change_nothing() {
         let mut line = UnixStream::connect(&place).expect("it waits");
         line.write_all(&said).expect("it listens");
         line.shutdown(std::net::Shutdown::Write).expect("an end");
-        let mut told = Vec::new();
-        line.read_to_end(&mut told).expect("an end");
-        let told = String::from_utf8_lossy(&told).into_owned();
-        assert!(told.contains(answer), "{said:?}: {told}");
+        let mut report = Vec::new();
+        line.read_to_end(&mut report).expect("an end");
+        let report = String::from_utf8_lossy(&report).into_owned();
+        assert!(report.contains(answer), "{said:?}: {report}");
     }
     assert_eq!(Client::connect(&bed.socket()).read(), 0);
 }
 
-/// A former process that is none: the next one says so in a line, and disturbs nobody.
+/// A previous process with another protocol: the new one reports it in a line, and does no harm.
 #[test]
-fn a_next_process_without_a_former_one_is_told_apart() {
+fn a_new_process_refuses_a_previous_one_of_another_format() {
     use std::io::Write as _;
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
     let place = folder.path().join("former");
     let listener = UnixListener::bind(&place).expect("a socket");
     let former = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody comes");
+        let (mut stream, _) = listener.accept().expect("a process connects");
         // A format that is too new.
         let numbers = [2_u32, 0, 0, 0].map(u32::to_le_bytes).concat();
         stream.write_all(&[&b"slv-atch"[..], &numbers].concat()).expect("it is heard");
@@ -237,8 +241,11 @@ fn a_next_process_without_a_former_one_is_told_apart() {
     let mut command = program(folder.path(), &arguments(&port, &["--nbd", "unix:disk.nbd"]));
     let output = command.env("SELVEDGE_SUCCEEDS", &place).output().expect("the program runs");
     former.join().expect("it ends");
-    let told = stderr(&output);
-    assert!(!output.status.success() && told.contains("format 2") && told.lines().count() == 1, "{told}");
+    let report = stderr(&output);
+    assert!(
+        !output.status.success() && report.contains("format 2") && report.lines().count() == 1,
+        "{report}"
+    );
     assert!(!folder.path().join("disk.nbd").exists());
 }
 
@@ -296,7 +303,7 @@ fn whichever_is_killed_one_of_both_serves_on() {
                 late += 1;
             }
         }
-        // What was written last is there, whoever had it.
+        // The last write is there, whichever process had it.
         let mut client = Client::connect_again(&bed.socket());
         client.begin_write(byte);
         client.reply();

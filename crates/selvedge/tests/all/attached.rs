@@ -1,5 +1,5 @@
-//! `selvedge attach list`, `detach` and `recover` as processes, with disks that need no driver of the kernel: what is written down,
-//! what is told, what is ended, and what is left when a process is killed.
+//! `selvedge attach list`, `detach` and `recover` as processes, with disks that need no driver of
+//! the kernel: records, lists, detached disks, and remains of a killed process.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,11 @@ impl World {
         command.output().expect("the program runs")
     }
 
-    /// What is listed of this test's folder, as place, state and process. Other tests may attach disks meanwhile.
+    /// Listed disks of this test's folder, as place, state and process. Other tests may attach
+    /// disks meanwhile.
     fn list(&self) -> Vec<(String, String, u64)> {
-        let told = self.json(&["list"], "attach-list");
-        let disks = told["disks"].as_array().expect("disks").iter();
+        let report = self.json(&["list"], "attach-list");
+        let disks = report["disks"].as_array().expect("disks").iter();
         let own = disks.filter(|disk| disk["nqn"] == NQN && self.is_own(&disk["place"]));
         let text = |value: &Value| value.as_str().expect("text").to_owned();
         own.map(|disk| (text(&disk["place"]), text(&disk["state"]), disk["pid"].as_u64().expect("a number")))
@@ -57,13 +58,13 @@ impl World {
     fn json(&self, words: &[&str], name: &str) -> Value {
         let output = self.run(&[words, &["-o", "json"]].concat());
         assert!(output.status.success(), "{}", stderr(&output));
-        let told = serde_json::from_slice(&output.stdout).expect("JSON");
+        let report = serde_json::from_slice(&output.stdout).expect("JSON");
         let made = program(self.folder.path(), &["generate", "--output", "generated"]).output();
         assert!(made.expect("the program runs").status.success());
         let schema = std::fs::read(self.path(&format!("generated/schema/{name}.json"))).expect("a schema");
         let schema = serde_json::from_slice(&schema).expect("JSON");
-        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, name), None, "{told}");
-        told
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &report, name), None, "{report}");
+        report
     }
 
     fn records(&self) -> Vec<PathBuf> {
@@ -94,13 +95,13 @@ fn what_is_attached_is_listed_and_detached() {
     assert_eq!(half.status.code(), Some(1));
     assert!(stderr(&half).contains("b.vhost too: name all"), "{}", stderr(&half));
     assert!(guests.0.try_wait().expect("it can be asked").is_none());
-    let told = world.json(&["detach", "a.vhost", "unix:b.vhost"], "attach-detach");
-    assert_eq!(told["detached"].as_array().expect("disks").len(), 2, "{told}");
-    assert_eq!(told["detached"][0]["pid"], first);
+    let report = world.json(&["detach", "a.vhost", "unix:b.vhost"], "attach-detach");
+    assert_eq!(report["detached"].as_array().expect("disks").len(), 2, "{report}");
+    assert_eq!(report["detached"][0]["pid"], first);
     assert!(guests.0.wait().expect("it has ended").success());
     assert_eq!(world.list(), [state("c.nbd", second)]);
-    let told = world.run(&["detach", &world.place("c.nbd")]);
-    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    let report = world.run(&["detach", &world.place("c.nbd")]);
+    let said = String::from_utf8_lossy(&report.stdout).into_owned();
     assert!(said.contains(&format!("c.nbd is detached: process {second} has ended")), "{said}");
     assert!(clients.0.wait().expect("it has ended").success());
     assert!(world.list().is_empty() && world.records().is_empty());
@@ -127,7 +128,7 @@ fn the_disks_of_a_file_are_one_process_s() {
     let more = format!("{text}[disk.z]\nnsid = 99\nnbd = \"unix:z.nbd\"\n");
     std::fs::write(world.path("attach.toml"), more).expect("written");
     let mut command = program(world.folder.path(), &["attach", "serve", "-c", "attach.toml"]);
-    // It goes on to say what it serves: whoever reads that must not go away.
+    // It goes on to print what it serves, and needs an open output for it.
     let said = std::fs::File::create(world.path("said")).expect("a file");
     command.env("RUNTIME_DIRECTORY", world.folder.path()).stdout(said);
     let mut served = Running(command.spawn().expect("the program runs"));
@@ -159,7 +160,7 @@ fn the_disks_of_a_file_are_one_process_s() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_told_and_taken_away() {
+fn remains_of_a_killed_process_are_listed_and_removed() {
     let world = World::new();
     let attached = world.attach(&["--nbd", "unix:a.nbd"]);
     let pid = u64::from(attached.0.id());
@@ -167,8 +168,8 @@ fn what_a_killed_process_leaves_is_told_and_taken_away() {
     assert_eq!(world.list(), [(world.place("a.nbd"), "left".to_owned(), pid)]);
     let said = String::from_utf8_lossy(&world.run(&["list"]).stdout).into_owned();
     assert!(said.contains("its process is gone: selvedge attach detach"), "{said}");
-    let told = world.json(&["detach", "a.nbd"], "attach-detach");
-    assert_eq!(told["detached"][0]["pid"], Value::Null);
+    let report = world.json(&["detach", "a.nbd"], "attach-detach");
+    assert_eq!(report["detached"][0]["pid"], Value::Null);
     assert!(!world.path("a.nbd").exists() && world.records().is_empty());
     // The next one on the same socket replaces what the last one has written down, too.
     assert_eq!(end(world.attach(&["--nbd", "unix:a.nbd"]), Signal::KILL), None);

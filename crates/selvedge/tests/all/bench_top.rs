@@ -63,7 +63,7 @@ impl OnTerminal {
         stdin.write_all(keys.as_bytes()).expect("it takes keys");
     }
 
-    /// How it ended, all that was drawn, and the report.
+    /// Waits for the end; returns the exit status, all that was drawn, and the report.
     fn end(mut self) -> (ExitStatus, String, Value) {
         self.shows("there is no such text, so this reads to the end");
         let status = self.child.wait().expect("it ends");
@@ -102,10 +102,7 @@ fn keys_lead_down_and_end_the_run_like_ctrl_c() {
         let (status, seen, report) = bench.end();
         assert_eq!(status.code(), Some(130), "{seen}");
         assert!(seen.contains(GIVEN_BACK), "{seen:?}");
-        assert!(
-            seen.ends_with("interrupted; what is printed is what was measured until then\r\n"),
-            "{seen:?}"
-        );
+        assert!(seen.ends_with("interrupted; the results are those until the interruption\r\n"), "{seen:?}");
         assert!(report["read"]["ios"].as_u64().unwrap() > 0);
     }
 }

@@ -121,7 +121,7 @@ fn a_target_is_found_used_and_ended() {
     // Another run knows the blocks by their stamps, and misses them in what was overwritten.
     let check = ["--rw", "read", "--bs", "64k", "--iodepth", "4", "--verify"];
     assert_eq!(run(&serving.bench(&check)).status.code(), Some(0));
-    // Nobody has said that what is there may go.
+    // The command lacks the permission to overwrite data.
     let write = serving.bench(&["--rw", "write", "--size", "4k"]);
     let refused = run(&write);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));

@@ -12,8 +12,9 @@ use prerequisite::missing;
 
 const NQN: &str = "nqn.2026-01.org.example:confined";
 /// A user and a group without rights, on every system.
-const NOBODY: u32 = 65534;
-/// What root keeps: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK.
+const UNPRIVILEGED: u32 = 65534;
+/// Capabilities that root keeps: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+/// CAP_NET_BIND_SERVICE, CAP_IPC_LOCK.
 const OF_ROOT: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 10 | 1 << 14;
 
 /// A target with a control socket, gone when the test is over.
@@ -30,11 +31,11 @@ impl Serving {
     }
 
     /// The same as a user without rights, from a copy that this user can run.
-    fn start_as_nobody(folder: &Path, arguments: &[&str]) -> Self {
+    fn start_unprivileged(folder: &Path, arguments: &[&str]) -> Self {
         let program = folder.join("selvedge");
         std::fs::copy(env!("CARGO_BIN_EXE_selvedge"), &program).expect("it can be copied");
         let mut command = Command::new(program);
-        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/");
         Self::spawn(folder, command.args(Self::arguments(folder)).args(arguments))
     }
 
@@ -74,7 +75,7 @@ impl Serving {
         (text("state"), text("detail"))
     }
 
-    /// What the kernel says of each thread by this name.
+    /// Field of each thread's status in /proc.
     fn of_each_thread(&self, name: &str) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
         let statuses =
@@ -128,7 +129,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the kernel has Landlock, by what a target says.
+/// True if the kernel has Landlock, by the target's own status.
 fn has_landlock(serving: &Serving) -> bool {
     let (state, detail) = serving.confinement("landlock");
     if state == "unavailable" {
@@ -210,9 +211,9 @@ fn a_user_without_rights_has_none_left() {
     if !is_root() {
         return missing("another user, which only root can be");
     }
-    let folder = folder(Some(NOBODY));
+    let folder = folder(Some(UNPRIVILEGED));
     let disk = format!("file:{},size=1m", folder.path().join("inside/a.img").display());
-    let serving = Serving::start_as_nobody(folder.path(), &["--namespace", &disk]);
+    let serving = Serving::start_unprivileged(folder.path(), &["--namespace", &disk]);
     for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
         serving.each_thread_has(set, &format!("{:016x}", 0));
     }
@@ -260,11 +261,11 @@ fn files_of_its_own_user_outside_are_refused_too() {
     if !is_root() {
         return missing("another user, which only root can be");
     }
-    let folder = folder(Some(NOBODY));
+    let folder = folder(Some(UNPRIVILEGED));
     let inside = folder.path().join("inside").display().to_string();
     let arguments = ["--namespace", "memory:1m", "--confine-to", &inside];
-    let serving = Serving::start_as_nobody(folder.path(), &arguments);
-    outside_is_refused(&serving, folder.path(), Some(NOBODY));
+    let serving = Serving::start_unprivileged(folder.path(), &arguments);
+    outside_is_refused(&serving, folder.path(), Some(UNPRIVILEGED));
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn what_is_asked_for_and_cannot_be_is_an_error() {
     }
 }
 
-/// The port of the metrics, which is not told: one that is free now.
+/// A free port for the metrics, since the program does not print the port that it listens on.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it has an address").port()

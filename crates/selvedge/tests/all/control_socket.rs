@@ -1,5 +1,5 @@
-//! Where a target is administered that nobody told where: in the folder of its service or user, or nowhere, and then it says
-//! so.
+//! Default place of a target's control socket: the folder of its service or user, or none, which is
+//! reported.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A user that has no folder for sockets: nobody.
-const NOBODY: u32 = 65_534;
+/// A user without a folder for sockets.
+const UNPRIVILEGED: u32 = 65_534;
 
 /// The program with an empty environment.
 fn program(path: &Path) -> Command {
@@ -24,8 +24,8 @@ fn selvedge() -> &'static Path {
 /// A target, killed when the test is over.
 struct Serving {
     child: Child,
-    /// What it printed until all that it serves was told.
-    told: String,
+    /// Output until all that it serves was printed.
+    printed: String,
     errors: PathBuf,
 }
 
@@ -36,14 +36,14 @@ impl Serving {
         command.args(["serve", "-s", "0", "--reactors", "1", "--namespace", "null:1m"]);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the program runs");
         let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
-        let mut told = String::new();
+        let mut printed = String::new();
         for line in lines {
-            told += &format!("{}\n", line.expect("it prints"));
-            if told.contains(" null ") {
+            printed += &format!("{}\n", line.expect("it prints"));
+            if printed.contains(" null ") {
                 break;
             }
         }
-        Self { child, told, errors }
+        Self { child, printed, errors }
     }
 
     fn errors(&self) -> String {
@@ -64,8 +64,9 @@ impl Drop for Serving {
     }
 }
 
-/// The program where everybody can run it, as a user who has no folder for sockets; our own user may be root, who has one.
-fn of_nobody(folder: &Path) -> Command {
+/// The program where everybody can run it, as a user without a folder for sockets; our own user may
+/// be root, who has one.
+fn unprivileged(folder: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return program(selvedge());
     }
@@ -75,18 +76,18 @@ fn of_nobody(folder: &Path) -> Command {
         std::fs::copy(selvedge(), &copy).expect("the folder takes a copy");
     }
     let mut command = program(&copy);
-    command.uid(NOBODY).gid(NOBODY);
+    command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     command
 }
 
 #[test]
-fn a_target_that_nobody_can_administer_says_so() {
+fn a_target_without_a_control_socket_warns() {
     let folder = tempfile::tempdir().expect("a folder");
-    let serving = Serving::start(of_nobody(folder.path()), folder.path());
-    assert!(!serving.told.contains("administered at"), "{}", serving.told);
+    let serving = Serving::start(unprivileged(folder.path()), folder.path());
+    assert!(!serving.printed.contains("administered at"), "{}", serving.printed);
     let errors = serving.end();
     assert!(
-        errors.contains("nobody can administer this target") && errors.contains("--control unix:PATH"),
+        errors.contains("this target cannot be administered") && errors.contains("--control unix:PATH"),
         "{errors}"
     );
 }
@@ -100,11 +101,11 @@ fn a_service_has_its_socket_in_its_own_folder() {
     command.env("RUNTIME_DIRECTORY", format!("{}:/other", runtime.display()));
     let serving = Serving::start(command, folder.path());
     let at = format!("administered at unix:{}/", runtime.display());
-    assert!(serving.told.contains(&at), "{}", serving.told);
+    assert!(serving.printed.contains(&at), "{}", serving.printed);
     assert!(!serving.errors().contains("administer"), "{}", serving.errors());
-    // Whoever has the same folder finds it, and by its path without a word in front.
+    // A command with the same environment finds it, and so does its path without a prefix.
     let path =
-        serving.told.lines().find_map(|line| line.strip_prefix("administered at unix:")).expect("a path");
+        serving.printed.lines().find_map(|line| line.strip_prefix("administered at unix:")).expect("a path");
     for arguments in [&["status"][..], &["status", "--control", path]] {
         let mut ask = program(selvedge());
         let output =

@@ -60,7 +60,7 @@ const LIMITED: &str = "selvedge namespace set $NQN 1 --iops 50 --control unix:co
 const MEASURE: &str = "selvedge doctor -a 10.0.0.2 -n $NQN --measure -o json";
 const LOOK: &str = "selvedge doctor -a 10.0.0.2 --control unix:control.sock -o json";
 
-/// What is not the network's or the target's, and true of a machine on which other tests run, too.
+/// Rules about the machine rather than network or target; other tests can trigger them.
 const OF_THE_MACHINE: [&str; 3] = ["cpu-starvation", "stolen-cpu", "long-way"];
 
 /// A network with a fault.
@@ -89,7 +89,7 @@ impl World {
         world.env("DOCTOR", self.doctor).stdin(Stdio::null()).output().expect("unshare runs")
     }
 
-    /// What is found, without what is the machine's.
+    /// Findings, without those about the machine.
     fn findings(&self) -> Vec<Value> {
         let folder = tempfile::tempdir().expect("a folder");
         let output = self.run(folder.path());
@@ -98,7 +98,7 @@ impl World {
         findings(&json(&output))
     }
 
-    /// The finding that is told first, which is to be this rule's.
+    /// Returns the first finding, which has to be of this rule.
     #[track_caller]
     fn names_first(&self, rule: &str) -> Value {
         let found = self.findings();
@@ -115,7 +115,7 @@ fn findings(report: &Value) -> Vec<Value> {
     all.iter().filter(|finding| !is_here(finding)).cloned().collect()
 }
 
-/// Whether such networks can be made here.
+/// True if such networks can be made here.
 fn can_run() -> bool {
     let tried = World {
         target: "--namespace memory:1m",
@@ -339,8 +339,8 @@ fn a_target_that_is_not_there_is_named() {
     assert!(
         no_way.names_first("unreachable")["cause"].as_str().is_some_and(|cause| cause.contains("no route"))
     );
-    let nobody = World { load: "", doctor: "selvedge doctor -a 10.0.0.77 -o json", ..World::default() };
-    nobody.names_first("unreachable");
+    let absent = World { load: "", doctor: "selvedge doctor -a 10.0.0.77 -o json", ..World::default() };
+    absent.names_first("unreachable");
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn an_earlier_report_says_what_is_mended() {
 }
 
 #[test]
-fn what_is_wrong_with_the_flags_is_told() {
+fn errors_in_flags_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrong = folder.path().join("wrong.json");
     std::fs::write(&wrong, "{}").expect("it can be written");

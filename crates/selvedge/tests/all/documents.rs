@@ -15,7 +15,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
-/// What cannot run here: a part of the command, and why.
+/// Commands that cannot run here: a part of the command, and the reason.
 const NOT_RUN: [(&str, &str); 35] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
@@ -54,10 +54,10 @@ const NOT_RUN: [(&str, &str); 35] = [
     ("--match-hw-queues", "needs a network card: match_hw_queues has recordings"),
 ];
 
-/// What takes long is made short; a sweep is planned.
+/// Shorter values of options for commands that take long; a sweep is only planned.
 const SHORTER: [(&str, &str); 3] = [("--runtime", "1"), ("--ramp_time", "0"), ("--batch", "1")];
 
-/// What is to end with a status other than 0.
+/// Commands that have to end with a status other than 0.
 const STATUSES: [(&str, i32); 2] = [("discover -a 127.0.0.1 -s 1", 1), ("config diff", 3)];
 
 /// The world of one command: the documents' addresses, and a target behind them.
@@ -189,7 +189,7 @@ const PORTS: [&str; 13] = [
     "127.0.0.1:4421",
 ];
 
-/// What the target serves that a command is run beside.
+/// Configuration of the target beside which a command is run.
 fn served(command: &str) -> String {
     let mut text = String::new();
     for address in PORTS {
@@ -248,7 +248,7 @@ fn attach_file() -> &'static str {
 
 const JOBS: &str = "[global]\nbs=4k\nruntime=1\ntime_based\n[reads]\nrw=randread\niodepth=4\n";
 
-/// What a reader has in the folder where they type.
+/// Fills the folder in which a reader types.
 fn furnish(folder: &Path, command: &str) {
     let served = served(command);
     for (name, text) in [
@@ -304,7 +304,7 @@ fn reason(command: &str) -> Option<&'static str> {
     NOT_RUN.iter().find(|(part, _)| command.contains(part)).map(|(_, reason)| *reason)
 }
 
-/// What is wrong with a command, if something is.
+/// Runs a command; returns the failure, if there is one.
 fn run(command: &str) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     furnish(folder.path(), command);

@@ -35,7 +35,7 @@ fn a_run_that_is_ended_says_by_which_signal() {
         signal(&bench, by);
         let output = bench.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
-        assert!(stderr(&output).contains("interrupted; what is printed"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("interrupted; the results are"), "{}", stderr(&output));
         assert!(String::from_utf8_lossy(&output.stdout).contains("read "), "what was measured is printed");
     }
 }
@@ -102,7 +102,7 @@ fn a_closed_terminal_ends_a_target_in_order() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_told_from_what_fails() {
+fn usage_errors_and_failures_have_different_statuses() {
     let folder = tempfile::tempdir().expect("a folder");
     let damaged = folder.path().join("damaged.json");
     std::fs::write(&damaged, "{").expect("it can be written");
@@ -122,7 +122,7 @@ fn what_is_typed_wrong_is_told_from_what_fails() {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     }
-    // It is a name, and what is wrong with it is that nobody knows it.
+    // Well-formed names that do not resolve.
     for arguments in [
         &["discover", "-a", "no such name"][..],
         &["bench", "-a", "no such name", "-n", "nqn.a", "--rw", "read"],

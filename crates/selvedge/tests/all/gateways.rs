@@ -122,7 +122,7 @@ fn gateways_follow_each_other_and_stand_in_for_each_other() {
     assert_eq!(b.end("-TERM"), Some(0));
     a.wait_for_groups(&[1, 2]);
     assert_eq!(a.end("-TERM"), Some(0));
-    // A gateway that finds nobody takes what there is.
+    // A gateway without others takes all groups.
     let b = Gateway::start(folder.path(), &group, "b");
     b.wait_for_groups(&[1, 2]);
     assert_eq!(b.wait_for_namespaces(2), [row(1, 1, here), row(2, 2, here)]);
@@ -154,13 +154,13 @@ fn make_secret(file: &Path, is_tls: bool) {
 
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
-fn gateways_read_their_files_of_secrets_and_keys_when_one_is_told() {
+fn gateways_read_their_files_of_secrets_and_keys_when_one_is_asked_to() {
     for is_tls in [false, true] {
-        read_their_files_when_one_is_told(is_tls);
+        read_their_files_when_one_is_asked_to(is_tls);
     }
 }
 
-fn read_their_files_when_one_is_told(is_tls: bool) {
+fn read_their_files_when_one_is_asked_to(is_tls: bool) {
     let (folder, _, [a, b]) = pair();
     a.run(&["subsystem", "add", NQN, "--allow-any-host"]);
     let [served, former] = ["served", "former"].map(|name| folder.path().join(name));
@@ -222,7 +222,7 @@ fn a_host_with_a_tls_key_goes_on_with_the_other_gateway() {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    // Both require TLS by now, which no gateway was told.
+    // Both require TLS now, although no gateway's flags say so.
     for address in &addresses {
         let mut look = command(&["identify", "-a", address]);
         wait_until("no host is let in without its key", || {

@@ -90,14 +90,18 @@ impl Drop for Serving {
     }
 }
 
-/// What a shell would offer for the last of these words.
+/// Completions of the last of these words in a shell.
 fn completed(folder: &Path, words: &[&str]) -> String {
     let mut command = selvedge();
     command.env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder).env("SELVEDGE_COMPLETE", "bash");
     command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
     command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true");
     let output = command.arg("--").args(words).output().expect("the program runs");
-    assert!(output.stderr.is_empty(), "a shell is told nothing: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.stderr.is_empty(),
+        "the completion prints errors: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 

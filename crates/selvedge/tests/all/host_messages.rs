@@ -17,7 +17,7 @@ fn run(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// It failed without a result, and its one line has all of these words.
+/// Checks that the command failed without a result, and that its one line has all of these words.
 fn fails_with(output: &Output, words: &[&str]) {
     let line = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{line}");
@@ -58,7 +58,7 @@ fn other_server(answer: &'static [u8]) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it has an address").port().to_string();
     let thread = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let (mut stream, _) = listener.accept().expect("the command connects");
         let _ = stream.read(&mut [0; 256]);
         let _ = stream.write_all(answer);
     });
@@ -86,7 +86,7 @@ fn there_is_no_advice_without_a_target() {
 }
 
 #[test]
-fn a_target_that_dies_under_a_run_is_all_that_is_told() {
+fn a_target_that_dies_during_a_run_is_reported_in_one_line() {
     let mut serving = Serving::start("memory:16m");
     let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60"]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");

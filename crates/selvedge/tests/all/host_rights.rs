@@ -22,7 +22,7 @@ const PROTECTION: FeatureId = FeatureId::NAMESPACE_WRITE_PROTECTION;
 /// A target of the program, with a state directory; it ends with the test.
 struct Serving {
     folder: tempfile::TempDir,
-    /// Its subsystem, as target.toml says it.
+    /// The subsystem in target.toml.
     subsystem: String,
     child: Child,
     address: SocketAddr,
@@ -78,7 +78,7 @@ impl Serving {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it has logged.
+    /// Log of the target.
     fn log(&self) -> String {
         let mut text = String::new();
         let mut file = std::fs::File::open(self.folder.path().join("log")).unwrap();
@@ -175,7 +175,7 @@ impl Party {
 
 /// Finding 1.
 #[test]
-fn a_namespace_that_the_operator_hid_is_opened_by_nobody_else() {
+fn only_the_operator_shows_a_namespace_that_it_hid() {
     let hidden = format!(
         "[[subsystem.namespace]]\nnsid = 5\nmemory = \"4m\"\nvisible_to = [\"{}\"]\n\
          [[subsystem.namespace]]\nnsid = 6\nmemory = \"4m\"\n",
@@ -229,7 +229,7 @@ fn a_namespace_that_a_host_made_is_managed_by_it_alone() {
     let denied = Status::OPERATION_DENIED;
     assert_status(b.detach(nsid, &[of_a]), denied, "B shuts the owner out");
     assert_status(b.detach(nsid, &[of_b]), denied, "B leaves");
-    assert_status(b.attach(nsid, &[of_b]), denied, "not even told that it is attached");
+    assert_status(b.attach(nsid, &[of_b]), denied, "the answer does not reveal that it is attached");
     assert_status(b.delete(nsid), denied, "B deletes what it may use");
     assert_status(b.delete(NSID_ALL), Status::SUCCESS, "B has none");
     assert_eq!((serving.files(), a.read(nsid)), (1, Status::SUCCESS));
@@ -397,7 +397,7 @@ fn an_owner_protects_its_own_as_far_as_the_operator_can_undo_it() {
 
 /// Finding 12.
 #[test]
-fn a_hosts_identifier_is_nobody_elses() {
+fn a_hosts_identifier_belongs_to_no_other_host() {
     let serving = Serving::start("max = \"64m\"", "[[subsystem.namespace]]\nnsid = 1\nmemory = \"4m\"\n");
     let (mut a, b) = parties(&serving);
     a.register(1);

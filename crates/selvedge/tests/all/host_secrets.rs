@@ -11,8 +11,8 @@ use prerequisite::missing;
 use crate::serving::{NQN, Serving, json, stderr};
 
 const HOST: &str = "nqn.2026-01.io.selvedge:host";
-/// Who has no files.
-const NOBODY: u32 = 65534;
+/// A user without files.
+const UNPRIVILEGED: u32 = 65534;
 
 fn selvedge(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -58,29 +58,32 @@ fn a_check_tells_of_files_of_secrets_what_a_target_would() {
     let check = |own: &Path, controller: &Path| {
         let toml = target_toml(folder.path(), own, controller);
         let checked = selvedge(&["config", "check", text(&toml)]).output().expect("the program runs");
-        let told = stderr(&checked);
+        let message = stderr(&checked);
         if !checked.status.success() {
             let serve = ["serve", "-c", text(&toml), "--control", "none"];
             let served = selvedge(&serve).output().expect("the program runs");
             let what = stderr(&served);
             let what = what.lines().last().expect("a reason").trim_start_matches("selvedge: ");
-            assert!(told.contains(what), "{told:?} and {what:?}");
+            assert!(message.contains(what), "{message:?} and {what:?}");
         }
-        (checked.status.code(), told)
+        (checked.status.code(), message)
     };
     assert_eq!(check(&own, &own), (Some(0), String::new()));
     let missing = folder.path().join("missing");
     let open = file("open", &good, 0o644);
-    let (status, told) = check(&missing, &open);
-    assert_eq!((status, told.lines().count()), (Some(2), 2), "{told}");
-    assert!(told.contains(&format!("subsystem {NQN}: secrets of host {HOST}: ")), "{told}");
-    assert!(told.contains("missing cannot be read: ") && told.contains("can be read by everybody"), "{told}");
-    let (status, told) = check(&own, &file("cut", &good[..30], 0o600));
-    assert_eq!((status, told.lines().count()), (Some(2), 1), "{told}");
-    assert!(told.contains("cut, line 1: ") && !told.contains(&good[10..30]), "{told}");
-    let (status, told) = check(&file("many", &good.repeat(9), 0o600), &own);
-    assert_eq!((status, told.lines().count()), (Some(2), 1), "{told}");
-    assert!(told.contains("many has 9 secrets, and 8 are the most"), "{told}");
+    let (status, message) = check(&missing, &open);
+    assert_eq!((status, message.lines().count()), (Some(2), 2), "{message}");
+    assert!(message.contains(&format!("subsystem {NQN}: secrets of host {HOST}: ")), "{message}");
+    assert!(
+        message.contains("missing cannot be read: ") && message.contains("can be read by everybody"),
+        "{message}"
+    );
+    let (status, message) = check(&own, &file("cut", &good[..30], 0o600));
+    assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
+    assert!(message.contains("cut, line 1: ") && !message.contains(&good[10..30]), "{message}");
+    let (status, message) = check(&file("many", &good.repeat(9), 0o600), &own);
+    assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
+    assert!(message.contains("many has 9 secrets, and 8 are the most"), "{message}");
 }
 
 #[test]
@@ -92,15 +95,18 @@ fn a_file_that_another_user_may_read_is_not_called_wrong() {
     let mut check = selvedge(&["config", "check", text(&toml)]);
     if rustix::process::getuid().is_root() {
         // Root may read everything.
-        check.uid(NOBODY);
+        check.uid(UNPRIVILEGED);
     }
     let checked = match check.output() {
         Ok(checked) => checked,
         Err(error) => return missing(format!("another user cannot run the program where it lies: {error}")),
     };
-    let told = stderr(&checked);
-    assert_eq!((checked.status.code(), told.lines().count()), (Some(0), 2), "{told}");
-    assert!(told.contains("Permission denied") && told.contains("the service has to be able to"), "{told}");
+    let message = stderr(&checked);
+    assert_eq!((checked.status.code(), message.lines().count()), (Some(0), 2), "{message}");
+    assert!(
+        message.contains("Permission denied") && message.contains("the service has to be able to"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -136,22 +142,25 @@ fn a_host_is_who_nvme_clis_file_says_it_is() {
     assert_eq!(look("bench", &right, &short).status.code(), Some(0));
     let refused = |file: &Path, more: &[&str]| {
         let output = look("identify", file, &[&["-n", NQN], more].concat());
-        let told = stderr(&output);
-        assert!([&own, &controller, &other].iter().all(|secret| !told.contains(&secret[10..30])), "{told}");
-        (output.status.code(), told)
+        let message = stderr(&output);
+        assert!(
+            [&own, &controller, &other].iter().all(|secret| !message.contains(&secret[10..30])),
+            "{message}"
+        );
+        (output.status.code(), message)
     };
     // The host's key is not the port's; the other host may not connect; and the target is to prove itself.
-    let (status, told) = refused(&file("wrong.json", &config(other.trim(), controller.trim())), &[]);
-    assert!(status == Some(1) && told.contains("secret is not the one"), "{told}");
-    let (status, told) = refused(&file("impostor.json", &config(own.trim(), other.trim())), &[]);
-    assert!(status == Some(1) && told.contains("the controller's response is wrong"), "{told}");
+    let (status, message) = refused(&file("wrong.json", &config(other.trim(), controller.trim())), &[]);
+    assert!(status == Some(1) && message.contains("secret is not the one"), "{message}");
+    let (status, message) = refused(&file("impostor.json", &config(own.trim(), other.trim())), &[]);
+    assert!(status == Some(1) && message.contains("the controller's response is wrong"), "{message}");
     let (status, _) = refused(&right, &["-q", "nqn.2026-01.io.selvedge:other"]);
     assert_eq!(status, Some(1));
-    let (status, told) = refused(&right, &["-q", "nqn.2026-01.io.selvedge:stranger"]);
-    assert!(status == Some(2) && told.contains("it has no host"), "{told}");
-    let (status, told) = refused(&right, &["-S", text(&folder.path().join("own"))]);
-    assert!(status == Some(2) && told.contains("cannot be used with"), "{told}");
+    let (status, message) = refused(&right, &["-q", "nqn.2026-01.io.selvedge:stranger"]);
+    assert!(status == Some(2) && message.contains("it has no host"), "{message}");
+    let (status, message) = refused(&right, &["-S", text(&folder.path().join("own"))]);
+    assert!(status == Some(2) && message.contains("cannot be used with"), "{message}");
     fs::set_permissions(&right, Permissions::from_mode(0o644)).expect("its mode");
-    let (status, told) = refused(&right, &[]);
-    assert!(status == Some(2) && told.contains("can be read by everybody"), "{told}");
+    let (status, message) = refused(&right, &[]);
+    assert!(status == Some(2) && message.contains("can be read by everybody"), "{message}");
 }

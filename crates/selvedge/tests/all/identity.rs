@@ -1,5 +1,5 @@
-//! Targets that nobody gave a name: what hosts learn of them is the machine's and that of what they serve, so that two of
-//! them are never one disk.
+//! Targets without a configured name: hosts see names derived from the machine and from the
+//! storage, so two targets are never taken for one disk.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -26,23 +26,23 @@ impl Serving {
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let mut text = String::new();
         // The summary is one value over several lines.
-        let told: Value = BufReader::new(stdout)
+        let summary: Value = BufReader::new(stdout)
             .lines()
             .find_map(|line| {
                 text += &line.expect("it prints");
                 serde_json::from_str(&text).ok()
             })
             .expect("it says what it serves");
-        let listening = told["listening"][0].as_str().expect("an address");
+        let listening = summary["listening"][0].as_str().expect("an address");
         let port = listening.rsplit_once(':').expect("a port").1.to_owned();
-        Self { child, port, nqn: told["subsystems"][0]["nqn"].as_str().expect("a name").to_owned() }
+        Self { child, port, nqn: summary["subsystems"][0]["nqn"].as_str().expect("a name").to_owned() }
     }
 
     fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What hosts see.
+    /// Namespaces as hosts see them.
     fn seen(&self) -> Vec<(String, String, String)> {
         let list = json(&run(&["list", "-a", &self.address(), "-o", "json"]));
         let row =
@@ -157,7 +157,7 @@ fn the_only_subsystem_needs_no_name() {
     let read = ["--rw", "randread", "--runtime", "1", "-o", "json"];
     let report = json(&run(&[&["bench"][..], &place, &read].concat()));
     assert_eq!(report["options"]["nqn"], serving.nqn.as_str());
-    let other = machines.serve(1, &["--allow-host", "nqn.2026-01.org.example:nobody"]);
+    let other = machines.serve(1, &["--allow-host", "nqn.2026-01.org.example:stranger"]);
     for command in [&["list"][..], &["identify"], &["bench", "--rw", "randread", "--runtime", "1"]] {
         let refused = run(&[command, &["-a", &other.address()]].concat());
         assert_eq!(refused.status.code(), Some(1), "{command:?}");

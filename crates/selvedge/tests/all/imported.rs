@@ -37,7 +37,8 @@ fn import(folder: &Path) -> String {
     path.display().to_string()
 }
 
-/// What host number `host` of the group is shown, with these kinds of keys; its secret is that of host number `secret`.
+/// Lists the namespaces for host number `host` of the group, with these kinds of keys; its secret
+/// is that of host number `secret`.
 fn list(serving: &Serving, folder: &Path, (host, secret): (u8, u8), kinds: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(["list", "-a", "127.0.0.1", "-s", &serving.port, "-n", STORE, "-o", "json"]);
@@ -70,8 +71,8 @@ fn hosts_come_with_the_keys_that_they_had() {
         (1, 1, &["dhchap"], "TLS"),
     ] {
         let refused = list(&serving, folder.path(), (host, secret), kinds);
-        let told = stderr(&refused);
-        assert_eq!(refused.status.code(), Some(1), "host {host}, {kinds:?}: {told}");
-        assert!(told.contains(said), "host {host}, {kinds:?}: {told}");
+        let message = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "host {host}, {kinds:?}: {message}");
+        assert!(message.contains(said), "host {host}, {kinds:?}: {message}");
     }
 }

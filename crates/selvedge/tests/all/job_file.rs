@@ -68,9 +68,9 @@ fn a_published_profile_runs_as_it_is() {
         assert_eq!((&job["error"], &job["job options"]["numjobs"]), (&0.into(), &"16".into()));
     }
     assert_eq!((&jobs[0]["groupid"], &jobs[1]["groupid"]), (&0.into(), &1.into()));
-    let told = stderr(&output);
-    assert!(told.contains("job.fio:10: --runtime on the command line wins over runtime=60"), "{told}");
-    assert!(told.contains("ioengine (line 4)") && told.contains("direct (line 8)"), "{told}");
+    let message = stderr(&output);
+    assert!(message.contains("job.fio:10: --runtime on the command line wins over runtime=60"), "{message}");
+    assert!(message.contains("ioengine (line 4)") && message.contains("direct (line 8)"), "{message}");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn what_cannot_be_had_is_named_and_nothing_runs() {
     let output = ground.run(text, &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
-    let told = stderr(&output);
-    assert!(told.contains("job.fio:4: bssplit") && told.contains("--ignore-unsupported"), "{told}");
+    let message = stderr(&output);
+    assert!(message.contains("job.fio:4: bssplit") && message.contains("--ignore-unsupported"), "{message}");
     let report = json(&ground.run(text, &["--ignore-unsupported", "-o", "json"]));
     assert_eq!(report["jobs"][0]["write"]["ios"], 256);
     assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("job.fio:4: bssplit")));
@@ -222,10 +222,10 @@ fn a_command_line_of_fio_runs_as_it_is() {
     let text = std::fs::read_to_string(&result).expect("it was made");
     let report: Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!(report["jobs"][0]["jobname"], "x");
-    assert!(stderr(&done).contains("these mean nothing over NVMe/TCP: "), "{}", stderr(&done));
+    assert!(stderr(&done).contains("options without effect over NVMe/TCP: "), "{}", stderr(&done));
     for (option, part) in [
         ("--ioengine=null", "--ioengine: it reads and writes no data"),
-        ("--loops=3", "--loops=3 cannot be had"),
+        ("--loops=3", "--loops=3 is not supported"),
         ("--filename=/dev/a:/dev/b", "2 files"),
         ("--no_such_option=3", "unexpected argument"),
     ] {

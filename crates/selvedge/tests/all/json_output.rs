@@ -24,9 +24,9 @@ const SAVED: &str = r#"{"ports": [{"portid": 1, "addr": {"trtype": "tcp", "tradd
 fn an_import_prints_json_and_writes_where_output_says() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("saved"), SAVED).expect("it can be written");
-    let told = json(&run_in(folder.path(), &["import", "nvmet", "saved", "-o", "json"]));
-    assert_eq!(told["config"]["subsystems"][0]["nqn"], "nqn.nvmet:a");
-    assert!(told["output"].is_null());
+    let result = json(&run_in(folder.path(), &["import", "nvmet", "saved", "-o", "json"]));
+    assert_eq!(result["config"]["subsystems"][0]["nqn"], "nqn.nvmet:a");
+    assert!(result["output"].is_null());
     assert_eq!(files(folder.path()), ["saved"], "`json` is a format");
     let former = run_in(folder.path(), &["import", "nvmet", "saved", "-o", "target.toml"]);
     assert_eq!(former.status.code(), Some(2));
@@ -47,7 +47,7 @@ pub(crate) fn write_state(folder: &Path) {
     key.expect("a new file").write_all(text.as_bytes()).expect("it can be written");
 }
 
-/// What other programs have written, for all commands that read such.
+/// Writes files of other programs, for all commands that read such.
 fn write_others(folder: &Path) {
     write_state(folder);
     let others = [("saved", SAVED), ("fio.json", include_str!("../../src/fio/fio-3.33.json"))];
@@ -66,9 +66,9 @@ fn an_import_of_a_group_writes_its_secrets() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("--secret-dir"), "{}", stderr(&refused));
     let words = [&words[..], &["--secret-dir", "secrets", "--output", "target.toml"]].concat();
-    let told = json(&run_in(folder.path(), &words));
-    let written = told["secret_files"].as_array().expect("a list").clone();
-    assert_eq!(written.len(), 5, "{told}");
+    let result = json(&run_in(folder.path(), &words));
+    let written = result["secret_files"].as_array().expect("a list").clone();
+    assert_eq!(written.len(), 5, "{result}");
     for file in &written {
         let path = Path::new(file.as_str().expect("a path"));
         let metadata = path.metadata().expect("it is there");
@@ -201,7 +201,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     })
 }
 
-/// Whether it asks a running target, and so takes its address.
+/// True if a command asks a running target, and so takes its address.
 fn is_control(name: &str) -> bool {
     let first = name.split(' ').next().unwrap_or_default();
     let groups = [

@@ -27,8 +27,8 @@ fn the_level_changes_while_it_runs() {
     let wrong = selvedge(&["log", "loud", "--control", &control]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("error, warn, info, debug or trace"), "{}", stderr(&wrong));
-    let told = selvedge(&["log", "info", "--control", &control]);
-    assert!(told.status.success(), "{}", stderr(&told));
+    let changed = selvedge(&["log", "info", "--control", &control]);
+    assert!(changed.status.success(), "{}", stderr(&changed));
     assert!(selvedge(&["list", "-a", "127.0.0.1", "-s", &port]).status.success());
 
     let logged = BufReader::new(target.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);

@@ -64,9 +64,9 @@ fn a_number_of_queues_is_found_by_trying() {
     assert!(trials.iter().all(|trial| trial["iops"].as_f64() > Some(0.0)), "{auto}");
     assert_eq!(report["queues"]["granted"], auto["settled"]);
     assert!(report["match_hw_queues"].is_null());
-    let told = stderr(&output);
-    assert!(told.contains("-i auto: the trials write"), "{told}");
-    assert_eq!(told.matches("µs of CPU a command").count(), trials.len(), "{told}");
+    let content = stderr(&output);
+    assert!(content.contains("-i auto: the trials write"), "{content}");
+    assert_eq!(content.matches("µs of CPU a command").count(), trials.len(), "{content}");
     for refused in ["--rw randwrite --verify-state x", "--rw randwrite --verify"] {
         let output = run(&serving, &format!("{refused} -i auto"));
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -82,23 +82,23 @@ fn queue_file(pid: u32, session: &std::path::Path) -> PathBuf {
 }
 
 #[test]
-fn queues_are_told_to_other_programs_until_the_end() {
+fn queues_are_published_to_other_programs_until_the_end() {
     let serving = Serving::start("memory:16m");
     let session = tempfile::tempdir().expect("a folder");
     let mut command = bench(&serving, "--rw randread --numjobs 2 -i 4 --runtime 60 -o json");
     command.env("XDG_RUNTIME_DIR", session.path()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the program runs");
     let path = queue_file(child.id(), session.path());
-    let told = wait_for("a file of queues", || {
+    let content = wait_for("a file of queues", || {
         assert_eq!(child.try_wait().expect("it can be asked"), None, "no {}", path.display());
         std::fs::read_to_string(&path).ok()
     });
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told["pid"], child.id());
+    let content: Value = serde_json::from_str(&content).expect("JSON");
+    assert_eq!(content["pid"], child.id());
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
     let behind_name = stat.rsplit_once(')').expect("a name").1;
-    assert_eq!(behind_name.split_whitespace().nth(19), Some(told["start_time"].to_string().as_str()));
-    let queues = told["queues"].as_array().expect("queues");
+    assert_eq!(behind_name.split_whitespace().nth(19), Some(content["start_time"].to_string().as_str()));
+    let queues = content["queues"].as_array().expect("queues");
     let mut ids: Vec<u64> = queues.iter().filter_map(|queue| queue["qid"].as_u64()).collect();
     ids.sort_unstable();
     assert_eq!(ids, [1, 2, 3, 4]);

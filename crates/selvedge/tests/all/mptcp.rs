@@ -1,5 +1,5 @@
-//! `serve -t mptcp` in a network of its own: what the machine needs is told, set and undone, and a kernel without MPTCP
-//! is reported with what to do.
+//! `serve -t mptcp` in a network of its own: the needed settings of the machine are printed,
+//! applied and undone, and a kernel without MPTCP is reported with a remedy.
 
 use prerequisite::missing;
 use std::process::{Command, Output, Stdio};
@@ -17,19 +17,19 @@ done
 ip mptcp limits set add_addr_accepted 0 subflows 2
 ";
 
-/// Functions that start a target, wait until it has told all, and show the machine's settings.
+/// Functions that start a target, wait for the end of its summary, and show the machine's settings.
 const FUNCTIONS: &str = r#"
 serve() {
     doors="--control none"
     case "$*" in *--control*) doors= ;; esac
-    "$SELVEDGE" serve $doors --reactors 1 --allow-any-host --namespace null:1m "$@" >"$FOLDER/told" &
+    "$SELVEDGE" serve $doors --reactors 1 --allow-any-host --namespace null:1m "$@" >"$FOLDER/printed" &
     pid=$!
     for _ in $(seq 3000); do
-        grep -q '^  *1  *4096' "$FOLDER/told" && break
+        grep -q '^  *1  *4096' "$FOLDER/printed" && break
         sleep 0.02
     done
     sleep 0.1
-    cat "$FOLDER/told"
+    cat "$FOLDER/printed"
 }
 settings() { ip mptcp endpoint; ip mptcp limits; }
 "#;
@@ -62,17 +62,17 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn what_mptcp_needs_is_told_and_left_to_root() {
+fn settings_for_mptcp_are_printed_and_left_to_root() {
     let script = "serve -t mptcp -a 0.0.0.0; echo ---; settings; kill $pid; wait $pid";
     let Some(output) = in_namespace(script) else { return };
     let text = stdout(&output);
-    let (told, settings) = text.split_once("---\n").expect("both parts");
+    let (printed, settings) = text.split_once("---\n").expect("both parts");
     for line in [
         "  ip mptcp limits set add_addr_accepted 8 subflows 8",
         "  ip mptcp endpoint add 10.9.1.1 dev near1 signal",
         "  ip mptcp endpoint add 10.9.2.1 dev near2 signal",
     ] {
-        assert!(told.lines().any(|known| known == line), "{line} is not told:\n{told}");
+        assert!(printed.lines().any(|known| known == line), "{line} is not printed:\n{printed}");
     }
     assert_eq!(settings.trim(), "add_addr_accepted 0 subflows 2", "nothing was set");
 }
@@ -129,7 +129,7 @@ fn the_last_process_of_upgrades_undoes_what_the_first_has_set() {
 }
 
 #[test]
-fn a_kernel_without_mptcp_is_told_of_with_what_to_do() {
+fn a_kernel_without_mptcp_is_reported_with_a_remedy() {
     let script = "
         echo 0 >/proc/sys/net/mptcp/enabled || { echo cannot; exit 0; }
         \"$SELVEDGE\" serve -t mptcp --control none --namespace null:1m || echo status $?";
@@ -138,9 +138,9 @@ fn a_kernel_without_mptcp_is_told_of_with_what_to_do() {
     if text.starts_with("cannot") {
         return missing("MPTCP cannot be switched off here");
     }
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(text, "status 1\n");
-    assert!(told.contains("sysctl net.mptcp.enabled=1") && told.contains("-t tcp"), "{told}");
+    assert!(printed.contains("sysctl net.mptcp.enabled=1") && printed.contains("-t tcp"), "{printed}");
 }
 
 #[test]

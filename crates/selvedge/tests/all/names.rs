@@ -1,5 +1,5 @@
-//! Names and addresses as people have them: each is read in the same way at every entrance, and what nobody could ever use is
-//! refused.
+//! Names and addresses as people write them: each is read in the same way by every command, and an
+//! unusable one is refused.
 
 use std::path::PathBuf;
 

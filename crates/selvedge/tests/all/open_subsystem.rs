@@ -13,7 +13,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_list_that_does_not_count_is_told_and_made_to_count() {
+fn a_list_without_effect_is_reported_and_can_be_given_effect() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("control.sock");
     let serving = Serving::administered("memory:1m", &socket);

@@ -7,8 +7,9 @@ pub(crate) fn signal(process: u32, signal: Signal) {
     let _ = kill_process(process.expect("a process"), signal);
 }
 
-/// Whether one of its threads runs: the first may have ended before others, which still have what the process held. One that has
-/// ended may still have a number, until somebody asks how.
+/// True if one of the process' threads runs. The first may have ended before others, which still
+/// have what the process held, and an ended process keeps its number until its parent has waited
+/// for it.
 pub(crate) fn lives(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     threads.into_iter().any(|thread| {

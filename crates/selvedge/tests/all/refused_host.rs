@@ -1,5 +1,5 @@
-//! A host that is refused is in the log at its default level, with its name, where it came from and why: it is what whoever looks for a
-//! connection that fails asks first.
+//! A refused host is in the log at its default level, with its name, its address and the reason:
+//! the search for a failed connection begins there.
 
 use std::process::Output;
 

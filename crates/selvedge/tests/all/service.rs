@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::serving::stderr;
 
 const NQN: &str = "nqn.2026-01.org.example:service";
-/// Nothing is heard within this time of a target of which something is heard every tenth of a second.
+/// Silence that means that a target, which otherwise reports every tenth of a second, has stopped
+/// reporting.
 const SILENCE: Duration = Duration::from_secs(3);
 
 struct Ended(Child);

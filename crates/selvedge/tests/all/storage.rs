@@ -118,8 +118,8 @@ fn a_device_that_is_set_read_only_is_write_protected() {
     let mut attach = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     attach.args(["attach", "-a", "127.0.0.1", "-s", &target.port, "-n", NQN, "--nbd", "unix:disk.nbd"]);
     attach.env("RUNTIME_DIRECTORY", folder.path()).current_dir(folder.path());
-    let (_attached, told) = crate::attach::attached(&mut attach);
-    assert_eq!(told["disks"][0]["read_only"], true, "{told}");
+    let (_attached, report) = crate::attach::attached(&mut attach);
+    assert_eq!(report["disks"][0]["read_only"], true, "{report}");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_device_that_comes_later_is_asked_when_it_comes() {
 }
 
 #[test]
-fn a_table_for_other_sectors_and_an_end_within_a_block_are_told() {
+fn a_table_for_other_sectors_and_an_end_within_a_block_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = file(folder.path(), (16 << 20) + 512);
     let image = File::options().write(true).open(&disk).expect("it is there");

@@ -12,7 +12,8 @@ use crate::serving::{NQN, Serving, stderr};
 use prerequisite::{Wait, wait_until};
 use serde_json::Value;
 
-/// What a sweep says of a run that was too short for this machine, and what is waited for then.
+/// Message of a sweep after a run that was too short for this machine, and condition to wait for
+/// then.
 const NONE_ENDED: &str = "no command ended in the time of a run";
 const EACH_RUN: &str = "a command ends in each run";
 
@@ -27,7 +28,7 @@ impl Ground {
         Self { target: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// One whose target is administered by a socket.
+    /// A ground whose target has a control socket.
     fn administered() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self { target: Serving::administered("memory:16m", &folder.path().join("s")), folder }
@@ -37,14 +38,14 @@ impl Ground {
         self.folder.path().join("s")
     }
 
-    /// The same command, told to that target.
+    /// The command, with the options that publish the sweep at the target.
     fn published(&self, mut command: Command) -> Command {
         command.arg("--publish").arg("--control").arg(format!("unix:{}", self.socket().display()));
         command
     }
 
-    /// What that target has been told.
-    fn told(&self) -> Value {
+    /// The sweep as published at the target.
+    fn at_target(&self) -> Value {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let path = format!("/v1/subsystems/{NQN}/sweeps/results");
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
@@ -81,7 +82,8 @@ impl Ground {
         command
     }
 
-    /// What it prints, when it has measured all points: on a busy machine none of a run's commands may end in its tenth of a second.
+    /// Output once all points are measured: on a busy machine none of a run's commands may end in
+    /// its tenth of a second.
     fn measured(&self, mut first: Command) -> Output {
         let mut output = first.output().expect("the program runs");
         let wait = Wait::begin(EACH_RUN);
@@ -120,7 +122,7 @@ fn report(folder: &Path) -> Value {
 }
 
 #[test]
-fn every_point_is_measured_and_told() {
+fn every_point_is_measured_and_reported() {
     let ground = Ground::new("memory:16m");
     let output = ground.sweep("--rw randread --iodepth 1,4 -i 1,2 --numjobs 2 --repeat 2");
     assert!(output.status.success(), "{}", stderr(&output));
@@ -168,7 +170,7 @@ fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
 }
 
 #[test]
-fn a_target_is_told_what_the_report_says() {
+fn the_published_sweep_has_the_figures_of_the_report() {
     let ground = Ground::administered();
     let mut command = ground.published(ground.command("--rw randread --iodepth 1,4 --numjobs 2 --repeat 2"));
     let mut output = command.output().expect("the program runs");
@@ -178,32 +180,35 @@ fn a_target_is_told_what_the_report_says() {
         output = ground.published(ground.resuming()).output().expect("the program runs");
     }
     assert!(output.status.success() && !stderr(&output).contains("cannot publish"), "{}", stderr(&output));
-    let told = ground.told();
-    assert_eq!((&told["state"], &told["done"], &told["planned"]), (&"complete".into(), &4.into(), &4.into()));
+    let at_target = ground.at_target();
+    assert_eq!(
+        (&at_target["state"], &at_target["done"], &at_target["planned"]),
+        (&"complete".into(), &4.into(), &4.into())
+    );
     let report = report(&ground.results());
-    let [told, reported] = [&told, &report].map(|of| of["points"].as_array().unwrap());
-    assert_eq!(told.len(), 2);
-    for (told, reported) in told.iter().zip(reported) {
-        assert_eq!(told["label"], reported["label"]);
-        assert_eq!(told["x"].as_f64().unwrap(), reported["outstanding"].as_f64().unwrap());
-        assert_eq!(told["iops"]["mean"], reported["iops"]["mean"]);
-        assert_eq!(told["p99_ns"]["mean"], reported["latency"]["p99_ns"]["mean"]);
+    let [at_target, reported] = [&at_target, &report].map(|of| of["points"].as_array().unwrap());
+    assert_eq!(at_target.len(), 2);
+    for (at_target, reported) in at_target.iter().zip(reported) {
+        assert_eq!(at_target["label"], reported["label"]);
+        assert_eq!(at_target["x"].as_f64().unwrap(), reported["outstanding"].as_f64().unwrap());
+        assert_eq!(at_target["iops"]["mean"], reported["iops"]["mean"]);
+        assert_eq!(at_target["p99_ns"]["mean"], reported["latency"]["p99_ns"]["mean"]);
     }
 }
 
 #[test]
-fn a_target_that_cannot_be_told_does_not_end_the_sweep() {
+fn a_failure_to_publish_does_not_end_the_sweep() {
     let ground = Ground::administered();
     let mut command = ground.published(ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3"));
     let sweep = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     wait_until("it measures", || !visits(&ground.results()).is_empty());
-    // Hosts are served as before, and nobody finds the way to the administration.
+    // Hosts are served as before, but the API is unreachable.
     fs::remove_file(ground.socket()).unwrap();
     let output = sweep.wait_with_output().unwrap();
-    let told = stderr(&output);
-    assert_eq!(told.matches("cannot publish the sweep").count(), 1, "{told}");
-    assert!(told.contains("no target serves there"), "{told}");
-    assert_eq!(lines(&ground.results()).len(), 13, "each measurement is made or has failed: {told}");
+    let message = stderr(&output);
+    assert_eq!(message.matches("cannot publish the sweep").count(), 1, "{message}");
+    assert!(message.contains("no target serves there"), "{message}");
+    assert_eq!(lines(&ground.results()).len(), 13, "each measurement is made or has failed: {message}");
 }
 
 #[test]
@@ -215,8 +220,8 @@ fn a_target_that_goes_away_leaves_what_was_measured() {
     ground.target.kill();
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = stderr(&output);
-    assert!(told.contains("--resume") && told.contains("of 24 measurements are kept"), "{told}");
+    let message = stderr(&output);
+    assert!(message.contains("--resume") && message.contains("of 24 measurements are kept"), "{message}");
     let report = report(&ground.results());
     let measured = report["points"].as_array().unwrap().iter().filter(|point| point["runs"] != 0).count();
     assert!((1..=4).contains(&measured));
@@ -255,8 +260,8 @@ fn data_is_not_destroyed_unasked() {
     };
     let refused = second("--rw randwrite --iodepth 4");
     assert_eq!(refused.status.code(), Some(2));
-    let told = stderr(&refused);
-    assert!(told.contains("--destroy-data") && told.contains("16 MiB"), "{told}");
+    let message = stderr(&refused);
+    assert!(message.contains("--destroy-data") && message.contains("16 MiB"), "{message}");
     assert!(!folder.exists(), "nothing was begun");
     assert!(second("--rw randread --iodepth 4 --repeat 1").status.success(), "reading destroys nothing");
     fs::remove_dir_all(&folder).unwrap();
@@ -279,9 +284,9 @@ fn nonsense_is_named_before_anything_is_done() {
         ("--iodepth 1", "--rw"),
     ] {
         let output = ground.sweep(arguments);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {told}");
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+        assert!(message.contains(expected), "{arguments}: {message}");
         assert!(!ground.results().exists(), "{arguments}");
     }
     let output = selvedge("sweep").args(["--resume", "nowhere"]).output().unwrap();

@@ -83,7 +83,7 @@ impl Drop for Host {
     }
 }
 
-/// What a command shows on a terminal of this width; `None` where there is no `script`.
+/// Output of a command on a terminal of this width; `None` where there is no `script`.
 fn shown(columns: usize, arguments: &str, folder: &Path) -> Option<String> {
     let line = format!("stty rows 30 cols {columns}; exec \"$SELVEDGE\" {arguments}");
     let mut command = Command::new("timeout");
@@ -99,7 +99,7 @@ fn shown(columns: usize, arguments: &str, folder: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Its lines as they stand on the screen, without what moves the cursor.
+/// Lines as they stand on the screen, without control sequences.
 fn lines(text: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut letters = text.chars();

@@ -12,7 +12,8 @@ use crate::serving::{NQN, json, stderr};
 const WITH_KEY: &str = "nqn.2026-01.io.selvedge:with-key";
 const WITHOUT: &str = "nqn.2026-01.io.selvedge:without";
 
-/// What `nvme gen-tls-key` of nvme-cli 2.3 made with `-m 1` and `-m 2`, and what its `check-tls-key` says of each.
+/// Keys from `nvme gen-tls-key` of nvme-cli 2.3 with `-m 1` and `-m 2`, and the output of its
+/// `check-tls-key` for each.
 const OF_NVME_CLI: [(&str, &str); 2] = [
     (
         "NVMeTLSkey-1:01:B2xCqs4cNDorN+o3l51HSMfsICDgW5JECPYn5lqN5gzcctYd:",
@@ -33,7 +34,7 @@ fn selvedge(arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// What a command that succeeds prints.
+/// Output of a command that succeeds.
 fn printed(arguments: &[&str], input: &str) -> String {
     let output = selvedge(arguments, input);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
@@ -42,8 +43,8 @@ fn printed(arguments: &[&str], input: &str) -> String {
 
 #[test]
 fn keys_are_those_of_nvme_cli() {
-    for (key, told) in OF_NVME_CLI {
-        assert_eq!(printed(&["key", "check", "-"], key).trim(), told);
+    for (key, expected) in OF_NVME_CLI {
+        assert_eq!(printed(&["key", "check", "-"], key).trim(), expected);
     }
     for (hmac, length) in [(0, 32), (1, 32), (2, 48)] {
         let made = printed(&["key", "generate", "--tls", "--hmac", &hmac.to_string()], "");
@@ -68,7 +69,7 @@ fn keys_are_those_of_nvme_cli() {
     assert!(stderr(&cut).contains("line 1: ") && !stderr(&cut).contains(&OF_NVME_CLI[0].0[20..40]));
 }
 
-/// The first pair of libnvme's vectors of secure_channel is derived anew there; here it is the flags that count.
+/// The first pair of libnvme's vectors is tested in secure_channel; here only the flags matter.
 #[test]
 fn an_identity_follows_the_flags() {
     let key = OF_NVME_CLI[0].0;
@@ -97,8 +98,8 @@ fn a_key_goes_into_a_keyring_of_the_kernel() {
     assert!(stderr(&missing).contains("there is no keyring no-such-keyring"), "{}", stderr(&missing));
     // The program's own keyring, which ends with it. Where a container has none, it says so.
     let inserted = insert(&["--keyring", "@p", "--keytype", "user"]);
-    let told = String::from_utf8_lossy(&inserted.stdout).into_owned() + &stderr(&inserted);
-    assert!(told.starts_with("Inserted TLS key ") || told.contains("may not add keys"), "{told}");
+    let message = String::from_utf8_lossy(&inserted.stdout).into_owned() + &stderr(&inserted);
+    assert!(message.starts_with("Inserted TLS key ") || message.contains("may not add keys"), "{message}");
 }
 
 /// A target in a folder, with a control socket and a state.
@@ -126,7 +127,7 @@ impl Target {
         command.stdin(Stdio::null()).output().expect("the program runs")
     }
 
-    fn told(&self, arguments: &[&str]) -> String {
+    fn output_of(&self, arguments: &[&str]) -> String {
         let output = self.administer(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
         String::from_utf8(output.stdout).expect("text")
@@ -172,32 +173,34 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
         run(&[&["host", "set-key", NQN, host], flags].concat());
     };
     with(WITH_KEY, &["--tls-key-file", &key], &|words| {
-        assert!(target.told(words).contains("has a TLS key for"), "{words:?}");
+        assert!(target.output_of(words).contains("has a TLS key for"), "{words:?}");
     });
     with(WITH_KEY, &["--tls-key-file", &open], &|words| target.refuses(words, "can be read by everybody"));
     with(WITH_KEY, &["--tls-key-file", &secret], &|words| target.refuses(words, "not a TLS key"));
     with(WITH_KEY, &["-S", &secret], &|words| target.refuses(words, "tls_key_file"));
-    with(WITHOUT, &["-S", &secret], &|words| assert!(target.told(words).contains("has to authenticate")));
+    with(WITHOUT, &["-S", &secret], &|words| {
+        assert!(target.output_of(words).contains("has to authenticate"));
+    });
     with(WITHOUT, &["--tls-key-file", &key], &|words| target.refuses(words, "dhchap_secret_file"));
     let listed = |target: &Target| {
-        let told = target.told(&["host", "list", NQN]);
+        let message = target.output_of(&["host", "list", NQN]);
         let lines = [
             format!("{WITH_KEY}  has a TLS key (40 days ago, 20"),
             format!("{WITHOUT}  authenticates (today, 20"),
         ];
-        assert!(lines.iter().all(|line| told.contains(line)) && told.lines().count() == 2, "{told}");
+        assert!(lines.iter().all(|line| message.contains(line)) && message.lines().count() == 2, "{message}");
     };
     listed(&target);
     let stranger = "nqn.2026-01.io.selvedge:stranger";
     with(stranger, &["--tls-key-file", &key], &|words| target.refuses(words, "not among the hosts"));
     // Both hosts find what both may use, each by its own way, and a third one nothing.
     for (host, way) in [(WITH_KEY, "security tls13, required"), (WITHOUT, "security none")] {
-        let told = target.discovered(host);
-        assert!(told.contains(NQN) && told.contains(way), "{told}");
+        let message = target.discovered(host);
+        assert!(message.contains(NQN) && message.contains(way), "{message}");
     }
     assert!(!target.discovered(stranger).contains(NQN));
     // The state has the file's name and no key, and the host its key, after a restart too.
-    let dump = target.told(&["config", "dump"]);
+    let dump = target.output_of(&["config", "dump"]);
     assert!(
         dump.contains(&format!("tls_key_file = \"{key}\"")) && dump.contains("tls = \"allowed\""),
         "{dump}"
@@ -209,8 +212,8 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
         let text = fs::read(entry.path()).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&text).contains(&OF_NVME_CLI[0].0[16..40]), "{:?}", entry.path());
     }
-    target.told(&["host", "remove-key", NQN, WITH_KEY]);
-    let left = target.told(&["host", "list", NQN]);
+    target.output_of(&["host", "remove-key", NQN, WITH_KEY]);
+    let left = target.output_of(&["host", "list", NQN]);
     let begins = format!("{WITH_KEY}\n{WITHOUT}  authenticates (today, 20");
     assert!(left.starts_with(&begins), "{left}");
 }
@@ -230,16 +233,16 @@ fn commands_connect_by_tls_as_the_host_whose_key_they_have() {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
     };
     assert_eq!(look(&["list"], WITHOUT, &[]).0, Some(0), "without a key nothing is TLS");
-    target.told(&["host", "set-key", NQN, WITH_KEY, "--tls-key-file", &key]);
+    target.output_of(&["host", "set-key", NQN, WITH_KEY, "--tls-key-file", &key]);
     let with_key = ["--tls-key-file", key.as_str()];
     for words in [&["list"][..], &["identify", "-n", NQN], &["bench", "--rw", "randread", "--runtime", "1"]] {
-        let (status, told) = look(words, WITH_KEY, &with_key);
-        assert_eq!(status, Some(0), "{words:?}: {told}");
+        let (status, message) = look(words, WITH_KEY, &with_key);
+        assert_eq!(status, Some(0), "{words:?}: {message}");
         let more = ["--tls-identity", "0", "--tls-compat"];
         assert_eq!(look(words, WITH_KEY, &[&with_key[..], &more].concat()).0, Some(0), "{words:?}");
     }
-    let (_, told) = look(&["discover"], WITH_KEY, &with_key);
-    assert!(told.contains("security tls13, required"), "{told}");
+    let (_, message) = look(&["discover"], WITH_KEY, &with_key);
+    assert!(message.contains("security tls13, required"), "{message}");
     // Neither without the key, nor with another one, nor by another name.
     for (host, more) in [
         (WITH_KEY, &[][..]),
@@ -248,8 +251,8 @@ fn commands_connect_by_tls_as_the_host_whose_key_they_have() {
         (WITHOUT, &with_key),
     ] {
         for words in [&["list"][..], &["discover"], &["identify", "-n", NQN]] {
-            let (status, told) = look(words, host, more);
-            assert_eq!(status, Some(1), "{words:?} {host} {more:?}: {told}");
+            let (status, message) = look(words, host, more);
+            assert_eq!(status, Some(1), "{words:?} {host} {more:?}: {message}");
         }
     }
     // nvme-cli's file has the same key for the same port.
@@ -259,6 +262,6 @@ fn commands_connect_by_tls_as_the_host_whose_key_they_have() {
         target.port
     );
     let config = written(folder.path(), "config.json", &config, 0o600);
-    let (status, told) = look(&["list"], WITH_KEY, &["-J", &config]);
-    assert_eq!(status, Some(0), "{told}");
+    let (status, message) = look(&["list"], WITH_KEY, &["-J", &config]);
+    assert_eq!(status, Some(0), "{message}");
 }

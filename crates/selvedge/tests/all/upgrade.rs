@@ -31,7 +31,7 @@ struct Bed {
 impl Bed {
     fn start(namespace: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // A process that starts anew in place of one that was killed has to be found where that was.
+        // A process that replaces a killed one has to be found at its port.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.expect("a port").port().to_string();
         let (first, port) = serve(folder.path(), &port, namespace);
@@ -58,13 +58,13 @@ impl Bed {
     /// Goes on with another process.
     fn pass_on(&mut self) {
         // Where the disk is too slow to come to rest in time, nothing is handed over, and an administrator tries again.
-        let told = wait_for("an upgrade", || {
+        let report = wait_for("an upgrade", || {
             let output = self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends");
             let is_slow = stderr(&output).contains("the former process serves on: the storage works");
             (!is_slow).then(|| json(&output))
         });
-        assert_eq!(told["former_process"], self.process);
-        self.process = told["process"].as_u64().expect("a number") as u32;
+        assert_eq!(report["former_process"], self.process);
+        self.process = report["process"].as_u64().expect("a number") as u32;
         // It listens for administrators when the former process does not any longer.
         wait_until("it waits for its successor", || self.is_administered());
     }
@@ -89,7 +89,7 @@ impl Bed {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
-    /// Whether the former process has said that this one serves.
+    /// True if the previous process has announced that this one serves.
     fn has_left_to(&self, next: u32) -> bool {
         let process = format!("process={next}");
         self.log().lines().any(|line| line.contains("the next process serves") && line.ends_with(&process))
@@ -102,8 +102,8 @@ impl Bed {
     }
 
     fn controllers(&self) -> Vec<u64> {
-        let told = self.tell(&["connection", "list"]);
-        let all = told["controllers"].as_array().expect("a list");
+        let report = self.tell(&["connection", "list"]);
+        let all = report["controllers"].as_array().expect("a list");
         all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect()
     }
 }
@@ -170,11 +170,11 @@ fn child_of(process: u32) -> Option<u32> {
 }
 
 fn verified(output: &Output) -> Value {
-    let told = json(output);
-    let verify = &told["verify"];
+    let report = json(output);
+    let verify = &report["verify"];
     let checked = ["reads_checked", "blocks_read_back"].map(|count| verify[count].as_u64().unwrap_or(0));
     assert!(verify["blocks_wrong"] == 0 && checked.iter().sum::<u64>() > 0, "{verify}");
-    told
+    report
 }
 
 /// Upgrades under verified load, of which a machine that is slow needs more.
@@ -235,7 +235,7 @@ fn what_a_host_has_written_to_memory_is_there_after_upgrades() {
 }
 
 #[test]
-fn a_next_process_that_is_stopped_holds_nobody_up() {
+fn a_stopped_new_process_delays_no_host() {
     let bed = Bed::start("memory:16m");
     // It stops itself, before it could have said a word.
     let stops = bed.folder.path().join("stops");
@@ -247,8 +247,8 @@ fn a_next_process_that_is_stopped_holds_nobody_up() {
     assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["nsid"], 1, "it is administered");
     verified(&bench.wait_with_output().expect("it ends"));
     let output = upgrade.wait_with_output().expect("it ends");
-    let told = stderr(&output);
-    assert!(!output.status.success() && told.contains("the target serves as before"), "{told}");
+    let report = stderr(&output);
+    assert!(!output.status.success() && report.contains("the target serves as before"), "{report}");
     assert!(lives(bed.process) && bed.is_administered() && !lives(next));
 }
 
@@ -257,9 +257,9 @@ fn a_program_that_is_another_one_changes_nothing() {
     let bed = Bed::start("file:disk.img,size=16m");
     for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
         let output = bed.upgrade(&["--program", program]).wait_with_output().expect("it ends");
-        let told = stderr(&output);
-        let line = told.lines().last().expect("a reason");
-        assert!(!output.status.success() && line.contains(program), "{told}");
+        let report = stderr(&output);
+        let line = report.lines().last().expect("a reason");
+        assert!(!output.status.success() && line.contains(program), "{report}");
         assert!(lives(bed.process) && bed.is_administered());
     }
     verified(&bed.bench(1, &[]).wait_with_output().expect("it ends"));

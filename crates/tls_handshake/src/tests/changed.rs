@@ -6,7 +6,7 @@ use secure_channel::Suite;
 
 use super::{Outcome, controller, exchange_by, flights, host, is_channel, key, step};
 
-/// What a handshake comes to with a byte of a flight changed. Flights are as long each time.
+/// Result of a handshake with a byte of a flight changed. Flights are as long each time.
 fn changed(suite: Suite, flight: usize, at: usize, mask: u8) -> [Outcome; 2] {
     let key = key(7, suite);
     exchange_by(&mut host(std::slice::from_ref(&key)), &mut controller(&key), |number, mut bytes| {

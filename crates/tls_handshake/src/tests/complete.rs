@@ -36,7 +36,7 @@ fn the_controllers_key_is_found_among_those_of_the_host() {
     }
 }
 
-/// What a listener reads of a hello is what the library makes of it.
+/// Compares the listener's reading of a hello with the library's.
 #[test]
 fn a_hello_offers_what_nvme_has_and_nothing_else() {
     let hello = |keys: &[_]| -> Box<ClientHello> {

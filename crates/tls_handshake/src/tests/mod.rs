@@ -43,7 +43,7 @@ fn controller(key: &TlsPsk) -> Handshake {
     Handshake::of_controller(key).unwrap()
 }
 
-/// What an end has come to: `None` until it has.
+/// Result of an end: `None` until it has ended.
 type Outcome = Option<Result<Established, HandshakeError>>;
 
 /// Gives an end what it can take, and says what it has come to, what it sends, and what it leaves.
@@ -57,8 +57,8 @@ fn step(end: &mut Handshake, input: &[u8]) -> (Outcome, Vec<u8>, usize) {
     (outcome, output, rest.len())
 }
 
-/// What a host and a controller come to, when `between` passes on what each of them sends: flights by their number, which are the
-/// host's when it is even.
+/// Results of a host and a controller, when `between` passes on the flights of each: the host's
+/// have even numbers.
 fn exchange_by(
     host: &mut Handshake,
     controller: &mut Handshake,
@@ -81,8 +81,8 @@ fn exchange(host: &mut Handshake, controller: &mut Handshake) -> [Outcome; 2] {
     exchange_by(host, controller, |_, flight| flight)
 }
 
-/// What each end sends in a handshake with this key, in the order of time: a ClientHello, the controller's flight, and the
-/// host's Finished.
+/// Flights of a handshake with this key, in the order of time: a ClientHello, the controller's
+/// flight, and the host's Finished.
 fn flights(key: &TlsPsk) -> [Vec<u8>; 3] {
     let mut flights: [Vec<u8>; 3] = Default::default();
     exchange_by(&mut host(std::slice::from_ref(key)), &mut controller(key), |number, flight| {

@@ -17,7 +17,7 @@ fn refused(peer: Peer, alert: Alert) -> HandshakeError {
 }
 
 #[test]
-fn a_host_with_another_key_is_told_so() {
+fn a_host_with_another_key_gets_an_alert() {
     let (ours, theirs) = (key_of_version_0(1), key_of_version_0(2));
     let [host, controller] =
         exchange(&mut host(std::slice::from_ref(&theirs)), &mut controller(&ours)).map(error);
@@ -61,7 +61,7 @@ fn ends_without_a_common_suite_say_so() {
     assert_eq!(host, refused(Peer::Controller, Alert::HANDSHAKE_FAILURE));
 }
 
-/// What a controller says to these bytes, and what it sends.
+/// Error of a controller for these bytes, and its answer.
 fn answer_to(stream: &[u8]) -> (HandshakeError, Vec<u8>) {
     let (outcome, sent, _) = step(&mut controller(&key(1, Suite::Aes128Gcm)), stream);
     (error(outcome), sent)

@@ -24,7 +24,7 @@ use private_folder::PrivateFolder;
 pub enum Before {
     /// A file, byte for byte.
     File {
-        /// Its content.
+        /// Content of the file.
         content: String,
     },
     /// Numbers of queues, and the queues' files, byte for byte.
@@ -34,9 +34,9 @@ pub enum Before {
         /// Path and content of each.
         files: Vec<(String, String)>,
     },
-    /// Whether rules were switched on.
+    /// State of the switch for rules.
     Ntuple {
-        /// Whether.
+        /// True if rules were switched on.
         on: bool,
     },
     /// The rule at the place.
@@ -53,13 +53,13 @@ pub enum Before {
     Thread {
         /// The processors.
         cpus: CpuSet,
-        /// When the thread was started.
+        /// Start time of the thread.
         started: u64,
     },
 }
 
 impl Before {
-    /// What is now, before the change.
+    /// Reads the present setting, before the change.
     pub(super) fn of(settings: &dyn Settings, change: &Change) -> io::Result<Self> {
         let before = match change {
             Change::Channels { interface, .. } => settings.channels(interface).and_then(|channels| {
@@ -88,7 +88,7 @@ impl Before {
 pub struct Record {
     /// The change.
     pub change: Change,
-    /// What was before.
+    /// Former setting.
     pub before: Before,
 }
 
@@ -117,7 +117,7 @@ enum Line {
 /// The version of the form that is written.
 const VERSION: u32 = 1;
 
-/// A journal that is held: nobody else changes anything meanwhile.
+/// A journal with its lock: no other process changes settings meanwhile.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -134,13 +134,13 @@ pub struct Journal {
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// One is there.
+    /// A journal exists.
     #[error(
         "a plan was applied {ago} ago and is in effect (its journal is {path}): `selvedge tune revert` undoes it, then \
          apply again"
     )]
     InEffect {
-        /// Its path.
+        /// Path of the journal.
         path: String,
         /// For how long.
         ago: String,
@@ -148,48 +148,48 @@ pub enum JournalError {
     /// There is none.
     #[error("no plan is in effect: there is no journal {path}")]
     None {
-        /// Where it would be.
+        /// Path at which a journal would be.
         path: String,
     },
-    /// Somebody works with it.
+    /// Another process holds the lock.
     #[error("another process applies or undoes a plan at this moment (it holds {path})")]
     Held {
-        /// Its path.
+        /// Path of the journal.
         path: String,
     },
-    /// Somebody else could have written it, and what it says is done as root.
+    /// Another user could have written the journal, and its content is executed as root.
     #[error("the journal is not believed: {0}; nothing was changed")]
     NotOurs(PrivateFileError),
-    /// It has other names, of which one may be in a folder of somebody else's.
+    /// The file has further names, one of which may be in another user's folder.
     #[error("{path} has {count} names (hard links); the journal is not believed, and nothing was changed")]
     Linked {
-        /// Its path.
+        /// Path of the journal.
         path: String,
-        /// How many.
+        /// Number of names.
         count: u64,
     },
-    /// It is longer than any that is written.
+    /// The file is longer than any journal.
     #[error("{path} has more than {SYSTEM_FILE_BYTES_MAX} bytes, which no journal has; nothing was undone")]
     TooLong {
-        /// Its path.
+        /// Path of the journal.
         path: String,
     },
-    /// It is not a journal.
+    /// The file is not a journal.
     #[error("{path}, line {line}: {reason}; nothing was undone")]
     NoSense {
-        /// Its path.
+        /// Path of the journal.
         path: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the fault.
         reason: String,
     },
     /// The system refuses.
     #[error("{path}: {error}{}", hint(error))]
     Io {
-        /// Its path.
+        /// Path of the journal.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -273,22 +273,22 @@ impl Journal {
         Ok(Self { path: path.to_owned(), folder, name, file, length: text.len(), head, records, is_complete })
     }
 
-    /// What was changed, in order.
+    /// Changes made, in order.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Whether all changes of the plan were made; not where the process that made them ended in the middle.
+    /// True if all changes of the plan were made. False if the process that made them ended before.
     pub const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Which start of the machine it is of; empty where nothing had been changed yet.
+    /// Identifier of the boot that the changes belong to. Empty before the first change.
     pub fn boot_id(&self) -> &str {
         &self.head.boot_id
     }
 
-    /// Which network namespace it is of, where that is known.
+    /// Cookie of the network namespace that the changes belong to, if known.
     pub const fn network_cookie(&self) -> Option<u64> {
         self.head.network_cookie
     }
@@ -328,7 +328,7 @@ impl Journal {
     }
 }
 
-/// Where tests let a disk be full.
+/// Simulated space of the disk, for tests.
 #[cfg(not(test))]
 const fn room_for(length: usize) -> usize {
     length
@@ -362,7 +362,7 @@ fn read(file: &File, path: &Path) -> Result<String, JournalError> {
     Ok(text)
 }
 
-/// What its lines say, and whether the last one says that it is complete.
+/// Reads the lines of a journal. The flag is set if the last line marks it as complete.
 fn parse(text: &str, path: &Path) -> Result<(Head, Vec<Record>, bool), JournalError> {
     let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
     let mut lines = whole.lines().enumerate();

@@ -27,7 +27,7 @@ pub fn network_namespace() -> io::Result<u64> {
     Ok(std::fs::metadata("/proc/self/ns/net")?.ino())
 }
 
-/// What the system says; an interface that is no longer there is `NotFound`, whatever was asked of it.
+/// Maps every error of an interface that is gone to `NotFound`.
 fn of_interface<T>(interface: &str, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|error| match Path::new("/sys/class/net").join(interface).exists() {
         true => error,
@@ -57,7 +57,8 @@ impl Settings for LiveSettings {
         let path = Path::new("/").join(path);
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(&path, flags, Mode::empty())?;
-        // Only the kernel puts names and links there, so that none of them leads to a file of somebody's.
+        // Only the kernel creates names and links there, so none of them leads to another user's
+        // file.
         let kind = rustix::fs::fstatfs(&file)?.f_type;
         if !KERNEL_FILE_SYSTEMS.contains(&(kind as u64)) {
             let reason = format!("{} is not a kernel setting (in procfs or sysfs)", path.display());
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_moved_and_told() {
+    fn a_thread_is_moved_and_read_back() {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let (before, started) = LiveSettings.thread(thread).unwrap();
         let one = CpuSet::one(before.first().unwrap());

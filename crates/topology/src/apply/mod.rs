@@ -26,17 +26,17 @@ pub enum ApplyError {
     /// The journal could not be begun or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Somebody asked for an end in the middle; what had been done was undone.
+    /// A stop was requested before the end; earlier changes were undone.
     #[error("stopped; {}", outcome(.0))]
     Stopped(Box<Restored>),
-    /// One change failed; everything before it was undone.
+    /// Failure of one change; everything before it was undone.
     #[error("{} failed: {error}; {}", step.change.shell(), outcome(restored))]
     Step {
         /// The change.
         step: Box<Step>,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
-        /// How undoing went.
+        /// Result of the undoing.
         restored: Box<Restored>,
     },
 }
@@ -57,16 +57,16 @@ fn outcome(restored: &Restored) -> String {
     }
 }
 
-/// What is told while changes are made.
+/// Observer of the changes.
 pub trait Watch {
     /// A change has been made.
     fn done(&mut self, step: &Step);
 
-    /// Something is about to be written: to the journal or to a setting. Whoever wants to see what an end in the middle
-    /// leaves behind ends here.
+    /// Called before each write to the journal or to a setting. Tests end here to see the state
+    /// after a crash.
     fn before_write(&mut self) {}
 
-    /// Whether somebody wants an end.
+    /// True if the observer requests a stop.
     fn stops(&mut self) -> bool {
         false
     }
@@ -115,7 +115,7 @@ fn take_back(
     Ok(restored)
 }
 
-/// What follows when the journal cannot be written: nothing stays changed.
+/// Undoes all changes after the journal could not be written.
 fn without_journal(
     settings: &dyn Settings,
     journal: Journal,
@@ -177,12 +177,13 @@ fn write_file(settings: &dyn Settings, change: &Change) -> io::Result<()> {
     }
     let reads = now.trim();
     Err(io::Error::other(format!(
-        "/{file} was written as {content} and reads {reads}: somebody else sets it too"
+        "/{file} was written as {content} and reads {reads}: another program sets it too"
     )))
 }
 
-/// Where the journal of a machine's network namespace stands: below /run, since settings do not outlive a restart either,
-/// and in a folder of its own, since /run/selvedge may be a service user's, who is not to say what root undoes.
+/// Path of the journal of a machine's network namespace: below /run, since settings do not outlive
+/// a restart either, and in a folder of its own, since /run/selvedge may belong to a service user,
+/// who must not decide what root undoes.
 pub fn journal_path(network_namespace: u64) -> PathBuf {
     PathBuf::from(format!("/run/selvedge-tune/{network_namespace}.journal"))
 }

@@ -36,7 +36,7 @@ pub(super) fn check(record: &Record) -> Result<(), String> {
     }
 }
 
-/// Whether the kernel lets an interface have this name.
+/// True if the kernel accepts this name for an interface.
 fn is_interface(name: &str) -> bool {
     let is_wrong = |byte: u8| byte == b'/' || byte == b':' || !byte.is_ascii_graphic();
     let length = name.len();

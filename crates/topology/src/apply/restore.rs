@@ -10,24 +10,25 @@ use super::{Watch, take_back};
 use crate::CpuSet;
 use crate::plan::Change;
 
-/// How undoing went.
+/// Result of undoing a plan.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Changes that were undone.
     pub undone: usize,
     /// Changes that had not been made, or were undone already.
     pub untouched: usize,
-    /// What is no longer there to be undone: an interface or a thread, with the change.
+    /// Changes whose interface or thread is gone.
     pub gone: Vec<Change>,
-    /// What could not be undone, and why.
+    /// Changes that could not be undone, with the error.
     pub failed: Vec<(Change, io::Error)>,
-    /// Settings that somebody else had changed since: they are as before the plan now.
+    /// Settings that another program had changed since: they are as before the plan now.
     pub changed_since: Vec<Change>,
-    /// Whether the machine was started again since, which undid everything.
+    /// True if the machine was restarted since, which undid everything.
     pub was_restarted: bool,
-    /// Whether it was of a network namespace that is gone, which undid everything; nothing was changed in this one.
+    /// True if the plan was of a network namespace that is gone, which undid everything; nothing
+    /// was changed in this one.
     pub was_anothers: bool,
-    /// Whether all changes of the plan had been made.
+    /// True if all changes of the plan had been made.
     pub was_complete: bool,
 }
 

@@ -13,10 +13,11 @@ use crate::{Channels, CpuSet, NtupleRule};
 /// All of them: what the system says.
 #[allow(clippy::missing_errors_doc, reason = "said once, for all of them")]
 pub trait Settings {
-    /// Which start of the machine this is; settings do not outlive it.
+    /// Identifier of this boot; settings do not outlive it.
     fn boot_id(&self) -> String;
 
-    /// Which network namespace this is: a number that no other has. Absent where the kernel does not tell.
+    /// Cookie of this network namespace, which is unique. Absent where the kernel does not report
+    /// it.
     fn network_cookie(&self) -> Option<u64> {
         None
     }
@@ -36,7 +37,7 @@ pub trait Settings {
     /// Changes them.
     fn set_channels(&self, interface: &str, channels: Channels) -> io::Result<()>;
 
-    /// Whether rules for single flows are switched on.
+    /// True if rules for single flows are switched on.
     fn ntuple(&self, interface: &str) -> io::Result<bool>;
 
     /// Switches them.
@@ -57,7 +58,8 @@ pub trait Settings {
     /// Changes it.
     fn set_rss_table(&self, interface: &str, table: &[u32]) -> io::Result<()>;
 
-    /// Processors a thread may run on, and when it was started, by which it is told from a later one of its number.
+    /// Processors a thread may run on, and its start time, which distinguishes it from a later
+    /// thread of its number.
     fn thread(&self, thread: u32) -> io::Result<(CpuSet, u64)>;
 
     /// Changes its processors.
@@ -82,7 +84,7 @@ pub(super) fn queue_files(settings: &dyn Settings, interface: &str) -> io::Resul
     Ok(files)
 }
 
-/// What somebody without the right is told.
+/// Adds a hint about the missing right to an error.
 pub(super) fn named(change: &Change, error: io::Error) -> io::Error {
     let gone = |name: &str| io::Error::new(error.kind(), format!("{name} is gone: {error}"));
     match (error.kind(), change.interface()) {

@@ -201,10 +201,9 @@ impl Watch for Killer {
     }
 }
 
-/// Nobody looks.
-struct Nobody;
+struct Unwatched;
 
-impl Watch for Nobody {
+impl Watch for Unwatched {
     fn done(&mut self, _: &Step) {}
 }
 
@@ -248,7 +247,7 @@ fn what_was_applied_is_undone() {
     let path = folder.path().join("tune/a.journal");
     let memory = Memory::new();
     let before = memory.state.borrow().clone();
-    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    apply(&memory, &path, &steps(), &mut Unwatched).unwrap();
     {
         let state = memory.state.borrow();
         assert_eq!(state.channels, channels(4));
@@ -256,13 +255,13 @@ fn what_was_applied_is_undone() {
         assert_eq!(state.threads[&7].0, CpuSet::one(2));
         assert_eq!(state.rules[&3].queue, Some(2));
     }
-    let again = apply(&memory, &path, &steps(), &mut Nobody).unwrap_err().to_string();
+    let again = apply(&memory, &path, &steps(), &mut Unwatched).unwrap_err().to_string();
     assert!(again.contains("in effect") && again.contains("tune revert"), "{again}");
-    let restored = revert(&memory, &path, &mut Nobody).unwrap();
+    let restored = revert(&memory, &path, &mut Unwatched).unwrap();
     assert!(restored.was_complete && restored.failed.is_empty() && restored.gone.is_empty());
     assert_eq!(restored.undone, 10);
     assert_eq!(*memory.state.borrow(), before);
-    assert!(matches!(revert(&memory, &path, &mut Nobody), Err(JournalError::None { .. })));
+    assert!(matches!(revert(&memory, &path, &mut Unwatched), Err(JournalError::None { .. })));
 }
 
 /// Counts writes of a whole run.
@@ -283,7 +282,7 @@ fn an_end_at_any_write_can_be_undone_also_if_undoing_ends_too() {
     let mut counter = Counter(0);
     let counted = Memory::new();
     apply(&counted, &path, &steps(), &mut counter).unwrap();
-    revert(&counted, &path, &mut Nobody).unwrap();
+    revert(&counted, &path, &mut Unwatched).unwrap();
     assert_eq!(counter.0, 21, "two writes for each change, and the last word of the journal");
     for end in 0..counter.0 {
         for second_end in 0..=end {
@@ -297,7 +296,7 @@ fn an_end_at_any_write_can_be_undone_also_if_undoing_ends_too() {
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 let _ = revert(&memory, &path, &mut Killer(second_end));
             }));
-            match revert(&memory, &path, &mut Nobody) {
+            match revert(&memory, &path, &mut Unwatched) {
                 Ok(restored) => assert!(restored.failed.is_empty(), "{restored:?}"),
                 Err(JournalError::None { .. }) => {}
                 Err(error) => panic!("{error}"),
@@ -311,7 +310,7 @@ fn an_end_at_any_write_can_be_undone_also_if_undoing_ends_too() {
 fn a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
-    apply(&Memory::new(), &path, &steps(), &mut Nobody).unwrap();
+    apply(&Memory::new(), &path, &steps(), &mut Unwatched).unwrap();
     let length = std::fs::metadata(&path).unwrap().len() as usize;
     std::fs::remove_file(&path).unwrap();
     // The head, each record and the last word, cut at their ends too.
@@ -319,13 +318,13 @@ fn a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was() {
         let memory = Memory::new();
         let before = memory.state.borrow().clone();
         ROOM.set(room);
-        let error = apply(&memory, &path, &steps(), &mut Nobody).expect_err("no room");
+        let error = apply(&memory, &path, &steps(), &mut Unwatched).expect_err("no room");
         ROOM.set(usize::MAX);
         assert!(matches!(error, ApplyError::Journal(JournalError::Io { .. })), "{room}: {error}");
         assert_eq!(*memory.state.borrow(), before, "{room} bytes");
         assert!(!path.exists(), "with {room} bytes of room a journal stays, as if a plan were in effect");
-        apply(&memory, &path, &steps(), &mut Nobody).unwrap();
-        revert(&memory, &path, &mut Nobody).unwrap();
+        apply(&memory, &path, &steps(), &mut Unwatched).unwrap();
+        revert(&memory, &path, &mut Unwatched).unwrap();
         assert_eq!(*memory.state.borrow(), before, "{room} bytes");
     }
 }
@@ -337,14 +336,14 @@ fn a_failure_undoes_what_was_done_and_an_interface_that_goes_is_named() {
     for gone_after in 0..10 {
         let memory = Memory::new();
         memory.gone_after.set(Some(gone_after));
-        let Err(error) = apply(&memory, &path, &steps(), &mut Nobody) else {
+        let Err(error) = apply(&memory, &path, &steps(), &mut Unwatched) else {
             continue;
         };
         let ApplyError::Step { restored, .. } = &error else { panic!("{error}") };
         assert!(restored.failed.is_empty(), "{restored:?}");
-        let told = error.to_string();
-        assert!(told.contains("veth0 is gone") && told.contains("is as it was before"), "{told}");
-        assert_eq!(told.contains("went with what is gone"), !restored.gone.is_empty(), "{told}");
+        let message = error.to_string();
+        assert!(message.contains("veth0 is gone") && message.contains("is as it was before"), "{message}");
+        assert_eq!(message.contains("went with what is gone"), !restored.gone.is_empty(), "{message}");
         assert!(!path.exists());
         let state = memory.state.borrow();
         assert_eq!(state.files["proc/irq/40/smp_affinity_list"], "0-3\n");
@@ -353,22 +352,22 @@ fn a_failure_undoes_what_was_done_and_an_interface_that_goes_is_named() {
 }
 
 #[test]
-fn somebody_elses_change_is_told_and_a_later_start_needs_nothing() {
+fn another_programs_change_is_reported_and_a_later_boot_needs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let memory = Memory::new();
     let before = memory.state.borrow().clone();
-    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    apply(&memory, &path, &steps(), &mut Unwatched).unwrap();
     memory.write("proc/irq/41/smp_affinity_list", "1").unwrap();
     memory.state.borrow_mut().threads.insert(7, (CpuSet::one(2), 100));
-    let restored = revert(&memory, &path, &mut Nobody).unwrap();
+    let restored = revert(&memory, &path, &mut Unwatched).unwrap();
     assert_eq!(restored.changed_since.len(), 1);
     assert!(matches!(restored.gone.as_slice(), [Change::Thread { .. }]), "the thread is another one");
     assert_eq!(memory.state.borrow().files, before.files);
 
     let text = "{\"tune_journal\":1,\"boot_id\":\"another\",\"begun_s\":1,\"changes\":1}\n";
     std::fs::write(&path, text).unwrap();
-    assert!(revert(&memory, &path, &mut Nobody).unwrap().was_restarted);
+    assert!(revert(&memory, &path, &mut Unwatched).unwrap().was_restarted);
     assert!(!path.exists());
 }
 
@@ -382,10 +381,10 @@ fn a_plan_of_a_namespace_that_is_gone_changes_nothing_in_another() {
     {
         let memory = Memory::new();
         memory.network_cookie.set(before);
-        apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+        apply(&memory, &path, &steps(), &mut Unwatched).unwrap();
         let applied = memory.state.borrow().clone();
         memory.network_cookie.set(now);
-        let restored = revert(&memory, &path, &mut Nobody).unwrap();
+        let restored = revert(&memory, &path, &mut Unwatched).unwrap();
         assert_eq!((restored.was_anothers, restored.undone == 0), (is_anothers, is_anothers), "{before:?}");
         assert_eq!(*memory.state.borrow() == applied, is_anothers, "{before:?} {now:?}");
         assert!(!path.exists());
@@ -399,13 +398,13 @@ fn a_journal_that_makes_no_sense_is_named_and_nothing_is_done() {
     let memory = Memory::new();
     let head = "{\"tune_journal\":1,\"boot_id\":\"this start\",\"begun_s\":1,\"changes\":1}\n";
     std::fs::write(&path, format!("{head}{{\"change\":3}}\n")).unwrap();
-    let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+    let error = revert(&memory, &path, &mut Unwatched).unwrap_err().to_string();
     assert!(error.contains("a.journal, line 2:") && error.contains("nothing was undone"), "{error}");
     // A line that was cut short was never followed by its change.
     std::fs::write(&path, format!("{head}{{\"change\":{{\"cha")).unwrap();
-    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 0);
+    assert_eq!(revert(&memory, &path, &mut Unwatched).unwrap().undone, 0);
     std::fs::write(&path, "").unwrap();
-    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 0);
+    assert_eq!(revert(&memory, &path, &mut Unwatched).unwrap().undone, 0);
 }
 
 /// A journal of this start with one line more.
@@ -451,20 +450,20 @@ fn what_no_plan_changes_is_not_written_back() {
     refused.push(line(&affinity, &Before::Ntuple { on: true }));
     for line in &refused {
         std::fs::write(&path, journal_of(line)).unwrap();
-        let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+        let error = revert(&memory, &path, &mut Unwatched).unwrap_err().to_string();
         assert!(
             error.contains("a.journal, line 2: ") && error.contains("nothing was undone"),
             "{line}: {error}"
         );
         assert_eq!(*memory.state.borrow(), before, "{line}");
-        assert!(path.exists(), "it stays for whoever looks");
+        assert!(path.exists(), "it stays for inspection");
     }
     // The same with what a plan does change.
     let all = ["tx-0/xps_cpus", "tx-1/xps_cpus", "rx-0/rps_cpus", "rx-1/rps_cpus"]
         .map(|file| format!("{queue}/{file}"));
     let all: Vec<_> = all.iter().map(|file| (file.as_str(), "00000000,00000001\n")).collect();
     std::fs::write(&path, journal_of(&with(&all))).unwrap();
-    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 1);
+    assert_eq!(revert(&memory, &path, &mut Unwatched).unwrap().undone, 1);
     assert_eq!(memory.state.borrow().files[&tx(1)], "00000000,00000001\n");
 }
 
@@ -476,18 +475,18 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     let folder = scratch.path().join("tune");
     let path = folder.join("a.journal");
     let memory = Memory::new();
-    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    apply(&memory, &path, &steps(), &mut Unwatched).unwrap();
     let applied = memory.state.borrow().clone();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set_mode =
         |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
-    let refused = |path: &Path, told: &str| {
-        let error = revert(&memory, path, &mut Nobody).unwrap_err().to_string();
-        assert!(error.contains(told) && error.contains("not believed"), "{error}");
+    let refused = |path: &Path, message: &str| {
+        let error = revert(&memory, path, &mut Unwatched).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains("not believed"), "{error}");
         assert!(error.contains("nothing was changed"), "{error}");
-        let error = apply(&memory, path, &steps(), &mut Nobody).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        let error = apply(&memory, path, &steps(), &mut Unwatched).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
         assert_eq!(*memory.state.borrow(), applied);
     };
     for bad in [0o620, 0o602] {
@@ -517,7 +516,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
         refused(&path, "tune belongs to user 4711");
         std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
     }
-    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 10, "as it was it is believed");
+    assert_eq!(revert(&memory, &path, &mut Unwatched).unwrap().undone, 10, "as it was it is believed");
 }
 
 #[test]
@@ -531,7 +530,7 @@ fn a_journal_is_not_cut_where_it_is_too_long() {
     std::fs::write(&path, &text).unwrap();
     let memory = Memory::new();
     let before = memory.state.borrow().clone();
-    let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+    let error = revert(&memory, &path, &mut Unwatched).unwrap_err().to_string();
     assert!(
         error.contains("has more than 33554432 bytes") && error.contains("nothing was undone"),
         "{error}"
@@ -556,7 +555,7 @@ proptest! {
         std::fs::write(&path, bytes).unwrap();
         let memory = Memory::new();
         let before = memory.state.borrow().clone();
-        let _ = revert(&memory, &path, &mut Nobody);
+        let _ = revert(&memory, &path, &mut Unwatched);
         prop_assert_eq!(&*memory.state.borrow(), &before);
     }
 }

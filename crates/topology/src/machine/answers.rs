@@ -12,11 +12,11 @@ use crate::{Channels, Ntuple, Rss};
 /// A question that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What was asked.
+    /// Name of the question.
     pub question: String,
     /// The system's number of the error.
     pub errno: i32,
-    /// What the kernel said, where it said more than the number does.
+    /// Message of the kernel, where it says more than the number does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Refusal {
         Self { question: question.to_owned(), errno, words }
     }
 
-    /// It as an error of the system.
+    /// Converts the refusal into an error of the system.
     pub fn error(&self) -> io::Error {
         let error = io::Error::from_raw_os_error(self.errno);
         match &self.words {
@@ -57,7 +57,7 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     })
 }
 
-/// What ethtool reports about an interface. What the driver does not have is absent.
+/// Answers of ethtool about an interface. Absent where the driver has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EthtoolAnswers {
@@ -73,7 +73,7 @@ pub struct EthtoolAnswers {
     /// Rules for single flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ntuple: Option<Ntuple>,
-    /// What could not be asked, other than that the driver does not have it.
+    /// Questions that were refused for another reason than that the driver has no answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
 }
@@ -82,12 +82,12 @@ pub struct EthtoolAnswers {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sockets {
-    /// Those that listen or are connected.
+    /// Sockets that listen or are connected.
     pub sockets: Vec<Socket>,
     /// Processes whose descriptors could not be read, so that a socket without a process may be one of theirs.
     #[serde(skip_serializing_if = "is_zero")]
     pub unread_processes: u32,
-    /// What could not be asked.
+    /// Questions that were refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
 }
@@ -99,7 +99,7 @@ pub(super) struct Routes {
     pub(super) routes: Vec<Route>,
 }
 
-/// One question for a route, and its answer.
+/// Answered question for a route.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Route {
@@ -127,9 +127,9 @@ impl Route {
     }
 }
 
-/// That a tree or recording has no answer to a question.
+/// Error for a question that a tree or recording has no answer to.
 pub(super) fn unrecorded() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "nobody asked for it when this was recorded")
+    io::Error::new(io::ErrorKind::NotFound, "not in the recording")
 }
 
 impl Routes {

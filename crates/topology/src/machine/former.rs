@@ -10,7 +10,7 @@ use crate::limits::INTERFACES_MAX;
 const KEPT: &str = "as it was when this process started, which has given up asking for it since";
 const MISSED: &str = "this process had given up asking for it before the interface was there";
 
-/// What ethtool said of each interface at one moment.
+/// Answers of ethtool about each interface, at one moment.
 #[derive(Debug, Default)]
 pub struct FormerAnswers {
     /// Absent where nothing was asked: nothing is completed then.
@@ -18,7 +18,7 @@ pub struct FormerAnswers {
 }
 
 impl FormerAnswers {
-    /// What it says now of these.
+    /// Asks ethtool about these interfaces.
     pub(super) fn of(names: &[String]) -> Self {
         let ask = |name: &String| (name.clone(), ethtool::answers(name));
         Self { answers: Some(names.iter().take(INTERFACES_MAX).map(ask).collect()) }
@@ -37,7 +37,7 @@ impl FormerAnswers {
             if let Some(former) = former {
                 take_over(&refusal.question, former, &mut now);
             } else if refusal.question == RULES {
-                // Rules that nobody has seen are not none.
+                // Unread rules are unknown, and not an empty list.
                 now.ntuple = None;
             }
             // A driver stays what it is.
@@ -86,7 +86,7 @@ mod tests {
         FormerAnswers { answers: Some([("eth0".to_owned(), answers)].into()) }
     }
 
-    /// What a process is told that may not ask by the ioctl.
+    /// Answers for a process that may not use the ioctl.
     fn confined() -> EthtoolAnswers {
         let refused = |question| Refusal::new(question, &io::Error::from_raw_os_error(libc::EPERM));
         let unknown = RssFields::Unknown;
@@ -106,8 +106,8 @@ mod tests {
         assert_eq!((rss.tcp4, rss.tcp6), (RssFields::AddressesAndPorts, RssFields::Addresses));
         assert_eq!((rss.table, ntuple.is_enabled), (vec![1, 0], true));
         assert_eq!((ntuple.rules.len(), ntuple.places), (1, Some(8)));
-        let told: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
-        assert_eq!(told, [KEPT, KEPT]);
+        let words: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
+        assert_eq!(words, [KEPT, KEPT]);
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
         let found = former().completed("eth1", confined());
         assert_eq!((found.driver, found.ntuple), (None, None));
         assert_eq!(found.rss.unwrap().tcp4, RssFields::Unknown);
-        let told: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
-        assert_eq!(told, [MISSED, MISSED]);
+        let words: Vec<_> = found.refusals.iter().map(|refusal| refusal.error().to_string()).collect();
+        assert_eq!(words, [MISSED, MISSED]);
     }
 
     #[test]

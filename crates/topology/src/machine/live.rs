@@ -37,8 +37,8 @@ pub(super) fn sockets() -> Sockets {
     found
 }
 
-/// Which process has a socket open, by the socket's inode, and how many processes do not let us see. Of several, the
-/// lowest process.
+/// Process that has a socket open, by the socket's inode, and number of processes that could not be
+/// read. The lowest process where there are several.
 fn socket_owners() -> (HashMap<u32, u32>, u32) {
     let mut owners = HashMap::new();
     let mut unread = 0;

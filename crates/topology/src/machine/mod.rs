@@ -29,14 +29,15 @@ const PROGRAM_DIRECTORIES: [&str; 3] =
 
 /// A machine that can be looked at. Paths are without the leading slash, as in `sys/class/net/eth0/mtu`.
 ///
-/// What the kernel answers and no file holds (ethtool, sockets, routes) stands in trees and recordings as JSON in the
-/// folder `selvedge`: `selvedge/ethtool/NAME.json`, `selvedge/sockets.json`, `selvedge/routes.json` and
-/// `selvedge/programs.json`. Where such a file is missing, the kernel is taken not to have answered anything.
+/// Answers of the kernel that are in no file (ethtool, sockets, routes) are stored in trees and
+/// recordings as JSON in the folder `selvedge`: `selvedge/ethtool/NAME.json`,
+/// `selvedge/sockets.json`, `selvedge/routes.json` and `selvedge/programs.json`. Where such a file
+/// is missing, the kernel counts as not having answered.
 #[derive(Debug)]
 pub struct Machine {
     source: Source,
     recorder: Option<Mutex<Recording>>,
-    /// What ethtool said before this process gave up asking it for some of that.
+    /// Answers of ethtool from before this process gave up some rights.
     former: FormerAnswers,
 }
 
@@ -53,7 +54,7 @@ enum Source {
 pub struct MachineError {
     /// The file or folder.
     pub name: String,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub reason: String,
 }
 
@@ -106,12 +107,12 @@ impl Machine {
         Self { recorder: Some(Mutex::new(Recording::default())), ..self }
     }
 
-    /// What has been read since [`Machine::record`]. Looking at it as at a machine gives the same answers.
+    /// Reads since [`Machine::record`]. They give the same answers as the machine.
     pub fn recording(&self) -> Option<Recording> {
         self.recorder.as_ref().map(|recorder| locked(recorder).clone())
     }
 
-    /// Whether it is the machine that this program runs on.
+    /// True for the machine that this program runs on.
     pub fn is_live(&self) -> bool {
         matches!(self.source, Source::Live)
     }
@@ -178,7 +179,7 @@ impl Machine {
         link
     }
 
-    /// What ethtool reports about an interface.
+    /// Answers of ethtool about an interface.
     ///
     /// # Errors
     /// When the file that holds it cannot be read or is not one; what the kernel refuses is part of the answer.
@@ -214,7 +215,8 @@ impl Machine {
             _ => {
                 let routes: Routes = self.json("selvedge/routes.json")?;
                 let of = |route: &&Route| route.destination == destination && route.source == source;
-                // Whoever does not care for the source takes the way that was asked for with one.
+                // A question without a source is answered by the route that was recorded for any
+                // source.
                 let like = |route: &&Route| route.destination == destination && source.is_none();
                 let found = routes.routes.iter().find(of).or_else(|| routes.routes.iter().find(like));
                 found.map_or_else(|| Err(answers::unrecorded()), Route::answer)
@@ -306,7 +308,7 @@ impl Machine {
     }
 }
 
-/// Whether an error says that there is no such file or folder.
+/// True if an error says that there is no such file or folder.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

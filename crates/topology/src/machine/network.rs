@@ -1,6 +1,6 @@
-//! What is asked of a machine's network beside its queues: settings of links, queueing disciplines, what connections have
-//! carried, ways and addresses. In trees and recordings each answer is JSON in the folder `selvedge`; where it is missing,
-//! nobody has asked, and that is an error.
+//! Network of a machine beside its queues: settings of links, queueing disciplines, traffic of
+//! connections, routes and addresses. In trees and recordings each answer is JSON in the folder
+//! `selvedge`; a missing one is an error.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,10 +18,10 @@ use crate::netlink::{queueing, route, sock_diag};
 use crate::way::{InterfaceAddress, Way};
 
 impl Machine {
-    /// How an interface treats packets.
+    /// Settings of an interface.
     ///
     /// # Errors
-    /// When nobody has asked; what the kernel refuses is part of the answer.
+    /// The answer is not in the recording. A refusal by the kernel is part of the answer.
     pub fn link_settings(&self, interface: &str) -> io::Result<LinkSettings> {
         self.kept(&format!("selvedge/link/{interface}.json"), || Ok(ethtool::link_settings(interface)))
     }
@@ -29,7 +29,7 @@ impl Machine {
     /// The queueing disciplines of all interfaces.
     ///
     /// # Errors
-    /// What the kernel says, or that nobody has asked.
+    /// The kernel refuses, or the answer is not in the recording.
     pub fn queueings(&self, moment: &str) -> io::Result<Vec<Queueing>> {
         self.kept(&format!("selvedge/queueing-{moment}.json"), || {
             // An interface that is gone since has no name, and nothing that matters.
@@ -38,10 +38,10 @@ impl Machine {
         })
     }
 
-    /// What those connections have carried whose ends are wanted.
+    /// Traffic of the connections with these ends.
     ///
     /// # Errors
-    /// What the kernel says, or that nobody has asked.
+    /// The kernel refuses, or the answer is not in the recording.
     pub fn connections(
         &self,
         moment: &str,
@@ -59,7 +59,8 @@ impl Machine {
     /// The way to an address, when packets come from `source`.
     ///
     /// # Errors
-    /// What the kernel says: `ENETUNREACH` when there is no way; or that nobody has asked.
+    /// The kernel refuses, with `ENETUNREACH` if there is no route; or the answer is not in the
+    /// recording.
     pub fn way(&self, destination: IpAddr, source: Option<IpAddr>) -> io::Result<Way> {
         let from = source.map_or_else(|| "any".to_owned(), |source| source.to_string());
         let path = format!("selvedge/ways/{destination}/{from}.json");
@@ -72,7 +73,7 @@ impl Machine {
     /// This machine's addresses.
     ///
     /// # Errors
-    /// What the kernel says, or that nobody has asked.
+    /// The kernel refuses, or the answer is not in the recording.
     pub fn addresses(&self) -> io::Result<Vec<InterfaceAddress>> {
         self.kept("selvedge/addresses.json", || {
             let named =
@@ -144,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_asked_is_an_error() {
+    fn an_answer_that_was_not_recorded_is_an_error() {
         let machine = Machine::of_recording("a", Recording::default());
         let error = machine.link_settings("eth0").unwrap_err();
-        assert!(error.to_string().contains("nobody asked"), "{error}");
+        assert!(error.to_string().contains("not in the recording"), "{error}");
         let mut recording = Recording::default();
         recording.file("selvedge/addresses.json", "[1]\n");
         let error = Machine::of_recording("a", recording).addresses().unwrap_err();

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 /// The first line of what is written, for a person.
 const TITLE: &str = "# A machine as Selvedge saw it: F file, L symbolic link, D directory, E error.";
 
-/// What is known of a machine, by path.
+/// Recorded entries of a machine, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording(BTreeMap<String, Entry>);
 
-/// What is known of one path.
+/// Recorded entry of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     File(String),
@@ -36,7 +36,7 @@ pub(super) enum Entry {
 pub struct RecordingError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub reason: String,
 }
 

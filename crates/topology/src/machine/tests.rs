@@ -36,7 +36,7 @@ fn a_recording_is_read_by_its_paths() {
 }
 
 #[test]
-fn what_is_no_recording_is_told_by_its_line() {
+fn an_invalid_recording_is_refused_with_its_line() {
     for (line, reason) in [
         ("F sys/a", "tab"),
         ("F /sys/a\tx", "not a path"),

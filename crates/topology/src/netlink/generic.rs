@@ -161,7 +161,7 @@ impl Ethtool {
         Ok((set(ACTIVE), switchable))
     }
 
-    /// When an interrupt comes.
+    /// Interrupt coalescing of an interface.
     pub(crate) fn coalescing(&mut self, interface: &str) -> io::Result<Coalescing> {
         Ok(coalescing(&self.ask(COALESCING_GET, interface)?))
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_told_by_four_sets() {
+    fn a_switch_is_read_from_four_sets() {
         let answer = |changeable: bool, active: &[(&str, bool)], fixed: bool| {
             Writer::default()
                 .nested(CHANGEABLE, &set(&[("rx-checksum", true), (NTUPLE, changeable)], true))

@@ -18,13 +18,13 @@ const NESTED: u16 = 0x8000;
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
-    /// What it is (`nlmsg_type`).
+    /// Type (`nlmsg_type`).
     pub(crate) kind: u16,
     /// Flags (`NLM_F_`).
     pub(crate) flags: u16,
     /// Number of the question it answers.
     pub(crate) sequence: u32,
-    /// What follows the header.
+    /// Bytes after the header.
     pub(crate) payload: &'a [u8],
 }
 
@@ -142,7 +142,7 @@ impl Writer {
         self.value(number | NESTED, &inner.bytes)
     }
 
-    /// What was written.
+    /// Returns the message.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
     }

@@ -31,7 +31,8 @@ const TBF_RATE: u16 = 4;
 const FQ_FLOW_RATE: u16 = 7;
 const CAKE_RATE: u16 = 2;
 const NETEM_LATENCY: u16 = 10;
-/// Where `struct tc_tbf_qopt` has its rate, and `struct tc_netem_qopt` its loss; bytes of the latter.
+/// Offset of the rate in `struct tc_tbf_qopt`, and of the loss in `struct tc_netem_qopt`; size of
+/// the latter.
 const TBF_RATE_AT: usize = 8;
 const NETEM_LOSS_AT: usize = 8;
 const NETEM_LENGTH: usize = 24;
@@ -63,7 +64,7 @@ fn queueing(payload: &[u8]) -> Option<(u32, Queueing)> {
     Some((u32_at(fixed, INTERFACE)?, found))
 }
 
-/// What the options of a discipline hold packets back by.
+/// Limits in the options of a discipline.
 fn limits(kind: &str, options: &[u8]) -> Queueing {
     let number = |attribute: u16| Attributes(options).value(attribute).and_then(|value| u64_at(value, 0));
     let mut found = Queueing::default();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_addresses_are_told_as_what_they_are() {
+    fn mapped_addresses_are_reported_as_ipv4() {
         let mapped = "::ffff:10.0.0.2".parse::<Ipv6Addr>().unwrap().octets();
         let found = address(Family::Ipv6.number(), &mapped, 4420, 3).unwrap();
         assert_eq!(found, "10.0.0.2:4420".parse().unwrap());

@@ -17,7 +17,7 @@ use crate::limits::{NETLINK_BYTES_MAX, NETLINK_TIMEOUT_MS};
 const REQUEST: u16 = 0x01;
 /// Tell how it ended.
 const ACKNOWLEDGE: u16 = 0x04;
-/// What was told changed meanwhile.
+/// The dump is inconsistent, since its subject changed meanwhile.
 const DUMP_INTERRUPTED: u16 = 0x10;
 /// All there is.
 const DUMP: u16 = 0x300;
@@ -34,7 +34,7 @@ const KIND_MIN: u16 = 0x10;
 /// The attribute of an error with the kernel's words.
 const ERROR_WORDS: u16 = 1;
 
-/// How often a dump that was interrupted is asked for again.
+/// Attempts at a dump that is interrupted.
 const DUMP_ATTEMPTS: usize = 5;
 
 /// A connection with one protocol of netlink.
@@ -47,13 +47,13 @@ pub(crate) struct NetlinkSocket {
 /// A message of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// What it is.
+    /// Type of the message.
     pub(crate) kind: u16,
-    /// What follows its header.
+    /// Bytes after its header.
     pub(crate) payload: Vec<u8>,
 }
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     is_complete: bool,
@@ -99,7 +99,8 @@ impl NetlinkSocket {
         Err(Errno::AGAIN.into())
     }
 
-    /// One question and all of its answer, and whether that changed while it was told.
+    /// Sends one question and reads all of its answer. The flag is set if the subject changed
+    /// meanwhile.
     fn exchange(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<(Vec<Answer>, bool)> {
         self.sequence += 1;
         let question = message(kind, REQUEST | flags, self.sequence, payload);
@@ -123,7 +124,7 @@ impl NetlinkSocket {
         }
     }
 
-    /// What comes with one call, whole.
+    /// Reads the messages of one call, whole.
     fn receive(&self) -> io::Result<Vec<u8>> {
         // The first call tells the length and leaves the message.
         let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
@@ -198,7 +199,7 @@ fn refusal(flags: u16, payload: &[u8]) -> io::Result<()> {
 #[error("{words}: {}", io::Error::from_raw_os_error(*errno))]
 pub(crate) struct KernelWords {
     words: String,
-    /// Its number.
+    /// Error number.
     pub(crate) errno: i32,
 }
 
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_are_told() {
+    fn the_kernels_words_are_passed_on() {
         let question = message(20, REQUEST, 7, &[]);
         let words = Writer::new(&[]).text(ERROR_WORDS, "too few channels").finish();
         let bytes = error_message(22, CAPPED | HAS_ATTRIBUTES, &[question, words].concat());

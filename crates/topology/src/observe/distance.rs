@@ -8,7 +8,8 @@ use super::processors;
 use super::reader::Reader;
 use crate::Node;
 
-/// What Linux takes for processors and devices of one node, and for others where the firmware says nothing.
+/// Distance that Linux assumes between processors and devices of one node, and of others where the
+/// firmware reports none.
 const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 /// A VLAN on a bond on devices is 2 above them; a loop of them cannot be.
@@ -22,14 +23,14 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Those of the interface by which packets leave for `destination`, when they come from `source`.
+    /// Distances to the interface by which packets from `source` leave for `destination`.
     pub fn to_address(machine: &Machine, destination: IpAddr, source: Option<IpAddr>) -> Self {
         machine
             .route(destination, source)
             .map_or_else(|_| Self::default(), |interface| Self::to_interface(machine, &interface))
     }
 
-    /// Those of an interface.
+    /// Distances to an interface.
     pub fn to_interface(machine: &Machine, interface: &str) -> Self {
         let mut reader = Reader::new(machine);
         let nodes = processors::nodes(&mut reader, &crate::CpuSet::default()).unwrap_or_default();
@@ -73,9 +74,9 @@ fn device_nodes(reader: &mut Reader<'_>, interface: &str, depth: usize) -> Vec<u
 fn row(reader: &mut Reader<'_>, node: u16, ids: &[u16]) -> Vec<u32> {
     let text =
         reader.optional_text(&format!("{}/node{node}/distance", processors::NODES)).unwrap_or_default();
-    let told: Vec<u32> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-    if told.len() == ids.len() {
-        return told;
+    let distances: Vec<u32> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    if distances.len() == ids.len() {
+        return distances;
     }
     ids.iter().map(|id| if *id == node { LOCAL } else { REMOTE }).collect()
 }

@@ -32,8 +32,8 @@ pub(super) struct Connections {
     by_ends: HashMap<Ends, usize>,
     /// Processes whose sockets could not be seen.
     pub(super) unread_processes: u32,
-    /// Whether the kernel told sockets at all.
-    pub(super) is_told: bool,
+    /// True if the kernel has listed its sockets.
+    pub(super) is_listed: bool,
 }
 
 impl Connections {
@@ -41,7 +41,7 @@ impl Connections {
         let Sockets { sockets: all, unread_processes, refusals } = sockets;
         let connected = all.iter().enumerate().filter(|(_, socket)| socket.state == SocketState::Established);
         let by_ends = connected.map(|(at, socket)| (unscoped((socket.local, socket.peer)), at)).collect();
-        Self { by_ends, unread_processes, is_told: refusals.is_empty(), all }
+        Self { by_ends, unread_processes, is_listed: refusals.is_empty(), all }
     }
 
     /// The connected socket with these ends.
@@ -50,7 +50,7 @@ impl Connections {
     }
 }
 
-/// Ends without the interface that an address of one link is on, which is not told everywhere.
+/// Removes the interface of a link-local address, which not all sources name.
 fn unscoped((local, peer): Ends) -> Ends {
     let plain = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
     (plain(local), plain(peer))
@@ -99,7 +99,7 @@ pub(super) fn located(
     Ok(flows)
 }
 
-/// Where a flow stands among others: owner, process, controller with its number as a number, queue.
+/// Sort key of a flow: owner, process, controller with its number as a number, queue.
 fn order(flow: &Flow) -> (u8, u32, (String, u64), Option<u16>, SocketAddr, SocketAddr) {
     let (rank, pid) = match flow.owner {
         FlowOwner::Initiator { pid } => (0, pid),

@@ -130,7 +130,7 @@ fn optional<T: std::str::FromStr>(
 
 /// The device of an interface.
 struct Device {
-    /// Its address on the bus.
+    /// Address on the bus.
     bus_address: Option<String>,
     /// Folders that may list its interrupts, the likeliest first.
     interrupts: Vec<String>,

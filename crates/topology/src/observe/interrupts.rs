@@ -11,14 +11,14 @@ const INTERRUPTS: &str = "proc/interrupts";
 /// Names of interrupts that are shown where they do not tell.
 const SHOWN_NAMES: usize = 3;
 
-/// Which directions of a queue an interrupt serves.
+/// Directions of a queue that an interrupt serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Serves {
     /// Both.
     Both,
-    /// What is received.
+    /// Received packets.
     Receive,
-    /// What was sent.
+    /// Sent packets.
     Transmit,
 }
 
@@ -40,7 +40,7 @@ impl Interrupts {
         Ok(Self { lines, interfaces })
     }
 
-    /// Those of an interface's queues, out of the interrupts of its device.
+    /// Interrupts of an interface's queues, among the interrupts of its device.
     pub(super) fn of_queues(
         &mut self,
         reader: &mut Reader<'_>,
@@ -76,7 +76,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Whether a name has another interface's name in it, which shares the device.
+    /// True if a name contains the name of another interface, which shares the device.
     fn is_anothers(&self, name: &str, interface: &str) -> bool {
         let words: Vec<&str> = name.split(['-', '@']).collect();
         !words.contains(&interface) && words.iter().any(|word| self.interfaces.contains(*word))

@@ -24,7 +24,7 @@ struct Controller {
     peer: SocketAddr,
     /// Addresses that its connections come from, where it says some.
     sources: Vec<IpAddr>,
-    /// Its disks, under which debugfs describes its queues.
+    /// Disks of the controller, under which debugfs describes its queues.
     disks: Vec<String>,
 }
 
@@ -41,11 +41,11 @@ pub(super) fn read(
         }
     }
     controllers.sort_by_key(|controller| controller.instance);
-    let mut told = Vec::new();
+    let mut infos = Vec::new();
     for controller in &controllers {
-        told.push(queue_infos(reader, controller)?);
+        infos.push(queue_infos(reader, controller)?);
     }
-    for (controller, infos) in controllers.iter().zip(&told) {
+    for (controller, infos) in controllers.iter().zip(&infos) {
         for info in infos {
             let worker = worker(reader, controller, info.queue_id, info.cpu)?;
             found.push(queue(
@@ -58,7 +58,7 @@ pub(super) fn read(
             ));
         }
     }
-    derive(reader, connections, &controllers, &told, found)?;
+    derive(reader, connections, &controllers, &infos, found)?;
     Ok(!controllers.is_empty())
 }
 
@@ -81,7 +81,8 @@ fn controller(reader: &mut Reader<'_>, name: String) -> Result<Option<Controller
     Ok(Some(Controller { name, instance, controller_id, subsystem_nqn, queue_count, peer, sources, disks }))
 }
 
-/// Whether a name is that of a disk of a controller: `nvme0n1`, or `nvme0c1n1` where there are paths.
+/// True if a name is that of a disk of a controller: `nvme0n1`, or `nvme0c1n1` where there are
+/// paths.
 fn is_disk(name: &str, instance: u32) -> bool {
     let Some(rest) = name.strip_prefix("nvme") else { return false };
     let Some((before, namespace)) = rest.rsplit_once('n') else { return false };
@@ -104,7 +105,7 @@ fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
     Some((peer, sources.collect()))
 }
 
-/// What debugfs reports about a controller's queues.
+/// Description of a controller's queues in debugfs.
 fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<QueueInfo>, ObserveError> {
     for disk in &controller.disks {
         let path = format!("sys/kernel/debug/block/{disk}/io_queue_info");
@@ -126,7 +127,7 @@ fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<Q
     Ok(Vec::new())
 }
 
-/// Who works on a queue: the kernel's worker on a processor that the block layer gives the queue.
+/// Worker of a queue: the kernel's worker on a processor that the block layer gives the queue.
 fn worker(
     reader: &mut Reader<'_>,
     controller: &Controller,
@@ -172,7 +173,7 @@ fn derive(
     reader: &mut Reader<'_>,
     connections: &Connections,
     controllers: &[Controller],
-    told: &[Vec<QueueInfo>],
+    infos: &[Vec<QueueInfo>],
     found: &mut Vec<Found>,
 ) -> Result<(), ObserveError> {
     let mut left: Vec<usize> = (0..controllers.len()).collect();
@@ -180,15 +181,15 @@ fn derive(
         let (group, others) = left.iter().partition(|at| are_alike(&controllers[first], &controllers[**at]));
         left = others;
         let group: Vec<usize> = group;
-        let is_told = |socket: &Socket| {
+        let is_described = |socket: &Socket| {
             let ends = (socket.local, socket.peer);
-            group.iter().any(|at| told[*at].iter().any(|info| info.ends == ends))
+            group.iter().any(|at| infos[*at].iter().any(|info| info.ends == ends))
         };
         let is_ours = |socket: &Socket| group.iter().any(|at| can_be_of(socket, &controllers[*at]));
         let sockets: Vec<&Socket> =
-            connections.all.iter().filter(|socket| is_ours(socket) && !is_told(socket)).collect();
-        note_missing(reader, connections, &group, controllers, sockets.len(), told);
-        let wanting: Vec<Wanting> = group.iter().map(|at| wanting(&controllers[*at], &told[*at])).collect();
+            connections.all.iter().filter(|socket| is_ours(socket) && !is_described(socket)).collect();
+        note_missing(reader, connections, &group, controllers, sockets.len(), infos);
+        let wanting: Vec<Wanting> = group.iter().map(|at| wanting(&controllers[*at], &infos[*at])).collect();
         let candidates: Vec<Candidate> = sockets.iter().map(|socket| candidate(socket)).collect();
         for pair in pairing::pair(&wanting, &candidates) {
             let socket = sockets[pair.candidate];
@@ -221,9 +222,9 @@ fn note_missing(
     group: &[usize],
     controllers: &[Controller],
     sockets: usize,
-    told: &[Vec<QueueInfo>],
+    infos: &[Vec<QueueInfo>],
 ) {
-    for at in group.iter().filter(|at| sockets == 0 && connections.is_told && told[**at].is_empty()) {
+    for at in group.iter().filter(|at| sockets == 0 && connections.is_listed && infos[**at].is_empty()) {
         let Controller { name, peer, queue_count, .. } = &controllers[*at];
         if *queue_count > 0 {
             let reason = format!(
@@ -234,13 +235,14 @@ fn note_missing(
     }
 }
 
-/// Whether the connections of two controllers look alike: their addresses do not distinguish them.
+/// True if the connections of two controllers look alike: their addresses do not distinguish them.
 fn are_alike(one: &Controller, other: &Controller) -> bool {
     let share = one.sources.iter().any(|source| other.sources.contains(source));
     one.peer == other.peer && (share || one.sources.is_empty() || other.sources.is_empty())
 }
 
-/// Whether a socket can be a connection of a controller: the kernel's own are root's and no process has them.
+/// True if a socket can be a connection of a controller: the kernel's own are root's and no process
+/// has them.
 fn can_be_of(socket: &Socket, controller: &Controller) -> bool {
     let peer = SocketAddr::new(socket.peer.ip().to_canonical(), socket.peer.port());
     let local = socket.local.ip().to_canonical();
@@ -251,12 +253,12 @@ fn can_be_of(socket: &Socket, controller: &Controller) -> bool {
         && (controller.sources.is_empty() || controller.sources.contains(&local))
 }
 
-fn wanting(controller: &Controller, told: &[QueueInfo]) -> Wanting {
-    let is_untold = |queue_id: &u16| told.iter().all(|info| info.queue_id != *queue_id);
+fn wanting(controller: &Controller, infos: &[QueueInfo]) -> Wanting {
+    let is_missing = |queue_id: &u16| infos.iter().all(|info| info.queue_id != *queue_id);
     Wanting {
         controller_id: controller.controller_id,
         instance: controller.instance,
-        queue_ids: (0..controller.queue_count).filter(is_untold).collect(),
+        queue_ids: (0..controller.queue_count).filter(is_missing).collect(),
     }
 }
 
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_told_by_their_names() {
+    fn disks_are_recognised_by_their_names() {
         for (name, instance, is) in [
             ("nvme0n1", 0, true),
             ("nvme3c12n7", 12, true),

@@ -31,9 +31,9 @@ pub enum ObserveError {
     Nonsense {
         /// The file.
         file: String,
-        /// What it holds, shortened.
+        /// Content, shortened.
         found: String,
-        /// What it should hold.
+        /// Expected content.
         expected: String,
     },
     /// A file without which nothing can be said is not there.
@@ -41,7 +41,7 @@ pub enum ObserveError {
     Missing {
         /// The file.
         file: String,
-        /// What it should hold.
+        /// Expected content.
         expected: String,
     },
     /// A file with answers of the kernel is none.
@@ -51,8 +51,8 @@ pub enum ObserveError {
 
 /// Looks at a machine.
 ///
-/// What may not be read without root is left out and stands in the topology's shortfalls, and so does what a machine
-/// has more of than the limits allow.
+/// Parts that need root are left out and listed in the topology's shortfalls, and so are those
+/// beyond the limits.
 ///
 /// # Errors
 /// When a file holds what it cannot hold, or the machine has no processors: the file is named.

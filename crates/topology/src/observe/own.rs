@@ -1,5 +1,6 @@
-//! What this process knows of its connections itself, with what it cannot know: the interfaces that they go by, and where the
-//! threads run that work on them. Nobody else is looked at.
+//! Connections of this process as it knows them itself, completed with facts that it cannot know:
+//! their interfaces, and the processors of the threads that work on them. Other processes are not
+//! examined.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,17 @@
 //! Which of the kernel's connections to one address is which queue of which controller, where the kernel does not say.
 //!
-//! The kernel's initiator connects a controller's queues one after the other, the admin queue first, and each connection
-//! gets the next free number of an inode and a source port. Numbers of inodes are given to each processor by the 1,024,
-//! so that they tell the order within such a batch. Ports to one address go upwards by small steps where the kernel
-//! chooses them, so that they tell the order too, but only for ten seconds: then it goes on somewhere else
-//! (`EPHEMERAL_PORT_SHUFFLE_PERIOD`). So connections fall into runs of ports. Where each controller has a run of its own,
-//! and each has another number of queues, the runs are theirs. Else runs are put in order by the inodes of a batch that
-//! two of them share, and a controller's connections stand next to each other in that order. Among controllers, the one
-//! that connected first has the lower controller identifier, where the target counts up, and the lower number in its
-//! name; where these two disagree, only one that fits can be told by what the admin queue has received: it has got an
-//! Identify Controller data structure at least.
+//! The kernel's initiator connects a controller's queues one after the other, the admin queue
+//! first, and each connection gets the next free number of an inode and a source port. Numbers of
+//! inodes are given to each processor by the 1,024, so that they tell the order within such a
+//! batch. Ports to one address go upwards by small steps where the kernel chooses them, so that
+//! they tell the order too, but only for ten seconds: then it goes on somewhere else
+//! (`EPHEMERAL_PORT_SHUFFLE_PERIOD`). So connections fall into runs of ports. Where each controller
+//! has a run of its own, and each has another number of queues, the runs are theirs. Else runs are
+//! put in order by the inodes of a batch that two of them share, and a controller's connections
+//! stand next to each other in that order. Among controllers, the one that connected first has the
+//! lower controller identifier, where the target counts up, and the lower number in its name; where
+//! these two disagree, only one that fits can be recognised, by the bytes that the admin queue has
+//! received: it has got an Identify Controller data structure at least.
 //!
 //! What is assumed: no two controllers of one address connected at the very same time, as they may when their target was
 //! away for a while and both try again. As long as their I/O queues have not read more than a page, it shows.
@@ -46,7 +48,7 @@ pub(super) struct Candidate {
     pub(super) received_bytes: Option<u64>,
 }
 
-/// What a connection was found to be.
+/// Queue that a connection was identified as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pairing {
     /// The candidate's place.
@@ -103,7 +105,7 @@ fn runs(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     by_port.chunk_by(is_near).map(<[usize]>::to_vec).collect()
 }
 
-/// Whether no inodes of one batch say that a later one was first.
+/// True if no inodes of one batch say that a later one was first.
 fn is_possible(candidates: &[Candidate], order: &[usize]) -> bool {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();
     order.iter().all(|at| {
@@ -129,7 +131,7 @@ fn by_size(controllers: &[Wanting], candidates: &[Candidate]) -> Option<Vec<usiz
         }
         connected.extend(run);
     }
-    // Two controllers of one size would have the same run, and another nobody.
+    // Two controllers of one size would have the same run, and another controller none.
     (connected.len() == candidates.len() && is_distinct(&connected)).then_some(connected)
 }
 
@@ -162,7 +164,7 @@ fn in_order(candidates: &[Candidate]) -> (Vec<usize>, bool) {
     if is_possible(candidates, &order) { (order, true) } else { (by_inode, false) }
 }
 
-/// Which of two runs was first, where they share batches of inodes and all of those say the same.
+/// Order of two runs, where they share batches of inodes and all of those agree.
 fn compare(candidates: &[Candidate], one: &[usize], other: &[usize]) -> Option<Ordering> {
     let mut found = None;
     for (first, second) in one.iter().flat_map(|first| other.iter().map(move |second| (first, second))) {
@@ -179,7 +181,7 @@ fn compare(candidates: &[Candidate], one: &[usize], other: &[usize]) -> Option<O
     found
 }
 
-/// Whether a controller's first connection can be this one: an admin queue has received something.
+/// True if a controller's first connection can be this one: an admin queue has received something.
 fn begins(controller: &Wanting, first: Option<&Candidate>) -> bool {
     let received = first.and_then(|first| first.received_bytes);
     controller.queue_ids.first() != Some(&0) || received.is_none_or(|bytes| bytes >= ADMIN_BYTES_MIN)
@@ -227,7 +229,7 @@ mod tests {
             .collect()
     }
 
-    fn told(pairs: &[Pairing]) -> Vec<(usize, Option<usize>, Option<u16>)> {
+    fn paired(pairs: &[Pairing]) -> Vec<(usize, Option<usize>, Option<u16>)> {
         pairs.iter().map(|pair| (pair.candidate, pair.controller, pair.queue_id)).collect()
     }
 
@@ -243,21 +245,22 @@ mod tests {
             (0, Some(0), Some(0)),
             (2, Some(0), Some(1)),
         ];
-        assert_eq!(told(&pairs), expected);
+        assert_eq!(paired(&pairs), expected);
     }
 
     #[test]
     fn ports_tell_the_order_where_processors_changed() {
         let sockets = candidates(&[(9001, 40000), (1025, 40002), (9002, 40008)]);
         let pairs = pair(&[wanting(1, 0, 3)], &sockets);
-        assert_eq!(told(&pairs), [(0, Some(0), Some(0)), (1, Some(0), Some(1)), (2, Some(0), Some(2))]);
+        assert_eq!(paired(&pairs), [(0, Some(0), Some(0)), (1, Some(0), Some(1)), (2, Some(0), Some(2))]);
         assert_eq!(pairs[0].source, FlowSource::Derived);
         let sockets = candidates(&[(9001, 40000), (1025, 50000), (9002, 33000)]);
         let pairs = pair(&[wanting(1, 0, 3)], &sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Guessed && pair.queue_id.is_some()));
     }
 
-    /// What Linux 6.12 had for a controller with 2 I/O queues and then one with 4, more than ten seconds later.
+    /// Connections of Linux 6.12 for a controller with 2 I/O queues and then one with 4, more than
+    /// ten seconds later.
     fn two_windows() -> Vec<Candidate> {
         let sockets = [
             (150, 51702, 103_232),
@@ -287,13 +290,13 @@ mod tests {
             let controllers = [wanting(ids.0, names.0, 3), wanting(ids.1, names.1, 5)];
             let pairs = pair(&controllers, &two_windows());
             assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived), "{ids:?}");
-            assert_eq!(told(&pairs), in_this_order(3, 5));
+            assert_eq!(paired(&pairs), in_this_order(3, 5));
         }
         // Of one size, by the inodes that one processor gave.
         let sockets = &two_windows()[..6];
         let pairs = pair(&[wanting(1, 0, 3), wanting(2, 1, 3)], sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived));
-        assert_eq!(told(&pairs), in_this_order(3, 3));
+        assert_eq!(paired(&pairs), in_this_order(3, 3));
     }
 
     #[test]
@@ -335,15 +338,15 @@ mod tests {
         }
         let pairs = pair(&controllers, &sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Derived));
-        assert_eq!(told(&pairs)[2], (2, Some(1), Some(0)));
-        // Nobody has received enough to be an admin queue.
+        assert_eq!(paired(&pairs)[2], (2, Some(1), Some(0)));
+        // No connection has received enough to be an admin queue.
         sockets.iter_mut().for_each(|socket| socket.received_bytes = Some(152));
         assert!(pair(&controllers, &sockets).iter().all(|pair| pair.source == FlowSource::Guessed));
     }
 
     proptest! {
         #[test]
-        fn every_connection_is_told_once(
+        fn every_connection_is_paired_once(
             counts in proptest::collection::vec((0_u32..4, 1_u16..5), 0..4),
             ends in proptest::collection::vec((0_u32..5000, any::<u16>(), proptest::option::of(0_u64..10_000)), 0..16),
         ) {
@@ -354,9 +357,9 @@ mod tests {
                     inode: *inode, port: *port, received_bytes: *received_bytes,
                 }).collect();
             let pairs = pair(&controllers, &sockets);
-            let mut told: Vec<usize> = pairs.iter().map(|pair| pair.candidate).collect();
-            told.sort_unstable();
-            prop_assert_eq!(told, (0..sockets.len()).collect::<Vec<_>>());
+            let mut paired: Vec<usize> = pairs.iter().map(|pair| pair.candidate).collect();
+            paired.sort_unstable();
+            prop_assert_eq!(paired, (0..sockets.len()).collect::<Vec<_>>());
             let mut queues: Vec<_> = pairs.iter().filter_map(|pair| Some((pair.controller?, pair.queue_id?))).collect();
             let count = queues.len();
             queues.sort_unstable();

@@ -13,7 +13,8 @@ use crate::{CpuSet, FlowOwner, FlowSource, Worker};
 #[derive(Debug, Deserialize)]
 struct Record {
     pid: u32,
-    /// When the process began, as field 22 of /proc/PID/stat says it: a process that has the number later began later.
+    /// Start time of the process, from field 22 of /proc/PID/stat: a later process of the number
+    /// has a later one.
     start_time: u64,
     queues: Vec<Queue>,
 }
@@ -72,7 +73,7 @@ fn add(
         let is_its_own = match connections.with_ends(ends) {
             Some(socket) if socket.pid.is_none() => connections.unread_processes > 0,
             Some(socket) => socket.pid == Some(pid),
-            None => !connections.is_told,
+            None => !connections.is_listed,
         };
         if !is_its_own {
             continue;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::flows::Ends;
 
-/// One queue of a controller.
+/// Queue of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueInfo {
     pub(super) queue_id: u16,

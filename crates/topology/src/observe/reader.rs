@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         Self { machine, shortfalls: Vec::new() }
     }
 
-    /// What could not be read.
+    /// Returns the parts that could not be read.
     pub(super) fn finish(self) -> Vec<Shortfall> {
         self.shortfalls
     }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether there is a directory, with anything in it or not.
+    /// True if there is such a directory, empty or not.
     pub(super) fn has_directory(&mut self, path: &str) -> bool {
         match self.machine.list(path) {
             Ok(_) => true,
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         self.value(path, "a list of CPUs, as in 0-3,8")
     }
 
-    /// That a file holds something else than it should.
+    /// Error for a file with unexpected content.
     pub(super) fn nonsense(&self, path: &str, found: &str, expected: &str) -> ObserveError {
         let found = found.chars().take(SHOWN_CHARACTERS).collect();
         ObserveError::Nonsense { file: self.machine.name(path), found, expected: expected.to_owned() }

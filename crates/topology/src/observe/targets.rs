@@ -66,7 +66,7 @@ fn is_program(reader: &mut Reader<'_>, pid: u32) -> bool {
     reader.text(&format!("proc/{pid}/comm")).as_deref() == Some(PROGRAM)
 }
 
-/// Whether a connection came to a listening address.
+/// True if a connection came to a listening address.
 fn accepts(listener: SocketAddr, socket: &Socket) -> bool {
     let (at, local) = (listener.ip().to_canonical(), socket.local.ip().to_canonical());
     listener.port() == socket.local.port() && (at.is_unspecified() || at == local)

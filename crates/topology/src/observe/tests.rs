@@ -238,7 +238,7 @@ fn flows_of_programs_the_kernel_and_targets_are_seen() {
     assert_eq!((program.receive_queue_bytes, program.send_queue_bytes), (10, 20));
     assert_eq!((program.rtt_us, program.retransmissions), (Some(55), Some(2)));
 
-    let told: Vec<(&str, u16, u16)> = kernel
+    let queues: Vec<(&str, u16, u16)> = kernel
         .iter()
         .map(|flow| (flow.controller.as_str(), flow.queue_id.unwrap(), flow.local.port()))
         .collect();
@@ -249,7 +249,7 @@ fn flows_of_programs_the_kernel_and_targets_are_seen() {
         ("nvme1", 0, 40008),
         ("nvme1", 1, 40010),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(queues, expected);
     assert!(kernel.iter().all(|flow| flow.source == FlowSource::Derived && flow.owner == FlowOwner::Kernel));
     assert!(kernel.iter().all(|flow| flow.interface.as_deref() == Some("eth0")));
     assert_eq!(kernel[0].worker, None);
@@ -265,7 +265,7 @@ fn flows_of_programs_the_kernel_and_targets_are_seen() {
 }
 
 #[test]
-fn what_was_not_recorded_is_told() {
+fn what_was_not_recorded_is_a_shortfall() {
     let mut recording = recording();
     recording.file("selvedge/routes.json", "{\"routes\":[]}");
     recording.file("sys/class/nvme/nvme1/address", "traddr=10.0.0.7,trsvcid=4420");
@@ -274,18 +274,18 @@ fn what_was_not_recorded_is_told() {
         "CPU0\n 41: 5 PCI 1 gve-ntfy-blk0@pci:0000:3b:00.0\n 43: 1 PCI 2 gve-ntfy-blk1@pci:0000:3b:00.0\n";
     recording.file("proc/interrupts", table);
     let topology = observe(&Machine::of_recording("x", recording)).unwrap();
-    let told: Vec<String> =
+    let shortfalls: Vec<String> =
         topology.shortfalls.iter().map(|it| format!("{}: {}", it.what, it.reason)).collect();
     let expected = [
         "interrupts of eth0: their names (`gve-ntfy-blk0@pci:0000:3b:00.0`, `gve-ntfy-blk1@pci:0000:3b:00.0`) do not \
          tell the queue",
         "connections of nvme1: no socket of this network namespace goes to 10.0.0.7:4420: it may be in another \
          namespace, or be connecting",
-        "route from 10.0.0.1 to 10.0.0.3: nobody asked for it when this was recorded",
-        "route from 10.0.0.1 to 10.0.0.2: nobody asked for it when this was recorded",
-        "route from 10.0.0.1 to 10.0.0.9: nobody asked for it when this was recorded",
+        "route from 10.0.0.1 to 10.0.0.3: not in the recording",
+        "route from 10.0.0.1 to 10.0.0.2: not in the recording",
+        "route from 10.0.0.1 to 10.0.0.9: not in the recording",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shortfalls, expected);
     let nic = topology.interface("eth0").unwrap();
     assert!(nic.receive.iter().all(|queue| queue.interrupt.is_none()));
     // Three queues of nvme0 and five connections: any of them may be any.

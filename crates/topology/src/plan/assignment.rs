@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::group::Group;
 use crate::{Interface, Ntuple, Steering, Topology, receive_queue};
 
-/// How flows can be led to queues.
+/// Ways to direct flows to queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// A rule for each flow.
@@ -69,7 +69,7 @@ fn method(topology: &Topology, group: &Group) -> Method {
     if all(&has_no_steering) { Method::Sender } else { Method::None }
 }
 
-/// Whether each flow can have a rule of its own, before those of others that are for it, too.
+/// True if each flow can have a rule of its own, before those of others that are for it, too.
 fn takes_rules(ntuple: &Ntuple, topology: &Topology, group: &Group) -> bool {
     let flows: Vec<_> = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?)).collect();
     let has_room = flows.iter().all(|flow| {
@@ -172,7 +172,8 @@ fn use_free_queues(units: &[Vec<usize>], load: &mut BTreeMap<u32, usize>, queues
     }
 }
 
-/// Whether the first uses as many of the group's queues as the second, and none more often than that does.
+/// True if the first uses as many of the group's queues as the second, and none more often than
+/// that does.
 fn is_as_good(group: &Group, first: &[Option<u32>], second: &[Option<u32>]) -> bool {
     let loads = |queues: &[Option<u32>]| {
         let load = |queue: &u32| queues.iter().filter(|other| **other == Some(*queue)).count();

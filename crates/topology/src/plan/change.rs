@@ -25,7 +25,7 @@ pub enum Change {
     Channels {
         /// The interface.
         interface: String,
-        /// What it shall be.
+        /// New numbers of queues.
         channels: Channels,
     },
     /// Rules for single flows are switched on.
@@ -49,9 +49,9 @@ pub enum Change {
     },
     /// The processors that may serve an interrupt.
     Affinity {
-        /// Its number.
+        /// Number of the interrupt.
         irq: u32,
-        /// Its name, for people.
+        /// Name of the interrupt, for people.
         name: String,
         /// The processors.
         cpus: CpuSet,
@@ -76,7 +76,7 @@ pub enum Change {
     },
     /// The processors that a thread may run on.
     Thread {
-        /// Its process.
+        /// Process of the thread.
         pid: u32,
         /// The thread.
         thread: u32,
@@ -100,7 +100,7 @@ impl Change {
         }
     }
 
-    /// What is written into that file.
+    /// New content of that file.
     pub fn content(&self) -> Option<String> {
         match self {
             Self::Affinity { cpus, .. } => Some(cpus.to_string()),

@@ -1,5 +1,5 @@
-//! Plans for recorded machines of real shapes, against expectations that a person has read. To write them anew, set
-//! `SELVEDGE_UPDATE_FIXTURES=1`; then read what has changed.
+//! Plans for recorded machines of real shapes, against expectations that a person has read. To
+//! regenerate them, set `SELVEDGE_UPDATE_FIXTURES=1`; then read the differences.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -13,36 +13,36 @@ pub(super) struct Group {
     pub(super) queues: Vec<u32>,
     /// The interfaces' memory node, where they have one in common.
     pub(super) node: Option<u16>,
-    /// What wants a queue: a flow each, or a place for one that is to come.
+    /// Seats: a flow each, or a place for a flow that is to come.
     pub(super) seats: Vec<Seat>,
 }
 
-/// What wants a queue and a processor.
+/// Flow that needs a queue and a processor.
 #[derive(Debug)]
 pub(super) struct Seat {
     /// The flow, by its place in the topology; none where it is to come.
     pub(super) flow: Option<usize>,
     /// The queue it comes by now on the first of the interfaces, where that is known.
     pub(super) queue_now: Option<u32>,
-    /// Who works on it.
+    /// Worker of the flow.
     pub(super) worker: SeatWorker,
 }
 
-/// Who works on a flow, as far as a plan is concerned.
+/// Worker of a flow, as far as a plan is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SeatWorker {
-    /// It stays on this processor.
+    /// The worker stays on this processor.
     Fixed(u32),
     /// A thread that can be moved.
     Movable {
-        /// Its process.
+        /// Process of the thread.
         pid: u32,
         /// The thread.
         thread: u32,
         /// Processors it may run on now.
         allowed: CpuSet,
     },
-    /// Nobody knows; if anything, it is one of these.
+    /// The worker is unknown; if anything, it is on one of these.
     Unknown(CpuSet),
 }
 
@@ -102,12 +102,12 @@ impl Group {
         }
     }
 
-    /// Whether anything can be chosen: with one queue and no interrupt there is nothing.
+    /// True if there is anything to choose: with one queue and no interrupt there is not.
     pub(super) fn has_choice(&self, topology: &Topology) -> bool {
         self.queues.len() > 1 || self.has_interrupts(topology)
     }
 
-    /// Whether interrupts bring what the interfaces receive.
+    /// True if received packets of the interfaces come by interrupts.
     pub(super) fn has_interrupts(&self, topology: &Topology) -> bool {
         let legs = self.interfaces(topology);
         legs.iter().any(|leg| leg.receive.iter().any(|queue| queue.interrupt.is_some()))

@@ -28,23 +28,24 @@ use self::worse::Worse;
 use super::rule::{QueueLimit, queue_limit};
 use super::{Channels, CpuSet, Interface, InterfaceKind, QueueCount, Topology};
 
-/// What a plan shall be like.
+/// Options of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
     /// Interfaces it is for, also without flows; where there is none, all that have flows.
     pub interfaces: Vec<String>,
-    /// How many queues they shall have; absent: as they are.
+    /// Number of queues; absent: as they are.
     pub queues: Option<QueuesWanted>,
     /// Processors it may use; absent: all that run and are not isolated.
     pub cpus: Option<CpuSet>,
-    /// Whether queues may be used that the interface's table leaves out.
+    /// True if queues may be used that the interface's table leaves out.
     pub uses_excluded_queues: bool,
-    /// Whether an interrupt goes to its worker's processor also where that is not on the interface's node and the worker
-    /// cannot be moved: no hand-over between processors, for memory that is farther.
+    /// True if an interrupt goes to its worker's processor also where that is not on the
+    /// interface's node and the worker cannot be moved: no hand-over between processors, for memory
+    /// that is farther.
     pub follows_workers: bool,
 }
 
-/// How many queues an interface shall have.
+/// Number of queues that an interface is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuesWanted {
     /// This many.
@@ -56,24 +57,24 @@ pub enum QueuesWanted {
 /// A plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// What it says of each interface that flows use.
+    /// Each interface that flows use.
     pub interfaces: Vec<InterfacePlan>,
-    /// What is changed, in this order.
+    /// Changes, in this order.
     pub steps: Vec<Step>,
-    /// What stands in the way, what cannot be done from here, and what could be done besides.
+    /// Obstacles, things that cannot be done from here, and further possibilities.
     pub notes: Vec<String>,
-    /// How the flows stand now.
+    /// Present standing of the flows.
     pub before: Standing,
-    /// How they will, by the same reckoning.
+    /// Standing of the flows after the plan, by the same reckoning.
     pub after: Standing,
 }
 
-/// What a plan says of an interface.
+/// Interface in a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfacePlan {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// How many I/O queues a host should have by it.
+    /// Number of I/O queues that a host should have through it.
     pub limit: QueueLimit,
     /// I/O queues that the controller with the most has by it now; connections of targets on this machine do not count.
     pub io_queues: u32,
@@ -85,20 +86,20 @@ pub enum PlanError {
     /// There is no such interface.
     #[error("there is no interface `{0}`; those with NIC queues are {1}")]
     NoInterface(String, String),
-    /// Nothing to plan for.
+    /// No connection to plan for.
     #[error("no NVMe/TCP connection was found: name what to plan for with --interface")]
     NothingToPlanFor,
     /// No processor may be used.
     #[error("none of the CPUs {0} runs")]
     NoCpu(CpuSet),
-    /// It cannot have the number of queues that was asked for.
+    /// The interface cannot have the number of queues that was requested.
     #[error("{interface} can have 1 to {max} queues, not {asked}")]
     Queues {
         /// The interface.
         interface: String,
-        /// How many were asked for.
+        /// Requested number.
         asked: u32,
-        /// How many it can have.
+        /// Largest possible number.
         max: u32,
     },
 }

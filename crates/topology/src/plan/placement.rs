@@ -89,7 +89,8 @@ impl Placement {
             None => 1,
             Some(_) => 2,
         };
-        // Where RPS spreads the packets of several flows, somebody wants it so, and one processor would be less.
+        // RPS that spreads the packets of several flows is intended, and one processor would be
+        // less.
         let is_spread =
             |queue: u32, workers: &[&SeatWorker]| workers.len() > 1 && is_spread(topology, group, queue);
         let mut order: Vec<(u32, Vec<&SeatWorker>)> =
@@ -141,7 +142,7 @@ impl Placement {
     }
 }
 
-/// Whether RPS moves what a queue receives by interrupt to other processors.
+/// True if RPS moves the packets of this queue to other processors than its interrupt's.
 fn is_spread(topology: &Topology, group: &Group, queue: u32) -> bool {
     let mut receive = group.interfaces(topology).into_iter().flat_map(|leg| &leg.receive);
     receive.any(|receive| receive.index == queue && receive.interrupt.is_some() && !receive.rps.is_empty())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Topology, course};
 
-/// How the I/O queues' flows stand.
+/// Distribution of the I/O queues' flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
     /// Flows of I/O queues.

@@ -55,7 +55,7 @@ fn excluded(plan: &mut Plan, leg: &Interface, options: &PlanOptions) {
         leg.receive.iter().map(|queue| queue.index).filter(|queue| !rss.table.contains(queue)).collect();
     if !left.is_empty() {
         plan.notes.push(format!(
-            "{}: the table of receive side scaling leaves out queues {left}, so they are somebody's: this plan leaves \
+            "{}: the table of receive side scaling leaves out queues {left}, so they are reserved for other traffic: this plan leaves \
              them alone (--all-queues uses them)",
             leg.name
         ));
@@ -176,7 +176,8 @@ fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
                 why: "rules lead single flows to their queues".to_owned(),
             });
         }
-        // A rule for this very flow is replaced in its place; somebody's for several flows stays.
+        // A rule for this very flow is replaced in its place; an administrator's rule for several
+        // flows stays.
         let mut places = ntuple.places_for(flow.peer, flow.local);
         let Some(location) = places.find(|place| !taken.contains(place)) else { continue };
         taken.push(location);
@@ -186,7 +187,7 @@ fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
             Some(now) => {
                 format!("{} shares queue {now} or has to leave it; queue {queue} is its own", who(flow))
             }
-            None => format!("nobody can tell where {} arrives; queue {queue} is its own", who(flow)),
+            None => format!("the queue of {} is unknown; queue {queue} is its own", who(flow)),
         };
         plan.steps.push(Step { change: Change::Rule { interface: leg.name.clone(), rule }, why });
     }
@@ -306,7 +307,7 @@ fn hashes_addresses(
     ))
 }
 
-/// Says which of somebody's rules keeps flows from having one of their own.
+/// Names the administrator's rule that keeps flows from having one of their own.
 fn others_rule(
     topology: &Topology,
     leg: &Interface,

@@ -241,7 +241,7 @@ fn workers_are_with_their_queues(after: &Topology) {
     }
 }
 
-/// What the plan does not name is as it was, and each change says why and how.
+/// Checks that everything outside the plan is as it was, and that each change says why and how.
 fn nothing_else_changes(before: &Topology, plan: &Plan, after: &Topology) {
     let used: BTreeSet<&String> = before.flows.iter().filter_map(|flow| flow.interface.as_ref()).collect();
     for interface in before.interfaces.iter().filter(|interface| !used.contains(&interface.name)) {
@@ -316,7 +316,7 @@ fn interrupts_that_are_with_their_workers_stay_there() {
     let made = plan(&matched, &PlanOptions::default()).unwrap();
     assert_eq!(made.after, made.before, "{made:#?}");
     assert!(made.notes.iter().any(|note| note.starts_with("interrupts stay with")), "{:?}", made.notes);
-    // Whoever may not use their processors is told that nothing is better.
+    // A caller that may not use their processors is not offered a better place.
     let options = PlanOptions { cpus: Some((0..4).collect()), ..PlanOptions::default() };
     let refused = plan(&matched, &options).unwrap();
     assert_eq!(refused.steps, []);
@@ -332,10 +332,10 @@ fn interrupts_that_are_with_their_workers_stay_there() {
     assert!(!made.steps.is_empty() && used.into_iter().all(|cpu| cpu < 4), "{made:#?}");
 }
 
-/// Somebody's rule for all that comes from port 4420: it decides where flows arrive, it stays, and rules for single flows go
-/// before it where there is room.
+/// An administrator's rule for all that comes from port 4420: it decides where flows arrive, it
+/// stays, and rules for single flows go before it where there is room.
 #[test]
-fn somebodys_rule_for_several_flows_is_not_ignored() {
+fn an_administrators_rule_for_several_flows_is_not_ignored() {
     let any =
         MaskedEnd { address: [0, 0, 0, 0].into(), address_mask: [0, 0, 0, 0].into(), port: 0, port_mask: 0 };
     let from_4420 = MaskedEnd { port: 4420, port_mask: u16::MAX, ..any };

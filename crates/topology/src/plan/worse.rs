@@ -15,7 +15,8 @@ const DIFFERENCE: f64 = 0.01;
 pub(super) enum Worse {
     /// By the model it brings this part of the IOPS.
     Slower(f64),
-    /// It brings as many, with queues that are served by fewer of the workers' processors: now, and then.
+    /// The IOPS are the same, with queues that are served by fewer of the workers' processors: now,
+    /// and then.
     Apart(u32, u32),
 }
 

@@ -130,7 +130,7 @@ pub(super) fn loopback() -> Interface {
     Interface { mtu_bytes: 65_536, ..made("lo", 1, InterfaceKind::Loopback, 1) }
 }
 
-/// One association of a host with a subsystem.
+/// Association of a host with a subsystem.
 pub(super) struct Association<'a> {
     pub(super) owner: FlowOwner,
     pub(super) controller: &'a str,
@@ -148,7 +148,7 @@ pub(super) struct Association<'a> {
 }
 
 impl Association<'_> {
-    /// Its connections: the admin queue, then one for each worker.
+    /// Connections of the association: the admin queue, then one for each worker.
     pub(super) fn flows(&self) -> Vec<Flow> {
         let local: IpAddr = self.local.parse().expect("an address");
         let peer: SocketAddr = self.peer.parse().expect("an address with its port");

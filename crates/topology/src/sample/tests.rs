@@ -42,7 +42,7 @@ fn the_seeds_machine_has_two_threads_for_each_core_on_two_nodes() {
     assert_eq!(cpu72(72).flows.len(), 73);
 }
 
-/// Where the recordings are kept for whoever looks at one without building anything.
+/// Path of the stored recordings, which can be read without building anything.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{name}.recording"))
 }
@@ -53,7 +53,7 @@ fn the_recordings_that_are_kept_are_of_these_machines() {
         let machine = topology(name).unwrap();
         let text = recording(&machine).to_string();
         let file = fixture(name);
-        // Whoever sets this reviews what has changed.
+        // The developer who sets this reviews the differences.
         if std::env::var_os("SELVEDGE_UPDATE_FIXTURES").is_some() {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(&file, &text).unwrap();

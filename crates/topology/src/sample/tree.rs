@@ -247,24 +247,25 @@ fn kernel_controllers(recording: &mut Recording, topology: &Topology) {
         if let Some(nqn) = &first.subsystem_nqn {
             file(recording, &format!("{folder}/subsysnqn"), nqn);
         }
-        let mut told = String::new();
+        let mut lines = String::new();
         let disk = format!("nvme0c{}n1", name.trim_start_matches("nvme"));
         for flow in flows.iter().filter(|flow| flow.is_io()) {
             let (Some(queue), Some(worker)) = (flow.queue_id, &flow.worker) else { continue };
             if let Some(cpu) = worker.cpu.filter(|_| flow.source == FlowSource::Kernel) {
-                told += &format!("qid={queue} cpu={cpu} src={} dst={}\n", flow.local, flow.peer);
+                lines += &format!("qid={queue} cpu={cpu} src={} dst={}\n", flow.local, flow.peer);
             }
             let cpus: Vec<String> = worker.allowed.iter().map(|cpu| cpu.to_string()).collect();
             let path = format!("{folder}/{disk}/mq/{}/cpu_list", queue - 1);
             file(recording, &path, &cpus.join(", "));
         }
-        if !told.is_empty() {
-            recording.file(&format!("sys/kernel/debug/block/{disk}/io_queue_info"), &told);
+        if !lines.is_empty() {
+            recording.file(&format!("sys/kernel/debug/block/{disk}/io_queue_info"), &lines);
         }
     }
 }
 
-/// What initiators of ours leave of their queues, and the processes and threads it speaks of.
+/// Writes the queues that Selvedge's initiators publish, and the processes and threads that these
+/// name.
 fn programs(recording: &mut Recording, topology: &Topology) {
     let mut queues: BTreeMap<u32, Vec<serde_json::Value>> = BTreeMap::new();
     for flow in &topology.flows {

@@ -140,7 +140,7 @@ pub(super) fn all(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
         )?;
         demand(served(page)? != before, || format!("{kind} has changed nothing"))?;
     }
-    // What is typed anew withdraws what was shown of what stood there.
+    // An edit withdraws the preview of the former text.
     show(page, &changes()[0])?;
     wait(page, "it is shown", "document.querySelector('.outcome button')?.checkVisibility()")?;
     fill(page, "host", "nqn.2026-01.org.example:other")?;
@@ -172,7 +172,7 @@ pub(super) fn gateways(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     demand(strays == 0, || "a name has become markup".to_owned())
 }
 
-/// Who may only look, and what the target refuses.
+/// Checks the view of a reader without rights, and changes that the target refuses.
 pub(super) fn refused(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     let says = |page: &mut Page<'_>, text: &str| {
         let alert = "document.querySelector('#view [role=alert]:not([hidden])')?.textContent ?? ''";

@@ -33,7 +33,7 @@ fn host(number: usize) -> String {
     }
 }
 
-/// Who is connected: every second host by one of two ports.
+/// Connected hosts: every second host by one of two ports.
 pub(super) fn roster(version: &str) -> Value {
     let queue = |number: usize, id: usize| {
         json!({
@@ -135,7 +135,7 @@ pub(super) fn tick(number: u64) -> Value {
     })
 }
 
-/// What the rules of `doctor` find, in their words: a hostile host, a limit, and what may cost.
+/// Findings of the rules of `doctor`, in their words: a hostile host, a limit, and costs.
 pub(super) fn findings() -> Value {
     let not_reading = json!({
         "rule": "host-not-reading", "severity": "limits", "cost_percent": 0.0, "subject": HOSTILE,
@@ -184,7 +184,7 @@ pub(super) fn audit() -> Value {
     ] })
 }
 
-/// An hour, with five minutes in which nobody looked, and three in which the storage was slow.
+/// History of an hour, with five minutes without samples, and three in which the storage was slow.
 pub(super) fn history() -> Value {
     let now = now_s() as u64;
     let flow = |commands: u64, is_slow: bool| {
@@ -257,13 +257,13 @@ pub(super) fn gateways() -> Value {
     })
 }
 
-/// What it comes to that the second of them is to serve again.
+/// Preview of a change by which the second of them is to serve again.
 pub(super) fn preview() -> Value {
     let word = "load-balancing group 2 (2 namespaces) goes back to gateway b<i>, if hosts are at it";
     json!({ "changes": [], "words": [word], "controllers_ending": 0 })
 }
 
-/// What the gateways of that group have done.
+/// Events of that group's gateways.
 fn events() -> Value {
     let now_ms = now_s() * 1000.0;
     let at = |ago_s: f64, what: &str, gateway: &str| json!({ "time_ms": (now_ms - ago_s * 1000.0) as u64, "what": what, "gateway": gateway });
@@ -273,8 +273,8 @@ fn events() -> Value {
         event["state"] = state.into();
         event
     };
-    let mut nobody = moves(20.0, 2, "", "handing_over");
-    nobody.as_object_mut().expect("it is one").remove("gateway");
+    let mut unowned = moves(20.0, 2, "", "handing_over");
+    unowned.as_object_mut().expect("it is one").remove("gateway");
     json!([
         at(2000.0, "gateway_there", "a"),
         moves(2000.0, 1, "a", "serving"),
@@ -285,6 +285,6 @@ fn events() -> Value {
         moves(300.0, 2, "b<i>", "handing_over"),
         moves(299.9, 2, "b<i>", "serving"),
         at(10.0, "gateway_drained", "b<i>"),
-        nobody,
+        unowned,
     ])
 }

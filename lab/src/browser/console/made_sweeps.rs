@@ -39,7 +39,7 @@ pub(super) fn all() -> Value {
     json!({ "sweeps": sweeps })
 }
 
-/// One of them, by its path.
+/// Sweep by its path.
 pub(super) fn one(path: &str) -> Option<Value> {
     let name = path.rsplit('/').next()?;
     let names = [

@@ -1,5 +1,5 @@
-//! The console in the browser: every view of a made-up target with a thousand hosts, and of a real one; what it says when
-//! somebody may not look, a token expires, or the target goes away.
+//! The console in the browser: every view of a made-up target with a thousand hosts, and of a real
+//! one; its messages when a user has no right to look, a token expires, or the target goes away.
 
 mod changes;
 mod fixture;
@@ -25,7 +25,7 @@ use packet_paths::PacketPaths;
 use real::Real;
 use stage::{Stage, TOKEN};
 
-/// What a page does comes sooner, even on a busy machine.
+/// Time limit for actions of a page, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -44,7 +44,7 @@ const VIEWS: [&str; 11] = [
     "changes",
 ];
 
-/// What the checks know.
+/// Shared state of the checks.
 struct Set {
     stage: Stage,
     real: Real,
@@ -55,11 +55,11 @@ type Check = fn(&mut Page<'_>, &Set) -> Result<(), String>;
 /// In the order in which they run. Each begins with a page that was just opened and knows no token.
 const CHECKS: [(&str, Check); 19] = [
     ("a page without a token asks for nothing", use_of::stranger),
-    ("who is refused is told why, and may try another token", use_of::refusals),
+    ("a refused user sees the reason, and may try another token", use_of::refusals),
     ("each view shows what the target tells", views::all),
     ("a subsystem leads to its hosts, and a host to its queues", views::ways),
     ("names are text, whatever is in them", views::names),
-    ("a picture is drawn anew, without what does not belong there", views::picture),
+    ("a picture is redrawn, without foreign parts", views::picture),
     ("nothing is wider than the window", looks::width),
     ("colours differ enough, light and dark", looks::contrast),
     ("everything has a name", looks::tree),
@@ -72,7 +72,7 @@ const CHECKS: [(&str, Check); 19] = [
     ("a sweep that is published to a real target is shown while it runs", sweeps::real),
     ("a change is shown before it is made, with its command", changes::all),
     ("a gateway is let serve again, from where it is shown", changes::gateways),
-    ("who may not change something is told, and nothing changes", changes::refused),
+    ("a change without the right is refused, and nothing changes", changes::refused),
 ];
 
 /// Looks at the console of `program`; how many checks failed.
@@ -111,7 +111,7 @@ pub(super) fn look(
     Ok(problems)
 }
 
-/// A page as somebody opens it, in a tab that remembers nothing.
+/// Opens a page in a tab without stored data.
 fn fresh(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     set.stage.set_gone(false);
     set.stage.set_expired(false);
@@ -164,7 +164,7 @@ fn wait(page: &mut Page<'_>, what: &str, expression: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Nothing was complained of but what was refused, and nobody else was asked for anything.
+/// Checks that the page has complained only of refusals, and has asked no other server.
 fn quiet(events: &[Value], set: &Set) -> Result<(), String> {
     let own = [format!("http://{}/", set.stage.address), format!("http://{}/", set.real.control)];
     for event in events {

@@ -14,8 +14,8 @@ pub(super) const INTERFACE: &str = "e<i>\u{202e}0";
 /// The I/O queues of the machine, and an admin queue.
 pub(super) const FLOWS: usize = 33;
 
-/// What would run, be fetched or turn text, if a picture were taken as it is. The page's policy refuses handlers and styles
-/// before, with a complaint that the page did not cause.
+/// Parts that would run, be fetched or become text if a picture were used unchanged. The page's
+/// policy refuses handlers and styles before, with a complaint that the page did not cause.
 const HOSTILE_PARTS: &str = "<script>window.hurt = 1</script>\
     <image href=\"//evil.example/a\"/>\
     <foreignObject><iframe xmlns=\"http://www.w3.org/1999/xhtml\" src=\"//evil.example\"/></foreignObject>\
@@ -25,7 +25,7 @@ const HOSTILE_PARTS: &str = "<script>window.hurt = 1</script>\
 /// The answers to those who ask for them.
 #[derive(Clone)]
 pub(super) struct PacketPaths {
-    pub(super) told: Value,
+    pub(super) shown: Value,
     pub(super) picture: String,
 }
 
@@ -38,22 +38,22 @@ impl PacketPaths {
         std::fs::write(&recording, sample::recording(&machine).to_string()).map_err(failed)?;
         let (recording, file) = (recording.display().to_string(), picture.display().to_string());
         let show = [program, "tune", "show", "--sysroot", &recording, "--picture", &file, "-o", "json"];
-        let told = Answer::of(&show)?;
-        let mut told: Value = serde_json::from_str(&told.output)
-            .map_err(|error| format!("tune show: {error}: {}", told.errors))?;
-        for flow in told["topology"]["flows"].as_array_mut().ok_or("there are no flows")? {
+        let answer = Answer::of(&show)?;
+        let mut shown: Value = serde_json::from_str(&answer.output)
+            .map_err(|error| format!("tune show: {error}: {}", answer.errors))?;
+        for flow in shown["topology"]["flows"].as_array_mut().ok_or("there are no flows")? {
             flow["owner"] = json!({ "kind": "target", "pid": 7 });
             flow["controller"] = "cntlid 1".into();
         }
-        told["time_s"] = (now_s() as u64).into();
-        told["flows_omitted"] = 0.into();
+        shown["time_s"] = (now_s() as u64).into();
+        shown["flows_omitted"] = 0.into();
         let quoted = json!(INTERFACE).to_string();
-        let told = told.to_string().replace("eth0", quoted.trim_matches('"'));
+        let shown = shown.to_string().replace("eth0", quoted.trim_matches('"'));
         let escaped = INTERFACE.replace('<', "&lt;").replace('>', "&gt;");
         let picture = bare(&std::fs::read_to_string(picture).map_err(failed)?);
         let picture = picture.replace("eth0", &escaped).replace("</svg>", &format!("{HOSTILE_PARTS}</svg>"));
-        let told = serde_json::from_str(&told).map_err(|error| format!("tune show: {error}"))?;
-        Ok(Self { told, picture })
+        let shown = serde_json::from_str(&shown).map_err(|error| format!("tune show: {error}"))?;
+        Ok(Self { shown, picture })
     }
 }
 

@@ -10,17 +10,17 @@ use crate::program::Program;
 
 pub(super) const NQN: &str = "nqn.2026-01.org.example:console";
 
-/// How long a target may take to listen.
+/// Time for a target to listen.
 const START: Duration = Duration::from_secs(30);
 
 /// A running target. Dropping it ends it.
 pub(super) struct Real {
-    /// Where its console is.
+    /// Address of its console.
     pub(super) control: SocketAddr,
     pub(super) version: String,
     /// A token that may read.
     pub(super) token: String,
-    /// One that may change the subsystem.
+    /// Token that may change the subsystem.
     pub(super) operator: String,
     program: String,
     port: String,

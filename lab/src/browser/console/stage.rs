@@ -14,7 +14,7 @@ use super::{fixture, made_sweeps};
 
 /// The token that opens all.
 pub(super) const TOKEN: &str = "selvedge_token_of_read";
-/// One of a role that may not read.
+/// Token of a role that may not read.
 pub(super) const WEAK_TOKEN: &str = "selvedge_token_of_metrics";
 
 /// Bytes of a request's head that are read: a browser's has a tenth.
@@ -24,17 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Events of one stream, which is asked for again then.
 const TICKS: u64 = 60;
 
-/// What it plays.
+/// State of the played target.
 struct Play {
-    /// It accepts no connection, and ends those that it has.
+    /// Set while it accepts no connection, and ends those that it has.
     is_gone: AtomicBool,
     /// The token that was good has expired.
     has_expired: AtomicBool,
-    /// Counts what is told to end streams.
+    /// Counter that ends streams when it changes.
     scene: AtomicU64,
     /// The paths of its packets.
     packet_paths: PacketPaths,
-    /// What was asked for without the page.
+    /// Requests without the page.
     asked: Mutex<Vec<String>>,
 }
 
@@ -89,13 +89,13 @@ impl Stage {
         format!("http://{}/console", self.address)
     }
 
-    /// Whether the target is there.
+    /// Makes the target absent, or present.
     pub(super) fn set_gone(&self, is_gone: bool) {
         self.play.is_gone.store(is_gone, Ordering::Relaxed);
         self.play.scene.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the token has expired.
+    /// Makes the token expired, or valid.
     pub(super) fn set_expired(&self, has_expired: bool) {
         self.play.has_expired.store(has_expired, Ordering::Relaxed);
         self.play.scene.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ fn serve(stream: &TcpStream, play: &Play, target: SocketAddr, version: &str) -> 
     match path.as_str() {
         "/v1/live" => follow(stream, play, version),
         "/v1/subsystems" => answer(stream, "200 OK", &fixture::subsystems()),
-        "/v1/topology" => answer(stream, "200 OK", &play.packet_paths.told),
+        "/v1/topology" => answer(stream, "200 OK", &play.packet_paths.shown),
         "/v1/topology/picture?bare" => {
             answer_with(stream, "200 OK", "image/svg+xml", &play.packet_paths.picture)
         }
@@ -191,7 +191,7 @@ fn answer_with(mut stream: &TcpStream, status: &str, kind: &str, body: &str) -> 
     stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
 }
 
-/// Events until somebody ends the scene.
+/// Sends events until the scene ends.
 fn follow(mut stream: &TcpStream, play: &Play, version: &str) -> io::Result<()> {
     let scene = play.scene.load(Ordering::Relaxed);
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")?;

@@ -13,7 +13,7 @@ use super::views::has_text;
 use super::{Set, enter, open, wait};
 use crate::answer::Answer;
 
-/// How long a sweep of some seconds may take on a busy machine.
+/// Time for a sweep of some seconds on a busy machine.
 const SWEEP: Duration = Duration::from_secs(120);
 
 fn shown() -> String {

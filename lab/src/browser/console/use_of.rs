@@ -21,7 +21,7 @@ pub(super) fn refusals(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
         show_token(page, token)?;
         wait(page, &format!("it says {why:?}"), &format!("{reason}.includes('{why}')"))?;
         let shown = page.ask("document.getElementById('view').childElementCount")?;
-        demand(shown == 0, || "something is shown to somebody who may not look".to_owned())?;
+        demand(shown == 0, || "something is shown to a user who may not look".to_owned())?;
     }
     set.stage.asked();
     enter(page)?;
@@ -117,5 +117,5 @@ pub(super) fn absence(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     set.stage.set_gone(false);
     wait(page, "it comes back", LIVE)?;
     let hidden = page.ask("document.getElementById('trouble').hidden")?;
-    demand(hidden == true, || "the trouble is still told".to_owned())
+    demand(hidden == true, || "the trouble is still shown".to_owned())
 }

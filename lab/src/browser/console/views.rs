@@ -15,7 +15,7 @@ pub(super) fn has_text(page: &mut Page<'_>, text: &str) -> Result<(), String> {
     wait(page, &format!("{text:?} is shown"), &shown)
 }
 
-/// Every view has what was told.
+/// Checks that every view has its data.
 pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     enter(page)?;
     let health = page.ask("document.getElementById('health').dataset.level + document.title")?;
@@ -29,7 +29,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     ] {
         has_text(page, text)?;
     }
-    // What nobody saw is a gap, not a line.
+    // Time without samples is a gap, not a line.
     wait(
         page,
         "a line has a gap",
@@ -82,7 +82,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     has_text(page, "Reactors")
 }
 
-/// Where the packets of connections go.
+/// Checks the paths of connections' packets.
 fn topology(page: &mut Page<'_>) -> Result<(), String> {
     open(page, "topology")?;
     for text in [
@@ -150,10 +150,10 @@ pub(super) fn names(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     let shown = HOSTILE.replace('\u{202e}', "\\u202e");
     open(page, "findings")?;
     wait(page, "there are causes", "document.querySelectorAll('.causes li').length === 3")?;
-    let told = page.ask("document.querySelector('.causes').textContent")?;
-    let is_text = |name: &str| told.as_str().is_some_and(|told| told.contains(name));
+    let causes = page.ask("document.querySelector('.causes').textContent")?;
+    let is_text = |name: &str| causes.as_str().is_some_and(|causes| causes.contains(name));
     demand(is_text(&shown) && is_text("<b>controller 1</b>"), || {
-        format!("a name is not told as it is: {told}")
+        format!("a name is not shown as it is: {causes}")
     })?;
     let subsystem = format!("subsystems/{}", DISKS.replace(':', "%3A"));
     let tables = VIEWS.into_iter().filter(|view| !matches!(*view, "overview" | "changes"));
@@ -189,7 +189,7 @@ pub(super) fn names(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
 pub(super) fn picture(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     enter(page)?;
     open(page, "topology")?;
-    // Each leads to a queue and to a worker, but for the admin queue, whose worker nobody knows.
+    // Each leads to a queue and to a worker, but for the admin queue, whose worker is unknown.
     let flows = format!("document.querySelectorAll('svg.courses .flow .line').length >= {}", 2 * FLOWS - 1);
     wait(page, "the picture is drawn", &flows)?;
     let parts = page.ask(
@@ -203,8 +203,8 @@ pub(super) fn picture(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     demand(strays == 0, || format!("{strays} attributes that do not belong there"))?;
     let shown = INTERFACE.replace('\u{202e}', "\\u202e");
     for place in ["svg.courses", "#view tbody", ".findings"] {
-        let told = page.ask(&format!("document.querySelector('{place}').textContent"))?;
-        demand(told.as_str().is_some_and(|told| told.contains(&shown)), || {
+        let content = page.ask(&format!("document.querySelector('{place}').textContent"))?;
+        demand(content.as_str().is_some_and(|content| content.contains(&shown)), || {
             format!("{place} does not tell {shown}")
         })?;
     }

@@ -27,7 +27,7 @@ const CACHED: Way = Way::Fio { librbd: Librbd::Cached };
 const WAYS: [Way; 5] =
     [Way::ALONE, CACHED, Way::Fio { librbd: Librbd::OneThread }, Way::gateway(1), Way::gateway(2)];
 
-/// Whether a way can differ from others there: librbd's cache holds back writes only.
+/// True if a way can differ from others there: librbd's cache holds back writes only.
 fn counts(way: Way, workload: &Workload) -> bool {
     way != CACHED || workload.rw != "randread"
 }

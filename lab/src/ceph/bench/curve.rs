@@ -13,7 +13,7 @@ use crate::order::Order;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "curve";
-/// Where saturation is looked for.
+/// Name of the search for saturation.
 const SATURATION: &str = "saturation";
 const STEPS_PERCENT: [u32; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 const WORKLOAD: Workload = Workload::new("16 KiB random, 70 % reads, depth 64", "randrw", 16384, 64);
@@ -32,7 +32,7 @@ pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut 
             keep.run(stand.run(plan))?;
         }
     }
-    // What both can do is told as well; the steps are shares of what librbd alone can.
+    // The maximum of both is reported as well; the steps are shares of librbd's own maximum.
     let alone = unlimited(keep.runs(), Way::ALONE).median(Run::iops);
     let saturation_iops = alone.ok_or("fio found no saturation, of which steps are shares")?;
     for round in 1..=rounds {

@@ -56,7 +56,7 @@ impl Figures {
 mod tests {
     use super::*;
 
-    /// What the programs really printed, without what nobody reads here.
+    /// Recorded output of the programs, without unused parts.
     const FIO: &str = include_str!("recorded/fio-rbd.json");
     const BENCH: &str = include_str!("recorded/selvedge-bench.json");
 

@@ -24,10 +24,10 @@ use stand::Stand;
 
 /// An image in memory, eight of which fit into an OSD.
 const MEMORY_MIB: u64 = 128;
-/// One on three disks, larger than what an OSD keeps of it.
+/// Image on three disks, larger than an OSD's cache of it.
 const DISK_MIB: u64 = 512;
 
-/// What is measured.
+/// Part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     Cost,
@@ -35,13 +35,13 @@ pub(crate) enum Part {
     Curve,
 }
 
-/// What is to be measured.
+/// Arguments of the measurement.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bench {
     /// The selvedge to measure
     #[arg(long, value_name = "PATH")]
     pub(super) program: String,
-    /// Where runs.jsonl, README.md and curve.svg go
+    /// Folder of runs.jsonl, README.md and curve.svg
     #[arg(long, value_name = "DIR", default_value = "ceph")]
     pub(super) output: PathBuf,
     /// Of which the medians count
@@ -58,7 +58,7 @@ pub(crate) struct Bench {
     pub(super) seed: u64,
 }
 
-/// Where runs are kept, on disk as soon as they are known.
+/// Store of runs, on disk as soon as they are known.
 struct Keep {
     journal: Journal,
     runs: Vec<Run>,

@@ -9,14 +9,14 @@ use super::way::Way;
 use super::workload::Workload;
 use crate::statistics::median;
 
-/// What a gateway had when its clients were done.
+/// Resources of a gateway when its clients were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Held {
     pub(super) resident_kib: u64,
     pub(super) threads: u64,
 }
 
-/// What came out of a run that went well.
+/// Result of a run that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Outcome {
     pub(super) figures: Figures,
@@ -27,7 +27,7 @@ pub(super) struct Outcome {
     pub(super) held: Option<Held>,
 }
 
-/// Which run is to be made.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Plan {
     pub(super) part: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct Plan {
     pub(super) step_percent: Option<u32>,
 }
 
-/// One run.
+/// Run with its result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     #[serde(flatten)]
@@ -103,7 +103,7 @@ pub(super) type Figure = fn(&Run) -> Option<f64>;
 pub(super) struct Group<'a>(Vec<&'a Run>);
 
 impl<'a> Group<'a> {
-    /// Those of `runs` that are `alike`.
+    /// Group of the runs that are `alike`.
     pub(super) fn of(runs: &'a [Run], alike: impl Fn(&Run) -> bool) -> Group<'a> {
         Group(runs.iter().filter(|run| alike(run)).collect())
     }
@@ -123,7 +123,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// How many times `base`'s figure is in this one's, in each round that has both.
+    /// Ratio of this group's figure to that of `base`, in each round that has both.
     pub(super) fn ratios(&self, base: &Group, figure: Figure) -> Vec<f64> {
         let of_round =
             |round: u32| base.0.iter().find(|run| run.plan.round == round).and_then(|run| figure(run));

@@ -15,7 +15,7 @@ use super::way::{self, Librbd, RAMP_S, Way};
 use crate::answer::Answer;
 use crate::program::Program;
 
-/// How long a client may take besides its time: it connects for each image.
+/// Time for a client besides its runtime: it connects for each image.
 const GRACE_S: u64 = 60;
 /// Writing all images, on a slow disk.
 const FILL_LIMIT: Duration = Duration::from_secs(600);
@@ -150,7 +150,7 @@ impl Stand<'_> {
         });
         let figures = figures.collect::<Result<Vec<_>, _>>()?;
         Ok(Outcome {
-            figures: Figures::together(&figures).ok_or("nobody was asked")?,
+            figures: Figures::together(&figures).ok_or("no client was started")?,
             spent: seen.spent(seconds)?,
             whole_client_s: seen.whole_client_s,
             held,

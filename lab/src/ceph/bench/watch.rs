@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::load;
 use crate::program::{Ended, Program};
 
-/// How often to look. The kernel counts in steps of 10 ms.
+/// Interval of samples. The kernel counts in steps of 10 ms.
 const LOOK: Duration = Duration::from_millis(25);
 /// A client's last moments, in which it closes what it has opened: 30 ms were seen, and as many until it is noticed.
 const ENDING_S: f64 = 0.15;
-/// How much of the measured time is looked at; what is left keeps the ramp away.
+/// Share of the measured time that is sampled; the rest keeps the ramp away.
 const SHARE: f64 = 0.8;
 
 /// Processor time until one moment, in seconds.
@@ -28,16 +28,16 @@ pub(super) struct Sample {
     pub(super) busy_s: f64,
 }
 
-/// Who is looked at.
+/// Processes under watch.
 pub(super) struct Watched<'a> {
     pub(super) gateway: Option<u32>,
     pub(super) osds: &'a [u32],
 }
 
-/// What was seen.
+/// Samples of a run.
 pub(super) struct Seen {
     samples: Vec<Sample>,
-    /// When the first of the clients had ended.
+    /// Time at which the first client had ended.
     end_s: f64,
     /// Of all clients from their start to their end.
     pub(super) whole_client_s: f64,
@@ -50,7 +50,7 @@ pub(super) struct Spent {
     pub(super) client_s_per_s: f64,
     pub(super) gateway_s_per_s: f64,
     pub(super) osds_s_per_s: f64,
-    /// What neither clients, gateway nor OSDs used, nor nobody, of all processors.
+    /// Share of all processors used by neither clients, gateway, OSDs nor the idle task.
     pub(super) others_percent: f64,
 }
 
@@ -98,10 +98,10 @@ impl Watched<'_> {
 }
 
 impl Seen {
-    /// What was spent in the steady part of a run that measured for `seconds` and then ended.
+    /// Processor time in the steady part of a run that measured for `seconds` and then ended.
     ///
     /// # Errors
-    /// The machine was so busy that nobody looked.
+    /// There are too few samples, since the machine was too busy.
     pub(super) fn spent(&self, seconds: u32) -> Result<Spent, String> {
         let last_s = self.end_s - ENDING_S;
         let first_s = last_s - SHARE * f64::from(seconds);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_nobody_looked() {
+    fn says_when_samples_are_missing() {
         let Seen { samples, end_s, whole_client_s } = seen(4);
         let few = Seen { samples: samples[..20].to_vec(), end_s, whole_client_s };
         assert!(few.spent(4).is_err());

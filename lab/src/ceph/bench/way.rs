@@ -1,4 +1,5 @@
-//! The ways to images that are compared, and what each program is told for them. It keeps out how programs are run.
+//! Ways to images that are compared, with the settings of each program. It keeps out how programs
+//! are run.
 
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use crate::peers::FIO_PERCENTILES;
 /// Seconds before measuring begins.
 pub(super) const RAMP_S: u32 = 1;
 
-/// Who asks librbd.
+/// Program that uses librbd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
@@ -21,13 +22,13 @@ pub(super) enum Way {
     Gateway { reactors: u32, bdevs_per_cluster: Option<u32> },
 }
 
-/// What librbd is told in its configuration file.
+/// Settings of librbd in its configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Librbd {
     /// To have no cache, as with the gateway: an acknowledged write may not be lost with the gateway.
     Uncached,
-    /// Nothing: it has a cache.
+    /// Defaults, with a cache.
     Cached,
     /// To have no cache, and one thread for what the cluster answers, which the gateway asks for by itself.
     OneThread,
@@ -119,7 +120,8 @@ fn with_jobs(mut words: Vec<String>, images: u32) -> Vec<String> {
     words
 }
 
-/// What the bench is told beside where its namespace is, over as many connections as `reactors` need.
+/// Options of the bench beside the namespace's address, over as many connections as `reactors`
+/// need.
 pub(super) fn bench(workload: &Workload, reactors: u32, seconds: u32) -> Vec<String> {
     let connections = workload.connections(reactors);
     let (rw, bs, depth) = (workload.rw, workload.block_bytes, workload.depth / connections);

@@ -1,14 +1,14 @@
-//! What is asked of images, whoever carries it: kind of access, size, commands outstanding, rate. It keeps out the command
-//! lines that say so.
+//! Workload on images, whatever carries it: kind of access, size, commands outstanding, rate. It
+//! keeps out the command lines that say so.
 
 use serde::Serialize;
 
-/// How many of 100 commands of a mix are reads.
+/// Reads among 100 commands of a mix.
 pub(super) const MIX_READ_PERCENT: u32 = 70;
 /// Rates are multiples of this, so that reads and writes of a mix, and the jobs that share it, each get a whole number.
 const RATE_STEP: u32 = 20;
 
-/// One workload.
+/// Workload of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
@@ -32,13 +32,13 @@ impl Workload {
         Workload { rate_iops: Some(wanted.max(1) * RATE_STEP), ..self }
     }
 
-    /// Whether both reads and writes are done.
+    /// True if both reads and writes are done.
     pub(super) fn is_mix(&self) -> bool {
         self.rw == "randrw"
     }
 
-    /// How many connections share the commands outstanding on an image, so that each of `reactors` has one where there are
-    /// enough of them.
+    /// Number of connections that share the commands outstanding on an image, so that each of
+    /// `reactors` has one where there are enough of them.
     pub(super) const fn connections(&self, reactors: u32) -> u32 {
         if reactors > 0 && self.depth.is_multiple_of(reactors) { reactors } else { 1 }
     }

@@ -1,5 +1,6 @@
-//! Somebody outside the group puts the connection of a gateway on the cluster's blocklist. Nobody takes over, and nothing is
-//! written by that connection any longer: the gateway goes on by another one.
+//! An administrator outside the group puts the connection of a gateway on the cluster's blocklist.
+//! No gateway takes over, and nothing is written by that connection any longer: the gateway goes on
+//! by another one.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::group::Group;
 use super::rounds::{RANGE_MIB, Rounds, ms};
 use crate::ceph::ground::soon;
 
-/// How long hosts write.
+/// Time for which hosts write.
 const RUNTIME_S: u64 = 14;
 
 impl Rounds {
@@ -29,8 +30,8 @@ impl Rounds {
         deeds.add(&hosts.check()?);
         self.has_states(nsids[0], 0)?;
         let log = self.group.log(0)?;
-        if !log.contains("somebody has put its connections on the blocklist") {
-            return Err(format!("the gateway does not say why it begins anew: {log}"));
+        if !log.contains("its connections were put on the blocklist from outside the group") {
+            return Err(format!("the gateway does not log why it starts a new epoch: {log}"));
         }
         println!(
             "        goes on by another connection after {} ms; worst stall {} ms (of the other's host {} ms); {deeds}",
@@ -48,5 +49,5 @@ fn writer(group: &Group, nsid: u32) -> Result<String, String> {
     let locks: Value =
         serde_json::from_str(&text).map_err(|error| format!("rbd lock ls: {error}: {text}"))?;
     let address = locks[0]["address"].as_str().map(str::to_owned);
-    address.ok_or_else(|| format!("nobody has the lock of the image: {text}"))
+    address.ok_or_else(|| format!("the image is not locked: {text}"))
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::rounds::{RANGE_MIB, Rounds, ms};
 
-/// How long hosts write.
+/// Time for which hosts write.
 const RUNTIME_S: u64 = 24;
 /// Until hosts have settled.
 const CALM: Duration = Duration::from_millis(700);

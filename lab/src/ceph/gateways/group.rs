@@ -28,7 +28,7 @@ const REPLACEMENT: &str = "r";
 /// The links of a gateway: that which hosts take to it, and that which it takes to the cluster.
 const LINKS_EACH: usize = 2;
 const _: () = assert!(GATEWAYS_MAX * LINKS_EACH <= LINKS_MAX);
-/// Where the cluster is: at no link's address, so that each gateway reaches it by a link of its own.
+/// Address of the cluster, at no link, so that each gateway reaches it by a link of its own.
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
 /// Hosts that come by TLS, and have a key: one that writes, and the one that checks what it has left.
 pub(super) const SECURE_HOST: u64 = 1;
@@ -43,12 +43,12 @@ pub(super) const CLOSINGS: u64 = 40;
 const CLOSED_MAX: u64 = 36;
 /// A dead gateway's connections must stay on the blocklist for longer than this number of days.
 const FENCE_DAYS: u32 = 300;
-/// How often to look for a gateway that takes over.
+/// Interval of checks for a gateway that takes over.
 const LOOK: Duration = Duration::from_millis(20);
 /// A gateway that has not taken over after so long does not.
 pub(super) const TAKEOVER_LIMIT: Duration = Duration::from_secs(60);
 
-/// What gateways log.
+/// Log level of gateways.
 const LEVEL: &str = "SELVEDGE_LOG=info,selvedge::gateway=debug";
 
 /// The links of a gateway, counted from 1.
@@ -68,7 +68,7 @@ impl Links {
 /// A gateway that runs or not.
 pub(super) struct Gateway {
     pub(super) name: &'static str,
-    /// Where hosts find it.
+    /// Address at which hosts find it.
     pub(super) address: String,
     /// The load-balancing group that it serves whenever it can.
     pub(super) group: u32,
@@ -76,7 +76,7 @@ pub(super) struct Gateway {
     pub(super) daemon: Daemon,
     socket: PathBuf,
     log: PathBuf,
-    /// What a command line begins with so that the program runs where the gateway does.
+    /// Prefix of a command line that is to run where the gateway does.
     there: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl Gateway {
     }
 }
 
-/// What a gateway is started with.
+/// Settings of a gateway.
 struct Grounds<'a> {
     program: &'a str,
     output: &'a Path,
@@ -143,7 +143,7 @@ pub(super) struct Group {
     pub(super) key: PathBuf,
     /// Namespaces of each load-balancing group.
     images: u32,
-    /// Where hosts are.
+    /// Site of the hosts.
     site: Site,
     program: String,
     output: PathBuf,
@@ -232,10 +232,10 @@ impl Group {
         }
         soon("forgetting closed connections", || {
             let status = self.gateways[0].status()?;
-            let told = self.gateways.iter().map(|gateway| status.connections(gateway.name));
-            let told: Vec<Option<u64>> = told.collect();
-            let is_done = told.iter().all(|told| told.is_some_and(|told| told < CLOSED_MAX));
-            if is_done { Ok(()) } else { Err(format!("gateways report {told:?} connections")) }
+            let reported = self.gateways.iter().map(|gateway| status.connections(gateway.name));
+            let reported: Vec<Option<u64>> = reported.collect();
+            let is_done = reported.iter().all(|count| count.is_some_and(|count| count < CLOSED_MAX));
+            if is_done { Ok(()) } else { Err(format!("gateways report {reported:?} connections")) }
         })?;
         let shut_out = self.blocklist()?.len() as u64 - before;
         let least = self.gateways.len() as u64 * (CLOSINGS - CLOSED_MAX);
@@ -250,8 +250,8 @@ impl Group {
         Ok(self.cluster.ceph(&["osd", "blocklist", "ls"])?.lines().map(str::to_owned).collect())
     }
 
-    /// Whether all connections on the blocklist that were not there `before` stay for long, and there are some: the process behind
-    /// them may have been stopped, and go on much later.
+    /// Checks that all connections on the blocklist that were not there `before` stay for long, and
+    /// that there are some: the process behind them may have been stopped, and go on much later.
     ///
     /// # Errors
     /// They do not.
@@ -270,7 +270,8 @@ impl Group {
         }
     }
 
-    /// Asks a gateway to serve an image of another cluster, where its group's blocklist stops nobody.
+    /// Asks a gateway to serve an image of another cluster, where its group's blocklist has no
+    /// effect.
     ///
     /// # Errors
     /// It does, or says something else.
@@ -289,18 +290,19 @@ impl Group {
     pub(super) fn upgrade(&mut self, gateway: usize) -> Result<(), String> {
         let Gateway { socket, there, .. } = &self.gateways[gateway];
         let control = format!("unix:{}", socket.display());
-        // What is logged follows from the environment of whoever starts the next process.
+        // The log level follows from the environment in which the next process is started.
         let words = ["env", LEVEL, &self.program, "upgrade", "--control", &control, "-o", "json"];
         let there: Vec<&str> = there.iter().map(String::as_str).collect();
-        let told = Answer::of(&[&there[..], &words].concat())?
+        let answer = Answer::of(&[&there[..], &words].concat())?
             .well()
             .map_err(|reason| format!("upgrade: {reason}"))?;
-        let told: Value = serde_json::from_str(&told.output).map_err(|error| format!("upgrade: {error}"))?;
-        let process = told["process"].as_u64().and_then(|process| i32::try_from(process).ok());
+        let upgrade: Value =
+            serde_json::from_str(&answer.output).map_err(|error| format!("upgrade: {error}"))?;
+        let process = upgrade["process"].as_u64().and_then(|process| i32::try_from(process).ok());
         self.gateways[gateway].daemon.follow(process.ok_or("upgrade: no process")?)
     }
 
-    /// What a gateway's processes have said.
+    /// Log of a gateway's processes.
     ///
     /// # Errors
     /// It cannot be read.
@@ -309,7 +311,7 @@ impl Group {
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// How long hosts have waited at a gateway's last upgrade, in milliseconds, by its log.
+    /// Longest wait of hosts at a gateway's last upgrade, in milliseconds, by its log.
     ///
     /// # Errors
     /// It does not say.
@@ -325,10 +327,10 @@ impl Group {
     /// # Errors
     /// It does not answer.
     pub(super) fn controllers(&self, gateway: usize) -> Result<Vec<u64>, String> {
-        let told = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
-        let told: Value =
-            serde_json::from_str(&told.output).map_err(|error| format!("controllers: {error}"))?;
-        let all = told["controllers"].as_array().ok_or("no list of controllers")?;
+        let answer = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
+        let list: Value =
+            serde_json::from_str(&answer.output).map_err(|error| format!("controllers: {error}"))?;
+        let all = list["controllers"].as_array().ok_or("no list of controllers")?;
         let mut all: Vec<u64> = all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect();
         all.sort_unstable();
         Ok(all)
@@ -391,7 +393,7 @@ impl Group {
         format!("{POOL}/image-{nsid}")
     }
 
-    /// One of the namespaces of a gateway's load-balancing group.
+    /// Namespace of a gateway's load-balancing group.
     pub(super) fn nsid(&self, gateway: usize, chance: u32) -> u32 {
         self.gateways[gateway].group * self.images - chance % self.images
     }
@@ -402,7 +404,7 @@ impl Group {
         first + (nsid + 1 - first) % self.images
     }
 
-    /// What is in the image of a namespace.
+    /// Content of a namespace's image.
     ///
     /// # Errors
     /// It cannot be exported.
@@ -492,8 +494,8 @@ impl Group {
         Ok(took)
     }
 
-    /// Whether the first gateway is forgotten that there was, and the namespaces of its load-balancing group are served by the one
-    /// that came in its place.
+    /// Checks that the first gateway is forgotten, and that the namespaces of its load-balancing
+    /// group are served by the one that came in its place.
     ///
     /// # Errors
     /// It is not so yet.

@@ -7,13 +7,15 @@ use super::group::NQN;
 use super::rounds::{RANGE_MIB, Rounds, ms};
 use crate::answer::has_failed;
 
-/// How long hosts write that see a gateway end and return, and how long those whose namespace moves.
+/// Time for which hosts write that see a gateway end and return, and for which those write whose
+/// namespace moves.
 const RETURN_S: u64 = 14;
 const MOVE_S: u64 = 10;
 /// Until hosts have settled, before and between.
 const CALM: Duration = Duration::from_millis(700);
 
-/// What one took, in milliseconds: until it was done, until it was undone, and the longest that hosts waited for one command.
+/// Times of a hand-over, in milliseconds: until it was done, until it was undone, and the longest
+/// wait of hosts for one command.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     away_ms: u64,
@@ -109,7 +111,7 @@ impl Rounds {
         Ok(figures)
     }
 
-    /// How long it takes until a new host finds the namespace at the other gateway.
+    /// Time until a new host finds the namespace at the other gateway.
     fn move_namespace(&self, nsid: u32, from: usize, to: usize) -> Result<Duration, String> {
         let (began, group) = (Instant::now(), self.group.gateways[to].group.to_string());
         let nsid_text = nsid.to_string();

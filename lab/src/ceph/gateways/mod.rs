@@ -28,13 +28,13 @@ const CHECKS: [(&str, Round); 6] = [
     ("a gateway is cut off from hosts alone", round(Outage::CutFromHosts, false)),
 ];
 
-/// What is tried after them, by its names.
+/// Further checks, by their names.
 const OTHERS: [(&str, Check); 8] = [
     ("a gateway ends in order and returns", Rounds::hand_over_once),
     ("a gateway is cut off from its cluster in the middle of a change", Rounds::change_in_silence),
     ("a gateway is drained, started again, and let serve again", Rounds::drain_one),
-    ("gateways are upgraded ten times in turn, and nobody takes over", Rounds::upgrade_all),
-    ("a gateway whose connection somebody puts on the blocklist goes on by another", Rounds::shut_one_out),
+    ("gateways are upgraded ten times in turn, and no other takes over", Rounds::upgrade_all),
+    ("a gateway whose connection is put on the blocklist goes on by another", Rounds::shut_one_out),
     ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
@@ -47,7 +47,7 @@ const fn round(outage: Outage, is_quiet: bool) -> Round {
     Round { outage, is_quiet }
 }
 
-/// How many gateways the suite has: with two, all that is one's would be the other's.
+/// Gateways of the suite: with two, all groups of one would be the other's.
 const GATEWAYS: usize = 3;
 
 /// Many random rounds.
@@ -56,16 +56,16 @@ pub(crate) struct Campaign {
     /// The selvedge to try
     #[arg(long, value_name = "PATH")]
     pub(super) program: String,
-    /// Where its files and the logs go
+    /// Folder of its files and the logs
     #[arg(long, value_name = "DIR", default_value = "gateways")]
     pub(super) output: PathBuf,
     /// Half an hour by default
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(super) rounds: u32,
-    /// How many gateways there are
+    /// Number of gateways
     #[arg(long, value_name = "N", default_value_t = GATEWAYS, value_parser = gateway_count)]
     pub(super) gateways: usize,
-    /// How many namespaces each has in its load-balancing group
+    /// Namespaces in the load-balancing group of each gateway
     #[arg(long, value_name = "N", default_value_t = IMAGES, value_parser = clap::value_parser!(u32).range(2..=300))]
     pub(super) images: u32,
     /// The outage of all rounds [default: random]
@@ -113,7 +113,7 @@ fn gateway_count(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("`{text}` is not a number from {} to {}", counts.start(), counts.end()))
 }
 
-/// How many of the suite's rounds have `only` in their names.
+/// Number of the suite's rounds with `only` in their names.
 pub(super) fn count_checks(only: &str) -> usize {
     let names = CHECKS.iter().map(|(name, _)| *name).chain(OTHERS.iter().map(|(name, _)| *name));
     names.filter(|name| name.contains(only)).count()
@@ -148,7 +148,7 @@ fn folder(path: &Path) -> Result<PathBuf, String> {
     made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What rounds add up to.
+/// Sum of rounds.
 #[derive(Debug, Default)]
 struct Sum {
     failed: usize,

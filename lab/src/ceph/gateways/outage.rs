@@ -7,7 +7,8 @@ use crate::network::Network;
 
 use super::group::Gateway;
 
-/// How long writes gather in a gateway before it is away altogether: enough for a host's whole depth, and far from a lease.
+/// Time for which writes gather in a gateway before it is away altogether: enough for a host's
+/// whole depth, and far from a lease.
 const CLOG: Duration = Duration::from_millis(700);
 
 /// A way for a gateway to be away.
@@ -17,11 +18,12 @@ pub(crate) enum Outage {
     Killed,
     /// SIGSTOP. It goes on later with what it had begun, as if no time had passed.
     Stopped,
-    /// It reaches neither hosts nor the cluster. Its commands are sent again when the link is back.
+    /// The gateway reaches neither hosts nor the cluster. Its commands are sent again when the link
+    /// is back.
     CutOff,
     /// Hosts reach it, but it does not reach the cluster.
     CutFromCluster,
-    /// It reaches the cluster, but hosts do not reach it.
+    /// The gateway reaches the cluster, but hosts do not reach it.
     CutFromHosts,
 }
 
@@ -29,7 +31,7 @@ impl Outage {
     pub(super) const ALL: [Outage; 5] =
         [Outage::Killed, Outage::Stopped, Outage::CutOff, Outage::CutFromCluster, Outage::CutFromHosts];
 
-    /// What has happened to the gateway, for people.
+    /// Name of the outage, for people.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Outage::Killed => "killed",
@@ -40,13 +42,13 @@ impl Outage {
         }
     }
 
-    /// Whether the gateway may have commands left afterwards, which must not be carried out then. A gateway that only
-    /// its hosts have lost carries them out during the outage.
+    /// True if the gateway may have commands left afterwards, which must not be carried out then. A
+    /// gateway that only its hosts have lost carries them out during the outage.
     pub(super) const fn may_write_late(self) -> bool {
         !matches!(self, Outage::Killed | Outage::CutFromHosts)
     }
 
-    /// How long it lasts at least, in milliseconds: a random time.
+    /// Least length, in milliseconds: a random time.
     pub(super) fn lasts_ms(self, dice: &mut Dice) -> u64 {
         let (least, most) = match self {
             Outage::Killed => (2_000, 6_000),
@@ -56,8 +58,9 @@ impl Outage {
         least + u64::from(dice.next()) % (most - least)
     }
 
-    /// It begins. A gateway loses the cluster a moment before all else, so that hosts' writes are stuck in it: those are what must
-    /// not land later, and an idle cluster would have none of them.
+    /// Begins the outage. A gateway loses the cluster a moment before all else, so that hosts'
+    /// writes are stuck in it: those are what must not land later, and an idle cluster would have
+    /// none of them.
     ///
     /// # Errors
     /// The emulator of links is gone.
@@ -78,7 +81,7 @@ impl Outage {
         Ok(())
     }
 
-    /// It ends: the same program goes on, or another one starts.
+    /// Ends the outage: the same program goes on, or another one starts.
     ///
     /// # Errors
     /// The emulator of links is gone, or the program does not start.

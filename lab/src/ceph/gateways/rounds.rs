@@ -14,12 +14,14 @@ use crate::ceph::ground::{same, soon};
 use crate::chaos::host::{self, Damage, Deeds, Host, Plan};
 use crate::emulator::link::Dice;
 
-/// The part of a namespace that a host writes, in MiB. Where hosts have ended before a gateway comes back, it is so small that
-/// what the gateway had begun has been overwritten meanwhile: the same again could not be told from nothing.
+/// Part of a namespace that a host writes, in MiB. Where hosts have ended before a gateway comes
+/// back, it is so small that the gateway's last writes have been overwritten meanwhile: the same
+/// data again would not be noticed.
 pub(super) const RANGE_MIB: u64 = 16;
 const QUIET_RANGE_MIB: u64 = 8;
-/// How long hosts write that see a gateway go and come back; and those that are to have ended when it comes back, and have to
-/// write on for a while after the writes that were lost with it (which they send again when it has surely come to rest).
+/// Time for which hosts write that see a gateway go and come back; and for which those write that
+/// are to have ended when it comes back. These go on for a while after the writes that were lost
+/// with it (which they send again when it has surely come to rest).
 const LONG_S: u64 = 26;
 const SHORT_S: u64 = 20;
 /// And those that see a gateway go and another one come in its place.
@@ -27,14 +29,15 @@ const REPLACEMENT_S: u64 = 16;
 /// Until a host has written something, and until it has ended, on a machine with other work.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(240);
-/// What a gateway that comes back may still have sent has landed after so long.
+/// Time after which all commands of a returning gateway have landed.
 const CALM: Duration = Duration::from_secs(2);
 
-/// What a round is.
+/// Parameters of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) outage: Outage,
-    /// Whether hosts have ended before the gateway comes back, so that nothing that it finds to write can be a host's.
+    /// True if hosts have ended before the gateway comes back, so that no write of it can be a
+    /// host's.
     pub(super) is_quiet: bool,
 }
 
@@ -45,13 +48,13 @@ impl Round {
         Round::of(outage, dice)
     }
 
-    /// One with this outage.
+    /// Round with this outage.
     pub(super) fn of(outage: Outage, dice: &mut Dice) -> Round {
         Round { outage, is_quiet: outage.may_write_late() && dice.next().is_multiple_of(2) }
     }
 }
 
-/// What a round took, in milliseconds.
+/// Times of a round, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     /// From the outage until the other gateway serves.
@@ -63,7 +66,7 @@ pub(super) struct Figures {
     pub(super) neighbour_ms: u64,
 }
 
-/// What rounds need, and what they leave to the next one.
+/// State of rounds, from one to the next.
 pub(super) struct Rounds {
     pub(super) group: Group,
     site: host::Site,
@@ -157,7 +160,7 @@ impl Rounds {
         };
         deeds.add(&hosts.check()?);
         self.has_states(nsid, victim)?;
-        self.has_told(other, victim, began_ms)?;
+        self.has_reported(other, victim, began_ms)?;
         let figures = Figures {
             takeover_ms: ms(takeover),
             return_ms: ms(returned),
@@ -276,14 +279,14 @@ impl Rounds {
         Ok(hosts)
     }
 
-    /// Whether a new host finds a namespace optimized at this gateway, and at no other one.
+    /// Checks that a new host finds a namespace optimized at this gateway, and at no other one.
     pub(super) fn has_states(&self, nsid: u32, gateway: usize) -> Result<(), String> {
         let gateways = &self.group.gateways;
         has_states(&self.group.paths(nsid)?, &gateways[gateway].address, gateways.len())
     }
 
-    /// Whether a gateway tells who asks that the group of another one moved, and came back.
-    fn has_told(&self, asked: usize, victim: usize, since_ms: u64) -> Result<(), String> {
+    /// Checks that a gateway reports that the group of another one moved, and came back.
+    fn has_reported(&self, asked: usize, victim: usize, since_ms: u64) -> Result<(), String> {
         let (asked, victim) = (&self.group.gateways[asked], &self.group.gateways[victim]);
         let status = asked.status()?;
         if status.has_seen_return(victim.group, victim.name, since_ms) {
@@ -338,7 +341,7 @@ fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), Str
     }
 }
 
-/// Whether `ADDRESS[:PORT]` is at `address`.
+/// True if `ADDRESS[:PORT]` is at `address`.
 pub(super) fn is_address(at: &str, address: &str) -> bool {
     at.strip_prefix(address).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }

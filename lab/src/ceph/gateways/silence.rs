@@ -1,5 +1,6 @@
-//! A gateway that is cut off from its cluster while it is told to give an image to another one: whoever asks for that waits, and
-//! nobody else does. It keeps out how gateways and hosts are run.
+//! A gateway that is cut off from its cluster while it has the order to give an image to another
+//! one: the caller of that order waits, and no other user does. It keeps out how gateways and hosts
+//! are run.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,12 @@ use super::rounds::{RANGE_MIB, Rounds, is_address, ms};
 use crate::answer::Answer;
 use crate::ceph::ground::soon;
 
-/// How long hosts write: longer than the image is waited for, and until the gateway has its load-balancing group again.
+/// Time for which hosts write: longer than the image is waited for, and until the gateway has its
+/// load-balancing group again.
 const RUNTIME_S: u64 = 22;
 /// An operation on an image takes 30 s where the cluster is silent. Who waits for longer than this has waited for one.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// Until whoever moves the namespace is refused.
+/// Time until the move of the namespace is refused.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(60);
 
 impl Rounds {
@@ -36,7 +38,7 @@ impl Rounds {
         let change = self.group.begin(victim, &words)?;
         let answered = self.others_are_answered(victim, nsids[0], began);
         let refused = Answer::of_program_within(change, &words, REFUSAL_LIMIT)?
-            .fails(1, &["have taken too long", "begins anew"]);
+            .fails(1, &["have taken too long", "starts a new epoch"]);
         let waited = began.elapsed();
         self.group.network.restore(link)?;
         let (takeover, longest) = answered?;
@@ -59,8 +61,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Whether the gateway tells its hosts that it serves no more, lets a new one in, and answers whoever only looks. How long the
-    /// takeover took, and the longest answer.
+    /// Checks that the gateway reports the loss of service to its hosts, lets a new one in, and
+    /// answers readers. Returns the time of the takeover, and the longest answer.
     fn others_are_answered(
         &self,
         victim: usize,

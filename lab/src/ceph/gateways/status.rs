@@ -40,30 +40,30 @@ impl Status {
         serde_json::from_str(body).map(Status).map_err(|error| format!("no JSON ({error}): {body}"))
     }
 
-    /// Whether the gateway that was asked serves a load-balancing group to hosts.
+    /// True if the gateway that was asked serves a load-balancing group to hosts.
     pub(super) fn serves(&self, group: u32) -> bool {
         self.group(group).is_some_and(|found| found["is_served_here"] == true && found["state"] == "serving")
     }
 
-    /// Whether it thinks that a gateway lives, as far as it has heard.
+    /// True if it considers a gateway as alive, by the last reports.
     pub(super) fn is_well(&self, name: &str) -> bool {
         let gateways = self.0["gateways"].as_array();
         let found = gateways.and_then(|all| all.iter().find(|gateway| gateway["name"] == name));
         found.is_some_and(|gateway| gateway["life"] == "alive" && gateway["is_well"] == true)
     }
 
-    /// Whether the group has a gateway by this name, be it alive or not.
+    /// True if the group has a gateway by this name, alive or not.
     pub(super) fn has_gateway(&self, name: &str) -> bool {
         self.0["gateways"].as_array().is_some_and(|all| all.iter().any(|gateway| gateway["name"] == name))
     }
 
-    /// How many connections a gateway has told the others of.
+    /// Number of connections that a gateway has reported to the others.
     pub(super) fn connections(&self, name: &str) -> Option<u64> {
         let gateways = self.0["gateways"].as_array()?;
         gateways.iter().find(|gateway| gateway["name"] == name)?["connections"].as_u64()
     }
 
-    /// How many namespaces a load-balancing group has, if it is there.
+    /// Number of namespaces in a load-balancing group, if it exists.
     pub(super) fn namespaces(&self, group: u32) -> Option<u64> {
         self.group(group)?["namespaces"].as_u64()
     }
@@ -72,7 +72,8 @@ impl Status {
         self.0["load_balancing_groups"].as_array()?.iter().find(|found| found["id"] == group)
     }
 
-    /// Whether it has seen since then, in milliseconds since 1970, that others served a load-balancing group and then this gateway.
+    /// True if it has seen since then, in milliseconds since 1970, that others served a
+    /// load-balancing group and then this gateway.
     pub(super) fn has_seen_return(&self, group: u32, name: &str, since_ms: u64) -> bool {
         let is_of = |event: &&Value| {
             event["what"] == "load_balancing_group_moves"

@@ -1,5 +1,6 @@
-//! All gateways are replaced by other processes in turn, under hosts that write and check every block: nobody takes anything
-//! over, and no host connects again. It keeps out how gateways and hosts are run.
+//! All gateways are replaced by other processes in turn, under hosts that write and check every
+//! block: no gateway takes over, and no host reconnects. It keeps out how gateways and hosts are
+//! run.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -7,13 +8,21 @@ use std::time::{Duration, Instant};
 use super::group::NQN;
 use super::rounds::{RANGE_MIB, Rounds, ms};
 
-/// How often one of them is.
+/// Number of upgrades.
 const UPGRADES: usize = 10;
-/// How long hosts write: an upgrade takes some seconds on a machine with other work, and they write on between them.
+/// Time for which hosts write: an upgrade takes some seconds on a machine with other work, and they
+/// write on between them.
 const RUNTIME_S: u64 = 100;
 const BETWEEN: Duration = Duration::from_millis(1_500);
-/// What tells in a gateway's log that something else happened than an upgrade.
-const SIGNS: [&str; 4] = ["changes hands", "was given up", "begins anew", "hosts connect again"];
+/// Texts in a gateway's log that show another event than an upgrade.
+const SIGNS: [&str; 6] = [
+    "changes hands",
+    "was given up",
+    "starts a new epoch",
+    "begins anew",
+    "rejoining the group",
+    "hosts connect again",
+];
 
 impl Rounds {
     /// Upgrades the gateways one after the other.
@@ -64,7 +73,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// How often each sign stands in the logs, and how many connections are shut out.
+    /// Number of occurrences of each sign in the logs, and of connections on the blocklist.
     fn happened(&self) -> Result<(Vec<usize>, usize), String> {
         let logs: Result<Vec<String>, String> =
             self.gateways().map(|gateway| self.group.log(gateway)).collect();

@@ -41,14 +41,14 @@ impl Memory {
         values
     }
 
-    /// Whether nobody has a page.
+    /// True if no page is in use.
     fn is_free(&self) -> bool {
         self.words[0].load(Ordering::Relaxed) & !bytes_of(WANTED, &(0..PAGES_PER_WORD)) == 0
     }
 }
 
 #[test]
-fn a_page_that_is_written_is_nobody_elses() {
+fn a_page_that_is_written_has_no_other_user() {
     model(|| {
         let memory = Memory::new();
         let (one, two) = (memory.clone(), memory.clone());

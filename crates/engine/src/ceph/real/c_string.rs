@@ -14,7 +14,7 @@ pub(super) fn text(value: &str) -> Result<CString, CephError> {
     })
 }
 
-/// What C has written, up to its 0.
+/// Text that C has written, up to its 0.
 pub(super) fn string_in(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -88,7 +88,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// One that is not connected yet.
+    /// A connection that is configured and not connected yet.
     fn configured(libraries: &'static Libraries, options: &ClusterOptions) -> Result<Self, CephError> {
         let failed = |source| CephError::Connect { id: options.id().to_owned(), source };
         let mut handle = ptr::null_mut();
@@ -112,7 +112,7 @@ impl Cluster {
         let default = text(&format!("--default-{name}={value}"))?;
         // The first word is the program, as everywhere.
         let words = [c"selvedge".as_ptr(), default.as_ptr()];
-        // SAFETY: the words end with 0 and outlive the call, which is told how many there are.
+        // SAFETY: the words end with 0 and outlive the call, which is given their number.
         #[allow(unsafe_code)]
         let parsed = unsafe {
             (self.libraries.rados.conf_parse_argv)(self.handle, words.len() as c_int, words.as_ptr())
@@ -144,10 +144,11 @@ impl Cluster {
         let operation_s = self.options.operation_timeout_ms.div_ceil(1000).to_string();
         self.set("rados_mon_op_timeout", &connect_s)?;
         self.set("rados_osd_op_timeout", &operation_s)?;
-        // What fails is reported by whoever asked for it, in the caller's words.
+        // A failure is reported by the caller, in the caller's words.
         self.set("log_to_stderr", "false")?;
         self.set("err_to_stderr", "false")?;
-        // What a host has been told is written has to be where a successor of this process finds it.
+        // A write that was acknowledged to a host has to be where a new process finds it after this
+        // one.
         self.set("rbd_cache", "false")?;
         // Over these the library makes the caller wait, which would be a reactor; connections have limits of their own.
         self.set("objecter_inflight_ops", &CEPH_OPERATIONS_PENDING_MAX.to_string())?;
@@ -177,10 +178,10 @@ impl Cluster {
         let Ok(option) = text(name) else { return String::new() };
         // SAFETY: the name ends with 0, and the library writes no more than the length, with a 0 at the end.
         #[allow(unsafe_code)]
-        let told = unsafe {
+        let length = unsafe {
             (self.libraries.rados.conf_get)(self.handle, option.as_ptr(), value.as_mut_ptr(), value.len())
         };
-        if told < 0 { String::new() } else { string_in(&value) }
+        if length < 0 { String::new() } else { string_in(&value) }
     }
 
     /// Why connecting failed.
@@ -196,31 +197,32 @@ impl Cluster {
         }
     }
 
-    /// Which cluster it is.
+    /// Identifier of the cluster.
     pub fn fsid(&self) -> String {
         let mut value = [0; 64];
         // SAFETY: the library writes no more than the length, with a 0 at the end.
         #[allow(unsafe_code)]
-        let told =
+        let length =
             unsafe { (self.libraries.rados.cluster_fsid)(self.handle, value.as_mut_ptr(), value.len()) };
-        if told < 0 { String::new() } else { string_in(&value) }
+        if length < 0 { String::new() } else { string_in(&value) }
     }
 
     /// The addresses by which the cluster knows this connection, as [`Self::blocklist`] takes them.
     ///
     /// # Errors
-    /// When the library does not tell.
+    /// When the library does not know them.
     pub fn address(&self) -> Result<String, CephError> {
-        let mut told: *mut c_char = ptr::null_mut();
+        let mut addresses: *mut c_char = ptr::null_mut();
         // SAFETY: it writes a pointer to a string of its own, which is given back below.
         #[allow(unsafe_code)]
-        let code = unsafe { (self.libraries.rados.getaddrs)(self.handle, &raw mut told) };
+        let code = unsafe { (self.libraries.rados.getaddrs)(self.handle, &raw mut addresses) };
         answer(code).map_err(|source| self.failed("asking for the address of", "this connection", source))?;
-        // SAFETY: the call succeeded, so it is a string with a 0 at the end, which nobody else has.
+        // SAFETY: the call succeeded, so it is a string with a 0 at the end, which has no other
+        // owner.
         #[allow(unsafe_code)]
         unsafe {
-            let address = CStr::from_ptr(told).to_string_lossy().into_owned();
-            (self.libraries.rados.buffer_free)(told);
+            let address = CStr::from_ptr(addresses).to_string_lossy().into_owned();
+            (self.libraries.rados.buffer_free)(addresses);
             Ok(address)
         }
     }
@@ -276,7 +278,7 @@ impl Cluster {
             .map_err(|source| self.failed("waiting for", "the cluster's newest map", source))
     }
 
-    /// How it was connected.
+    /// Options of the connection.
     pub const fn options(&self) -> &ClusterOptions {
         &self.options
     }
@@ -307,7 +309,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the handle now, since pools and images keep the cluster.
+        // SAFETY: the handle has no other user now, since pools and images keep the cluster.
         #[allow(unsafe_code)]
         unsafe {
             (self.libraries.rados.shutdown)(self.handle);
@@ -334,7 +336,7 @@ mod tests {
         assert!(!cluster.take_late() && !cluster.has_been_late());
         assert!(cluster.note_late() && !cluster.note_late());
         assert!(cluster.take_late() && !cluster.take_late());
-        assert!(!cluster.note_late(), "somebody looks after it");
+        assert!(!cluster.note_late(), "it is looked after");
         cluster.note_punctual();
         assert!(cluster.has_been_late(), "what was late may be carried out yet");
         assert!(cluster.note_late() && cluster.take_late());

@@ -23,7 +23,7 @@ const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 const AES_256: i32 = 1;
 /// Bytes of an image's identifier (`RBD_MAX_IMAGE_ID_LENGTH` and a 0), and more.
 const IDENTIFIER_LENGTH_MAX: usize = 64;
-/// What the library tags its own locks with.
+/// Tag of the library's own locks.
 const LIBRARY_TAG: &str = "internal";
 /// Room for the names of those who have an image locked, for each kind of name.
 const LOCKERS_BYTES: usize = 4096;
@@ -40,7 +40,7 @@ pub struct Image {
     watch: Mutex<Option<Watch>>,
 }
 
-/// What is notified of changes.
+/// Watch for changes of an image, with its receiver.
 struct Watch {
     number: u64,
     /// The library has a pointer to it, so it lies still.
@@ -106,7 +106,8 @@ impl Image {
             passphrase: key.passphrase.as_ptr().cast(),
             passphrase_size: key.passphrase.len(),
         };
-        // SAFETY: the image is open; the options are of this format, and outlive the call with the passphrase, of which the size is told.
+        // SAFETY: the image is open; the options are of this format, and outlive the call with the
+        // passphrase, whose size is given.
         #[allow(unsafe_code)]
         let code = unsafe {
             let options = &raw const options;
@@ -128,7 +129,7 @@ impl Image {
         &self.name
     }
 
-    /// Whether it is a snapshot.
+    /// True if it is a snapshot.
     pub const fn is_snapshot(&self) -> bool {
         self.is_snapshot
     }
@@ -138,10 +139,11 @@ impl Image {
         &self.pool
     }
 
-    /// Its identifier, which no other image of the pool ever has; those of Ceph's first format have none.
+    /// Identifier, which no other image of the pool ever has; images of Ceph's first format have
+    /// none.
     ///
     /// # Errors
-    /// When the library does not tell.
+    /// When the library does not know it.
     pub fn identifier(&self) -> Result<Option<String>, CephError> {
         let mut value = [0; IDENTIFIER_LENGTH_MAX];
         // SAFETY: the image is open; the call writes no more than the length, with a 0 at the end.
@@ -167,7 +169,7 @@ impl Image {
         Ok(number)
     }
 
-    /// Bytes it has now. The library knows what it was told last, so this may be asked often.
+    /// Size in bytes. The library caches it, so this may be called often.
     ///
     /// # Errors
     /// When the cluster does not answer.
@@ -201,7 +203,7 @@ impl Image {
         Ok(info.object_size)
     }
 
-    /// Whether it can be had by one alone.
+    /// True if the image has the feature exclusive-lock.
     ///
     /// # Errors
     /// When the cluster does not answer.
@@ -218,9 +220,9 @@ impl Image {
     /// to give it up, and one that is gone loses it; this can take as long as the cluster needs to notice that.
     ///
     /// # Errors
-    /// When somebody else has it for himself, by whom, or the cluster does not answer.
+    /// When another client holds it exclusively, which the error names, or the cluster does not answer.
     pub fn lock(&self) -> Result<(), CephError> {
-        // The library would wait until somebody removes that lock, and nobody can have it wait no longer.
+        // The library would wait until that lock is removed, and its wait cannot be ended.
         if let Some(owner) = self.locked_by_hand()? {
             return Err(CephError::Locked { image: self.name.clone(), owner });
         }
@@ -229,14 +231,14 @@ impl Image {
         let code = unsafe { (self.rbd.lock_acquire)(self.handle, EXCLUSIVE) };
         match -code {
             libc::EROFS | libc::EBUSY | libc::EAGAIN => {
-                let owner = self.lock_owner().unwrap_or_else(|| "somebody who does not tell".to_owned());
+                let owner = self.lock_owner().unwrap_or_else(|| "an unknown owner".to_owned());
                 Err(CephError::Locked { image: self.name.clone(), owner })
             }
             _ => self.outcome("locking", code),
         }
     }
 
-    /// Who has locked it by `rbd lock add`, or as that does, if anybody has.
+    /// Owner of a lock by `rbd lock add` or its like, if there is one.
     fn locked_by_hand(&self) -> Result<Option<String>, CephError> {
         let mut is_exclusive = 0;
         let [mut tag, mut clients, mut cookies, mut addresses] = [[0 as c_char; LOCKERS_BYTES]; 4];
@@ -283,7 +285,7 @@ impl Image {
         self.outcome("unlocking", code)
     }
 
-    /// Whether this connection has the lock, as far as it knows.
+    /// True if this connection has the lock, as far as it knows.
     pub fn is_locked(&self) -> bool {
         let mut owns = 0;
         // SAFETY: the image is open, and the call writes a number.
@@ -292,7 +294,7 @@ impl Image {
         code == 0 && owns != 0
     }
 
-    /// Which client has the lock, as the cluster names it: its number and address.
+    /// Client with the lock, as the cluster names it: its number and address.
     pub fn lock_owner(&self) -> Option<String> {
         let mut owners = [ptr::null_mut::<c_char>(); CEPH_LOCK_OWNERS_MAX];
         let (mut mode, mut count) = (0, owners.len());
@@ -354,8 +356,9 @@ impl Image {
         let pointer = operation.into_pointer();
         let mut completion: CompletionHandle = ptr::null_mut();
         let (rbd, image) = (self.rbd, self.handle);
-        // SAFETY: the image is open and stays so, since whoever starts operations keeps it until they have ended. The
-        // buffer belongs to the operation, which the completion has until it is called, once, or here when it never will be.
+        // SAFETY: the image is open and stays so, since the caller keeps it until its operations
+        // have ended. The buffer belongs to the operation, which the completion has until it is
+        // called, once, or here when it never will be.
         #[allow(unsafe_code)]
         unsafe {
             let code = (rbd.aio_create_completion)(pointer, completed, &raw mut completion);
@@ -380,7 +383,7 @@ impl Image {
     }
 }
 
-/// What is asked of the library, in bytes from the image's beginning.
+/// Request to the library, in bytes from the image's beginning.
 enum Step {
     Read(u64),
     Write(u64),
@@ -400,7 +403,7 @@ impl RemoteStorage for Image {
 impl Drop for Image {
     fn drop(&mut self) {
         let watch = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // SAFETY: nobody else has the handle now. The watch ends before what it calls goes.
+        // SAFETY: the handle has no other user now. The watch ends before what it calls goes.
         #[allow(unsafe_code)]
         unsafe {
             if let Some(watch) = &watch {
@@ -414,8 +417,9 @@ impl Drop for Image {
 /// See `late_operations`.
 static LATE_OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// How many operations of this process's images have taken too long. Each may be carried out yet, for as long as its connection
-/// is not on the blocklist; and is counted before its image can be closed or its lock given back.
+/// Number of operations on this process's images that have taken too long. Each may be carried out
+/// yet, for as long as its connection is not on the blocklist; and is counted before its image can
+/// be closed or its lock given back.
 pub fn late_operations() -> u64 {
     LATE_OPERATIONS.load(Ordering::Acquire)
 }

@@ -21,7 +21,7 @@ const OPTION_CLONE_FORMAT: c_int = 12;
 /// Objects have 4 KiB to 32 MiB, by their exponents.
 const OBJECT_EXPONENTS: std::ops::RangeInclusive<u32> = 12..=25;
 
-/// What a new image is to be like, beside its size. What is not said is as the cluster's configuration has it.
+/// Parameters of a new image, beside its size. The cluster's configuration supplies the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewImage {
     /// Features by Ceph's names, such as `layering` and `exclusive-lock`; the usual ones where this is empty.
@@ -35,7 +35,7 @@ pub struct NewImage {
 /// A snapshot of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its name.
+    /// Name of the snapshot within its image.
     pub name: String,
     /// Bytes of the image when it was made.
     pub size: u64,
@@ -96,8 +96,8 @@ impl Pool {
         Opened::to_read(self, name, snapshot)?.size()
     }
 
-    /// Gives an image another size, in bytes. Whoever has it open is told. It becomes smaller only with `shrink`; what is
-    /// beyond its new end is lost then, and taking it away may take a while.
+    /// Resizes an image, in bytes. Clients that have it open are notified. It becomes smaller only
+    /// with `shrink`; what is beyond its new end is lost then, and removing that may take a while.
     ///
     /// # Errors
     /// When there is no such image, it would shrink and may not, or the cluster refuses.
@@ -117,9 +117,10 @@ impl Pool {
     /// Removes an image and all that is in it, which may take a while.
     ///
     /// # Errors
-    /// When there is no such image, when it has snapshots, when somebody has it open, or when the cluster refuses.
+    /// When there is no such image, when it has snapshots, when clients have it open, or when the cluster refuses.
     pub fn remove_image(&self, name: &str) -> Result<(), CephError> {
-        // The library takes the image's lock away from whoever has it before it finds that it is used, and its writes fail.
+        // The library takes the lock from the image's owner before it finds that it is in use, and
+        // the owner's writes fail.
         self.check_unused(name)?;
         let image = text(name)?;
         // SAFETY: the pool is open, and the name ends with 0 and outlives the call.
@@ -131,9 +132,10 @@ impl Pool {
     /// Moves an image to the pool's trash, where `rbd trash` finds it. It takes its snapshots with it.
     ///
     /// # Errors
-    /// When there is no such image, when somebody has it open, or when the cluster refuses.
+    /// When there is no such image, when clients have it open, or when the cluster refuses.
     pub fn trash_image(&self, name: &str) -> Result<(), CephError> {
-        // The library asks nobody: whoever has it open would go on writing to an image in the trash.
+        // The library does not check: clients that have it open would go on writing to an image in
+        // the trash.
         self.check_unused(name)?;
         let image = text(name)?;
         // SAFETY: the pool is open, and the name ends with 0 and outlives the call.
@@ -183,9 +185,9 @@ impl Pool {
         Opened::to_read(self, image, None)?.snapshots()
     }
 
-    /// Copies into a clone all blocks that it shares with the snapshot it was made of, so that it no longer needs that.
-    /// It may take as long as copying the image takes; `progress` is told how much is done, of how much, from threads of
-    /// the library's, and may end it.
+    /// Copies into a clone all blocks that it shares with the snapshot it was made of, so that it
+    /// no longer needs that. It may take as long as copying the image takes; `progress` gets the
+    /// bytes copied and their total, from threads of the library's, and may end it.
     ///
     /// # Errors
     /// When there is no such image, when it is not a clone, when `progress` has ended it (`ECANCELED`), or when the cluster
@@ -246,13 +248,13 @@ impl Pool {
             Some(libc::ENOTEMPTY) => CephError::HasSnapshots { image: self.path(image, None) },
             Some(libc::EBUSY) => CephError::InUse {
                 image: self.path(image, None),
-                users: "somebody who has just come".to_owned(),
+                users: "a client that has just opened it".to_owned(),
             },
             _ => self.failed(what, image, source),
         }
     }
 
-    /// Nobody has the image open for writing.
+    /// Checks that no client has the image open for writing.
     fn check_unused(&self, image: &str) -> Result<(), CephError> {
         let users = Opened::to_read(self, image, None)?.watchers()?;
         if users.is_empty() {
@@ -275,7 +277,7 @@ impl<'a> Opened<'a> {
         Self::open(pool, name, snapshot, pool.rbd().open_read_only)
     }
 
-    /// Opens an image to change it. It needs no lock: whoever has that is asked to do what is to be done.
+    /// Opens an image to change it. It needs no lock: the lock's owner is asked to make the change.
     fn to_write(pool: &'a Pool, name: &'a str) -> Result<Self, CephError> {
         Self::open(pool, name, None, pool.rbd().open)
     }
@@ -339,8 +341,8 @@ impl<'a> Opened<'a> {
     }
 
     fn watchers(&self) -> Result<Vec<String>, CephError> {
-        let nobody = Watcher { address: ptr::null_mut(), client: 0, cookie: 0 };
-        let mut list = vec![nobody; CEPH_WATCHERS_MAX];
+        let empty = Watcher { address: ptr::null_mut(), client: 0, cookie: 0 };
+        let mut list = vec![empty; CEPH_WATCHERS_MAX];
         let mut count = CEPH_WATCHERS_MAX;
         // SAFETY: the image is open, and the call writes no more entries than there is room for, and their count.
         #[allow(unsafe_code)]
@@ -364,7 +366,7 @@ impl<'a> Opened<'a> {
 
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
-        // SAFETY: the image was opened and nobody else has the handle.
+        // SAFETY: the image was opened, and the handle has no other user.
         #[allow(unsafe_code)]
         unsafe {
             (self.pool.rbd().close)(self.handle);
@@ -448,7 +450,7 @@ impl<'a> ImageOptions<'a> {
 
 impl Drop for ImageOptions<'_> {
     fn drop(&mut self) {
-        // SAFETY: they were created and nobody else has them.
+        // SAFETY: they were created, and have no other user.
         #[allow(unsafe_code)]
         unsafe {
             (self.pool.rbd().image_options_destroy)(self.handle);
@@ -456,12 +458,12 @@ impl Drop for ImageOptions<'_> {
     }
 }
 
-/// Nobody wants to know how far it is.
+/// Progress callback that ignores progress.
 extern "C" fn unwatched(_done: u64, _total: u64, _argument: *mut c_void) -> c_int {
     0
 }
 
-/// Tells how far it is; the argument points to a reference to whoever wants to know.
+/// Progress callback; the argument points to a reference to the caller's closure.
 extern "C" fn watched(done: u64, total: u64, argument: *mut c_void) -> c_int {
     // SAFETY: `flatten_image` passes a pointer to this, which lives for as long as it waits, and may be used by any thread.
     #[allow(unsafe_code)]

@@ -19,7 +19,7 @@ pub(super) type OperationHandle = *mut c_void;
 pub(super) type PairsHandle = *mut c_void;
 /// An open image (`rbd_image_t`).
 pub(super) type ImageHandle = *mut c_void;
-/// What tells that an operation on an image has ended (`rbd_completion_t`).
+/// Completion of an operation on an image (`rbd_completion_t`).
 pub(super) type CompletionHandle = *mut c_void;
 /// Options of a new image (`rbd_image_options_t`).
 pub(super) type OptionsHandle = *mut c_void;
@@ -38,7 +38,7 @@ pub(super) type Progress = extern "C" fn(u64, u64, *mut c_void) -> c_int;
 /// The file names that the libraries go by, in the order in which they are tried.
 const RADOS_NAMES: [&str; 2] = ["librados.so.2", "librados.so"];
 const RBD_NAMES: [&str; 2] = ["librbd.so.1", "librbd.so"];
-/// Where the system's loader looks (ld.so(8)).
+/// Folders that the system's loader searches (ld.so(8)).
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
 macro_rules! functions {
@@ -164,7 +164,7 @@ functions! {
     }
 }
 
-/// What an image is like (`rbd_image_info_t`).
+/// Sizes and names of an image (`rbd_image_info_t`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ImageInfo {
@@ -177,7 +177,8 @@ pub(super) struct ImageInfo {
     pub(super) parent_name: [c_char; 96],
 }
 
-/// How an image is decrypted (`rbd_encryption_luks1_format_options_t`, and that of LUKS2, which is the same).
+/// Parameters of decryption of an image (`rbd_encryption_luks1_format_options_t`, and that of
+/// LUKS2, which is the same).
 #[repr(C)]
 pub(super) struct LuksOptions {
     /// Says nothing where an image has a format already.
@@ -195,7 +196,7 @@ pub(super) struct SnapshotInfo {
     pub(super) name: *const c_char,
 }
 
-/// Somebody who has an image open for writing (`rbd_image_watcher_t`).
+/// A client that has an image open for writing (`rbd_image_watcher_t`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Watcher {
@@ -212,7 +213,7 @@ pub(super) struct Libraries {
 
 static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
 
-/// Has nobody load them from here on, and says why to who asks.
+/// Keeps them from being loaded from here on; uses fail with `reason`.
 pub(in crate::ceph) fn leave_out(reason: &str) {
     drop(LOADED.set(Err(reason.to_owned())));
 }
@@ -246,7 +247,7 @@ fn load(names: &[&str]) -> Result<&'static Library, String> {
     Err(reason)
 }
 
-/// Whether they are in one of the usual folders, without loading them.
+/// True if they are in one of the usual folders. They are not loaded for that.
 pub(in crate::ceph) fn are_installed() -> bool {
     let within = |folder: &str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
@@ -263,7 +264,7 @@ pub(in crate::ceph) fn are_installed() -> bool {
 /// The versions of librados and librbd.
 pub(in crate::ceph) fn versions() -> Result<(String, String), CephError> {
     let libraries = libraries()?;
-    let told = |version: unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int)| {
+    let version_of = |version: unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int)| {
         let (mut major, mut minor, mut extra) = (0, 0, 0);
         // SAFETY: it writes three numbers.
         #[allow(unsafe_code)]
@@ -272,5 +273,5 @@ pub(in crate::ceph) fn versions() -> Result<(String, String), CephError> {
         }
         format!("{major}.{minor}.{extra}")
     };
-    Ok((told(libraries.rados.version), told(libraries.rbd.version)))
+    Ok((version_of(libraries.rados.version), version_of(libraries.rbd.version)))
 }

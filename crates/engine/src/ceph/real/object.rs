@@ -39,7 +39,8 @@ impl Object {
         &self.pool
     }
 
-    /// Its pairs whose keys begin with `prefix`, as they are at one moment; `None` when there is no such object.
+    /// Pairs whose keys begin with `prefix`, as they are at one moment; `None` if there is no such
+    /// object.
     ///
     /// # Errors
     /// When the cluster does not answer in time or refuses, or there are more than `limits::CEPH_PAIRS_MAX`.
@@ -79,7 +80,7 @@ impl Object {
         }
     }
 
-    /// Its pairs after a key, as many as one read gives, and whether there are more.
+    /// Pairs after a key, as many as one read gives, and true if there are more.
     fn part(&self, after: &CStr, prefix: &CStr) -> Result<Option<(Pairs, bool)>, CephError> {
         let mut read = Read::new(self.rados());
         read.begin(after, prefix);
@@ -127,8 +128,8 @@ impl Object {
     /// When one of them did not say that it has, or the cluster does not answer.
     pub fn notify(&self, timeout_ms: u64) -> Result<(), CephError> {
         let (mut replies, mut length): (*mut c_char, usize) = (ptr::null_mut(), 0);
-        // SAFETY: the name ends with 0 and outlives the call, there are no bytes to be told, and the call writes a
-        // pointer and a length, or leaves the null that is there.
+        // SAFETY: the name ends with 0 and outlives the call, there are no bytes to be sent, and
+        // the call writes a pointer and a length, or leaves the null that is there.
         #[allow(unsafe_code)]
         let code = unsafe {
             (self.rados().notify2)(
@@ -142,7 +143,7 @@ impl Object {
             )
         };
         if !replies.is_null() {
-            // SAFETY: the library made it for us, and nobody has it now.
+            // SAFETY: the library allocated it for us, and it has no other user now.
             #[allow(unsafe_code)]
             unsafe {
                 (self.rados().buffer_free)(replies);
@@ -206,7 +207,7 @@ impl Read {
         }
     }
 
-    /// What was read. Keys that are not text are nobody's here and left out.
+    /// Pairs that were read. Keys that are not text are not this program's, and left out.
     fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
         for _ in 0..CEPH_PAIRS_MAX {
@@ -246,7 +247,7 @@ fn bytes(from: *const c_char, length: usize) -> Vec<u8> {
 
 impl Drop for Read {
     fn drop(&mut self) {
-        // SAFETY: the operation has ended, or has never begun, and nobody else has these.
+        // SAFETY: the operation has ended, or has never begun, and these have no other user.
         #[allow(unsafe_code)]
         unsafe {
             if !self.pairs.is_null() {
@@ -281,7 +282,8 @@ impl Write {
     }
 
     fn compare(&mut self, key: CString, value: &[u8]) {
-        // SAFETY: key and value outlive the call, which copies them; nobody asks for the outcome of this part alone.
+        // SAFETY: key and value outlive the call, which copies them; the outcome of this part alone
+        // is not requested.
         #[allow(unsafe_code)]
         unsafe {
             (self.rados.write_op_omap_cmp)(
@@ -353,7 +355,7 @@ impl Write {
 
 impl Drop for Write {
     fn drop(&mut self) {
-        // SAFETY: the operation has ended, or has never begun, and nobody else has it.
+        // SAFETY: the operation has ended, or has never begun, and has no other user.
         #[allow(unsafe_code)]
         unsafe {
             (self.rados.release_write_op)(self.operation);

@@ -17,7 +17,7 @@ pub struct Pool {
     name: String,
 }
 
-// SAFETY: a `rados_ioctx_t` may be used from any thread at the same time, as long as nobody changes its settings, which
+// SAFETY: a `rados_ioctx_t` may be used from any thread at the same time, as long as its settings do not change, which
 // happens in `open` alone.
 #[allow(unsafe_code)]
 unsafe impl Send for Pool {}
@@ -55,12 +55,12 @@ impl Pool {
         &self.cluster
     }
 
-    /// Its name, with the namespace.
+    /// Name, with the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number, which no other pool of the cluster ever has.
+    /// Number, which no other pool of the cluster ever has.
     pub fn number(&self) -> i64 {
         // SAFETY: the pool is open.
         #[allow(unsafe_code)]
@@ -76,7 +76,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the handle now: images and watches in it keep the pool.
+        // SAFETY: the handle has no other user now: images and watches in it keep the pool.
         #[allow(unsafe_code)]
         unsafe {
             (self.cluster.libraries().rados.ioctx_destroy)(self.handle);

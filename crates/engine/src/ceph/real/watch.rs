@@ -1,4 +1,5 @@
-//! A watch of an object: whoever has one is told when others notify. It only rings; what has happened is read elsewhere.
+//! A watch of an object: its owner is woken by others' notifications. It only rings; what has
+//! happened is read elsewhere.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ pub struct Watch {
     listener: Box<Listener>,
 }
 
-/// What the library's threads find when they call.
+/// Argument of the library's callbacks.
 struct Listener {
     rados: &'static Rados,
     pool: PoolHandle,
@@ -40,8 +41,8 @@ unsafe impl Send for Listener {}
 unsafe impl Sync for Listener {}
 
 impl Watch {
-    /// Rings `bell` from now on whenever somebody notifies, and when the watch is lost. A bell that has rung and was not
-    /// heard yet does not ring again.
+    /// Rings `bell` from now on at each notification, and when the watch is lost. A bell that has
+    /// rung and was not heard yet does not ring again.
     ///
     /// # Errors
     /// When there is no such object, or the cluster does not answer or refuses.
@@ -71,7 +72,7 @@ impl Watch {
         Ok(Self { object: object.clone(), cookie, listener })
     }
 
-    /// Whether the cluster has forgotten it: another has to be started.
+    /// True if the cluster has forgotten it: another has to be started.
     pub fn is_lost(&self) -> bool {
         self.listener.lost.load(Ordering::Acquire)
     }
@@ -101,8 +102,8 @@ extern "C" fn notified(
     // SAFETY: the argument is the listener that the watch was started with, which outlives it.
     #[allow(unsafe_code)]
     let listener = unsafe { &*argument.cast_const().cast::<Listener>() };
-    // The sender waits for this. Failing means that it waits for nothing; there is nobody to tell.
-    // SAFETY: pool and name are good for as long as the watch is there.
+    // The sender waits for this. A failure costs it its wait, and cannot be reported to anyone.
+    // SAFETY: pool and name are valid for the life of the watch.
     #[allow(unsafe_code)]
     unsafe {
         (listener.rados.notify_ack)(

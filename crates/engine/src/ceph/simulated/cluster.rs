@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{CephError, ClusterOptions, Lateness};
 use crate::ring::simulated::rados::{self, ClientId};
 
-/// What begins a connection's address.
+/// Prefix of a connection's address.
 const ADDRESS: &str = "client:";
 
 /// A connection to a cluster. It ends when the last pool that uses it is gone.
@@ -42,7 +42,7 @@ impl Cluster {
         String::new()
     }
 
-    /// Which cluster it is: there is one.
+    /// Identifier of the cluster: there is one.
     pub fn fsid(&self) -> String {
         "simulated".to_owned()
     }
@@ -86,7 +86,7 @@ impl Cluster {
         self.outcome("waiting for", "the cluster's newest map", outcome).map(drop)
     }
 
-    /// How it was connected.
+    /// Options of the connection.
     pub const fn options(&self) -> &ClusterOptions {
         &self.options
     }

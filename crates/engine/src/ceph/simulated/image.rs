@@ -54,7 +54,7 @@ impl Image {
         &self.name
     }
 
-    /// Whether it is a snapshot.
+    /// Always false: snapshots are not simulated.
     pub const fn is_snapshot(&self) -> bool {
         false
     }
@@ -64,7 +64,7 @@ impl Image {
         &self.pool
     }
 
-    /// Its identifier, which no other image of the pool ever has.
+    /// Identifier, which no other image of the pool ever has.
     ///
     /// # Errors
     /// Never.
@@ -96,7 +96,7 @@ impl Image {
         Ok(self.handle.object_size())
     }
 
-    /// Whether it can be had by one alone.
+    /// True: each simulated image has the feature exclusive-lock.
     ///
     /// # Errors
     /// Never.
@@ -107,11 +107,11 @@ impl Image {
     /// Takes the image for this connection alone, until it is given back.
     ///
     /// # Errors
-    /// When somebody else has it for itself, or the cluster does not answer.
+    /// When another client holds it exclusively, or the cluster does not answer.
     pub fn lock(&self) -> Result<(), CephError> {
         match self.handle.lock() {
             Err(libc::EROFS) => {
-                let owner = self.lock_owner().unwrap_or_else(|| "somebody who does not tell".to_owned());
+                let owner = self.lock_owner().unwrap_or_else(|| "an unknown owner".to_owned());
                 Err(CephError::Locked { image: self.name.clone(), owner })
             }
             outcome => self.outcome("locking", outcome),
@@ -129,12 +129,12 @@ impl Image {
         self.outcome("unlocking", self.handle.unlock())
     }
 
-    /// Whether this connection has the lock, as far as it knows.
+    /// True if this connection has the lock, as far as it knows.
     pub fn is_locked(&self) -> bool {
         self.handle.is_locked()
     }
 
-    /// Which client has the lock.
+    /// Client with the lock.
     pub fn lock_owner(&self) -> Option<String> {
         let (client, _) = self.handle.owner().ok()??;
         Some(format!("client.{}", client.number()))
@@ -165,7 +165,7 @@ pub fn note_late_operation() {
     rados::note_late();
 }
 
-/// How many operations of this process's images have taken too long.
+/// Number of operations on this process's images that have taken too long.
 pub fn late_operations() -> u64 {
     rados::ended_late()
 }

@@ -27,7 +27,8 @@ impl Object {
         &self.pool
     }
 
-    /// Its pairs whose keys begin with `prefix`, as they are at one moment; `None` when there is no such object.
+    /// Pairs whose keys begin with `prefix`, as they are at one moment; `None` if there is no such
+    /// object.
     ///
     /// # Errors
     /// When the cluster does not answer in time or refuses.

@@ -26,12 +26,12 @@ impl Pool {
         &self.cluster
     }
 
-    /// Its name, with the namespace.
+    /// Name, with the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number, which no other pool of the cluster ever has.
+    /// Number, which no other pool of the cluster ever has.
     pub const fn number(&self) -> i64 {
         1
     }

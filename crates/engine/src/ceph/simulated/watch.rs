@@ -16,7 +16,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Rings `bell` from now on whenever somebody notifies, and when the watch is lost.
+    /// Rings `bell` from now on at each notification, and when the watch is lost.
     ///
     /// # Errors
     /// When there is no such object, or the cluster does not answer or refuses.
@@ -31,7 +31,7 @@ impl Watch {
         object.outcome("watching", outcome)?;
         let lost = Arc::<AtomicBool>::default();
         let (theirs, name) = (lost.clone(), object.name().to_owned());
-        // Whoever is called and no longer watches has lost its watch.
+        // A callback for a connection that no longer watches means that the watch is lost.
         rados::watch(client, cookie, move || {
             theirs.store(!rados::watches(&name, (client, cookie)), Ordering::Release);
             let _ = bell.try_send(());
@@ -39,7 +39,7 @@ impl Watch {
         Ok(Self { object: object.clone(), cookie, lost })
     }
 
-    /// Whether the cluster has forgotten it: another has to be started.
+    /// True if the cluster has forgotten it: another has to be started.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }

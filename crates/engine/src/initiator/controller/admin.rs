@@ -30,14 +30,14 @@ const KEEP_ALIVE_SLOTS: usize = 1;
 /// An admin queue has little to receive at a time.
 const SCRATCH_LENGTH: usize = RECEIVE_LENGTH / 8;
 
-/// How an admin command ended.
+/// Result of an admin command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminReply {
     /// The controller's status.
     pub status: Status,
     /// Completion dwords 0 and 1.
     pub result: u64,
-    /// What the controller sent; all zero when it failed, empty when nothing was asked for.
+    /// Data from the controller; all zero after a failure, empty if none was requested.
     pub data: Vec<u8>,
 }
 
@@ -65,11 +65,11 @@ enum Job {
 
 /// The controller is ready: it is to be kept alive, and its events taken.
 pub(super) struct Began {
-    /// How many may be asked for at a time.
+    /// Number of events that may be requested at a time.
     pub(super) events: usize,
-    /// Its time-out; 0 for none.
+    /// Keep alive time-out in milliseconds; 0 for none.
     pub(super) keep_alive_ms: u32,
-    /// Whether it takes new TLS keys on a connection.
+    /// Set if it takes new TLS keys on a connection.
     pub(super) takes_key_updates: bool,
 }
 
@@ -77,7 +77,8 @@ pub(super) struct Began {
 struct Shared {
     events: Mutex<VecDeque<AsyncEvent>>,
     error: OnceLock<InitiatorError>,
-    /// When the last Keep Alive was sent that was answered, in nanoseconds; 0 where none is sent.
+    /// Time of sending of the last Keep Alive that was answered, in nanoseconds; 0 where none is
+    /// sent.
     kept_alive_ns: AtomicU64,
     /// Rung when there is an event, and at the end.
     bell: Option<Arc<Bell>>,
@@ -231,7 +232,7 @@ fn data_of(send: Option<&[u8]>, receive_length: usize) -> Result<Data, Initiator
     }
 }
 
-/// What a command on the queue is for.
+/// Purpose of a command on the queue.
 enum Purpose {
     /// A caller waits for its end, and for data.
     Caller {
@@ -242,7 +243,7 @@ enum Purpose {
     AsyncEvent,
 }
 
-/// What the thread itself holds.
+/// State of the thread.
 struct Server {
     driver: Driver<QueueSet, Purpose>,
     inbox: Receiver<Job>,
@@ -427,7 +428,7 @@ impl Server {
             let address = self.address;
             tracing::warn!(%address, "the target refused Keep Alive with {status}; it may give this host up");
         }
-        // The controller's timer started anew when it took the command, so half of it from the sending on is safe.
+        // The controller's timer restarted when it took the command, so half of it from the sending on is safe.
         let sent = keep_alive.sent.take().unwrap_or(now);
         self.shared.kept_alive_ns.store(sent.0.max(1), Ordering::Relaxed);
         keep_alive.next = due(sent, keep_alive.timeout);
@@ -460,8 +461,9 @@ impl Server {
     }
 }
 
-/// When the Keep Alive after one that was sent is due: half of its time later at most, and at a multiple of that. All controllers of
-/// a process with the same time-out then keep alive together, so that its processor, and their target's, wakes up once for all.
+/// Due time of the Keep Alive after one that was sent: half of its time-out later at most, and at a
+/// multiple of that. All controllers of a process with the same time-out then keep alive together,
+/// so that its processor, and their target's, wakes up once for all.
 fn due(sent: Moment, timeout: Duration) -> Moment {
     let latest = sent.after(timeout / 2);
     let interval_ns = (timeout / 2).as_nanos().max(1) as u64;
@@ -469,7 +471,7 @@ fn due(sent: Moment, timeout: Duration) -> Moment {
 }
 
 impl KeepAlive {
-    /// When something has to be done.
+    /// Time of the next action.
     fn deadline(&self) -> Moment {
         self.sent.map_or(self.next, |sent| sent.after(self.timeout))
     }

@@ -1,6 +1,6 @@
-//! A controller: the association of this host with a subsystem, from Connect to shutdown, and what it
-//! reports. Its admin queue lives on a thread of its own (`admin`); I/O queues are opened by whoever uses
-//! them.
+//! A controller: the association of this host with a subsystem, from Connect to shutdown, and what
+//! it reports. Its admin queue lives on a thread of its own (`admin`); I/O queues are opened by the
+//! threads that use them.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -98,7 +98,7 @@ impl Controller {
         })))
     }
 
-    /// How it was connected to.
+    /// Options of the connection.
     pub fn options(&self) -> &ConnectOptions {
         &self.0.options
     }
@@ -108,18 +108,18 @@ impl Controller {
         self.0.options.address
     }
 
-    /// How long it has heard no Keep Alive, if that is longer than it waits for one.
+    /// Time since its last answered Keep Alive, if that is longer than its keep alive time-out.
     pub(crate) fn missed_keep_alive(&self, now: Moment) -> Option<Duration> {
         let timeout = Duration::from_millis(self.0.options.keep_alive_ms.into());
         self.0.admin.silence(now).filter(|silence| *silence > timeout)
     }
 
-    /// Its identifier (CNTLID).
+    /// Controller identifier (CNTLID).
     pub fn id(&self) -> u16 {
         self.0.id
     }
 
-    /// Its capabilities (CAP).
+    /// Controller capabilities (CAP).
     pub fn capabilities(&self) -> Capabilities {
         self.0.capabilities
     }
@@ -149,7 +149,7 @@ impl Controller {
         self.0.write_zeroes_length_max
     }
 
-    /// How I/O queue `queue_id` is opened, on any thread.
+    /// Options for I/O queue `queue_id`, on any thread.
     pub fn queue_options(&self, queue_id: u16) -> QueueOptions {
         let Inner { options, concat, capabilities, identify, .. } = &*self.0;
         let entries_max = capabilities.queue_entries_max().min(u32::from(QUEUE_ENTRIES_MAX)) as u16;
@@ -235,8 +235,8 @@ impl Controller {
         self.0.admin.command_within(entry, None, 0, timeout)
     }
 
-    /// How long commands of all hosts on a namespace took at the target, and on what; nothing where the target has no such page.
-    /// Waits no longer than `timeout`.
+    /// Times of all hosts' commands on a namespace at the target, by stage; `None` if the target
+    /// has no such page. Waits no longer than `timeout`.
     ///
     /// # Errors
     /// When the connection is lost, or the controller refuses or answers late.
@@ -245,7 +245,7 @@ impl Controller {
         nsid: u32,
         timeout: Duration,
     ) -> Result<Option<CommandStagesLog>, InitiatorError> {
-        // Others count what they do not know as an error, which somebody may watch.
+        // Other targets count unknown pages as errors, which an administrator may watch.
         if !self.identify().has_command_stages() {
             return Ok(None);
         }
@@ -286,7 +286,7 @@ impl Controller {
         self.0.admin.take_events()
     }
 
-    /// Whether the admin queue still serves, or why it does not. A lost controller stays lost; connect anew.
+    /// Checks that the admin queue still serves. A lost controller stays lost; open another.
     ///
     /// # Errors
     /// Why the connection ended.
@@ -342,7 +342,7 @@ impl Inner {
         BringUp { admin: &self.admin, address: self.options.address }
     }
 
-    /// Whether it was shut down now: it may be lost, or no longer connected.
+    /// Shuts the controller down; false if it is lost, or no longer connected.
     fn disconnect(&self) -> Result<bool, InitiatorError> {
         if self.shut_down.swap(true, Ordering::AcqRel) {
             return Ok(false);

@@ -17,7 +17,7 @@ const TRIES_MAX: usize = 10;
 const LOG_LENGTH_MAX: usize = 16 << 20;
 const WHAT: &str = "Get Log Page (Discovery)";
 
-/// What a discovery controller knows.
+/// Discovery log of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryRecords {
     /// Changes whenever the records do (GENCTR).
@@ -46,7 +46,7 @@ impl Controller {
         bad(&format!("it changed each of the {TRIES_MAX} times it was read"))
     }
 
-    /// One try: `None` when the log changed meanwhile.
+    /// Reads the log once: `None` if it changed meanwhile.
     fn try_discovery_log(&self) -> Result<Option<DiscoveryRecords>, InitiatorError> {
         let before = self.discovery_header()?;
         before.check().or_else(|error| bad(&error))?;

@@ -1,5 +1,5 @@
-//! What a controller reports about its namespaces: which there are, their formats and their names.
-//! Which names make two namespaces one is decided by multipath.
+//! Namespaces of a controller, as it reports them: their identifiers, formats and names. `path`
+//! decides which names make two namespaces one.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -41,9 +41,9 @@ pub struct NamespaceInfo {
     pub features: u8,
     /// Bits of `nvme::identify::bits::deallocate_features` (DLFEAT).
     pub deallocate_features: u8,
-    /// Whether more than one controller may have it attached (NMIC).
+    /// Set if several controllers may have it attached (NMIC).
     pub is_shared: bool,
-    /// Whether it is write protected at present (NSATTR).
+    /// Set while it is write protected (NSATTR).
     pub is_write_protected: bool,
     /// ANA group (ANAGRPID), 0 if it is in none.
     pub ana_group_id: u32,
@@ -55,7 +55,7 @@ impl NamespaceInfo {
         self.blocks.saturating_mul(self.block_size as u64)
     }
 
-    /// Whether it is thin provisioned.
+    /// True if it is thin provisioned.
     pub const fn is_thin(&self) -> bool {
         self.features & features::THIN_PROVISIONING != 0
     }
@@ -108,7 +108,7 @@ impl Controller {
         }
     }
 
-    /// One namespace's description and names.
+    /// Description and names of a namespace.
     ///
     /// # Errors
     /// When the connection is lost, there is no such namespace, or its description is invalid.

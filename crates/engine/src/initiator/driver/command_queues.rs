@@ -1,4 +1,5 @@
-//! What a driver asks of the queues that it drives, be they those of one controller or of all paths to a namespace.
+//! Interface of the queues that a driver drives, be they those of one controller or of all paths to
+//! a namespace.
 
 use crate::initiator::InitiatorError;
 use crate::initiator::queue::{Ended, Request};
@@ -26,8 +27,8 @@ pub trait CommandQueues {
     /// Why commands that have no slot will get none; `None` while they may.
     fn error(&self) -> Option<&InitiatorError>;
 
-    /// Whether there is something to take in that no event of the ring will report: more in a socket, or what ended while
-    /// it was being sent.
+    /// True if there is something to take in that no event of the ring will report: more in a
+    /// socket, or what ended while it was being sent.
     fn has_more(&self) -> bool;
 
     /// Takes in what the ring has seen, and what sockets have more of.
@@ -39,7 +40,7 @@ pub trait CommandQueues {
     /// Sends all that is queued.
     fn flush(&mut self, ring: &mut Ring);
 
-    /// When `turn` wants to be called, at the latest.
+    /// Latest time of the next call of `turn`.
     fn next_deadline(&self) -> Option<Moment>;
 
     /// Closes all connections. What is outstanding is lost.

@@ -22,9 +22,10 @@ pub struct Driver<Q, T> {
     queues: Q,
     scratch: Vec<u8>,
     events: Vec<Event>,
-    /// When the clock was read since the last turn, if it was.
+    /// Time since the last turn, if the clock was read.
     clock: Option<Moment>,
-    /// What the caller left with each outstanding command, by the number that the queues know it by.
+    /// Values that the caller left with outstanding commands, by the numbers that the queues know
+    /// them by.
     tags: Vec<Option<T>>,
     free: Vec<u32>,
     /// Commands that wait for a slot.

@@ -16,12 +16,12 @@ const FULL: u16 = u16::MAX;
 
 /// Queues of a controller, with tokens from `token_base` on.
 ///
-/// What is asked of all of them for each command, or each time round, is kept up to date by `review`, which follows whatever
-/// is done to a queue.
+/// Sums over the queues that are needed for each command, or each time round, are kept up to date
+/// by `review`, which follows every change of a queue.
 #[derive(Debug)]
 pub(in crate::initiator) struct QueueSet {
     token_base: u32,
-    /// What computes for the queues when they authenticate.
+    /// Worker that computes for the queues when they authenticate.
     worker: AuthenticationWorker,
     queues: Vec<Queue>,
     marks: Vec<Mark>,
@@ -44,7 +44,7 @@ pub(in crate::initiator) struct QueueSet {
     deadline: Option<Moment>,
 }
 
-/// What is known of a queue since its last review.
+/// State of a queue at its last review.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     state: QueueState,
@@ -125,12 +125,12 @@ impl QueueSet {
         &self.queues
     }
 
-    /// Whether one of them is closed.
+    /// True if one of them is closed.
     pub(in crate::initiator) const fn has_closed(&self) -> bool {
         self.closed > 0
     }
 
-    /// Whether all of them take commands.
+    /// True if all of them take commands.
     pub(in crate::initiator) const fn is_live(&self) -> bool {
         !self.queues.is_empty() && self.live == self.queues.len()
     }
@@ -166,7 +166,8 @@ impl QueueSet {
         true
     }
 
-    /// Receives what is left in sockets whose readiness is not told again, and takes what the worker has computed.
+    /// Receives what is left in sockets whose readiness is not reported again, and takes the
+    /// results of the worker.
     pub(in crate::initiator) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8], now: Moment) {
         std::mem::swap(&mut self.computing, &mut self.spare);
         for place in 0..self.spare.len() {
@@ -188,12 +189,12 @@ impl QueueSet {
         self.spare.clear();
     }
 
-    /// Whether commands have ended that nobody has taken.
+    /// True if commands have ended and were not taken yet.
     pub(in crate::initiator) fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Whether a queue takes a command now.
+    /// True if a queue takes a command now.
     pub(in crate::initiator) const fn has_room(&self) -> bool {
         self.free_slots > 0
     }

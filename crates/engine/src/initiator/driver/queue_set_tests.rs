@@ -124,7 +124,7 @@ impl Fixture {
         taken
     }
 
-    /// Whether what the set knows is what its queues say.
+    /// Checks that the set's sums are those of its queues.
     fn agrees(&self) {
         let Self { set, .. } = self;
         let count = |state| set.queues.iter().filter(|queue| queue.state() == state).count();

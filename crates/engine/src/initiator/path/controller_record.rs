@@ -1,5 +1,5 @@
-//! What has to be known of a controller to bring it to rest, here or in a later process, and who keeps it. When a controller
-//! is at rest is found out in `quiesce`.
+//! Records of controllers, for quiescing them here or in a later process, and their store.
+//! `quiesce` finds out when a controller is quiesced.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::initiator::{ConnectOptions, Controller};
 /// A controller that a set of paths has or had: what another one needs to know to bring it to rest.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ControllerRecord {
-    /// Where the target listens.
+    /// Address on which the target listens.
     pub address: SocketAddr,
     /// The subsystem.
     pub subsystem_nqn: String,
@@ -22,15 +22,16 @@ pub struct ControllerRecord {
     pub host_nqn: String,
     /// Identifier of that host (HOSTID).
     pub host_id: Uuid,
-    /// Its identifier (CNTLID).
+    /// Controller identifier (CNTLID).
     pub controller_id: u16,
-    /// How many controllers have had this identifier (CIU).
+    /// Number of controllers that have had this identifier (CIU).
     pub uniquifier: u8,
-    /// Its random number (CIRN); 0 where the target has none, or it is not known: then it comes to rest by time alone.
+    /// Controller instance random number (CIRN); 0 where the target has none, or it is not known:
+    /// then it is quiesced by time alone.
     pub random_number: u64,
     /// The keep alive time-out that it was asked for, in milliseconds.
     pub keep_alive_ms: u32,
-    /// Whether any command restarts its keep alive timer (TBKAS).
+    /// Set if any command restarts its keep alive timer (TBKAS).
     pub traffic_based_keep_alive: bool,
     /// In how many milliseconds its last commands end (CQT); 0 where it does not say.
     pub command_quiesce_ms: u16,
@@ -45,12 +46,13 @@ pub trait ControllerKeeper: Debug + Send + Sync {
     /// Why it cannot be kept: the controller is not used then, and the path is tried again later.
     fn keep(&self, controller: &ControllerRecord) -> Result<(), String>;
 
-    /// Nothing that was sent to the controller can take effect now: one that was given to `keep`, or a predecessor.
+    /// Records that nothing sent to the controller can take effect now: one that was given to
+    /// `keep`, or a predecessor.
     fn at_rest(&self, controller: &ControllerRecord);
 }
 
 impl ControllerRecord {
-    /// That of a controller which is connected.
+    /// Record of a connected controller.
     pub(super) fn of(controller: &Controller) -> Self {
         let (options, identify) = (controller.options(), controller.identify());
         Self {
@@ -67,8 +69,8 @@ impl ControllerRecord {
         }
     }
 
-    /// One of which no more is known than its keep alive time-out: it takes as long as one can to come to rest, and nobody can
-    /// reset it.
+    /// Record of a controller of which only the keep alive time-out is known: it takes the longest
+    /// possible time to quiesce, and cannot be reset.
     pub fn unknown(keep_alive_ms: u32) -> Self {
         Self {
             address: ([0, 0, 0, 0], 0).into(),
@@ -84,7 +86,7 @@ impl ControllerRecord {
         }
     }
 
-    /// Which life of which controller it is.
+    /// Instance of the controller.
     pub(super) const fn instance(&self) -> ControllerInstance {
         ControllerInstance {
             controller_id: self.controller_id,
@@ -93,7 +95,7 @@ impl ControllerRecord {
         }
     }
 
-    /// Whether whoever connects like this may have it reset: others' controllers are refused.
+    /// True if a host with these options may have it reset: others' controllers are refused.
     pub(super) fn is_resettable_by(&self, options: &ConnectOptions) -> bool {
         self.random_number != 0
             && self.subsystem_nqn == options.subsystem_nqn
@@ -101,9 +103,10 @@ impl ControllerRecord {
             && self.host_id.as_bytes() == &options.host.id
     }
 
-    /// How long the controller may still have its commands take effect when it has lost its host (Base 9.6): its keep alive
-    /// timer has to run out, which it may notice as late as one more time-out, or two where any command restarts the timer; and
-    /// then its commands have to come to rest, in the time `unknown` where it does not say in which.
+    /// Time for which the controller may still let its commands take effect after it has lost its
+    /// host (Base 9.6): its keep alive timer has to run out, which it may notice as late as one
+    /// more time-out, or two where any command restarts the timer; and then its commands have to
+    /// quiesce, in the time `unknown` where it does not say in which.
     pub(super) fn quiesce_time(&self, unknown: Duration) -> Duration {
         let keep_alives = if self.traffic_based_keep_alive { 3 } else { 2 };
         let quiesce = match self.command_quiesce_ms {

@@ -1,5 +1,5 @@
-//! How far a path's network interface is from the processors, for the policy `numa`: looked up by the path's monitor, and
-//! read by the threads that send.
+//! Distances of a path's network interface from the processors, for the policy `numa`: looked up by
+//! the path's monitor, and read by the threads that send.
 
 use crate::initiator::ConnectOptions;
 

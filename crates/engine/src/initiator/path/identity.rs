@@ -1,6 +1,7 @@
-//! What makes two paths lead to the same thing: the subsystem's name and serial number, the namespace's identifiers and size, and
-//! what the subsystem says of its controllers; compared whenever a controller has been connected. Connecting again, and when,
-//! is the monitor's; what the paths' blocks hold is `sample`'s.
+//! Conditions for two paths to lead to the same namespace: the subsystem's name and serial number,
+//! the namespace's identifiers and size, and what the subsystem reports of its controllers;
+//! compared whenever a controller has been connected. Connecting again, and when, is the monitor's;
+//! the blocks of the paths are compared by `sample`.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 const ASK_TIMES: usize = 4;
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all paths have to agree on.
+/// Names on which all paths have to agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     subsystem_nqn: String,
@@ -35,7 +36,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// What `controller` says of itself and of `namespace`.
+    /// Names that `controller` reports of itself and of `namespace`.
     pub(super) fn of(controller: &Controller, namespace: &NamespaceInfo) -> Self {
         let name = &controller.identify().subsystem_nqn;
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
@@ -48,12 +49,12 @@ impl Identity {
         }
     }
 
-    /// Whether the namespace has a name that is its own everywhere.
+    /// True if the namespace has a globally unique name.
     pub(super) const fn is_known(&self) -> bool {
         self.uuid.is_some() || self.nguid.is_some() || self.eui64.is_some()
     }
 
-    /// How another path differs from this one, which `known` is about.
+    /// Difference of another path from this one, which `known` is about.
     pub(super) fn difference(&self, other: &Self, known: &str) -> Option<String> {
         let hex = |bytes: Option<&[u8]>| match bytes {
             Some(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -94,12 +95,13 @@ impl Witness {
         Some(Self { controller, blocks })
     }
 
-    /// How it is connected.
+    /// Options of its connection.
     pub(super) fn options(&self) -> &ConnectOptions {
         self.controller.options()
     }
 
-    /// What speaks against `controller`'s being another way to the same namespace, though both have the same names.
+    /// Reason to doubt that `controller` is another way to the same namespace, though both have the
+    /// same names.
     pub(super) fn objection(&self, controller: &Controller, namespace: &NamespaceInfo) -> Option<String> {
         let known = format!("by {}", self.controller.address());
         let serial = |of: &Controller| format!("`{}`", ascii(&of.identify().serial_number));
@@ -123,8 +125,8 @@ impl Witness {
         })
     }
 
-    /// Whether the subsystem has a controller with this identifier, as it says; `None` where it does not list its
-    /// controllers, or not all.
+    /// True if the subsystem lists a controller with this identifier; `None` if it does not list
+    /// its controllers, or not all.
     pub(super) fn knows(&self, id: u16) -> Option<bool> {
         for time in 0..ASK_TIMES {
             if time > 0 {
@@ -138,7 +140,7 @@ impl Witness {
             if list.contains(&id) {
                 return Some(true);
             }
-            // It may be on the next page, where nobody of both begins.
+            // It may be on the next page, which does not begin with either.
             if list.len() == ControllerList::CAPACITY && list.last().is_some_and(|last| *last < id) {
                 return None;
             }

@@ -34,16 +34,16 @@ pub trait ControllerFiles: Debug + Send + Sync {
 pub struct Found<L> {
     /// The file.
     pub left: L,
-    /// What it holds.
+    /// Content of the file.
     pub content: FoundContent,
 }
 
-/// What a file of a killed process holds.
+/// Content of a killed process's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundContent {
     /// These controllers.
     Controllers(Vec<ControllerRecord>),
-    /// Nobody knows; the process asked for this keep alive time-out.
+    /// The content cannot be read; the process asked for this keep alive time-out.
     Unreadable {
         /// In milliseconds.
         keep_alive_ms: u32,
@@ -123,7 +123,7 @@ impl<F: ControllerFiles> ControllerKeeper for KeptControllers<F> {
         let mut state = self.state();
         if let Some(at) = state.own.iter().position(|own| own == controller) {
             state.own.swap_remove(at);
-            // A file that says too much makes somebody wait who need not.
+            // A file with controllers too many only makes a later process wait longer.
             if let Err(reason) = self.files.write(&state.own) {
                 tracing::warn!(
                     reason,

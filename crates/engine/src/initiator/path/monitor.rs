@@ -18,7 +18,7 @@ use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo
 use crate::limits::CONNECT_TIMEOUT_MS;
 use crate::ring::{self, Moment};
 
-/// How often a monitor looks although nobody rang: only so that a lost ring does not cost a path.
+/// Interval at which a monitor looks without a ring: it keeps a lost ring from costing a path.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// An attempt to connect again takes no longer than this or the time between attempts, whichever is longer: an address
 /// that came back is not to be missed because an old attempt is still waiting in front of it.
@@ -71,13 +71,13 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     }
 }
 
-/// Whether the path has been lost for as long as it may.
+/// True if the path has been lost for as long as it may.
 fn is_given_up(shared: &Shared, index: usize) -> bool {
     let lost_at = shared.paths[index].details().lost_at;
     shared.options.controller_loss.is_some_and(|limit| ring::now().since(lost_at) >= limit)
 }
 
-/// Whether it is useless to try again.
+/// True if another attempt is useless.
 fn is_final(error: &InitiatorError) -> bool {
     match error {
         InitiatorError::PathRefused { .. }

@@ -1,4 +1,5 @@
-//! How a set of paths behaves, with Linux' names and defaults. What people type belongs to the program.
+//! Options of a set of paths, with Linux' names and defaults. What people type belongs to the
+//! program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +12,18 @@ use crate::initiator::ConnectOptions;
 const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// Time after which a lost path is given up, as with Linux.
 const CONTROLLER_LOSS: Duration = Duration::from_secs(600);
-/// What is added to the keep alive time when a controller does not say how long its commands may go on (CQT): as long as
-/// a command may take.
+/// Time added to the keep alive time if a controller does not report how long its commands may go
+/// on (CQT): as long as a command may take.
 const UNKNOWN_QUIESCE: Duration = Duration::from_secs(30);
 
-/// What to connect to, and what to do when a connection is lost.
+/// Connections of a set of paths, and its conduct when one is lost.
 #[derive(Clone, Debug)]
 pub struct PathOptions {
-    /// One for each path: all to the same subsystem, as the same host.
+    /// Options of each path: all to the same subsystem, as the same host.
     pub paths: Vec<ConnectOptions>,
     /// The namespace.
     pub nsid: u32,
-    /// Which path a command takes.
+    /// Policy that chooses the path of a command.
     pub policy: IoPolicy,
     /// Time between two attempts to connect again. The first follows at once.
     pub reconnect_delay: Duration,
@@ -31,15 +32,16 @@ pub struct PathOptions {
     /// Time after which commands are failed while no path is there, though one may come back; `None` to wait as long as
     /// one may.
     pub fast_io_fail: Option<Duration>,
-    /// How long commands may go on after the end of the keep alive time where a controller does not say (CQT is 0).
+    /// Time for which commands may go on after the end of the keep alive time, if a controller does
+    /// not report it (CQT is 0).
     pub unknown_quiesce: Duration,
-    /// Whether a write whose answer was lost waits until its old controller can write no more. Without it, a late write
-    /// can undo a newer one: it is there to show just that.
+    /// Set if a write whose answer was lost waits until its old controller can write no more.
+    /// Without it, a late write can undo a newer one: it is there to show just that.
     pub quiesce: bool,
     /// Controllers of a process that has ended, and that may still carry out what it sent: nothing is written before they have
     /// come to rest. The time counts from when the set is connected.
     pub predecessors: Vec<ControllerRecord>,
-    /// Who keeps record of the set's own controllers, for a process that comes later.
+    /// Store of the records of the set's own controllers, for a later process.
     pub keeper: Option<Arc<dyn ControllerKeeper>>,
 }
 

@@ -1,5 +1,6 @@
-//! One path as all threads see it: which association is live, in which ANA state, and which old ones can do no more harm.
-//! Threads with queues look at atomics; everything behind the lock belongs to monitors and to those who ask.
+//! A path as all threads see it: its live association, the ANA state of that, and the old
+//! associations that can do no more harm. Threads with queues look at atomics; everything behind
+//! the lock belongs to monitors and reports.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +13,17 @@ use super::policy::Access;
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, QueueOptions};
 use crate::ring::Moment;
 
-/// How far a path is.
+/// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
-    /// It is being connected for the first time.
+    /// The path is being connected for the first time.
     Connecting,
-    /// It takes commands, as far as its ANA state lets it.
+    /// The path takes commands, as far as its ANA state permits.
     Live,
-    /// It was lost and is being connected again.
+    /// The path was lost and is being reconnected.
     Reconnecting,
-    /// It is given up.
+    /// The path is given up.
     Dead,
 }
 
@@ -43,22 +44,22 @@ pub(super) struct Path {
     details: Mutex<Details>,
 }
 
-/// What is known of a path.
+/// State of a path under its lock.
 #[derive(Debug)]
 pub(super) struct Details {
     pub(super) state: PathState,
     /// The newest association.
     pub(super) association: u64,
     pub(super) controller: Option<Controller>,
-    /// How far its network interface is from the processors, for the policy that asks.
+    /// Distances of its network interface from the processors, for the policy that asks.
     distances: Arc<Distances>,
-    /// When it was last lost, or began to be connected.
+    /// Time when it was last lost, or began to be connected.
     pub(super) lost_at: Moment,
     /// Times it was connected again.
     pub(super) reconnects: u64,
     /// Why it is not live.
     pub(super) error: Option<InitiatorError>,
-    /// Whether it was seen to lead where the others do, by more than names.
+    /// Set once it was seen to lead to the same disk as the others, by more than names.
     pub(super) is_recognized: bool,
     /// Threads that have queues of an association.
     users: Vec<(u64, usize)>,
@@ -94,7 +95,7 @@ impl Path {
         self.live.load(Ordering::Acquire)
     }
 
-    /// How the namespace may be reached through the live association.
+    /// Access to the namespace through the live association.
     pub(super) fn access(&self) -> Access {
         match AnaState::from_wire(self.ana.load(Ordering::Relaxed)) {
             Some(AnaState::Optimized) => Access::Optimized,
@@ -112,7 +113,8 @@ impl Path {
         self.ana.store(state as u8, Ordering::Relaxed);
     }
 
-    /// A command was told that the ANA state is otherwise: nothing is sent there until it has been asked for.
+    /// Records that a command's answer contradicts the ANA state: nothing is sent there until the
+    /// state has been read again.
     pub(super) fn doubt_ana(&self) {
         self.ana.store(PENDING, Ordering::Relaxed);
     }
@@ -121,7 +123,8 @@ impl Path {
         self.ana.load(Ordering::Relaxed) == PENDING
     }
 
-    /// How far its network interface is from the processors; it may have moved to another when it is connected again.
+    /// Sets the distances of its network interface from the processors; a reconnect may move it to
+    /// another interface.
     pub(super) fn set_distances(&self, distances: Distances) {
         self.details().distances = Arc::new(distances);
     }
@@ -172,7 +175,7 @@ impl Path {
         true
     }
 
-    /// It is not tried again.
+    /// Ends the attempts to reconnect.
     pub(super) fn give_up(&self, error: Option<InitiatorError>) {
         let mut details = self.details();
         details.state = PathState::Dead;
@@ -181,7 +184,7 @@ impl Path {
         }
     }
 
-    /// Whether commands may wait for it, at `now`.
+    /// True if commands may wait for it, at `now`.
     pub(super) fn may_come_back(&self, fast_io_fail: Option<Duration>, now: Moment) -> bool {
         let details = self.details();
         match details.state {
@@ -219,12 +222,12 @@ impl Path {
         last
     }
 
-    /// Whether no thread still has queues of an association.
+    /// True if no thread still has queues of an association.
     pub(super) fn is_left(&self, association: u64) -> bool {
         !self.details().users.iter().any(|(of, _)| *of == association)
     }
 
-    /// Whether commands of an association can take effect no more.
+    /// True if commands of an association can take effect no more.
     pub(super) fn is_at_rest(&self, association: u64) -> bool {
         self.at_rest.load(Ordering::Acquire) >= association
     }

@@ -1,5 +1,5 @@
-//! One path's queues on one thread: opening them, giving them commands, and gathering what they bring. Which path a
-//! command takes, and what becomes of one that is lost, is decided in `queues`.
+//! Queues of a path on one thread: opening them, giving them commands, and gathering their
+//! completions. `queues` decides which path a command takes, and what becomes of one that is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,44 +22,45 @@ pub(super) struct PathConnections {
     /// The association the queues belong to, 0 without any.
     association: u64,
     queues: QueueSet,
-    /// Whether all queues have been live.
+    /// Set once all queues have been live.
     ready: bool,
     /// Commands that chose this path while it had no room, by their place.
     pub(super) backlog: VecDeque<u32>,
     /// Commands given to it and not completed, the backlog included.
     pub(super) in_flight: u32,
-    /// How far the path's network interface is from the processors, and from the one that the thread is on.
+    /// Distances of the path's network interface from the processors, and from the one that the
+    /// thread is on.
     distances: Arc<Distances>,
     distance: u32,
     /// The most bytes of one command.
     transfer_length_max: usize,
     pub(super) estimate: Estimate,
     pub(super) tally: Tally,
-    /// Whether it was said that another host has reserved the namespace there.
-    pub(super) told_of_conflict: bool,
+    /// Set once the log says that another host has reserved the namespace there.
+    pub(super) has_logged_conflict: bool,
 }
 
-/// What has been done on it.
+/// Work done on a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) commands: u64,
     pub(super) bytes: u64,
     /// Sum of all commands' times, in nanoseconds.
     pub(super) latency_ns: u64,
-    /// What these times were spent on, and what was waited before.
+    /// Stages on which these times were spent, and the wait before.
     pub(super) stages: StageLatencies,
     /// Commands that were taken from it, to be sent again.
     pub(super) requeued: u64,
 }
 
-/// One connection of a path.
+/// Report of a connection of a path.
 #[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct ConnectionReport {
-    /// Its queue (QID).
+    /// Queue identifier (QID).
     pub queue_id: u16,
     /// Commands outstanding on it.
     pub outstanding: usize,
-    /// What the system says of it; `None` when it says nothing.
+    /// Statistics of the system about it; `None` if there are none.
     pub stream: Option<StreamInfo>,
 }
 
@@ -77,7 +78,7 @@ impl PathConnections {
             transfer_length_max: usize::MAX,
             estimate: Estimate::default(),
             tally: Tally::default(),
-            told_of_conflict: false,
+            has_logged_conflict: false,
         }
     }
 
@@ -85,7 +86,7 @@ impl PathConnections {
         self.association
     }
 
-    /// Whether it takes commands.
+    /// True if it takes commands.
     pub(super) const fn is_ready(&self) -> bool {
         self.ready
     }
@@ -135,7 +136,7 @@ impl PathConnections {
         self.distance = self.distances.from_cpu(cpu);
     }
 
-    /// What a policy sees.
+    /// Properties that a policy judges.
     pub(super) fn candidate(&self, path: &Path) -> Candidate {
         let access = if self.ready { path.access() } else { Access::None };
         let has_room = self.queues.has_room();
@@ -148,7 +149,7 @@ impl PathConnections {
         self.transfer_length_max
     }
 
-    /// Whether a queue takes a command now.
+    /// True if a queue takes a command now.
     pub(super) fn has_room(&self) -> bool {
         self.queues.has_room()
     }
@@ -161,7 +162,7 @@ impl PathConnections {
         self.queues.submit(request)
     }
 
-    /// Whether commands have ended.
+    /// True if commands have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.queues.has_ended()
     }
@@ -183,7 +184,7 @@ impl PathConnections {
         self.queues.on_ready(ring, scratch, token, readiness, now)
     }
 
-    /// Whether there is more to take in, or the loss of a queue to be seen to.
+    /// True if there is more to take in, or the loss of a queue to be handled.
     pub(super) fn has_more(&self) -> bool {
         self.queues.has_more() || self.queues.has_closed()
     }
@@ -232,8 +233,8 @@ mod tests {
     #[test]
     fn numa_takes_the_path_whose_interface_is_near_the_thread() {
         let machine = Machine::of_recording("two nodes", sample::recording(&sample::two_nodes()));
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 4420));
-        let path = Path::new(ConnectOptions::new(nobody, "nqn.2014-08.org.example:none"), now());
+        let unused = SocketAddr::from(([127, 0, 0, 1], 4420));
+        let path = Path::new(ConnectOptions::new(unused, "nqn.2014-08.org.example:none"), now());
         let ring = Ring::new(RingOptions::default()).expect("a ring");
         let mut paths = ["eth0", "eth1"].map(|interface| PathConnections {
             distances: Arc::new(Distances::to_interface(&machine, interface)),

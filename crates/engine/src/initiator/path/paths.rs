@@ -17,7 +17,7 @@ use crate::ring;
 use crate::ring::thread::{self, JoinHandle};
 use crate::transport::Transport;
 
-/// How often those who wait for the first connections look even though no bell rang.
+/// Interval at which waiters for the first connections look without a ring of the bell.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The paths to a namespace. Dropping it shuts their controllers down.
@@ -30,16 +30,16 @@ pub struct Paths {
 /// A report on a path.
 #[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct PathStatus {
-    /// Where the target listens.
+    /// Address on which the target listens.
     pub address: SocketAddr,
     /// The transport that was asked for.
     pub transport: Transport,
-    /// How far it is.
+    /// State of the path.
     pub state: PathState,
     /// ANA state of the namespace there: `optimized`, `non-optimized`, `inaccessible`, `persistent-loss`, `change`, or
     /// `unknown`.
     pub ana: &'static str,
-    /// Its controller (CNTLID), while it has one.
+    /// Controller identifier (CNTLID), while it has one.
     pub cntlid: Option<u16>,
     /// Times it was connected again.
     pub reconnects: u64,
@@ -129,18 +129,20 @@ impl Paths {
         &self.shared.paths[0].options.subsystem_nqn
     }
 
-    /// Which path a command takes.
+    /// Policy that chooses the path of a command.
     pub fn policy(&self) -> IoPolicy {
         self.shared.options.policy
     }
 
-    /// Nothing is written from now on before these controllers have come to rest, too: they are those of a process that has
-    /// ended since the set was connected. Threads that have queues already may write meanwhile.
+    /// Holds writes from now on until these controllers have quiesced, too: they are those of a
+    /// process that has ended since the set was connected. Threads that have queues already may
+    /// write meanwhile.
     pub fn succeed(&self, predecessors: &[ControllerRecord]) {
         quiesce::succeed(&self.shared, predecessors);
     }
 
-    /// How long writes wait at most for controllers of an earlier process; `None` when they do not wait for any.
+    /// Longest time that writes wait for controllers of an earlier process; `None` if they do not
+    /// wait for any.
     pub fn wait_for_predecessors(&self) -> Option<Duration> {
         let now = ring::now();
         let all = lock(&self.shared.quiescing);
@@ -164,7 +166,8 @@ impl Paths {
         self.shared.stop();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (index, thread) in threads.into_iter().enumerate() {
-            // A monitor that is just connecting ends by itself when that has failed; nobody has to wait for it.
+            // A monitor that is just connecting ends by itself when that has failed; no thread has
+            // to wait for it.
             let waits = self.shared.paths.get(index).is_none_or(|path| path.details().controller.is_some());
             if waits {
                 let _ = thread.join();

@@ -29,40 +29,41 @@ const PASSING_DELAY: Duration = Duration::from_millis(100);
 struct Command {
     entry: SubmissionEntry,
     user: u64,
-    /// Its data while no queue has it.
+    /// Data while no queue has it.
     data: Data,
-    /// Which way its data goes.
+    /// Set if its data goes to the target.
     sends: bool,
     class: usize,
     length: u32,
     /// Times it has met a passing error.
     retries: u8,
-    /// When it was taken, when it was last given to a path, and when to a queue of that.
+    /// Time when it was taken, when it was last given to a path, and when to a queue of that.
     taken: Moment,
     sent: Moment,
     queued: Moment,
-    /// How many the path then had.
+    /// Number of commands that the path then had.
     ahead: u32,
 }
 
-/// What a command that rests waits for.
+/// Event that a held command waits for.
 #[derive(Clone, Copy, Debug)]
 enum Until {
-    /// Its answer was lost with this association of a path, which has to come to rest.
+    /// Command whose answer was lost with this association of a path, which has to quiesce.
     AtRest(usize, u64),
-    /// The controllers of an earlier process have to come to rest.
+    /// The controllers of an earlier process have to quiesce.
     PredecessorsAtRest,
     /// This time.
     Moment(Moment),
 }
 
-/// One thread's queues on all paths. Its owner's loop is that of a [`Queue`](crate::initiator::Queue): wait until
-/// `next_deadline` at most (not at all while `has_more`), `on_events`, `pop`, `submit`, `flush`; and `turn` once each time
-/// round. `close` it before it is dropped: a lost controller does not come to rest while somebody has queues of it.
+/// Queues of one thread on all paths. Its owner's loop is that of a
+/// [`Queue`](crate::initiator::Queue): wait until `next_deadline` at most (not at all while
+/// `has_more`), `on_events`, `pop`, `submit`, `flush`; and `turn` once each time round. `close` it
+/// before it is dropped: a lost controller is not quiesced while a thread has queues of it.
 #[derive(Debug)]
 pub struct PathQueues {
     shared: Arc<Shared>,
-    /// Which of how many threads this is.
+    /// Index of this thread, and number of threads.
     worker: u16,
     workers: u16,
     generation: u64,
@@ -75,7 +76,7 @@ pub struct PathQueues {
     /// Commands that are held, or sent again later.
     resting: Vec<(u32, Until)>,
     ended: VecDeque<Ended>,
-    /// What changes the namespace waits for controllers of an earlier process.
+    /// Set while commands that change the namespace wait for controllers of an earlier process.
     is_held: bool,
     /// There is no path that commands may wait for.
     failed: Option<Arc<InitiatorError>>,
@@ -88,7 +89,7 @@ pub struct PathQueues {
     waker: u64,
 }
 
-/// What one thread did on one path.
+/// Work of one thread on one path.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PathShare {
     /// Commands completed, and their bytes.
@@ -97,13 +98,13 @@ pub struct PathShare {
     pub bytes: u64,
     /// Sum of the commands' times, in nanoseconds.
     pub latency_ns: u64,
-    /// What the commands' time was spent on, from when they were taken.
+    /// Stages on which the commands' time was spent, from when they were taken.
     pub stages: StageLatencies,
     /// Commands that were sent again elsewhere.
     pub requeued: u64,
     /// Commands given to it and not completed.
     pub in_flight: u32,
-    /// Its connections.
+    /// Connections of the path.
     pub connections: Vec<ConnectionReport>,
 }
 
@@ -148,12 +149,12 @@ impl PathQueues {
         queues
     }
 
-    /// Whether a path takes commands.
+    /// True if a path takes commands.
     pub fn is_ready(&self) -> bool {
         self.connections.iter().any(PathConnections::is_ready)
     }
 
-    /// Whether all paths that are live take commands: the moment to begin.
+    /// True if all paths that are live take commands: the moment to begin.
     pub fn is_settled(&self) -> bool {
         self.shared
             .paths
@@ -172,7 +173,7 @@ impl PathQueues {
         self.waiting.len() + self.resting.len()
     }
 
-    /// What was done on each path, in their order, with what the system says of the connections.
+    /// Work done on each path, in their order, with the system's statistics of the connections.
     pub fn report(&self) -> Vec<PathShare> {
         let report = |share: &PathConnections| PathShare {
             commands: share.tally.commands,
@@ -186,7 +187,7 @@ impl PathQueues {
         self.connections.iter().map(report).collect()
     }
 
-    /// What the time of the commands on each path was spent on.
+    /// Stages on which the time of the commands on each path was spent.
     pub fn stages(&self) -> Vec<StageLatencies> {
         self.connections.iter().map(|connections| connections.tally.stages).collect()
     }
@@ -217,7 +218,7 @@ impl PathQueues {
         self.connections.iter_mut().for_each(|connections| connections.see_from(cpu));
     }
 
-    /// Ends an association here; what had chosen it chooses anew.
+    /// Ends an association here; commands that had chosen it choose again.
     fn let_go(&mut self, at: usize) {
         while let Some(place) = self.connections[at].backlog.pop_front() {
             self.connections[at].in_flight -= 1;
@@ -260,9 +261,9 @@ impl PathQueues {
         match retry::verdict(completion.status) {
             Verdict::Deliver => {
                 if completion.status.without_flags() == Status::RESERVATION_CONFLICT
-                    && !connections.told_of_conflict
+                    && !connections.has_logged_conflict
                 {
-                    connections.told_of_conflict = true;
+                    connections.has_logged_conflict = true;
                     let address = self.shared.paths[at].options.address;
                     tracing::warn!(path = %address, "the namespace is reserved by another host");
                 }
@@ -464,7 +465,7 @@ impl CommandQueues for PathQueues {
         self.ended.pop_front()
     }
 
-    /// Whether there is something to take in that no event reports.
+    /// True if there is something to take in that no event reports.
     fn has_more(&self) -> bool {
         !self.ended.is_empty() || self.connections.iter().any(PathConnections::has_more)
     }
@@ -538,7 +539,7 @@ impl CommandQueues for PathQueues {
         }
     }
 
-    /// When `turn` wants to be called, at the latest.
+    /// Latest time of the next call of `turn`.
     fn next_deadline(&self) -> Option<Moment> {
         let queues = self.connections.iter().filter_map(PathConnections::next_deadline).min();
         let waits = !self.waiting.is_empty() || !self.resting.is_empty();

@@ -18,7 +18,8 @@ use crate::ring::{self, Moment};
 
 /// Time for which a controller may keep us waiting for its answer to a reset of another one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a log page is read although no event came: an event may have been lost with its controller.
+/// Interval at which a log page is read without an event: an event may have been lost with its
+/// controller.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of the log page that are read: more entries than any host has controllers here.
 const LOG_LENGTH: usize = 4096;
@@ -128,8 +129,9 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
     lock(&shared.quiescing)[at].wait(now)
 }
 
-/// Whether a controller may take the reset later: it has as many in progress as it can, or is at this one still. Where the
-/// lost controller has gone, that answers only when its last commands have ended.
+/// True if a controller may take the reset later: it has as many in progress as it can, or is at
+/// this one still. Where the lost controller has gone, that answers only when its last commands
+/// have ended.
 fn is_busy(error: &InitiatorError) -> bool {
     match error {
         InitiatorError::TimedOut { .. } => true,

@@ -12,12 +12,12 @@ const NEXT_HELPER: Duration = Duration::from_secs(1);
 /// Time after which those are asked again that had no time for it.
 const BUSY_TIME: Duration = Duration::from_secs(1);
 
-/// Whose a lost controller was.
+/// Owner of a lost controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// This path's: this association of it.
+    /// An association of a path of this process.
     Path(usize, u64),
-    /// A process's that was before this one.
+    /// A process before this one.
     Predecessor,
 }
 
@@ -26,25 +26,26 @@ pub(super) enum Of {
 pub(super) struct Quiescing {
     pub(super) of: Of,
     pub(super) record: ControllerRecord,
-    /// Whether this host may have it reset.
+    /// Set if this host may have it reset.
     is_resettable: bool,
-    /// Time after which it is at rest by itself, counted from when nobody uses it any longer.
+    /// Time after which it is quiesced by itself, counted from when it has no user left.
     time: Duration,
     pub(super) left_at: Option<Moment>,
     /// Associations of paths that were asked to reset it, without success.
     pub(super) asked: Vec<(usize, u64)>,
-    /// Those that may do so later, and when one was asked last.
+    /// Associations that may do so later, and the time when one was asked last.
     pub(super) busy: Vec<(usize, u64)>,
     busy_at: Moment,
     /// Associations of paths that are resetting it.
     pub(super) resetting: Vec<(usize, u64)>,
-    /// When the last of them was asked, and when their logs were read last.
+    /// Time when the last of them was asked, and when their logs were read last.
     pub(super) asked_at: Moment,
     pub(super) read_at: Moment,
 }
 
 impl Quiescing {
-    /// One that is lost at `now`, to a host that connects like this. A process that has ended uses its controllers no longer.
+    /// A controller that is lost at `now`, to a host with these options. A process that has ended
+    /// uses its controllers no longer.
     pub(super) fn new(
         of: Of,
         record: ControllerRecord,
@@ -67,28 +68,28 @@ impl Quiescing {
         }
     }
 
-    /// Its commands have ended.
+    /// Records that its commands have ended.
     pub(super) fn has_ended(&mut self, now: Moment) {
         (self.time, self.left_at) = (Duration::ZERO, Some(now));
     }
 
-    /// Whether its commands can take effect no more.
+    /// True if its commands can take effect no more.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         self.left_at.is_some_and(|left_at| now >= left_at.after(self.time))
     }
 
-    /// How long to wait before there is something to be done for it; `None` when it waits for others.
+    /// Time until it needs attention; `None` if it waits for others.
     pub(super) fn wait(&self, now: Moment) -> Option<Duration> {
         let again = (!self.busy.is_empty()).then(|| self.busy_at.after(BUSY_TIME).since(now));
         self.left(now).into_iter().chain(again).min()
     }
 
-    /// How long they still may at most; `None` while somebody uses it.
+    /// Longest time that its commands may still take effect; `None` while it has users.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
         self.left_at.map(|left_at| left_at.after(self.time).since(now))
     }
 
-    /// Whether to ask a controller for its reset, if there is one.
+    /// True if a controller should be asked for its reset, if there is one.
     pub(super) fn may_ask(&self, now: Moment) -> bool {
         let is_due = self.resetting.is_empty() || now.since(self.asked_at) >= NEXT_HELPER;
         is_due && self.is_resettable
@@ -100,7 +101,7 @@ impl Quiescing {
         self.busy_at = now;
     }
 
-    /// Those that had no time may have some now.
+    /// Clears the list of busy associations after a time, and they are asked again.
     pub(super) fn forget_the_busy(&mut self, now: Moment) {
         if now.since(self.busy_at) >= BUSY_TIME {
             self.busy.clear();

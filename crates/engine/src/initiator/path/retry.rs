@@ -1,5 +1,5 @@
-//! What becomes of a command that did not end well: whether it may be sent again, and when. It knows statuses and
-//! opcodes, and nothing of paths.
+//! Retries of commands that did not end well: whether one may be sent again, and when. It knows
+//! statuses and opcodes, and nothing of paths.
 
 use nvme::Status;
 use nvme::command::io_opcode;
@@ -7,10 +7,10 @@ use nvme::command::io_opcode;
 /// Times a command is sent again because of a passing error, as with Linux.
 pub(super) const PASSING_MAX: u8 = 5;
 
-/// What to do with a command that was answered.
+/// Treatment of a command that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is over, well or not.
+    /// The command is over, well or not.
     Deliver,
     /// This path cannot do it now: another one, or this one later.
     Elsewhere,
@@ -18,8 +18,8 @@ pub(super) enum Verdict {
     Again,
 }
 
-/// What to do with a command that the controller answered with `status`. An answer says that the command is over, so
-/// nothing of it can take effect later.
+/// Treatment of a command that the controller answered with `status`. An answer means that the
+/// command is over, and nothing of it can take effect later.
 pub(super) fn verdict(status: Status) -> Verdict {
     if status.is_success() || status.is_do_not_retry() {
         return Verdict::Deliver;
@@ -40,7 +40,7 @@ pub(super) fn verdict(status: Status) -> Verdict {
     }
 }
 
-/// Whether `status` says that the namespace cannot be reached through that controller at present.
+/// True if `status` says that the namespace cannot be reached through that controller at present.
 pub(super) fn is_about_access(status: Status) -> bool {
     matches!(
         status.without_flags(),
@@ -48,8 +48,8 @@ pub(super) fn is_about_access(status: Status) -> bool {
     )
 }
 
-/// Whether a command whose answer was lost may be sent again while the first one may still be at work: it changes
-/// nothing, or nothing that the second does not do as well.
+/// True if a command whose answer was lost may be sent again while the first one may still be at
+/// work: it changes nothing, or nothing that the second does not do as well.
 pub(super) const fn is_harmless_twice(opcode: u8) -> bool {
     matches!(opcode, io_opcode::READ | io_opcode::COMPARE | io_opcode::FLUSH | io_opcode::VERIFY)
 }

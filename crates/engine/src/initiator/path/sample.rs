@@ -1,4 +1,4 @@
-//! Whether two paths lead to the same blocks, as far as reading tells: a few places are read by both. It writes nothing, and
+//! Comparison of the blocks of two paths: a few places are read by both. It writes nothing, and
 //! what cannot be read speaks neither for nor against a path.
 
 use std::time::Duration;
@@ -17,12 +17,13 @@ const FIRST_BYTES: u64 = 128 << 10;
 /// Other places, spread evenly up to the end, and bytes of each.
 const PLACES: u64 = 7;
 const PLACE_BYTES: u64 = 4 << 10;
-/// Times that both are read: somebody may write meanwhile.
+/// Times that both are read: another host may write meanwhile.
 const ROUNDS: usize = 3;
 /// A connection or a read that takes longer is not worth the wait: other paths wait for their turn to join.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3);
 
-/// Where the blocks of two paths differ, in bytes from the beginning; `None` if they do not, or cannot be read.
+/// Offset of the first difference between the blocks of two paths, in bytes; `None` if they do not
+/// differ, or cannot be read.
 pub(super) fn difference(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Option<u64> {
     match compare(one, other, nsid) {
         Ok(difference) => difference,
@@ -113,7 +114,7 @@ impl Drop for Reader {
     }
 }
 
-/// Where to look in a namespace of this many bytes, in whole blocks: offsets and lengths.
+/// Samples of a namespace of this many bytes, in whole blocks: offsets and lengths.
 fn places(bytes: u64, block: u64) -> Vec<(u64, u64)> {
     let whole = |bytes: u64| bytes / block * block;
     let mut places = vec![(0, whole(FIRST_BYTES.min(bytes)))];

@@ -1,5 +1,6 @@
-//! What all threads of a set of paths share: the paths themselves, who is notified of their changes, and what the paths
-//! agree on. It starts no thread and connects nothing.
+//! State that all threads of a set of paths share: the paths themselves, the receivers of notices
+//! of their changes, and the namespace on which they agree. It starts no thread and connects
+//! nothing.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use crate::ring::{self, Bell, Moment, Waker};
 /// Other paths that are asked about one that joins, where the first ones do not answer.
 const WITNESSES_MAX: usize = 2;
 
-/// What the paths agree on.
+/// Namespace on which the paths agree.
 #[derive(Debug)]
 struct Found {
     identity: Identity,
@@ -27,7 +28,7 @@ struct Found {
     address: SocketAddr,
 }
 
-/// What all threads of a set share.
+/// State that all threads of a set share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) options: PathOptions,
@@ -49,7 +50,7 @@ pub(super) struct Shared {
     /// Taken while a path is looked at that is to join the others.
     pub(super) joining: Turns,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
-    /// Whether commands of an earlier process may still take effect.
+    /// Set while commands of an earlier process may still take effect.
     waits_for_predecessors: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl Shared {
         lock(&self.wakers).retain(|(of, _)| *of != number);
     }
 
-    /// The association is lost, as somebody found out.
+    /// Records that an association is lost.
     pub(super) fn lose(&self, path: usize, association: u64, error: InitiatorError) {
         let address = self.paths[path].options.address;
         tracing::debug!(%address, %error, "a path is lost");
@@ -127,10 +128,10 @@ impl Shared {
         }
     }
 
-    /// What `controller` shows of the namespace; the first path says what all others have to show.
+    /// Compares the namespace that `controller` shows with that of the first path.
     ///
     /// # Errors
-    /// How it is another one than on the other paths.
+    /// The difference from the other paths.
     pub(super) fn compare(
         &self,
         controller: &Controller,
@@ -178,8 +179,8 @@ impl Shared {
         (transfer, self.write_zeroes_length_max.load(Ordering::Relaxed))
     }
 
-    /// Looks whether `controller`, of path `index`, leads to the same disk as the paths that are there, though all say so.
-    /// Whoever calls this lets no other path join meanwhile.
+    /// Looks whether `controller`, of path `index`, leads to the same disk as the paths that are
+    /// there, though all say so. The caller lets no other path join meanwhile.
     ///
     /// # Errors
     /// What speaks against it.
@@ -221,24 +222,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether what changes the namespace has to wait for controllers of an earlier process.
+    /// True if commands that change the namespace have to wait for controllers of an earlier
+    /// process.
     pub(super) fn waits_for_predecessors(&self) -> bool {
         self.waits_for_predecessors.load(Ordering::Acquire)
     }
 
-    /// Whether it has to from now on. Whoever calls this has locked what is not at rest, and reports the change afterwards.
+    /// Sets that they have to wait from now on, or not. The caller has locked the list of lost
+    /// controllers, and reports the change afterwards.
     pub(super) fn hold_for_predecessors(&self, holds: bool) {
         self.waits_for_predecessors.store(holds, Ordering::Release);
     }
 
-    /// Nothing that was sent to a controller can take effect now.
+    /// Records that nothing that was sent to a controller can take effect now.
     pub(super) fn is_at_rest(&self, controller: &ControllerRecord) {
         if let Some(keeper) = &self.options.keeper {
             keeper.at_rest(controller);
         }
     }
 
-    /// Whether commands may wait for some path.
+    /// True if commands may wait for some path.
     pub(super) fn may_come_back(&self, now: Moment) -> bool {
         self.paths.iter().any(|path| path.may_come_back(self.options.fast_io_fail, now))
     }

@@ -1,5 +1,5 @@
-//! What a command's time is spent on at the host, as histograms that one thread writes. What the target spends its part on is
-//! the target's to say.
+//! Stages of a command's time at the host, as histograms that one thread writes. The stages at the
+//! target are the target's to report.
 
 use serde::Serialize;
 
@@ -11,13 +11,14 @@ use crate::ring::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// It waits for a path, or for a free entry of a queue. What was done before it had to be sent again counts here too.
+    /// Wait for a path, or for a free entry of a queue. Time before it had to be sent again counts
+    /// here too.
     Waiting,
-    /// It, or the data that the target asked for, is being handed to the socket.
+    /// Hand-over of the command, or of the data that the target asked for, to the socket.
     Sending,
-    /// The target has it, or it or the answer is on the way.
+    /// Time at the target, and on the way there and back.
     Target,
-    /// Its data and response are received.
+    /// Reception of its data and response.
     Receiving,
 }
 
@@ -25,7 +26,7 @@ impl Stage {
     /// All of them, each at the place of its number.
     pub const ALL: [Self; 4] = [Self::Waiting, Self::Sending, Self::Target, Self::Receiving];
 
-    /// Its name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -61,7 +62,7 @@ impl StageLatencies {
         self.0.iter_mut().zip(&other.0).for_each(|(own, others)| own.merge(others));
     }
 
-    /// What came since `earlier`, an earlier state of these.
+    /// Times since `earlier`, an earlier state of these.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|stage| self.0[stage].since(&earlier.0[stage])))

@@ -1,5 +1,6 @@
-//! Whose turn it is: what one thread does at a time while it waits for the network. Unlike a lock, whoever waits for its turn
-//! notices that the set ends, and time passes for it in a simulation.
+//! Turns: work that one thread does at a time while it waits for the network. Unlike with a lock, a
+//! thread that waits for its turn notices that the set ends, and time passes for it in a
+//! simulation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +59,7 @@ mod tests {
     fn a_turn_is_waited_for_until_it_ends_or_is_not_wanted_any_more() {
         let (bell, unwanted) = (Arc::new(Bell::default()), AtomicBool::new(false));
         let turns = Turns::new(bell.clone());
-        let first = turns.take(|| false).expect("nobody has it");
+        let first = turns.take(|| false).expect("the turn is free");
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turns.take(|| unwanted.load(Ordering::Acquire)).is_some());
             std::thread::sleep(Duration::from_millis(20));

@@ -1,5 +1,6 @@
-//! How a queue authenticates when the target asks for it: a message to the controller, one from it, and so on, before the
-//! queue is live. What the messages say is the crate `authentication`'s.
+//! Authentication of a queue when the target asks for it: a message to the controller, one from it,
+//! and so on, before the queue is live. The content of the messages is the crate
+//! `authentication`'s.
 
 use std::time::Duration;
 
@@ -19,15 +20,15 @@ use crate::ring::{self, Buffer, Ring};
 /// Bytes of a message that the controller is asked for, as Linux does.
 const RECEIVE_BYTES: usize = 4096;
 
-/// What a queue's authentication waits for.
+/// Event that a queue's authentication waits for.
 pub(super) enum Exchange {
-    /// That the controller has taken a message, after which it is asked for one.
+    /// The controller's acceptance of a message, after which it is asked for one.
     Sent(Box<HostSide>),
     /// A message of the controller.
     Message(Box<HostSide>),
-    /// What the worker makes of it.
+    /// The worker's result.
     Step(PendingStep<(Box<HostSide>, HostStep)>),
-    /// That the controller has taken the last message.
+    /// The controller's acceptance of the last message.
     Last(Result<Option<GeneratedPsk>, Failed>),
 }
 
@@ -57,7 +58,8 @@ impl Queue {
         }
         if result & required::AUTHENTICATION == 0 {
             if wants_key && self.secure.is_some() {
-                // The key shows that both know each other. The admin queue's comes out of its authentication anew.
+                // The key shows that both know each other. The admin queue's comes out of its
+                // authentication, which it repeats.
                 self.is_proved();
                 return Ok(());
             }
@@ -80,7 +82,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Begins to authenticate, anew where it is live: beside the commands that are under way.
+    /// Begins to authenticate, again where it is live: beside the commands that are under way.
     pub(super) fn begin_exchange(&mut self) {
         let Some(secrets) = &self.options.secrets else { return };
         let terms = HostTerms {
@@ -98,7 +100,7 @@ impl Queue {
         self.send_message();
     }
 
-    /// Whether a TLS key is to come out of its authentication: that of the admin queue alone.
+    /// Kind of TLS key to come out of its authentication: that of the admin queue alone.
     fn concatenation(&self) -> Concatenation {
         match (&self.options.concat, &self.secure) {
             (Some(_), None) if self.options.queue_id == 0 => Concatenation::New,
@@ -127,7 +129,7 @@ impl Queue {
         self.exchange_at = interval.map(|interval| ring::now().after(interval - sooner(interval)));
     }
 
-    /// Whether it waits for the authentication worker.
+    /// True if it waits for the authentication worker.
     pub(in crate::initiator) const fn is_computing(&self) -> bool {
         matches!(self.exchange, Some(Exchange::Step(_))) || matches!(self.securing, Some(Securing::Step(_)))
     }
@@ -215,8 +217,9 @@ impl Queue {
         Fault::ended(InitiatorError::AuthenticationFailed { address, why: why.into() })
     }
 
-    /// What the end of the connection means for a queue that authenticates: there are targets that close it at once, while they are
-    /// told why it has failed, or instead of the answer that says so.
+    /// Error of a queue whose connection ends while it authenticates: there are targets that close
+    /// it at once, while the reason of the failure is being sent to them, or instead of the answer
+    /// that gives it.
     pub(super) fn unproved(&mut self, error: InitiatorError) -> InitiatorError {
         let address = self.options.address;
         match (self.exchange.take(), &error) {

@@ -1,4 +1,5 @@
-//! Which commands have not left yet, and when they do. What is sent is the send list's concern.
+//! Departures of commands: which have not left yet, and when they do. The bytes are the send list's
+//! concern.
 
 use std::collections::VecDeque;
 
@@ -23,12 +24,12 @@ impl Departures {
         Self { waiting: VecDeque::with_capacity(slots), taken_bytes: 0, handed_bytes: 0 }
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What this slot sends ends where the send list ends, which has this number of bytes now.
+    /// Appends a slot whose bytes end where the send list ends, which has this number of bytes now.
     pub(super) fn push(&mut self, slot: u16, list_bytes: usize) {
         self.waiting.push_back((slot, self.taken_bytes + list_bytes as u64));
     }
@@ -43,7 +44,7 @@ impl Departures {
         self.handed_bytes = self.taken_bytes;
     }
 
-    /// What the socket has got has left by now.
+    /// Marks the slots whose bytes the socket has as departed.
     pub(super) fn depart(&mut self, slots: &mut Slots, now: Moment) {
         while let Some(&(slot, end)) = self.waiting.front() {
             if end > self.handed_bytes {

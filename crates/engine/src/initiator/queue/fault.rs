@@ -18,7 +18,7 @@ pub(super) enum Fault {
     Record(RecordError),
     /// The target did not take what was offered, and may take a part of it.
     NotTaken(InitiatorError),
-    /// There is nobody to tell.
+    /// The connection has ended, and cannot carry a reason.
     Ended(InitiatorError),
 }
 

@@ -1,6 +1,6 @@
 //! One TCP connection as one NVMe queue, a state machine on its owner's ring: handshake, commands,
-//! completions. It does not wait or spawn, connects anew for nothing but TLS keys that get old, and knows nothing of
-//! namespaces; its owner calls it when there is news.
+//! completions. It does not wait or spawn, reconnects for nothing but TLS keys that get old, and
+//! knows nothing of namespaces; its owner calls it when there is news.
 
 mod authenticate;
 mod departures;
@@ -50,8 +50,8 @@ const MAY_REQUIRE_TLS: &str =
 /// 4. `flush`, always, even when nothing was submitted: answers to the target are queued too;
 /// 5. `on_time` when `next_deadline` is over.
 ///
-/// Nothing is allocated per command. Before it is dropped, `close` it, unless it is closed already: the ring
-/// would go on watching its socket.
+/// Commands need no allocation. Before it is dropped, `close` it, unless it is closed already: the
+/// ring would go on watching its socket.
 #[derive(Debug)]
 pub struct Queue {
     options: QueueOptions,
@@ -61,15 +61,16 @@ pub struct Queue {
     socket: Option<Arc<Socket>>,
     /// The TLS handshake, while it is under way.
     securing: Option<secure::Securing>,
-    /// Which of its keys it offers alone, once the target has not taken all of them together.
+    /// Index of the only key that it offers, once the target has not taken all of them together.
     offers_alone: Option<usize>,
-    /// Whether that is what another queue has found out, perhaps of another target.
+    /// Set if another queue has found out that index, perhaps from another target.
     has_recalled: bool,
-    /// What seals and opens what goes over the socket, where it is not in clear.
+    /// TLS channel of the socket; `None` in clear.
     secure: Option<Box<SecureStream>>,
     /// Room for what is sealed, kept for the next time.
     sealed_space: Option<Buffer>,
-    /// Its TLS keys should be replaced and cannot be: it connects anew when nothing is outstanding.
+    /// Set once its TLS keys should be replaced and cannot be: it reconnects when nothing is
+    /// outstanding.
     is_worn: bool,
     receiver: Receiver,
     transmitter: Transmitter<u16>,
@@ -84,7 +85,7 @@ pub struct Queue {
     data_length_last: u32,
     /// The socket has no room; the ring tells when it has.
     blocked: bool,
-    /// When the socket was last looked at.
+    /// Time of the last look at the socket.
     clock: Moment,
     /// The last receive may have left something behind.
     more: bool,
@@ -93,7 +94,7 @@ pub struct Queue {
     connect_deadline: Moment,
     /// The authentication that is under way.
     exchange: Option<authenticate::Exchange>,
-    /// When it authenticates anew.
+    /// Time of its next authentication.
     exchange_at: Option<Moment>,
     /// A message of it that is sent as soon as there is a slot, before other commands get one.
     message: Option<Vec<u8>>,
@@ -103,7 +104,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// How far it is.
+    /// State of the queue.
     pub const fn state(&self) -> QueueState {
         self.state
     }
@@ -113,7 +114,7 @@ impl Queue {
         self.error.as_deref()
     }
 
-    /// Which queue it is (QID).
+    /// Queue identifier (QID).
     pub const fn queue_id(&self) -> u16 {
         self.options.queue_id
     }
@@ -142,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Whether it is TLS.
+    /// True if it is TLS.
     pub const fn is_secure(&self) -> bool {
         self.secure.is_some()
     }
@@ -152,18 +153,19 @@ impl Queue {
         self.slots.count() - self.slots.free()
     }
 
-    /// Whether `pop` has something. Sending may end a queue, too: look before waiting.
+    /// True if `pop` has something. Sending may end a queue, too: look before waiting.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Whether the socket may have more to read. Its readiness is not reported again: call `on_ready` again
-    /// with `readable`, after the completions were served.
+    /// True if the socket may have more to read. Its readiness is not reported again: call
+    /// `on_ready` again with `readable`, after the completions were served.
     pub const fn has_more(&self) -> bool {
         self.more
     }
 
-    /// Whether `flush` has something to do: to send, or to end the connection. While the socket has no room, it has not.
+    /// True if `flush` has something to do: to send, or to end the connection. While the socket has
+    /// no room, it has not.
     pub fn has_unsent(&self) -> bool {
         let is_sealed = || self.secure.as_ref().is_some_and(|secure| secure.outbound.has_unsent());
         !self.blocked && (!self.transmitter.is_empty() || is_sealed() || self.is_done_with_keys())
@@ -193,7 +195,7 @@ impl Queue {
         self.ended.pop_front()
     }
 
-    /// When `on_time` wants to be called, at the latest.
+    /// Latest time of the next call of `on_time`.
     pub fn next_deadline(&self) -> Option<Moment> {
         match self.state {
             QueueState::Closed => None,
@@ -222,9 +224,10 @@ impl Queue {
             QueueState::Securing => {
                 Some(("the target's part of the TLS handshake", self.options.connect_timeout))
             }
-            QueueState::Ending => {
-                Some(("the target's end of a connection whose keys are worn", self.options.connect_timeout))
-            }
+            QueueState::Ending => Some((
+                "the target's end of a connection whose keys are used up",
+                self.options.connect_timeout,
+            )),
             QueueState::Initializing => Some(("the answer to ICReq", self.options.connect_timeout)),
             QueueState::Joining => Some(("the answer to Fabrics Connect", self.options.connect_timeout)),
             QueueState::Authenticating => {
@@ -250,8 +253,8 @@ impl Queue {
         self.close(ring);
     }
 
-    /// Whether a command is over its time. Submitting reads no clock: a command's time counts from the first
-    /// scan that sees it.
+    /// True if a command is over its time. Submitting reads no clock: a command's time counts from
+    /// the first scan that sees it.
     fn scan(&mut self, now: Moment) -> bool {
         let timeout: Duration = self.options.command_timeout;
         let mut late = false;

@@ -1,5 +1,5 @@
-//! How a queue comes to be: connection, ICReq and ICResp, Fabrics Connect.
-//! What goes on once it is live is in `receive` and `send`.
+//! Opening of a queue: connection, ICReq and ICResp, Fabrics Connect. A live queue is in `receive`
+//! and `send`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ impl Queue {
     }
 }
 
-/// What both ends go by before they have settled it.
+/// Parameters of both ends before the negotiation.
 pub(super) fn unsettled() -> Negotiated {
     Negotiated {
         digests: nvme::tcp::Digests::default(),

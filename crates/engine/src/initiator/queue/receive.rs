@@ -338,7 +338,7 @@ impl Queue {
     }
 }
 
-/// How one receive call ended.
+/// Result of a receive call.
 pub(super) enum Received {
     /// All the room was filled: there may be more.
     Full,

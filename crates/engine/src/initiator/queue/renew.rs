@@ -1,7 +1,9 @@
-//! How a queue gets other TLS keys before its present ones are worn. Where the target takes KeyUpdates, they are replaced on the
-//! connection. Elsewhere the queue is given nothing more to do; when all that was under way is answered, its connection ends in
-//! good order, and another one with keys of its own is made for the same queue. No command is on its way meanwhile, so none can
-//! be lost or take effect twice, and the association goes on. Whatever goes wrong closes the queue, as it does elsewhere.
+//! Renewal of a queue's TLS keys before its present ones are used up. Where the target takes
+//! KeyUpdates, they are replaced on the connection. Elsewhere the queue is given nothing more to
+//! do; when all that was under way is answered, its connection ends in good order, and another one
+//! with keys of its own is made for the same queue. No command is on its way meanwhile, so none can
+//! be lost or take effect twice, and the association goes on. Any failure closes the queue, as it
+//! does elsewhere.
 
 use std::io;
 
@@ -14,8 +16,8 @@ use crate::initiator::TlsKeys;
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_BUDGET};
 use crate::ring::{self, Moment, Ring, SpanMut};
 
-/// Up to such a part of its records sooner a queue takes its keys for worn, so that those that began together do not all
-/// connect anew at once.
+/// Part of its records by which a queue takes its keys for used up earlier, at most, so that those
+/// that began together do not all reconnect at once.
 const SOONER: u64 = 8;
 
 impl Queue {
@@ -24,7 +26,7 @@ impl Queue {
         self.options.takes_key_updates = true;
     }
 
-    /// After how many records its keys are worn.
+    /// Number of records after which its keys are used up.
     pub(super) fn renewal(&self) -> RecordLimit {
         let limit = self.options.tls.as_ref().map_or_else(TlsKeys::usual_renewal, |keys| keys.renew_after);
         let sooner = ring::random() % (limit.records() / SOONER).max(1);
@@ -48,7 +50,7 @@ impl Queue {
         }
     }
 
-    /// Whether its keys are worn, and nothing is under way.
+    /// True if its keys are used up, and nothing is under way.
     pub(super) fn is_done_with_keys(&self) -> bool {
         let is_idle = self.outstanding() == 0 && self.transmitter.is_empty() && self.exchange.is_none();
         self.is_worn && is_idle && !self.blocked && self.state == QueueState::Live
@@ -58,7 +60,7 @@ impl Queue {
     pub(super) fn end_connection(&mut self, ring: &mut Ring) {
         tracing::debug!(
             queue = self.options.queue_id,
-            "TLS keys are worn, and the target replaces none: the queue connects anew"
+            "TLS keys are used up, and the target cannot replace them; reconnecting the queue"
         );
         self.say_goodbye();
         if let Some(socket) = &self.socket {
@@ -81,14 +83,14 @@ impl Queue {
                     self.more = false;
                     return;
                 }
-                // However it has ended.
-                Ok(0) | Err(_) => return self.connect_anew(ring),
+                // In whatever way it has ended.
+                Ok(0) | Err(_) => return self.reconnect(ring),
             }
         }
         self.more = true;
     }
 
-    fn connect_anew(&mut self, ring: &mut Ring) {
+    fn reconnect(&mut self, ring: &mut Ring) {
         if let Some(socket) = self.socket.take() {
             ring.unwatch(&socket, self.token);
         }

@@ -1,5 +1,5 @@
-//! What goes into a queue and what comes out: a command with its buffer, and its completion with the same
-//! buffer. What the command means is known to whoever made it.
+//! Request and completion of a queue: a command with its buffer, and its completion with the same
+//! buffer. The meaning of the command is the caller's.
 
 use std::sync::Arc;
 
@@ -35,13 +35,13 @@ impl Data {
 pub struct Request {
     /// The command. Its identifier, its flags for SGLs and its data descriptor are filled in by the queue.
     pub entry: SubmissionEntry,
-    /// Its data. The buffer comes back with the completion.
+    /// Data of the command. The buffer comes back with the completion.
     pub data: Data,
     /// Whatever the caller wants to find in the completion.
     pub user: u64,
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug)]
 #[must_use]
 pub enum Ended {
@@ -52,7 +52,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// What the request carried.
+    /// Value that the request carried.
     pub const fn user(&self) -> u64 {
         match self {
             Self::Answered(completion) => completion.user,
@@ -80,11 +80,11 @@ impl Ended {
     }
 }
 
-/// A command whose answer will not come, since its connection ended before. Nobody knows whether it has taken effect, and it
-/// may do so later: the controller may still have it.
+/// A command whose answer will not come, since its connection ended before. It may have taken
+/// effect, and it may do so later: the controller may still have it.
 #[derive(Debug)]
 pub struct Lost {
-    /// What the request carried.
+    /// Value that the request carried.
     pub user: u64,
     /// The buffer the request carried.
     pub data: Option<Buffer>,
@@ -95,7 +95,7 @@ pub struct Lost {
 /// A controller's answer to a command.
 #[derive(Debug)]
 pub struct Completion {
-    /// What the request carried.
+    /// Value that the request carried.
     pub user: u64,
     /// The controller's status; `Status::TRANSIENT_TRANSPORT_ERROR` when data came damaged.
     pub status: Status,
@@ -103,21 +103,21 @@ pub struct Completion {
     pub result: u64,
     /// The buffer the request carried.
     pub data: Option<Buffer>,
-    /// When what happened to it.
+    /// Times of the command.
     pub timing: Timing,
 }
 
-/// When a command was answered, as its queue has seen it.
+/// Times of an answered command, as its queue has seen them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// The time at the target and on the way, in nanoseconds: from when its last byte, or the last of the data that was asked
     /// for, was handed to the socket, until something of the answer was seen.
     pub target_ns: u64,
-    /// When the first of its data, or else its response, was seen.
+    /// Time when the first of its data, or else its response, was seen.
     pub answered: Moment,
 }
 
-/// How far a queue is.
+/// State of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueState {
     /// The TCP connection is being made.
@@ -132,8 +132,9 @@ pub enum QueueState {
     Authenticating,
     /// Commands are taken.
     Live,
-    /// Its TLS keys are worn, and the target replaces none: the connection ends, and another one follows.
+    /// TLS keys are used up, and the target does not replace them: the connection ends, and another
+    /// one follows.
     Ending,
-    /// It is over; [`Queue::error`](super::Queue::error) tells why.
+    /// The queue is over; [`Queue::error`](super::Queue::error) has the reason.
     Closed,
 }

@@ -1,5 +1,5 @@
-//! How a queue's stream is secured before its first PDU, and how it goes on behind that: what has come is opened where it stands,
-//! and what is queued is sealed into the space that is sent from.
+//! TLS of a queue's stream before its first PDU and behind it: received records are opened in
+//! place, and what is queued is sealed into the space that is sent from.
 
 use std::io;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, SEALED_SPACE_BYTES, SEND_PARTS_MAX};
 use crate::ring::{Buffer, Ring, SpanMut};
 use crate::secure_stream::{Piece, SecureStream};
 
-/// What else it can be where a controller that had to authenticate was to make the key: Linux' tells nobody that it has none.
+/// Another possible reason where a controller that had to authenticate was to make the key: Linux'
+/// does not report that it has none.
 const NO_KEY_BOTH_WAYS: &str = "; Linux' target (7.3.4) makes no TLS key where it has to authenticate too, and logs `failed to \
      generate PSK`: connect without the controller's secret (-C)";
 
-/// What a queue's handshake waits for.
+/// Event that a queue's handshake waits for.
 pub(super) enum Securing {
-    /// What the worker makes of what has come.
+    /// The worker's result for the bytes so far.
     Step(PendingStep<Step>),
     /// Bytes of the controller.
     Bytes(Box<Handshake>),
@@ -34,9 +35,9 @@ pub(super) enum Securing {
 pub(super) struct Step {
     handshake: Option<Box<Handshake>>,
     outcome: Result<Progress, HandshakeError>,
-    /// What the controller is to get.
+    /// Bytes for the controller.
     output: Vec<u8>,
-    /// What has come behind the handshake.
+    /// Bytes that have come behind the handshake.
     rest: Vec<u8>,
 }
 
@@ -112,8 +113,8 @@ impl Queue {
         self.has_recalled = self.offers_alone.is_some();
     }
 
-    /// Connects anew with all keys where it has begun with what another queue had found out, and then with the next one alone;
-    /// whether there is one.
+    /// Reconnects with all keys where it has begun with the offer that another queue had found, and
+    /// then with the next one alone; false if there is none.
     pub(super) fn offers_another(&mut self, ring: &mut Ring) -> bool {
         let Some(keys) = self.options.tls.clone() else { return false };
         let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
@@ -214,7 +215,7 @@ impl Queue {
         self.initialize();
     }
 
-    /// One receive call, and what its records come to.
+    /// Makes one receive call, and opens its records.
     pub(super) fn receive_records(&mut self, scratch: &mut [u8]) -> Result<io::Result<Received>, Box<Fault>> {
         let (Some(socket), Some(secure)) = (&self.socket, &mut self.secure) else {
             return Ok(Ok(Received::End));

@@ -1,5 +1,6 @@
-//! The fixed table of a queue's outstanding commands. A command identifier is the slot's index and a
-//! generation, so that an answer to a command that is over is told from one to the slot's present command.
+//! The fixed table of a queue's outstanding commands. A command identifier is the slot's index and
+//! a generation, which distinguishes an answer to a command that is over from one to the slot's
+//! present command.
 
 use nvme::Status;
 use nvme::tcp::{Transfer, Transmitter};
@@ -16,7 +17,7 @@ const GENERATION_MASK: u16 = u16::MAX >> INDEX_BITS;
 // which the specification keeps for "no command".
 const _: () = assert!(QUEUE_ENTRIES_MAX as u32 <= 1 << INDEX_BITS);
 
-/// Which way a command's data goes.
+/// Direction of a command's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Direction {
     /// There is none.
@@ -39,19 +40,19 @@ pub(super) struct Incoming {
     pub(super) success: bool,
 }
 
-/// One place for an outstanding command.
+/// Place for an outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) buffer: Option<Buffer>,
     pub(super) user: u64,
     pub(super) direction: Direction,
-    /// Whether a command is outstanding.
+    /// Set while a command is outstanding.
     pub(super) active: bool,
     /// Data came that does not fit its digest.
     pub(super) damaged: bool,
-    /// Whether the command may stay outstanding for as long as it likes.
+    /// Set if the command may stay outstanding without limit.
     pub(super) patient: bool,
-    /// Whether the command is the queue's own, of an authentication.
+    /// Set if the command is the queue's own, of an authentication.
     pub(super) is_exchange: bool,
     pub(super) generation: u16,
     /// Payloads on the send list that refer to the buffer.
@@ -60,13 +61,13 @@ pub(super) struct Slot {
     pub(super) length: u32,
     /// Bytes received, or asked for by the controller.
     pub(super) moved: u32,
-    /// What is still to be received.
+    /// Data still to be received.
     pub(super) transfer: Transfer,
     /// The answer, when it came before the payloads on the send list had left.
     pub(super) answer: Option<(Status, u64)>,
-    /// When the time-out scan saw the command first; `Moment(0)` until then.
+    /// Time when the time-out scan saw the command first; `Moment(0)` until then.
     pub(super) seen: Moment,
-    /// When all of it that may be sent was handed to the socket; `Moment(0)` until then.
+    /// Time when all of it that may be sent was handed to the socket; `Moment(0)` until then.
     pub(super) left: Moment,
     pub(super) timing: Timing,
 }
@@ -86,7 +87,7 @@ impl Slot {
         }
     }
 
-    /// Its answer was waited for from when it had left: not at all while it had not.
+    /// Adds the wait for its answer, which began when it had left: none if it had not.
     fn end_of_wait(&mut self, now: Moment) {
         if self.left != Moment(0) {
             self.timing.target_ns += now.since(self.left).as_nanos() as u64;

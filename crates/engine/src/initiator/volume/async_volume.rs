@@ -41,7 +41,7 @@ struct Inner {
     workers: Vec<Worker>,
     next: AtomicUsize,
     reachable: Arc<Reachable>,
-    /// Buffers of requests, shared by whoever makes them.
+    /// Buffers of requests, shared by all threads that make them.
     buffers: Mutex<BufferPool>,
 }
 
@@ -133,7 +133,7 @@ impl AsyncVolume {
         F: Future<Output = T> + 'static,
     {
         let (giver, outcome) = outcome();
-        // Even what makes the task runs as a part of it: a panic there is nobody else's.
+        // Even what makes the task runs as a part of it: a panic there stays in the task.
         let begin = move |volume: &LocalVolume| {
             let own = volume.clone();
             volume.tasks().spawn(giver, async move { make(own).await });
@@ -142,7 +142,7 @@ impl AsyncVolume {
         VolumeTask { task: LocalTask::new(outcome, &self.0.reachable), volume: self.clone() }
     }
 
-    /// How its paths are, in the order of the options; nothing where it stands on one controller.
+    /// States of its paths, in the order of the options; none where it stands on one controller.
     pub fn status(&self) -> Vec<PathStatus> {
         match &self.0.reachable.way {
             Way::Paths(paths) => paths.status(),
@@ -158,7 +158,8 @@ impl AsyncVolume {
         }
     }
 
-    /// What its controllers report about it, as one of them did last; on one controller, as it was when opened.
+    /// Description of the namespace, as one of its controllers reported it last; on one controller,
+    /// as it was when opened.
     pub fn info(&self) -> NamespaceInfo {
         self.0.reachable.info()
     }
@@ -168,7 +169,7 @@ impl AsyncVolume {
         self.0.reachable.block_size
     }
 
-    /// Its size in bytes, which follows the namespace's.
+    /// Size in bytes, which follows the namespace's.
     pub fn size_bytes(&self) -> u64 {
         self.0.reachable.size_bytes()
     }
@@ -212,7 +213,8 @@ impl AsyncVolume {
         self.send("Write", offset_bytes, data, command).await
     }
 
-    /// Whether the namespace holds `data` from `offset_bytes` on, compared by the controller.
+    /// Compares `data` with the blocks from `offset_bytes` on, at the controller; true if they are
+    /// equal.
     ///
     /// # Errors
     /// As `read_at`, and when the controller has no Compare.
@@ -258,8 +260,8 @@ impl AsyncVolume {
         self.run("Write Zeroes", length, self.0.reachable.zeroes_length_max(), make, |_, _| ()).await
     }
 
-    /// Tells the controller that the blocks are not needed. What they read as afterwards is told by
-    /// `NamespaceInfo::deallocate_features`; it is a hint, and may do nothing.
+    /// Deallocates blocks that are not needed. `NamespaceInfo::deallocate_features` says what they
+    /// read as afterwards; it is a hint, and may do nothing.
     ///
     /// # Errors
     /// As `read_at`, and when the controller has no Dataset Management.
@@ -365,13 +367,14 @@ impl AsyncVolume {
     }
 }
 
-/// The outcome of a task on one of the volume's own threads: to be awaited, or waited for. A task that panics has whoever
-/// waits for it panic. It goes on when this is dropped, until the last handle of the volume is dropped.
+/// The outcome of a task on one of the volume's own threads: to be awaited, or waited for. The
+/// panic of a task is passed on to its waiter. It goes on when this is dropped, until the last
+/// handle of the volume is dropped.
 #[derive(Debug)]
 #[must_use = "the volume is closed, and the task ends, with the last handle of the volume; this is one"]
 pub struct VolumeTask<T> {
     task: LocalTask<T>,
-    /// It stays open for the task.
+    /// Handle that keeps the volume open for the task.
     volume: AsyncVolume,
 }
 

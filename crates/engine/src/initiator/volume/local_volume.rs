@@ -51,7 +51,7 @@ enum Slot {
     Free,
     Waiting(Waker),
     Ended(Ended),
-    /// Nobody waits for it.
+    /// The command's future was dropped.
     GivenUp,
 }
 
@@ -88,7 +88,7 @@ impl<T> LocalTask<T> {
 }
 
 impl<T> Future for LocalTask<T> {
-    /// What it has returned; an error when the volume was closed before.
+    /// Value that it has returned; an error if the volume was closed before.
     type Output = Result<T, InitiatorError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -141,7 +141,7 @@ impl LocalVolume {
         self.0.reachable.block_size
     }
 
-    /// Its size in bytes, which follows the namespace's.
+    /// Size in bytes, which follows the namespace's.
     pub fn size_bytes(&self) -> u64 {
         self.0.reachable.size_bytes()
     }

@@ -1,4 +1,4 @@
-//! How a volume is opened: which namespace, over which paths, with how many threads.
+//! Options of a volume: its namespace, its paths, and its number of threads.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::limits::VOLUME_COMMANDS_MAX;
 /// By what a namespace is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceName {
-    /// Its number in the subsystem (NSID).
+    /// Number in the subsystem (NSID).
     Nsid(u32),
-    /// Its UUID.
+    /// UUID of the namespace.
     Uuid(Uuid),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// What a volume is opened with.
+/// Options of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// The paths, and what to do when one is lost.
@@ -50,7 +50,7 @@ pub struct VolumeOptions {
 }
 
 impl From<PathOptions> for VolumeOptions {
-    /// One thread, and as many commands as there may be.
+    /// Options with one thread, and the most commands possible.
     fn from(paths: PathOptions) -> Self {
         Self { paths, threads: 1, depth: VOLUME_COMMANDS_MAX }
     }

@@ -1,4 +1,4 @@
-//! What becomes of a task: one side gives its outcome, or is dropped, and the other awaits it.
+//! Outcome of a task: one side gives it, or is dropped, and the other awaits it.
 
 use std::any::Any;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What a task has returned, or what it has panicked with.
+/// Value that a task has returned, or that it has panicked with.
 pub(super) type Returned<T> = Result<T, Box<dyn Any + Send>>;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl<T> Future for Outcome<T> {
             return Poll::Pending;
         }
         let returned = state.returned.take();
-        // Whoever awaits a task panics with it, without our lock.
+        // A task's waiter panics with it, without our lock.
         drop(state);
         Poll::Ready(returned.map(|returned| returned.unwrap_or_else(|panic| resume_unwind(panic))))
     }

@@ -1,5 +1,5 @@
-//! How one request learns of the ends of the commands it was split into: each gets exactly one reply, and whoever waits is woken, be it a
-//! task of some executor or a thread.
+//! Replies to a request of the ends of the commands it was split into: each gets exactly one reply,
+//! and the waiter is woken, be it a task of some executor or a thread.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,7 +16,8 @@ use crate::ring::Bell;
 /// A thread that waits looks this often although it was not woken; it only bounds what a lost wake would cost.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How a command of the request ended: where in the request its data begins, and its completion or why there is none.
+/// End of a command of the request: the offset in the request of its data, and its completion or
+/// why there is none.
 pub(super) type Reply = (u64, Result<Completion, InitiatorError>);
 
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl Replies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who waits for the end of the command whose data begins at `offset`.
+    /// Receiver of the end of the command whose data begins at `offset`.
     pub(super) fn expect(&self, offset: u64, address: SocketAddr) -> ReplyTo {
         ReplyTo { replies: Some(self.clone()), offset, address }
     }
@@ -128,12 +129,12 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 mod tests {
     use super::*;
 
-    const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+    const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
     #[test]
     fn a_command_that_is_dropped_has_its_reply() {
         let replies = Replies::default();
-        let reply_to = replies.expect(7, NOBODY);
+        let reply_to = replies.expect(7, ADDRESS);
         let dropper = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
             drop(reply_to);

@@ -13,7 +13,7 @@ use super::outcome::Giver;
 use crate::ring;
 
 thread_local! {
-    /// Whose tasks are being polled on this thread, by the address of their `Woken`.
+    /// Address of the `Woken` whose tasks are being polled on this thread.
     static POLLING: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -21,7 +21,7 @@ thread_local! {
 #[derive(Debug)]
 struct Woken {
     numbers: Mutex<Vec<usize>>,
-    /// Their thread's ring, which sleeps while there are none.
+    /// Ring of their thread, which sleeps while there are none.
     ring: ring::Waker,
 }
 
@@ -36,7 +36,7 @@ impl Woken {
     }
 }
 
-/// What wakes one task.
+/// Waker of one task.
 #[derive(Debug)]
 struct TaskWaker {
     number: usize,
@@ -68,7 +68,7 @@ pub(super) struct Tasks {
     /// By number; `None` where there is none, or it is being polled.
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
-    /// Those that are polled now; kept for its capacity.
+    /// Tasks that are polled now; kept for its capacity.
     batch: RefCell<Vec<usize>>,
     have_ended: Cell<bool>,
 }
@@ -81,7 +81,7 @@ impl Tasks {
         Self { woken, tasks, free, batch, have_ended: Cell::new(false) }
     }
 
-    /// Adds a task. One that panics ends alone, and whoever awaits its outcome panics with it.
+    /// Adds a task. One that panics ends alone, and the waiter for its outcome panics with it.
     pub(super) fn spawn<T: 'static>(&self, giver: Giver<T>, future: impl Future<Output = T> + 'static) {
         if self.have_ended.get() {
             return;
@@ -110,7 +110,7 @@ impl Tasks {
         self.woken.push(number);
     }
 
-    /// Whether any wants to be polled.
+    /// True if a task wants to be polled.
     pub(super) fn are_woken(&self) -> bool {
         !self.woken.numbers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waker_of_a_task_that_has_ended_wakes_nobody_for_long() {
+    fn the_waker_of_an_ended_task_does_not_keep_its_thread_awake() {
         let tasks = tasks();
         let kept = Rc::new(RefCell::new(None));
         let theirs = kept.clone();
@@ -275,7 +275,7 @@ mod tests {
         let mut own = spawn(&tasks, turns(1));
         assert!(tasks.woken.ring.take_pending());
         tasks.poll();
-        assert!(!tasks.woken.ring.take_pending(), "a task that wakes itself rings for nobody");
+        assert!(!tasks.woken.ring.take_pending(), "a task that wakes itself does not ring");
         let waker: Waker = receiver.recv().unwrap();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(tasks.woken.ring.take_pending());

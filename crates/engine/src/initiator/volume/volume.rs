@@ -72,7 +72,7 @@ impl Volume {
         self.0.spawn(make)
     }
 
-    /// How its paths are, in the order of the options; nothing where it stands on one controller.
+    /// States of its paths, in the order of the options; none where it stands on one controller.
     pub fn status(&self) -> Vec<PathStatus> {
         self.0.status()
     }
@@ -82,7 +82,8 @@ impl Volume {
         self.0.controllers()
     }
 
-    /// What its controllers report about it, as one of them did last; on one controller, as it was when opened.
+    /// Description of the namespace, as one of its controllers reported it last; on one controller,
+    /// as it was when opened.
     pub fn info(&self) -> NamespaceInfo {
         self.0.info()
     }
@@ -92,7 +93,7 @@ impl Volume {
         self.0.block_size()
     }
 
-    /// Its size in bytes, which follows the namespace's.
+    /// Size in bytes, which follows the namespace's.
     pub fn size_bytes(&self) -> u64 {
         self.0.size_bytes()
     }
@@ -122,7 +123,8 @@ impl Volume {
         block_on(self.0.write_durable_at(offset_bytes, data))
     }
 
-    /// Whether the namespace holds `data` from `offset_bytes` on, compared by the controller.
+    /// Compares `data` with the blocks from `offset_bytes` on, at the controller; true if they are
+    /// equal.
     ///
     /// # Errors
     /// As `read_at`, and when the controller has no Compare.
@@ -151,8 +153,8 @@ impl Volume {
         block_on(self.0.write_zeroes(offset_bytes, length, deallocate))
     }
 
-    /// Tells the controller that the blocks are not needed. What they read as afterwards is told by
-    /// `NamespaceInfo::deallocate_features`; it is a hint, and may do nothing.
+    /// Deallocates blocks that are not needed. `NamespaceInfo::deallocate_features` says what they
+    /// read as afterwards; it is a hint, and may do nothing.
     ///
     /// # Errors
     /// As `read_at`, and when the controller has no Dataset Management.

@@ -1,4 +1,5 @@
-//! What leads to a volume's namespace, and what requests have to know of both: how long they may be, and where they may lie.
+//! Way to a volume's namespace, and the limits of requests on it: their length, and their
+//! alignment.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

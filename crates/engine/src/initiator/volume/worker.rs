@@ -25,7 +25,7 @@ use crate::ring::{Engine, Ring, RingOptions, Waker};
 
 const NO_RING: &str = "no ring for a volume's I/O";
 
-/// What a thread is asked for.
+/// Request to a thread.
 pub(super) enum Job {
     /// A command, for any of its queues.
     Command { entry: SubmissionEntry, data: Data, reply: ReplyTo },
@@ -33,7 +33,7 @@ pub(super) enum Job {
     Begin(Box<dyn FnOnce(&LocalVolume) + Send>),
 }
 
-/// Where the end of a command belongs.
+/// Receiver of the end of a command.
 enum EndOf {
     Request(ReplyTo),
     /// A command of one of the thread's own tasks, by its slot.
@@ -160,7 +160,7 @@ fn serve<Q: CommandQueues>(
     }
     driver.close();
     reply(&mut driver, volume);
-    // Whoever awaits them is told by this that the volume has ended.
+    // This notifies the waiters of the tasks that the volume has ended.
     volume.tasks().end();
 }
 

@@ -17,7 +17,8 @@ impl Bell {
         self.rung.notify_all();
     }
 
-    /// How often it was rung: take it before looking, and hand it to `wait` when there was nothing to see.
+    /// Number of rings so far: take it before looking, and pass it to `wait` if there was nothing
+    /// to see.
     pub(crate) fn count(&self) -> u64 {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }

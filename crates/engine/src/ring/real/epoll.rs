@@ -30,7 +30,7 @@ struct Job {
     owner: RawFd,
     operation: StorageOp,
     token: u64,
-    /// When it may begin, where it is held back.
+    /// Earliest start of a delayed operation.
     due: Option<Instant>,
 }
 
@@ -43,7 +43,7 @@ struct Jobs {
     has_ended: bool,
 }
 
-/// Where the threads find their next operation.
+/// Queue of operations for the threads.
 #[derive(Default)]
 struct Desk {
     jobs: Mutex<Jobs>,
@@ -294,7 +294,8 @@ fn perform(file: &OwnedFd, operation: StorageOp) -> (io::Result<usize>, Option<B
     }
 }
 
-/// Moves all of `whole` bytes, with as many calls as the system wants: each is told where what is left begins.
+/// Moves all of `whole` bytes, with as many calls as the system wants: each gets the offset of the
+/// rest.
 fn move_all(
     whole: usize,
     writes: bool,

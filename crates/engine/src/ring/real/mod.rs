@@ -33,8 +33,8 @@ use std::os::fd::OwnedFd;
 
 use crate::observation::Observation;
 
-/// What keeps others off a file, on its way to another process.
+/// Descriptor that holds the lock on a file, on its way to another process.
 pub type Hold = OwnedFd;
 
-/// Nobody judges what a real connection finds out.
+/// Ignores an observation: only the simulation judges them.
 pub(crate) const fn observe(_: Observation) {}

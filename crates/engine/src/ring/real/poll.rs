@@ -1,4 +1,4 @@
-//! How long it pays to poll before sleeping: a bounded window that follows how soon events came lately, and gives way
+//! Polling before sleep: a bounded window that follows how soon events came lately, and yields
 //! where others want the core. It reads no clock itself.
 
 use std::time::Duration;
@@ -23,31 +23,32 @@ const TRIAL_WAITS: u32 = 32;
 /// there are trials, the longest pause is 100 ms.
 const PAUSE_WAITS_MIN: u32 = 64;
 const PAUSE_WAITS_MAX: u32 = 512;
-/// After a wait of this many windows, 100 ms for the usual one, no peer is at work: an idle ring wakes up
-/// every few seconds, and would else poll for minutes. Stolen time is hardly ever as long, and polling begins anew within
-/// milliseconds.
+/// After a wait of this many windows, 100 ms for the usual one, no peer is at work: an idle ring
+/// wakes up every few seconds, and would else poll for minutes. Stolen time is hardly ever as long,
+/// and polling resumes within milliseconds.
 const IDLE_WINDOWS: u64 = 2000;
-/// A step of polling takes a few microseconds. After one that took this long, the core was somebody else's.
+/// Longest undisturbed step of polling; one usually takes a few microseconds. In a longer one,
+/// another thread had the core.
 pub(super) const GAP: Duration = Duration::from_micros(100);
-/// How long polling looks before it makes way for others: longer than a peer on another core takes to answer. Making way
-/// sooner would give whoever else wants this core a whole time slice for each answer.
+/// Time of polling before it yields to others: longer than a peer on another core takes to answer.
+/// Yielding sooner would give other threads of this core a whole time slice for each answer.
 const YIELD_AFTER: Duration = Duration::from_micros(20);
-/// Making way takes less where nobody else wants the core.
+/// Shortest yield in which another thread ran.
 const YIELD_MIN: Duration = Duration::from_micros(2);
-/// How long polling stays away from a core that others want, at first and at most.
+/// First and longest time that polling stays away from a core that others want.
 const AWAY_NS_MIN: u64 = 1_000_000;
 const AWAY_NS_MAX: u64 = 50_000_000;
 
-/// When polling makes way for other threads: late, but at once where the peer is a thread of this very core, which answers
-/// only when it is let.
+/// Decision when polling yields to other threads: late, but at once where the peer is a thread of
+/// this very core, which answers only if it gets to run.
 #[derive(Debug, Default)]
 pub(super) struct Yielding {
-    /// How often lately making way has brought an answer.
+    /// Recent yields that brought an answer, and fewer for those that did not.
     score: u32,
 }
 
 impl Yielding {
-    /// Whether to make way after having polled so long.
+    /// True if polling should yield after this time.
     pub(super) fn is_due(&self, polled: Duration) -> bool {
         polled >= YIELD_AFTER || self.score > SCORE_MAX / 2
     }
@@ -89,8 +90,8 @@ impl PollWindows {
 pub(super) struct PollWindow {
     max_ns: u64,
     is_polling: bool,
-    /// One more for each short wait, one less for each other: a count, not a mean, since one wait of which milliseconds
-    /// were stolen would outweigh a hundred in a mean.
+    /// Count that rises with each short wait and falls with each other one: not a mean, since one
+    /// wait of which milliseconds were stolen would outweigh a hundred in a mean.
     score: u32,
     /// The same of waits that are near.
     near: u32,
@@ -100,7 +101,7 @@ pub(super) struct PollWindow {
     pause: u32,
     /// The pause after the next trial.
     next_pause: u32,
-    /// When the last gap ended, or the time away that followed it.
+    /// End of the last gap, or of the time away that followed it.
     undisturbed_since: Moment,
     away_ns: u64,
     away_until: Moment,
@@ -123,7 +124,7 @@ impl PollWindow {
         }
     }
 
-    /// How long to poll now.
+    /// Length of the window at this moment.
     pub(super) fn length(&self, now: Moment) -> Duration {
         if now < self.away_until {
             return Duration::ZERO;
@@ -147,8 +148,8 @@ impl PollWindow {
         self.count(waited.as_nanos() as u64, short_ns);
     }
 
-    /// While polling, the core was somebody else's for `gap` until `now`: another thread's or, in a virtual machine,
-    /// another machine's. What the wait would have been without it is unknown: it is not counted.
+    /// Records that another thread or, in a virtual machine, another machine had the core for `gap`
+    /// until `now`, while polling. The length of the wait without it is unknown: it is not counted.
     pub(super) fn lost(&mut self, gap: Duration, now: Moment) {
         // A thread that takes a turn now and then costs polling no more than it costs everybody. Where more time is lost
         // than is left, threads are waiting for this core, and one that sleeps gets it back sooner than one that yields.

@@ -35,11 +35,11 @@ fn polled_percent(window: &mut PollWindow, wait: Duration, count: u32) -> u64 {
     (polled.as_nanos() * 100 / (wait * count).as_nanos()) as u64
 }
 
-/// One end of a connection at depth 1: a core, a window, and when it began to wait.
+/// End of a connection at depth 1: a core, a window, and the start of its wait.
 struct End {
     window: PollWindow,
     waits_since: Moment,
-    /// When its core is taken away next, and for how long.
+    /// Start and length of the next time that its core is taken away.
     stolen_at: Moment,
     stolen_for: Duration,
 }
@@ -253,7 +253,7 @@ fn making_way_waits_unless_the_peer_is_on_this_core() {
         assert!(yielding.is_due(late));
         yielding.is_due(soon)
     };
-    assert!(!make_way(0, true, 100), "nobody else wanted the core, and the answer came just then");
+    assert!(!make_way(0, true, 100), "no other thread wanted the core, and the answer came just then");
     assert!(!make_way(3000, true, 100), "a busy neighbour had its slice, and the answer came meanwhile");
     assert!(make_way(5, true, 20), "the peer was let, and answered");
     assert!(make_way(5, false, 4), "it had other things to do, now and then");

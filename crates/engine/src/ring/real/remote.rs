@@ -1,5 +1,6 @@
-//! Storage that is reached by a library of its own, on threads of its own: an operation goes out with its buffer, and comes
-//! back to the ring it came from without a lock on the way. What the library is belongs to whoever implements `RemoteStorage`.
+//! Storage that is reached by a library of its own, on threads of its own: an operation goes out
+//! with its buffer, and comes back to the ring it came from without a lock on the way. The library
+//! belongs to the implementation of `RemoteStorage`.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -19,7 +20,7 @@ pub trait RemoteStorage: Send + Sync + fmt::Debug {
     fn start(&self, operation: RemoteOperation);
 }
 
-/// What is kept of an operation while it is away. It is used again for another one.
+/// State of an operation while it is away. Nodes are used again.
 struct Node {
     /// The next in a list of those that have come back.
     next: *mut Node,
@@ -43,7 +44,7 @@ impl fmt::Debug for RemoteOperation {
 }
 
 impl RemoteOperation {
-    /// What is to be done. The buffer stays where it is until the end.
+    /// The operation. Its buffer stays in place until the end.
     pub fn operation(&mut self) -> &mut StorageOp {
         &mut self.0.operation
     }
@@ -63,31 +64,32 @@ impl RemoteOperation {
     /// The pointer has to come from [`Self::into_pointer`], and is used up.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn from_pointer(pointer: *mut c_void) -> Self {
-        // SAFETY: by the caller's promise it is a box that nobody else has.
+        // SAFETY: by the caller's promise it is a box without another owner.
         Self(unsafe { Box::from_raw(pointer.cast()) })
     }
 }
 
-/// Where operations come back to: a list that any thread adds to and the ring's thread empties, and what wakes it.
+/// Return address of operations: a list that any thread adds to and the ring's thread empties, and
+/// the ring's waker.
 struct Home {
     /// The operation that came back last; null while the ring is awake and all are taken; else `asleep` or `closed`.
     returned: AtomicPtr<Node>,
     waker: Waker,
 }
 
-/// What the list begins with when it is empty and its ring sleeps, or is about to; no node is there.
+/// Head of the list while it is empty and its ring sleeps, or is about to; not a node.
 const fn asleep() -> *mut Node {
     ptr::without_provenance_mut(1)
 }
 
-/// What the list begins with when its ring is gone; no node is there.
+/// Head of the list once its ring is gone; not a node.
 const fn closed() -> *mut Node {
     ptr::without_provenance_mut(2)
 }
 
-/// Puts an operation into its home's list. Whoever finds the ring asleep there wakes it: an awake one looks before it sleeps.
-/// As sleeping is said in the word that operations come into, either the ring's word of it or the operation is the later one,
-/// and sees the other.
+/// Puts an operation into its home's list, and wakes the ring if it was asleep there: an awake one
+/// looks before it sleeps. As sleeping is marked in the word that operations come into, either the
+/// ring's mark or the operation is the later one, and sees the other.
 fn come_home(node: Box<Node>) {
     let node = Box::into_raw(node);
     // SAFETY: the node is this thread's until an exchange below succeeds, and keeps its home until then. From that moment on
@@ -100,7 +102,7 @@ fn come_home(node: Box<Node>) {
             let is_asleep = first == asleep();
             let waker = is_asleep.then(|| (*home).waker.clone());
             (*node).next = if is_asleep { ptr::null_mut() } else { first };
-            // Release: whoever takes the list sees what is in the node.
+            // Release: the reader of the list sees what is in the node.
             let exchanged =
                 (*home).returned.compare_exchange_weak(first, node, Ordering::Release, Ordering::Relaxed);
             match exchanged {
@@ -112,7 +114,7 @@ fn come_home(node: Box<Node>) {
     }
 }
 
-/// A list of operations that came back, or `asleep`, which belongs to whoever has this.
+/// A list of operations that came back, or `asleep`, owned by this.
 struct Returned(*mut Node);
 
 impl Iterator for Returned {
@@ -122,7 +124,7 @@ impl Iterator for Returned {
         if self.0.is_null() || self.0 == asleep() {
             return None;
         }
-        // SAFETY: nodes in the list are boxes that nobody else has.
+        // SAFETY: nodes in the list are boxes without another owner.
         #[allow(unsafe_code)]
         let node = unsafe { Box::from_raw(self.0) };
         self.0 = node.next;
@@ -169,7 +171,7 @@ impl Away {
         self.pending
     }
 
-    /// Whether some have come back. It is asked while the ring is awake.
+    /// True if operations have come back. Call it while the ring is awake.
     pub(super) fn has_news(&self) -> bool {
         self.pending > 0 && !self.home.returned.load(Ordering::Relaxed).is_null()
     }
@@ -208,7 +210,7 @@ impl Away {
 
 impl Drop for Away {
     fn drop(&mut self) {
-        // What comes back from now on finds nobody, and is dropped where it comes back.
+        // Operations that come back from now on are dropped on arrival.
         drop(Returned(self.home.returned.swap(closed(), Ordering::Acquire)));
     }
 }
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_wakes_a_ring_that_sleeps() {
-        /// Who is not woken finds what has come back only after so long.
+        /// Longest sleep of a ring that is not woken.
         const SLEEP: Duration = Duration::from_secs(60);
         for engine in [Engine::Automatic, Engine::Epoll] {
             let (sender, operations) = channel::<RemoteOperation>();
@@ -297,8 +299,8 @@ mod tests {
                     assert!(ring.now().since(began) < SLEEP, "{engine:?} was not woken for {token}");
                 }
                 events.retain(|event| matches!(event, Event::Stored { .. }));
-                let is_told = matches!(events[..], [Event::Stored { token: came, .. }] if came == token);
-                assert!(is_told, "{engine:?}: {events:?} for {token}");
+                let has_come = matches!(events[..], [Event::Stored { token: came, .. }] if came == token);
+                assert!(has_come, "{engine:?}: {events:?} for {token}");
                 events.clear();
             }
             drop(storage);

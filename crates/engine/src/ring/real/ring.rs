@@ -20,7 +20,7 @@ enum Machinery {
     Epoll(Box<Epoll>),
 }
 
-/// One thread's view of the machine.
+/// Access of one thread to the machine.
 pub struct Ring {
     machinery: Machinery,
     windows: PollWindows,
@@ -43,9 +43,9 @@ impl Ring {
             Engine::Automatic => match Uring::new(&waker) {
                 Ok(uring) => Machinery::IoUring(Box::new(uring)),
                 Err(error) => {
-                    // Said once, not by each reactor.
-                    static TOLD: Once = Once::new();
-                    TOLD.call_once(|| {
+                    // Logged once, not by each reactor.
+                    static LOGGED: Once = Once::new();
+                    LOGGED.call_once(|| {
                         tracing::warn!(%error, "io_uring is not available; falling back to epoll");
                     });
                     Machinery::Epoll(Box::new(Epoll::new(&waker)?))
@@ -70,7 +70,7 @@ impl Ring {
         now()
     }
 
-    /// How long it has waited for events, polling and asleep. What is left of its thread's time is work.
+    /// Time spent waiting for events, polling and asleep. The rest of the thread's time is work.
     pub const fn waited(&self) -> Duration {
         self.waited
     }
@@ -189,7 +189,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the core was somebody else's during a step of polling, which the window then has to know.
+    /// True if another thread had the core during a step of polling; the window then counts it.
     fn was_lost(&mut self, before: Moment, now: Moment, pending: usize) -> bool {
         let gap = now.since(before);
         if gap > GAP {
@@ -218,7 +218,8 @@ impl Ring {
     }
 
     fn harvest(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        // What comes back from here on wakes the ring; while it is awake nobody has to.
+        // An operation that comes back from here on wakes the ring; while the ring is awake that is
+        // not necessary.
         let is_awake = timeout == Some(Duration::ZERO) || !self.away.falls_asleep();
         let timeout = if is_awake { Some(Duration::ZERO) } else { timeout };
         match &mut self.machinery {

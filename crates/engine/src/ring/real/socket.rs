@@ -30,8 +30,8 @@ impl Socket {
         Ok(Self { descriptor, short_is_all })
     }
 
-    /// Whether a read that brought less than there was room for has emptied the socket, so that new data is reported. Else
-    /// read until it would block: nothing reports what was there already.
+    /// True if a short read has emptied the socket, and new data is reported. Else read until
+    /// it would block: data that was there already is not reported.
     pub const fn is_emptied_by_short_read(&self) -> bool {
         self.short_is_all
     }

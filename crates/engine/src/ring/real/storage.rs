@@ -24,7 +24,7 @@ impl Storage {
         self.write_delay_ms.store(write_delay_ms, Ordering::Relaxed);
     }
 
-    /// How long a write that begins now is held back.
+    /// Delay of a write that begins now.
     pub(super) fn write_delay(&self) -> Duration {
         Duration::from_millis(self.write_delay_ms.load(Ordering::Relaxed).into())
     }

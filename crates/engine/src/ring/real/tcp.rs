@@ -90,8 +90,8 @@ pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Tc
     Ok(TcpListener { descriptor, address })
 }
 
-/// Listens by a socket that somebody else has opened, a service manager for one, and goes on with it. What this closes later
-/// stays open there.
+/// Listens on a socket that another program has opened, such as a service manager. Closing it here
+/// leaves it open there.
 ///
 /// # Errors
 /// When it carries connections in another way than the options ask for, or has not what they ask for.
@@ -115,12 +115,13 @@ pub fn adopt(opened: &Opened, options: &ListenOptions<'_>) -> io::Result<TcpList
 #[derive(Debug)]
 pub struct PendingConnection {
     descriptor: OwnedFd,
-    /// Whether somebody chose the length of its send buffer.
+    /// Set if the configuration gives the length of its send buffer.
     has_send_buffer: bool,
 }
 
 impl PendingConnection {
-    /// Whether the connection has been made; false while it is still under way. Ask when it is writable.
+    /// True if the connection has been made; false while it is still under way. Ask when it is
+    /// writable.
     ///
     /// # Errors
     /// Why it could not be made.

@@ -2,7 +2,7 @@
 
 pub use std::thread::{Builder, JoinHandle, sleep};
 
-/// Whether it is this thread.
+/// True if it is this thread.
 pub(crate) fn is_current<T>(thread: &JoinHandle<T>) -> bool {
     thread.thread().id() == std::thread::current().id()
 }

@@ -59,7 +59,7 @@ struct Operation {
     buffer: Option<Buffer>,
     offset: u64,
     transfer: Transfer,
-    /// What the kernel waits for first. It lies still, wherever the operation is moved.
+    /// Time-out that the kernel waits for first. It is boxed, since the kernel has its address.
     delay: Option<Box<Timespec>>,
 }
 
@@ -232,7 +232,7 @@ impl Uring {
         self.completions.extend(self.ring.completion());
     }
 
-    /// Whether a harvest would find something, without a system call.
+    /// True if a harvest would find something, without a system call.
     pub(super) fn has_news(&mut self) -> bool {
         self.ring.submission().taskrun() || !self.ring.completion().is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the ring on io_uring submits, and when; the rest of it is tested through `Ring`.
+//! Submissions of the ring on io_uring, and their times; the rest of it is tested through `Ring`.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -59,7 +59,7 @@ fn storage_without_work_gets_the_first_operation_at_once() {
     let Some((mut uring, file)) = ring_and_file() else { return };
     let storage = Storage::new(file);
     uring.store(&storage, read(7), 1);
-    assert_eq!(waiting(&mut uring), 0, "nobody has waited for events yet");
+    assert_eq!(waiting(&mut uring), 0, "no wait for events has begun yet");
     assert_eq!(ended(&mut uring), [(1, 7)]);
 }
 

@@ -1,5 +1,6 @@
-//! Work whose panic ends the process. A process that has lost a reactor, or the thread that holds its lease, looks alive
-//! to hosts and to other gateways, and serves nobody: one that has ended is replaced.
+//! Work whose panic ends the process. A process that has lost a reactor, or the thread that holds
+//! its lease, looks alive to hosts and to other gateways, and does not serve: one that has ended is
+//! replaced.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,13 +10,14 @@ use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
-/// Longest time that a panic's last words may take. A log that nobody reads must not keep the process.
+/// Longest time that a panic's last words may take. A log without a reader must not keep the
+/// process.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(1);
 
 static HOOK: Once = Once::new();
 
 thread_local! {
-    /// How many of these the thread has.
+    /// Nesting of vital work on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -56,7 +58,7 @@ impl Vital {
 impl Drop for Vital {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Somebody put another hook in the place of ours.
+            // Another hook has replaced ours.
             abort();
         }
         DEPTH.set(DEPTH.get() - 1);
@@ -70,7 +72,7 @@ fn end_soon() {
         abort();
     };
     if thread::Builder::new().name("abort".to_owned()).spawn(end).is_err() {
-        // Without a thread nobody would end a process that waits for its log.
+        // Without that thread, a process that waits for its log would never end.
         abort();
     }
 }

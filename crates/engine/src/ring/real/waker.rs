@@ -18,7 +18,7 @@ pub struct Waker(Arc<Inner>);
 struct Inner {
     event: OwnedFd,
     pending: AtomicBool,
-    /// What loom knows instead of the descriptor.
+    /// Substitute of the descriptor for loom.
     #[cfg(all(test, feature = "loom"))]
     written: loom::sync::Notify,
 }
@@ -51,7 +51,7 @@ impl Waker {
         self.0.pending.swap(false, Ordering::AcqRel);
     }
 
-    /// Whether it was woken since this was called last, for tests without a ring.
+    /// True if it was woken since the last call; for tests without a ring.
     #[cfg(test)]
     pub(crate) fn take_pending(&self) -> bool {
         self.0.pending.swap(false, Ordering::AcqRel)

@@ -28,7 +28,7 @@ impl Bell {
         state.waiting.drain(..).for_each(scheduler::unpark);
     }
 
-    /// How often it was rung.
+    /// Number of rings so far.
     pub(crate) fn count(&self) -> u64 {
         self.state().rings
     }

@@ -118,7 +118,7 @@ impl<T> Sender<T> {
     /// Sends.
     ///
     /// # Errors
-    /// Gives the message back when nobody will take it.
+    /// Gives the message back when the receiver is gone.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.0.push(message).map_err(|error| match error {
             TrySendError::Disconnected(message) | TrySendError::Full(message) => SendError(message),
@@ -130,7 +130,7 @@ impl<T> SyncSender<T> {
     /// Sends, if there is room.
     ///
     /// # Errors
-    /// Gives the message back when there is none, or nobody will take it.
+    /// Gives the message back when there is none, or the receiver is gone.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         self.0.push(message)
     }

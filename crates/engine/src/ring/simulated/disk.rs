@@ -21,24 +21,25 @@ use crate::ring::{Buffer, Moment, StorageOp};
 /// Shortest and longest time until the rest of a transfer that was cut short is moved, in microseconds.
 const REST_US: (u64, u64) = (5, 100);
 
-/// How a disk behaves from now on.
+/// Behaviour of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mood {
     /// Shortest and longest time until an operation takes effect, in microseconds.
     pub delay_us: (u64, u64),
     /// Of a thousand operations, this many fail.
     pub failures: u64,
-    /// Whether there is no room for anything to be written.
+    /// Set if every write fails for lack of room.
     pub is_full: bool,
-    /// Of a thousand syncs, this many lose what they were to make durable. It is still read until the power is lost; and each
-    /// opening of the file is told once, with its next sync, as Linux does.
+    /// Of a thousand syncs, this many lose what they were to make durable. It is still read until
+    /// the power is lost; and each opening of the file gets the error once, from its next sync, as
+    /// on Linux.
     pub lossy_syncs: u64,
     /// Of a thousand calls that could move several blocks, this many move some of them only.
     pub short_moves: u64,
     /// Blocks for which there is room in places that nothing was written to; deallocated ones are such again. `None` for as
     /// many as there are.
     pub room_blocks: Option<u64>,
-    /// Whether what is written again takes another place, too, and the old one is free after the next sync.
+    /// Set if a rewritten block takes another place, and the old one is free after the next sync.
     pub copies_on_write: bool,
     /// Of a thousand operations, this many take as long as `late_us` says.
     pub late: u64,
@@ -65,7 +66,7 @@ impl Default for Mood {
 /// A write that has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// When.
+    /// Time of the effect.
     pub at: Moment,
     /// First byte in the file.
     pub offset: u64,
@@ -78,13 +79,13 @@ pub struct Effect {
 /// An operation, and how long it has been at the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// Whose it was.
+    /// Process of the operation.
     pub process: ProcessId,
-    /// How long it took.
+    /// Time since its beginning.
     pub took: Duration,
-    /// Whether it only makes durable what is there.
+    /// Set if it only makes durable what is there.
     pub is_sync: bool,
-    /// Whether it is there yet.
+    /// Set while it is there.
     pub is_pending: bool,
 }
 
@@ -102,13 +103,13 @@ struct DiskFile {
     placed: Vec<bool>,
     /// Places that are free after the next sync.
     left_places: u64,
-    /// Whether operations can have been late.
+    /// Set once operations can have been late.
     was_late: bool,
     stays: Vec<Stay>,
     exclusive: usize,
     shared: usize,
     effects: Vec<Effect>,
-    /// How often something was lost.
+    /// Number of losses.
     losses: u64,
 }
 
@@ -122,12 +123,12 @@ struct Operation {
     begun: Moment,
     transfer: Transfer,
     result: Option<io::Result<usize>>,
-    /// Whether nobody else may open the file meanwhile.
+    /// Set if no other process may open the file meanwhile.
     is_alone: bool,
     /// Writes up to this one were there when it began.
     began_after: u64,
-    /// The losses that its opening of the file was told.
-    told: Arc<AtomicU64>,
+    /// Losses that were reported to its opening of the file.
+    reported: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -137,7 +138,7 @@ pub(super) struct Disks {
     inherited: Vec<(ProcessId, Hold)>,
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
-    /// How new files behave.
+    /// Mood of new files.
     usual: Mood,
 }
 
@@ -147,31 +148,31 @@ pub struct Storage {
     pub(super) file: usize,
     is_shared: bool,
     write_delay_ms: AtomicU32,
-    /// The losses that were there when it was opened, or that a sync has told since.
-    told: Arc<AtomicU64>,
+    /// The losses that were there when it was opened, or that a sync has reported since.
+    reported: Arc<AtomicU64>,
 }
 
 impl Storage {
-    /// Opens the file, which has `size` bytes if it is new; `None` when somebody else has it.
+    /// Opens the file, which has `size` bytes if it is new; `None` if another process has it.
     pub(crate) fn open(path: &Path, size: u64, block_size: u32, is_shared: bool) -> Option<Self> {
         let file = with(|world| {
             let process = world.running();
             world.disks.open(path, (size as usize, block_size as usize), is_shared, process)
         })?;
         let losses = with(|world| world.disks.files[file].losses);
-        let told = Arc::new(AtomicU64::new(losses));
-        Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0), told })
+        let reported = Arc::new(AtomicU64::new(losses));
+        Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0), reported })
     }
 
-    /// Opens the same file once more, for whoever has it open.
+    /// Opens the same file once more, for a process that has it open.
     pub(crate) fn reopen(&self) -> Self {
         let losses = with(|world| {
             let file = &mut world.disks.files[self.file];
             *(if self.is_shared { &mut file.shared } else { &mut file.exclusive }) += 1;
             file.losses
         });
-        let (is_shared, told) = (self.is_shared, Arc::new(AtomicU64::new(losses)));
-        Self { file: self.file, is_shared, write_delay_ms: AtomicU32::new(0), told }
+        let (is_shared, reported) = (self.is_shared, Arc::new(AtomicU64::new(losses)));
+        Self { file: self.file, is_shared, write_delay_ms: AtomicU32::new(0), reported }
     }
 
     /// Holds each write that begins from now on back for this number of milliseconds.
@@ -355,7 +356,7 @@ impl World {
         };
         let began_after = file.writes;
         let process = self.running().expect("an operation belongs to a process");
-        let told = storage.told.clone();
+        let reported = storage.reported.clone();
         let begun = Operation {
             ring,
             process,
@@ -367,7 +368,7 @@ impl World {
             result: None,
             is_alone: !storage.is_shared,
             began_after,
-            told,
+            reported,
         };
         let number = match self.disks.free.pop() {
             Some(number) => {
@@ -430,8 +431,8 @@ impl World {
                 } else {
                     file.synchronize(running.began_after);
                 }
-                let told = running.told.swap(file.losses, Ordering::Relaxed);
-                if told < file.losses { Err(libc::EIO) } else { Ok(0) }
+                let reported = running.reported.swap(file.losses, Ordering::Relaxed);
+                if reported < file.losses { Err(libc::EIO) } else { Ok(0) }
             }
         };
         let ended = match &running.operation {
@@ -498,7 +499,7 @@ impl World {
     }
 }
 
-/// How the disk with this file behaves from now on; nothing happens where there is none.
+/// Sets the behaviour of the disk with this file; without such a file, nothing happens.
 pub fn set_mood(path: &Path, mood: Mood) {
     with(|world| {
         if let Some(file) = world.disks.find(path) {
@@ -507,7 +508,7 @@ pub fn set_mood(path: &Path, mood: Mood) {
     });
 }
 
-/// How disks behave whose files are made from now on.
+/// Sets the behaviour of disks whose files are made from now on.
 pub fn set_usual(mood: Mood) {
     with(|world| world.disks.usual = mood);
 }
@@ -529,12 +530,13 @@ pub fn stays(path: &Path) -> Vec<Stay> {
     })
 }
 
-/// The disk with this file loses its power, and has it again. Whoever has it open should end first.
+/// Cuts the power of the disk with this file, and restores it. Processes that have it open should
+/// end first.
 pub fn lose_power(path: &Path) {
     with(|world| world.lose_power(path));
 }
 
-/// What the file holds now, if there is one.
+/// Content of the file now, if there is one.
 pub fn content(path: &Path) -> Option<Vec<u8>> {
     with(|world| world.disks.find(path).map(|file| file.content.clone()))
 }

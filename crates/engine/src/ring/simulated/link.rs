@@ -8,7 +8,7 @@ use super::network::Arrival;
 use super::scheduler::{MachineId, What, World};
 use crate::ring::Moment;
 
-/// Which way over a link: to the address, or back to the host.
+/// Direction over a link: to the address, or back to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the machine that connects to the address.
@@ -38,7 +38,8 @@ impl Default for Link {
     }
 }
 
-/// Where in what an end sends the byte is that is damaged: behind any header, and before the end of a block.
+/// Offset of the damaged byte in what an end sends: behind any header, and before the end of a
+/// block.
 const DAMAGE_AT: usize = 400;
 
 /// A byte that is to be damaged, of the next that a host sends or is sent on a connection.
@@ -95,7 +96,7 @@ impl World {
                 continue;
             }
             let end = direction as usize;
-            // Whoever sends again does so sooner or later.
+            // The sender retransmits sooner or later.
             let held = std::mem::take(&mut connection.ends[end].is_held);
             let room_held = std::mem::take(&mut connection.ends[1 - end].room_is_held);
             let wait = self.random.between(1_000_000, 300_000_000);
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    /// How long something of a connection is under way, in nanoseconds.
+    /// Latency of a connection's next segment, in nanoseconds.
     pub(super) fn latency(&mut self, number: usize) -> u64 {
         let connection = &self.network.connections[number];
         let key = (connection.client, connection.address.ip());
@@ -127,7 +128,7 @@ impl World {
         self.random.between(least, most)
     }
 
-    /// Whether nothing that an end of a connection sends arrives.
+    /// True if nothing that an end of a connection sends arrives.
     pub(super) fn is_cut(&self, number: usize, from: usize) -> bool {
         let connection = &self.network.connections[number];
         let link = self.network.links.get(&(connection.client, connection.address.ip()));

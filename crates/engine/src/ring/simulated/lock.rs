@@ -1,5 +1,5 @@
-//! Locks of a simulation that are held while their holder waits: whoever comes then waits in virtual time. A lock of the standard
-//! library is enough where nobody waits while it is held.
+//! Locks of a simulation that are held while their holder waits: others then wait in virtual time.
+//! A lock of the standard library is enough where it is never held across a wait.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,7 @@ pub struct Mutex<T> {
     waiting: sync::Mutex<Vec<FiberId>>,
 }
 
-/// What a lock keeps, for as long as nobody else has it.
+/// Access to the value, while the lock is held.
 pub struct MutexGuard<'a, T> {
     /// There until it is given back.
     guard: Option<sync::MutexGuard<'a, T>>,
@@ -24,15 +24,15 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// One that nobody has.
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self { value: sync::Mutex::new(value), waiting: sync::Mutex::new(Vec::new()) }
     }
 
-    /// Takes it, when nobody has it.
+    /// Takes it as soon as it is free.
     ///
     /// # Errors
-    /// Never: whoever panics ends the simulation.
+    /// Never: a panic ends the simulation.
     ///
     /// # Panics
     /// When it is held in a process that has ended, by a thread that has not been unwound.
@@ -51,10 +51,10 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes it where nobody has it.
+    /// Takes it if it is free.
     ///
     /// # Errors
-    /// Somebody has it.
+    /// It is held.
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.value.try_lock() {
             Ok(guard) => Ok(MutexGuard { guard: Some(guard), mutex: self }),
@@ -65,7 +65,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// What it keeps, for whoever has the lock alone.
+    /// The value, for the lock's only owner.
     ///
     /// # Errors
     /// Never.
@@ -108,19 +108,19 @@ pub struct Condvar {
     waiting: sync::Mutex<Vec<FiberId>>,
 }
 
-/// Whether a wait has ended because its time was over.
+/// Result of a wait with a time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether it was.
+    /// True if the time was over.
     pub const fn timed_out(&self) -> bool {
         self.0
     }
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self { waiting: sync::Mutex::new(Vec::new()) }
     }

@@ -42,7 +42,7 @@ pub fn random() -> u64 {
     with(|world| world.random.next())
 }
 
-/// A generator of random numbers for whoever sets the scene.
+/// A generator of random numbers for the scene.
 pub fn fork_random() -> Random {
     with(|world| world.random.fork())
 }
@@ -95,7 +95,8 @@ pub fn starve(process: ProcessId, is_starved: bool) {
     with(|world| world.starve(process, is_starved));
 }
 
-/// Whether the running process gets something new of the system: a descriptor, a thread, memory.
+/// Checks that the running process gets something new of the system: a descriptor, a thread,
+/// memory.
 ///
 /// # Errors
 /// When it does not.
@@ -108,10 +109,10 @@ pub fn spare() -> std::io::Result<()> {
 /// # Panics
 /// Where none does.
 pub fn current_process() -> ProcessId {
-    with(|world| world.running().expect("somebody asks"))
+    with(|world| world.running().expect("a process runs"))
 }
 
-/// Whether a process has ended, in whatever way. The system may still do what it had begun.
+/// True if a process has ended, in whatever way. The system may still do what it had begun.
 pub fn has_died(process: ProcessId) -> bool {
     with(|world| world.has_died(process))
 }
@@ -125,12 +126,12 @@ pub fn end_program() {
     });
 }
 
-/// Whether a part of the running program has asked it to end.
+/// True if a part of the running program has asked it to end.
 pub fn is_to_end() -> bool {
     with(|world| world.running().is_some_and(|process| world.is_to_end(process)))
 }
 
-/// A machine stops with all its processes; nobody is told.
+/// Stops a machine with all its processes; no peer is notified.
 pub fn power_off(machine: MachineId) {
     let processes = with(|world| {
         world.set_up(machine, false);
@@ -153,7 +154,7 @@ pub fn cut(host: MachineId, address: IpAddr, direction: Direction, is_cut: bool)
     with(|world| world.cut(host, address, direction, is_cut));
 }
 
-/// How slow a link is: shortest and longest time under way in microseconds, and bytes per second.
+/// Sets the speed of a link: shortest and longest latency in microseconds, and bytes per second.
 pub fn set_link(host: MachineId, address: IpAddr, latency_us: (u64, u64), bytes_per_second: u64) {
     with(|world| {
         let now = world.now;
@@ -180,8 +181,8 @@ pub fn open_connections(process: ProcessId) -> usize {
     with(|world| world.open_ends(process))
 }
 
-/// How far the connections are that a process has made: `connecting`, `initializing`, `joining`, `live`, or
-/// `connection ending`.
+/// States of the connections that a process has made: `connecting`, `initializing`, `joining`,
+/// `live`, or `connection ending`.
 pub fn connection_states(process: ProcessId) -> Vec<&'static str> {
     with(|world| world.states(process))
 }

@@ -19,14 +19,14 @@ const INITIALIZE_LENGTH: u64 = 128;
 /// Time after which a lost connection request is sent again, at first.
 const SYN_AGAIN_NS: u64 = 1_000_000_000;
 
-/// What comes over the network, when its moment is there.
+/// Arrival over the network, at its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Arrival {
     /// The first segment that an end has sent.
     Segment { connection: usize, from: usize },
     /// A request for a connection.
     Request { connection: usize, again_ns: u64 },
-    /// Its answer.
+    /// Answer to such a request.
     Answer { connection: usize, accepted: bool, again_ns: u64 },
     /// An end hears that there is room again.
     Room { connection: usize, end: usize },
@@ -39,12 +39,14 @@ enum Segment {
     Reset,
 }
 
-/// One end of a connection.
+/// End of a connection.
 #[derive(Debug, Default)]
 pub(super) struct End {
-    /// Who has it open, once for each time; nobody's are those that wait to be accepted, or go from one process to another.
+    /// Processes that have it open, once for each time; `None` for those that wait to be accepted,
+    /// or go from one process to another.
     holders: Holders,
-    /// Its machine stopped with it: it no longer knows of the connection, and nobody was told.
+    /// Set when its machine has stopped: it no longer knows of the connection, and its peer was not
+    /// notified.
     is_forgotten: bool,
     watchers: Vec<(usize, u32)>,
     received: VecDeque<u8>,
@@ -54,7 +56,7 @@ pub(super) struct End {
     wait_for_room: Vec<usize>,
     resets_when_closed: bool,
     has_shut_down: bool,
-    /// What it has sent and has not arrived, with the moment when it could.
+    /// Segments sent and not arrived, each with the earliest moment of its arrival.
     under_way: VecDeque<(Moment, Segment)>,
     bytes_under_way: usize,
     last_arrival: Moment,
@@ -106,7 +108,7 @@ const fn descriptor_of(connection: usize, end: usize) -> RawFd {
 }
 
 impl World {
-    /// A machine stops: its ends of connections are forgotten, and nobody is told.
+    /// Stops a machine: its ends of connections are forgotten, and no peer is notified.
     pub(super) fn forget_connections(&mut self, machine: MachineId) {
         for number in 0..self.network.connections.len() {
             for end in 0..2 {
@@ -198,7 +200,7 @@ impl World {
         Ok(descriptor_of(number, 0))
     }
 
-    /// Whether the connection has been made, or why it cannot be.
+    /// True if the connection has been made; an error is the reason why it cannot be.
     pub(super) fn is_made(&self, descriptor: RawFd) -> Result<bool, i32> {
         let (number, end) = end_of(descriptor);
         let connection = &self.network.connections[number];
@@ -392,7 +394,7 @@ impl World {
         }
     }
 
-    /// A process closes what it has of an end; nobody, what went from one process to another.
+    /// Closes an end for a process; with `None`, one that went from one process to another.
     pub(super) fn close_end(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         let (number, end) = end_of(descriptor);
         let gone = release(&mut self.network.connections[number].ends[end].holders, holder);
@@ -436,7 +438,7 @@ impl World {
         self.tell_writable(number, end);
     }
 
-    /// What happens when something has come over the network.
+    /// Handles an arrival over the network.
     pub(super) fn arrive(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Segment { connection, from } => self.arrive_segment(connection, from),
@@ -464,7 +466,7 @@ impl World {
         if self.is_cut(number, from) {
             let end = &mut self.network.connections[number].ends[from];
             if matches!(end.under_way.front(), Some((_, Segment::Reset))) {
-                // Nobody sends a reset again.
+                // A reset is not retransmitted.
                 end.under_way.clear();
             } else {
                 end.is_held = true;
@@ -487,7 +489,7 @@ impl World {
         }
         let end = &mut self.network.connections[number].ends[to];
         if end.holders.is_empty() {
-            // Nobody is there now: who sends on is told so.
+            // The end has no process: a peer that sends more gets a reset.
             if matches!(segment, Segment::Data(_)) {
                 end.under_way.clear();
                 end.last_arrival = self.now;
@@ -559,7 +561,7 @@ impl World {
         self.tell_writable(number, 0);
     }
 
-    /// How far the connections are that a process has made, by what has gone over them.
+    /// States of the connections that a process has made, by what has gone over them.
     pub(super) fn states(&self, process: ProcessId) -> Vec<&'static str> {
         let made_by = |connection: &&Connection| connection.ends[0].holders.contains(&Some(process));
         let state = |connection: &Connection| match connection {
@@ -572,7 +574,7 @@ impl World {
         self.network.connections.iter().filter(made_by).map(state).collect()
     }
 
-    /// Connections that somebody has open.
+    /// Number of connections that a process has open.
     pub(super) fn open_ends(&self, process: ProcessId) -> usize {
         let ends = self.network.connections.iter().flat_map(|connection| &connection.ends);
         ends.filter(|end| end.holders.contains(&Some(process))).count()

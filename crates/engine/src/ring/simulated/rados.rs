@@ -39,7 +39,7 @@ pub const OSDS: usize = 3;
 /// The place of the monitors, as if they were one more OSD.
 const MONITOR: usize = OSDS;
 
-/// How the cluster behaves from now on.
+/// Behaviour of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mood {
     /// Shortest and longest time that something is under way, in microseconds.
@@ -48,11 +48,11 @@ pub struct Mood {
     pub work_us: (u64, u64),
     /// Shortest and longest time that the monitors take for a change of the map, in microseconds.
     pub commit_us: (u64, u64),
-    /// Shortest and longest time until an OSD that nobody asks has a new map, in microseconds.
+    /// Shortest and longest time until an OSD without requests has a new map, in microseconds.
     pub map_us: (u64, u64),
-    /// For how long librbd shuts out whose lock it breaks, in milliseconds.
+    /// Duration of the blocklist entry of a client whose lock librbd breaks, in milliseconds.
     pub broken_lock_ms: u64,
-    /// How long a client may be silent until its watches are gone, in milliseconds.
+    /// Longest silence of a client before its watches are gone, in milliseconds.
     pub watch_ms: u64,
 }
 
@@ -69,24 +69,24 @@ impl Default for Mood {
     }
 }
 
-/// What happens in the cluster when its moment comes.
+/// Step in the cluster, at its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     /// An operation is at its OSD.
     Arrive(usize),
-    /// It takes effect there, or is refused.
+    /// Execution of the operation, or its refusal.
     Execute(usize),
-    /// Its answer is at its client.
+    /// Arrival of its reply at the client.
     Reply(usize),
-    /// Its client has waited for long enough.
+    /// End of the client's patience.
     Timeout(usize),
     /// An OSD has the newest map.
     Map(usize),
-    /// Somebody may no longer be shut out.
+    /// End of a client's blocklist entry.
     Lift(ClientId),
     /// A client says that it is there.
     Ping(ClientId),
-    /// What a client has sent to an OSD goes on its way, after its connections were cut.
+    /// Departure of what a client has sent to an OSD, after its connections were cut.
     Flush(ClientId, usize),
 }
 
@@ -94,7 +94,7 @@ pub(super) enum Step {
 struct Osd {
     epoch: u64,
     is_silent: bool,
-    /// What waits for it, or for its map, in the order in which it came.
+    /// Operations that wait for it, or for its map, in the order of their arrival.
     waiting: Vec<usize>,
 }
 
@@ -102,7 +102,7 @@ struct Osd {
 pub(crate) struct Rados {
     pub(crate) store: Store,
     epoch: u64,
-    /// Who is or was shut out.
+    /// Times for which clients are or were shut out.
     spans: BTreeMap<ClientId, Vec<Span>>,
     /// The monitors are the last of them.
     osds: Vec<Osd>,
@@ -111,9 +111,9 @@ pub(crate) struct Rados {
     mood: Mood,
     /// Machines that have no way to it, and since when.
     cuts: BTreeMap<MachineId, Moment>,
-    /// What no longer writes, though its lock may be there yet.
+    /// Lockers that no longer write, though their locks may be there yet.
     let_go: BTreeSet<Locker>,
-    /// What has to be so whenever something has changed.
+    /// Invariant that is checked after each change.
     check: Option<Check>,
     /// Operations on images that took too long, by their processes.
     late: BTreeMap<ProcessId, u64>,
@@ -188,17 +188,17 @@ pub fn create_image(pool: &str, name: &str, size: u64, object_size: u64) {
     with(|world| world.rados.store.create_image(&format!("{pool}/{name}"), size, object_size));
 }
 
-/// What an image holds, were all done that it was asked for.
+/// Content of an image, as if all requested operations were done.
 pub fn content(pool: &str, name: &str) -> Option<Vec<u8>> {
     with(|world| world.rados.store.image(&format!("{pool}/{name}")).map(|image| image.content.clone()))
 }
 
-/// The whole cluster answers nobody, or does again.
+/// Makes the whole cluster silent, or not.
 pub fn silence(is_silent: bool) {
     (0..=OSDS).for_each(|osd| silence_osd(osd, is_silent));
 }
 
-/// One OSD answers nobody, or does again; the monitors are the last.
+/// Makes one OSD silent, or not; the monitors are the last.
 pub fn silence_osd(osd: usize, is_silent: bool) {
     with(|world| {
         world.rados.osds[osd].is_silent = is_silent;
@@ -216,7 +216,7 @@ pub fn cut(machine: MachineId, is_cut: bool) {
     with(|world| if is_cut { world.cut_cluster(machine) } else { world.mend_cluster(machine) });
 }
 
-/// Whether the cluster has something to do for this process.
+/// True if the cluster has something to do for this process.
 pub fn is_busy_for(process: ProcessId) -> bool {
     with(|world| world.is_rados_busy_for(process))
 }

@@ -35,12 +35,12 @@ impl Random {
         from + self.below(to - from + 1)
     }
 
-    /// Whether something happens that happens this many times in a thousand.
+    /// True for this many of a thousand.
     pub const fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
-    /// One of these.
+    /// Picks one of these.
     ///
     /// # Panics
     /// When there are none.

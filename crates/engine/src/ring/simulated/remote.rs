@@ -1,5 +1,5 @@
-//! Storage that a library reaches: an operation goes out with its buffer, and comes back to the ring it came from. What the
-//! library is belongs to whoever implements `RemoteStorage`.
+//! Storage that a library reaches: an operation goes out with its buffer, and comes back to the
+//! ring it came from. The library belongs to the implementation of `RemoteStorage`.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ pub struct RemoteOperation {
 }
 
 impl RemoteOperation {
-    /// What is to be done.
+    /// The operation.
     pub const fn operation(&mut self) -> &mut StorageOp {
         &mut self.operation
     }
@@ -32,7 +32,7 @@ impl RemoteOperation {
         scheduler::with_if(|world| self.end_in(world, result));
     }
 
-    /// The same for whoever has the world.
+    /// Ends it like [`Self::end`], for a caller that has the world.
     pub(super) fn end_in(self, world: &mut World, result: io::Result<usize>) {
         let buffer = match self.operation {
             StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. } => Some(buffer),

@@ -13,20 +13,20 @@ use super::remote::{RemoteOperation, RemoteStorage};
 use super::scheduler::{self, FiberId, ProcessId, World};
 use crate::ring::{Buffer, Event, Moment, Readiness, RingOptions, StorageOp};
 
-/// What the world keeps of a ring.
+/// State of a ring in the world.
 #[derive(Debug)]
 pub(super) struct RingState {
     pub(super) process: ProcessId,
     waits: Option<FiberId>,
     is_woken: bool,
-    /// What watched sockets are ready for, by their tokens.
+    /// Readiness of watched sockets, by their tokens.
     ready: BTreeMap<u32, Readiness>,
     stored: VecDeque<(u64, io::Result<usize>, Option<Buffer>)>,
     pending: usize,
 }
 
 impl RingState {
-    /// Nobody will look at it again.
+    /// Empties a ring that is no longer used.
     pub(super) fn clear(&mut self) {
         self.ready.clear();
         self.stored.clear();
@@ -111,7 +111,7 @@ impl Waker {
     }
 }
 
-/// One fiber's view of its machine.
+/// Access of one fiber to its machine.
 #[derive(Debug)]
 pub struct Ring {
     id: usize,
@@ -152,7 +152,7 @@ impl Ring {
         clock::now()
     }
 
-    /// How long it has waited for events.
+    /// Time spent waiting for events.
     pub const fn waited(&self) -> Duration {
         self.waited
     }

@@ -1,5 +1,5 @@
-//! Whose turn it is, and what time: the world of a simulation, its processes and machines, and the queue of what will
-//! happen. What the network and the disks do when a moment has come is theirs.
+//! Turns of fibers, and virtual time: the world of a simulation, its processes and machines, and
+//! the queue of coming events. What the network and the disks do when a moment has come is theirs.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -39,13 +39,13 @@ struct FiberState {
     name: String,
     process: ProcessId,
     is_parked: bool,
-    /// It was woken before it waited.
+    /// Set if it was woken before it waited.
     is_woken: bool,
     /// Turns it had in all.
     turns_total: u64,
     /// Turns it had since this moment.
     turns: (Moment, u64),
-    /// When its wait is over, if it is not woken before.
+    /// End of its wait, if it is not woken before.
     deadline: Option<Moment>,
     /// The moment for which it is in the queue of what will happen. What is there for a later one, from a wait that was
     /// over sooner, counts for nothing.
@@ -57,9 +57,9 @@ struct Process {
     machine: MachineId,
     is_alive: bool,
     is_paused: bool,
-    /// Its main thread has come to its end.
+    /// Set once its main thread has come to its end.
     has_exited: bool,
-    /// It gets nothing new of the system: no descriptor, no thread, no memory.
+    /// Set while it gets nothing new of the system: no descriptor, no thread, no memory.
     is_starved: bool,
     /// A part of it has asked it to end.
     is_to_end: bool,
@@ -67,7 +67,7 @@ struct Process {
     held: Vec<FiberId>,
 }
 
-/// What happens when its moment comes.
+/// Event at its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     /// A fiber's wait may be over.
@@ -116,23 +116,23 @@ thread_local! {
     static WORLD: RefCell<Option<Box<World>>> = const { RefCell::new(None) };
 }
 
-/// What is to be simulated, beyond the scene itself.
+/// Parameters of a simulation, beyond the scene itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// From which all chance follows.
     pub seed: u64,
     /// Virtual time after which it has to have ended.
     pub limit: Duration,
-    /// Whether what happens is kept as text.
+    /// Set if events are kept as text.
     pub traces: bool,
-    /// Who judges what ends of connections find out about each other.
+    /// Judge of what ends of connections find out about each other.
     pub judge: Option<Judge>,
 }
 
-/// How a simulation ended.
+/// Result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What went wrong first.
+    /// First failure.
     pub failure: Option<String>,
     /// Virtual time it took.
     pub time: Duration,
@@ -142,7 +142,7 @@ pub struct Outcome {
     pub fingerprint: u64,
     /// All fibers and the turns they had, those with the most first.
     pub turns: Vec<(String, u64)>,
-    /// What happened, the last of it, where it was kept.
+    /// Last events, if they were kept.
     pub trace: Vec<String>,
 }
 
@@ -224,7 +224,7 @@ pub(super) fn current() -> Option<FiberId> {
     with(|world| world.current)
 }
 
-/// Whether the process of the running fiber has ended: nothing can be waited for then.
+/// True if the process of the running fiber has ended: nothing can be waited for then.
 pub(super) fn is_ending() -> bool {
     with_if(|world| world.running().is_none_or(|process| !world.processes[process.0].is_alive))
         .unwrap_or(true)
@@ -249,7 +249,7 @@ pub(super) fn park(deadline: Option<Moment>) {
     }
 }
 
-/// Gives way to whoever is ready, and waits for nothing.
+/// Yields to the other fibers that are ready, and waits for nothing.
 pub(super) fn step_aside() {
     let may = with(|world| {
         let may = world.running().is_some_and(|process| world.processes[process.0].is_alive);
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// Who has the next turn; nobody when it is over.
+    /// Fiber of the next turn; `None` when the simulation is over.
     fn next(&mut self, first: FiberId, limit: Duration) -> Option<FiberId> {
         loop {
             if self.failure.is_some() || self.fibers[first.0].fiber.is_none() {
@@ -377,7 +377,7 @@ impl World {
         }
     }
 
-    /// Whether a fiber does nothing but look whether there is something to do.
+    /// True if a fiber only looks, over and over, whether there is something to do.
     fn spins(&mut self, id: FiberId) -> bool {
         let now = self.now;
         let (since, turns) = &mut self.fibers[id.0].turns;
@@ -471,7 +471,7 @@ impl World {
         all
     }
 
-    /// Who runs, for the trace.
+    /// Name of the running fiber, for the trace.
     pub(super) fn who(&self) -> String {
         self.current.map_or_else(|| "-".to_owned(), |id| self.name_of(id))
     }
@@ -488,7 +488,7 @@ impl World {
         self.processes[process.0].is_alive
     }
 
-    /// Whether the running process gets something new of the system.
+    /// Checks that the running process gets something new of the system.
     pub(super) fn spare(&self) -> std::io::Result<()> {
         match self.running() {
             Some(process) if self.processes[process.0].is_starved => {

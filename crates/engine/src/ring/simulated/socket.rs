@@ -33,7 +33,7 @@ impl Socket {
         })
     }
 
-    /// Whether a short read has emptied the socket.
+    /// True if a short read has emptied the socket.
     pub const fn is_emptied_by_short_read(&self) -> bool {
         self.short_is_all
     }
@@ -95,7 +95,7 @@ pub struct SharedSocket {
 }
 
 impl SharedSocket {
-    /// What the process has that it has come to.
+    /// Opens the socket for the process that it has come to.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -116,7 +116,7 @@ impl Drop for SharedSocket {
     }
 }
 
-/// What a process that has been killed had open is closed for it, in one go.
+/// Closes a descriptor; those of a killed process are closed for it, in one go.
 pub(super) fn close(descriptor: RawFd) {
     if !scheduler::is_ending() {
         scheduler::with_if(|world| {

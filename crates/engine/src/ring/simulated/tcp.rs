@@ -125,7 +125,7 @@ pub struct PendingConnection {
 }
 
 impl PendingConnection {
-    /// Whether the connection has been made; false while it is still under way.
+    /// True if the connection has been made; false while it is still under way.
     ///
     /// # Errors
     /// Why it could not be made.

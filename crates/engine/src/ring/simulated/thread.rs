@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::clock;
 use super::scheduler::{self, FiberId};
 
-/// What ends the process of a panic on the machine. Here a panic is the scene's failure, and a killed process unwinds.
+/// Guard whose panic would end the process on a real machine. Here a panic is the scene's failure,
+/// and a killed process unwinds.
 #[must_use]
 #[derive(Debug)]
 pub struct Vital;
@@ -25,7 +26,7 @@ impl Drop for Vital {
     fn drop(&mut self) {}
 }
 
-/// How a thread is to be.
+/// Parameters of a new thread.
 #[derive(Debug, Default)]
 pub struct Builder {
     name: String,
@@ -109,7 +110,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether it has ended; nobody waits for that in a process that has.
+    /// True if the thread has ended, or this process has.
     pub fn is_finished(&self) -> bool {
         scheduler::is_ending() || self.0.lock().unwrap_or_else(PoisonError::into_inner).has_ended
     }
@@ -123,12 +124,12 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Does what several threads share on this one: it has to be the same for whoever asks, and takes longer.
+/// Does on this thread what several would share: the result is the same, and it takes longer.
 pub fn side_by_side(_: usize, work: impl Fn() + Sync) {
     work();
 }
 
-/// Whether it is this thread.
+/// True if it is this thread.
 pub(crate) const fn is_current<T>(_thread: &JoinHandle<T>) -> bool {
     // Nothing in a simulation gives up the last of what a thread serves on that thread.
     false

@@ -1,4 +1,5 @@
-//! What happened: a fingerprint of all of it, and the last of it as text for who looks into a failure.
+//! Trace of a simulation: a fingerprint of all events, and the last of them as text for the
+//! analysis of a failure.
 
 use std::collections::VecDeque;
 

@@ -2,14 +2,14 @@
 
 use nvme::Status;
 
-/// What an admin command comes to.
+/// Outcome of an admin command.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// A status and a result.
     Status(Status, u64),
     /// Success, with data for the host.
     Data(Vec<u8>),
-    /// Nothing now: somebody else answers it, later.
+    /// No reply yet: another thread sends it later.
     Held,
 }
 

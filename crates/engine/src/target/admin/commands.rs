@@ -18,14 +18,14 @@ use crate::target::messaging::{Address, Asker, Owner};
 use crate::target::queue::{Disconnect, Next, Payload, Reply};
 use crate::target::telemetry::{Peculiarity, Seen};
 
-/// What admin commands work with in one turn.
+/// Resources that admin commands use during one turn of the queue.
 pub(crate) struct AdminContext<'a> {
     pub(crate) pool: &'a mut BufferPool,
     pub(crate) fabric: &'a Arc<Fabric>,
     pub(crate) seen: &'a mut Seen,
 }
 
-/// A command that somebody else answers.
+/// A command that another thread answers.
 #[derive(Debug)]
 struct Held {
     command_id: u16,
@@ -39,7 +39,7 @@ pub(crate) struct AdminCommands {
     intake: Intake,
     /// Event requests that wait for an event.
     events: Vec<u16>,
-    /// Other commands that wait for somebody's answer.
+    /// Commands that other threads answer.
     held: Vec<Held>,
     address: Address,
     peer: SocketAddr,
@@ -48,7 +48,7 @@ pub(crate) struct AdminCommands {
 }
 
 impl AdminCommands {
-    /// Those of a queue with this number of entries that has just been connected.
+    /// Creates the state of a newly connected admin queue with `entries` entries.
     pub(crate) fn new(
         controller: Arc<Controller>,
         entries: u16,
@@ -59,12 +59,12 @@ impl AdminCommands {
         Self { controller, intake, events: Vec::new(), held: Vec::new(), address, peer, reached }
     }
 
-    /// Whose they are.
+    /// Host and controller that these commands belong to.
     pub(crate) fn owner(&self) -> Owner {
         Owner { host_id: self.controller.host.id, controller: self.controller.instance }
     }
 
-    /// Whether a command is under way that is answered as soon as its data has come.
+    /// True while a command waits for its data.
     pub(crate) fn is_busy(&self) -> bool {
         self.intake.busy() > 0
     }
@@ -74,12 +74,12 @@ impl AdminCommands {
         &self.events
     }
 
-    /// These event requests wait since the former process.
+    /// These event requests wait since the previous process.
     pub(crate) fn go_on(&mut self, event_requests: &[u16]) {
         self.events = event_requests.iter().copied().take(ASYNC_EVENTS_MAX).collect();
     }
 
-    /// Whether no command is under way but event requests.
+    /// True if only event requests are outstanding.
     pub(crate) fn is_at_rest(&self) -> bool {
         !self.is_busy() && self.held.is_empty()
     }
@@ -130,7 +130,7 @@ impl AdminCommands {
         self.run(&entry, &data, ctx)
     }
 
-    /// What can be wrong with a command whatever its data is.
+    /// Checks of a command that do not depend on its data.
     fn check(&self, entry: &SubmissionEntry, ctx: &AdminContext<'_>) -> Result<(), Status> {
         // Before its data is looked at, which may be in a form that only other commands have.
         if !has_command(entry.opcode, &self.controller, ctx.fabric) {
@@ -244,17 +244,17 @@ impl AdminCommands {
 
     /// Answers event requests, as far as there are events.
     pub(crate) fn tell_events<H>(&mut self) -> Vec<Next<H>> {
-        let mut told = Vec::new();
+        let mut replies = Vec::new();
         while !self.events.is_empty()
             && let Some(event) = self.controller.next_event()
         {
             let command_id = self.events.remove(0);
-            told.push(Next::Reply(Reply::new(command_id, Status::SUCCESS, u64::from(event))));
+            replies.push(Next::Reply(Reply::new(command_id, Status::SUCCESS, u64::from(event))));
         }
-        told
+        replies
     }
 
-    /// Answers a command that was held until somebody else had done it.
+    /// Answers a held command whose work another thread has finished.
     pub(crate) fn answer_held<H>(&mut self, command_id: u16, status: Status, result: u64) -> Reply<H> {
         self.release_held(command_id);
         Reply::new(command_id, status, result)
@@ -294,7 +294,7 @@ impl AdminCommands {
     }
 }
 
-/// Whether the controller has a command with this opcode.
+/// True if the controller supports this opcode.
 fn has_command(opcode: u8, controller: &Controller, fabric: &Fabric) -> bool {
     let is_discovery = controller.subsystem.is_discovery;
     match opcode {

@@ -1,6 +1,7 @@
-//! Cross-Controller Reset (TP8028): a host that has lost its way to one of its controllers has another one end it, and
-//! learns when none of its commands can still take effect. A fence finds that out, or for a controller of another target
-//! whoever knows of that; here is who may ask, and the log.
+//! Cross-Controller Reset (TP8028): a host that has lost its path to one of its controllers has
+//! another controller reset it, and learns when no command of the lost controller can still take
+//! effect. A fence determines that; for a controller of another target, the gateway does. This
+//! module checks the request and keeps the log.
 
 use std::sync::Arc;
 
@@ -90,8 +91,8 @@ pub(crate) fn answer_peer(
     true
 }
 
-/// Passes a reset of a controller of another target on. What becomes of it is told by the log in any case: whoever knows
-/// of that target asks others first.
+/// Passes a reset on to the target that has the controller. The result reaches the host by the log
+/// in any case, because the gateway has to ask other targets first.
 fn ask_peers(impacted: ControllerInstance, asked: &Arc<Controller>, fabric: &Arc<Fabric>) -> Status {
     // Without anybody who knows of other targets, hosts have to wait for as long as that one promised.
     let peers = fabric.peer_resets().filter(|_| impacted.random_number != 0);

@@ -75,7 +75,8 @@ fn page(
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Subsystem(&'a Subsystem, &'a PortConfig),
-    /// Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
+    /// Address of this service itself. Its unique NQN distinguishes it from other discovery
+    /// services (TP8013).
     Service(&'a PortConfig),
     Referral(&'a ReferralConfig),
     /// The discovery service of another gateway of this one's group.
@@ -115,7 +116,8 @@ impl Place<'_> {
             Self::Elsewhere(OtherPort { port, is_known }) => {
                 Nqn::new(directory.config.discovery_nqn.as_deref().unwrap_or(DISCOVERY_NQN)).ok().map(|nqn| {
                     let mut entry = entry(SubsystemType::REFERRAL, &nqn, port);
-                    // A host need not go there to find what this log has: to go there would take long where nobody answers.
+                    // The host has nothing to gain from this referral, and would wait long for a
+                    // gateway that does not respond.
                     if *is_known {
                         entry.flags = entry_flags::DUPLICATE_INFORMATION.into();
                     }
@@ -128,10 +130,12 @@ impl Place<'_> {
     }
 }
 
-/// How this host is to connect to a subsystem, or to this service, by a port: by TLS, in clear, or in clear at first to get a key
-/// (secure channel concatenation). nvme-cli does what the entry says: it takes a key of its own where TLS is required, has one
-/// made where TLS is possible (from 2.16 on; before that it wants a key in both cases), and connects in clear without TLS. So a
-/// port that lets hosts in both ways tells each its own.
+/// TLS requirement of a subsystem, or of this service, on a port, as this host sees it: TLS, no
+/// TLS, or no TLS at first and a generated key afterwards (secure channel concatenation). nvme-cli
+/// follows the entry: it uses a configured key where TLS is required, generates one where TLS is
+/// possible (from 2.16 on; earlier versions want a configured key in both cases), and connects
+/// without TLS otherwise. A port that takes both kinds of hosts therefore returns a different entry
+/// to each.
 fn tls_for(host: &str, subsystem: Option<&Subsystem>, directory: &Directory, port: &PortConfig) -> TlsUse {
     match directory.tls_on(port.id) {
         TlsUse::Off => TlsUse::Off,

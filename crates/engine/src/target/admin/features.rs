@@ -21,7 +21,7 @@ use crate::target::controller::{Controller, Features};
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Asker, Message};
 
-/// Whether controllers of this kind have the feature, and what can be done with it.
+/// Capabilities of a feature on controllers of this kind; `None` if they do not have it.
 fn capability(id: FeatureId, is_discovery: bool) -> Option<u32> {
     let changeable = capabilities::CHANGEABLE;
     match id {
@@ -52,7 +52,7 @@ fn capability_of(id: FeatureId, controller: &Controller, fabric: &Fabric) -> Opt
     })
 }
 
-/// Whether a command gets a feature that only means something where there are interrupts.
+/// True for a Get Features command of a feature that only exists with interrupts.
 pub(crate) fn is_about_interrupts(entry: &SubmissionEntry) -> bool {
     let id = FeatureId(entry.cdw10.get() as u8);
     entry.opcode == admin_opcode::GET_FEATURES

@@ -36,10 +36,10 @@ use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::served::{Attachment, Namespace};
 
-/// What all controllers report as their firmware: the version of this program.
+/// Firmware revision of all controllers: the version of this program.
 pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// How long a controller that shut down may take, in seconds.
+/// Time that a host should allow for a controller's shutdown (RTD3E).
 const SHUTDOWN_TIME: Duration = Duration::from_secs(10);
 
 /// Answers an Identify command.
@@ -60,7 +60,7 @@ pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
     }
 }
 
-/// Those that ask about a command set have to name one that is here.
+/// Refuses a request about a command set other than NVM.
 fn needs_known_command_set(request: &IdentifyRequest) -> Result<(), Status> {
     let names_one = matches!(
         request.cns,
@@ -139,8 +139,9 @@ fn io_controller(
     }
 }
 
-/// Whether this target has all controllers of the subsystem: not where other targets serve the same one, as gateways do, and
-/// those over one file. Who offers namespace management has to list controllers in any case.
+/// True if this target has all controllers of the subsystem. False where other targets serve the
+/// same subsystem, as gateways do, or namespaces over the same file. Subsystems with namespace
+/// management have to list controllers in any case.
 fn knows_all_controllers(controller: &Controller, fabric: &Fabric) -> bool {
     let subsystem = &controller.subsystem;
     let is_shared = || subsystem.state().config.namespaces.iter().any(|namespace| namespace.shared_storage);
@@ -168,7 +169,7 @@ fn listed(after: u32, nsids: impl IntoIterator<Item = u32>) -> Result<Vec<u8>, S
     Ok(NamespaceList::after(after, nsids).as_bytes().to_vec())
 }
 
-/// What discovery and I/O controllers have in common.
+/// Fields that discovery and I/O controllers have in common.
 fn any_controller(controller: &Controller) -> IdentifyController {
     let mut identify = IdentifyController::default();
     set_ascii(&mut identify.serial_number, &controller.subsystem.serial);
@@ -261,7 +262,7 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify
 }
 
-/// What a host that may set so much can rely on (NWPC).
+/// Write protection modes that a host may use, up to `max` (NWPC).
 const fn write_protection_capabilities(max: WriteProtection) -> u8 {
     let (on, until_restart) = (write_protection::WRITE_PROTECT, write_protection::UNTIL_POWER_CYCLE);
     match max {
@@ -272,7 +273,8 @@ const fn write_protection_capabilities(max: WriteProtection) -> u8 {
     }
 }
 
-/// What hosts with several paths want to know: ANA, and when a lost controller's commands have come to rest.
+/// Fields for hosts with several paths: ANA, and the time until the commands of a lost controller
+/// are quiesced.
 fn describe_paths(identify: &mut IdentifyController, controller: &Controller) {
     identify.multipath_capabilities = multipath_capabilities::MULTIPLE_PORTS
         | multipath_capabilities::MULTIPLE_CONTROLLERS
@@ -312,7 +314,7 @@ fn nvm_controller() -> IdentifyControllerNvm {
     identify
 }
 
-/// What all namespaces have in common: the formats there are (NSID FFFFFFFFh).
+/// Fields that all namespaces have in common: the supported formats (NSID FFFFFFFFh).
 fn common_namespace() -> IdentifyNamespace {
     let mut identify = IdentifyNamespace::default();
     identify.lba_formats_count = (FORMATS.len() - 1) as u8;

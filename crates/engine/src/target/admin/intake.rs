@@ -18,15 +18,15 @@ pub(crate) struct Intake {
     entries: Vec<Option<SubmissionEntry>>,
     /// The number of the first slot.
     first: u16,
-    /// How many commands the host may have outstanding.
+    /// Number of commands that the host may have outstanding.
     outstanding_max: usize,
 }
 
-/// What is to be done with a command that has come.
+/// Next step for a command that has arrived.
 pub(crate) enum Taken<H> {
-    /// It has no data: it is done now.
+    /// No data is expected: the command can be executed now.
     Ready,
-    /// Its data comes first.
+    /// The command's data comes first.
     Awaits(Next<H>),
 }
 
@@ -42,7 +42,7 @@ impl Intake {
         Self { entries: Vec::new(), first, outstanding_max }
     }
 
-    /// Whether it has the slot with this number, or would have.
+    /// True if this slot number belongs to the intake.
     pub(crate) const fn has_slot(&self, slot: u16) -> bool {
         slot >= self.first
     }
@@ -52,7 +52,7 @@ impl Intake {
         self.entries.iter().flatten().count()
     }
 
-    /// Whether one with this identifier is among them.
+    /// True if a command with this identifier waits for its data.
     pub(crate) fn has(&self, command_id: u16) -> bool {
         self.entries.iter().flatten().any(|entry| entry.command_id.get() == command_id)
     }
@@ -127,7 +127,7 @@ pub(crate) fn check_capsule(data_length: usize) -> Result<(), Disconnect> {
     Ok(())
 }
 
-/// Whether the host sends data with this command.
+/// True if the host sends data with this command.
 fn sends_data(entry: &SubmissionEntry) -> bool {
     match entry.opcode {
         admin_opcode::FABRICS => {

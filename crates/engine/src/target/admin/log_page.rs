@@ -70,7 +70,8 @@ pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             log.as_bytes().to_vec()
         }
         LogPageId::CHANGED_NAMESPACES => {
-            // From here on a change is told again, and it may stand in this page already: better twice than never.
+            // A change from here on is reported again, although this page may contain it already:
+            // better twice than never.
             looked_at(controller, Notice::Namespaces, &request);
             let changed = controller.changed_namespaces(request.retain_event);
             ChangedNamespaceList::new(changed).as_bytes().to_vec()
@@ -131,10 +132,11 @@ pub(crate) fn looked_at(controller: &Controller, notice: Notice, request: &LogPa
     }
 }
 
-/// What became of the resets that the controller was asked for. Those that have ended go with the page, if the host
-/// wants that (RMC).
+/// Cross-controller resets that the controller was asked for, with their results. Completed ones
+/// are removed with the page, if the host requests that (RMC).
 fn cross_resets(controller: &Controller, request: &LogPageRequest) -> Answer {
-    // From here on an end is told again, and it may stand in this page already: better twice than never.
+    // A completion from here on is reported again, although this page may contain it already:
+    // better twice than never.
     looked_at(controller, Notice::CrossControllerReset, request);
     let mut state = controller.state();
     let page = state.cross_resets.page();
@@ -146,7 +148,8 @@ fn cross_resets(controller: &Controller, request: &LogPageRequest) -> Answer {
     answer
 }
 
-/// What others did to the host's reservations: one page at a time, which is gone when it was read without RAE.
+/// Changes by other hosts to this host's reservations: one page at a time, discarded once it is
+/// read without RAE.
 fn reservation(controller: &Controller, request: &LogPageRequest) -> Answer {
     let page = controller.reservation_page();
     let answer = cut(page.as_bytes(), request);
@@ -175,7 +178,8 @@ fn ana(controller: &Controller, groups_only: bool) -> Vec<u8> {
     log.finish()
 }
 
-/// What commands on a namespace that the host sees spent their time on.
+/// Time that commands on a namespace spent in each stage; `None` if the host does not see the
+/// namespace.
 fn command_stages(controller: &Controller, nsid: u32) -> Option<CommandStagesLog> {
     controller.table().attachment(nsid)?;
     let (latency, stages_ns) = controller.subsystem.counters.command_stages(nsid);
@@ -201,7 +205,8 @@ fn smart(controller: &Controller) -> SmartLog {
     log
 }
 
-/// What a host has to know of namespaces that it sees: that some refuse writes since their storage has failed, or all.
+/// Critical warning bits: set if some or all of the host's namespaces refuse writes because their
+/// storage has failed.
 fn critical_warning(controller: &Controller) -> u8 {
     let table = controller.table();
     let failed = table.iter().filter(|namespace| namespace.has_failed()).count();
@@ -210,7 +215,7 @@ fn critical_warning(controller: &Controller) -> u8 {
     degraded | if is_read_only { critical_warning::READ_ONLY } else { 0 }
 }
 
-/// What each command does to what is stored and to what there is. `manages` says whether hosts manage namespaces.
+/// Effects of each supported command. `manages` is set if hosts may manage namespaces.
 fn commands(manages: bool) -> CommandsSupported {
     let mut log = CommandsSupported::default();
     let supported = command_effects::SUPPORTED;

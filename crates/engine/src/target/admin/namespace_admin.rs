@@ -19,13 +19,13 @@ use crate::target::served::Subsystem;
 /// The formats a namespace can be created with, by their index (FLBAS).
 pub(crate) const FORMATS: [LbaFormat; 2] = [LbaFormat::new(9), LbaFormat::new(12)];
 
-/// Whether hosts may create, delete and attach namespaces of this subsystem: there is somewhere to put them, and
-/// somebody who does it.
+/// True if hosts may create, delete and attach namespaces of this subsystem: it has storage for
+/// them, and the program carries out hosts' requests.
 pub(crate) fn is_offered(subsystem: &Subsystem, fabric: &Fabric) -> bool {
     subsystem.state().config.storage.is_some() && fabric.answers_requests()
 }
 
-/// Whether the host sends data with one of these commands.
+/// True if the host sends data with this command, and it is one of namespace management.
 pub(crate) fn sends_data(entry: &SubmissionEntry) -> bool {
     match entry.opcode {
         admin_opcode::NAMESPACE_MANAGEMENT => {

@@ -21,7 +21,7 @@ const ALL_NAMESPACES: u32 = 0xffff_ffff;
 const MASK_ALL: u32 =
     value::MASK_REGISTRATION_PREEMPTED | value::MASK_RESERVATION_RELEASED | value::MASK_RESERVATION_PREEMPTED;
 
-/// What can be done with the feature, `None` for one that is not here.
+/// Capabilities of a feature; `None` if this target does not have it.
 pub(crate) fn capability(id: FeatureId, fabric: &Fabric) -> Option<u32> {
     let changeable = match id {
         FeatureId::RESERVATION_NOTIFICATION_MASK => true,

@@ -11,8 +11,9 @@ use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, QUEUE_EN
 use crate::target::controller::{Controller, Quiesce};
 use crate::target::fabric::Fabric;
 
-/// How long a host waits for a controller to become ready, or to be reset, in units of 500 ms (CAP.TO). It is ready at once; its
-/// reset is complete with its last command, for which the host has to wait longer than it does for the command itself.
+/// Longest time until a controller is ready or reset, in units of 500 ms (CAP.TO). A controller is
+/// ready at once; its reset is complete with its last command, which can take longer than the host
+/// waits for the command itself.
 const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
 /// Answers a Fabrics command on an admin queue.

@@ -1,5 +1,5 @@
-//! Places of TLS handshakes that are under way, counted by network: the library holds much memory for each, and who repeats a hello
-//! that it has recorded comes that far without a key. What a handshake is, is others' concern.
+//! Limits on TLS handshakes under way, by network: the library holds much memory for each, and a
+//! replayed ClientHello gets that far without a key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::sync::Arc;
 use crate::limits::{TLS_HANDSHAKES_FEW, TLS_HANDSHAKES_MAX, TLS_HANDSHAKES_RESERVE};
 use crate::target::controller::Network;
 
-/// Whoever has a clone of a network's has a place.
+/// Handshakes under way by network. Each holds a clone of its network's `Arc`.
 #[derive(Default)]
 pub(super) struct HandshakePlaces(HashMap<Network, Arc<()>>);
 
 impl HandshakePlaces {
-    /// How many are taken.
+    /// Number of handshakes under way.
     pub(super) fn taken(&self) -> usize {
         self.0.values().map(taken).sum()
     }
 
-    /// Whether there is one for a host of this network when this number is taken: where one network has taken all, others with few
-    /// still get theirs.
+    /// True if a host of this network may start a handshake while `all` are under way: networks
+    /// with few handshakes have a reserve that others cannot exhaust.
     pub(super) fn has_room(&self, network: Network, all: usize) -> bool {
         let few = || self.0.get(&network).map_or(0, taken) < TLS_HANDSHAKES_FEW;
         all < TLS_HANDSHAKES_MAX || all < TLS_HANDSHAKES_MAX + TLS_HANDSHAKES_RESERVE && few()
     }
 
-    /// One for a host of this network.
+    /// Counts a handshake of this network until the returned value is dropped.
     pub(super) fn take(&mut self, network: Network) -> Arc<()> {
         self.0.retain(|_, places| taken(places) > 0);
         self.0.entry(network).or_default().clone()

@@ -1,7 +1,7 @@
-//! The authentication worker: a thread that does the public-key work of exchanges, which takes milliseconds and would hold up
-//! all hosts of a reactor. When many wait, those who have not failed come first, of them those from networks with the fewest that
-//! wait, and of these the one that came last: whoever fills the queue fills it before its own feet, and an honest host that
-//! comes is served next.
+//! The authentication worker: a thread that does the public-key work of exchanges, which takes
+//! milliseconds and would hold up all hosts of a reactor. When many wait, those who have not failed
+//! come first, of them those from networks with the fewest that wait, and of these the latest: a
+//! host that fills the queue delays itself first, and an honest host that connects is served next.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -60,13 +60,13 @@ impl Drop for AuthenticationWorker {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<(Moment, AuthenticationJob)>,
-    /// Where hosts' TLS keys are.
+    /// Source of hosts' TLS keys.
     fabric: Weak<Fabric>,
     offenders: Offenders<Party>,
     handshakes: HandshakePlaces,
 }
 
-/// How long it takes to notice that a handshake has ended whose host was not heard of again, when there is place for no other.
+/// Interval of checks for handshakes whose hosts have disconnected, while all places are taken.
 const PLACE_LOOK: Duration = Duration::from_millis(10);
 
 impl Queue {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::limits::{AUTHENTICATION_DELAY_MS, TLS_HANDSHAKES_MAX};
 
-    /// A job that is told from others by its command, of a host at an address that ends in this.
+    /// A job distinguished by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
         job_of(command_id, (host, address), Work::Exchange(side(host), step), waits)
     }

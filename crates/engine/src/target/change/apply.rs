@@ -43,24 +43,25 @@ fn settle_block_size(namespace: &mut NamespaceConfig) {
     }
 }
 
-/// How long the caller waits for a removed namespace's last command, so that its file is free when the caller has its answer.
+/// Time for which the caller waits for a removed namespace's last command, after which its file is
+/// normally free.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What of a subsystem is otherwise from now on.
+/// Effects of changes on one subsystem's hosts.
 #[derive(Default)]
 struct Effects {
     /// Namespaces that hosts should look at again.
     nsids: BTreeSet<u32>,
     /// ANA groups whose descriptor changes, by their states or by their namespaces.
     groups: Vec<u32>,
-    /// Those of them whose states change.
+    /// ANA groups whose states change.
     states: Vec<u32>,
 }
 
 impl Fabric {
     /// Carries out an order. Only its configurator calls this, which sees to it that one order follows the other.
     pub(super) fn apply(&self, order: &Order<'_>, listener: &Listener) -> Result<Vec<Change>, TargetError> {
-        let Order { absence, anew, host, .. } = *order;
+        let Order { absence, reconnected, host, .. } = *order;
         let old = self.directory();
         let wanted = order.wanted.unwrap_or(&old.config);
         let directives = order.directives.unwrap_or(&old.directives).clone();
@@ -69,7 +70,7 @@ impl Fabric {
         let reopened = order.reopen.map(|(nqn, nsid)| self.reopen(nqn, nsid)).transpose()?;
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
-        changes.extend(replacements(anew, reopened.as_ref()));
+        changes.extend(replacements(reconnected, reopened.as_ref()));
         // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
         // change a reservation after it was checked, or after a new namespace has read it.
         let archive = self.archive();
@@ -122,7 +123,7 @@ impl Fabric {
         self.trim_resized(&changes);
         // Last, since it may take until its timeout, and no host should have to wait for that.
         wait_for_release(&leaving);
-        if !anew.is_empty() {
+        if !reconnected.is_empty() {
             // What the old connections have under way of these images will not be carried out, and may be done again.
             self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
         }
@@ -130,7 +131,8 @@ impl Fabric {
         Ok(changes)
     }
 
-    /// Whether a host may have this configuration, in which nothing changes that another host has reserved.
+    /// Checks that a host may have this configuration: no namespace that changes is reserved by
+    /// another host.
     pub(crate) fn check_reserved(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<(), TargetError> {
         let old = self.directory();
         let wanted = self.complete(&old.config, wanted);
@@ -150,7 +152,8 @@ impl Fabric {
         wanted
     }
 
-    /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has does not change it.
+    /// Changes from the configuration in effect to `wanted`. Naming the UUID that a namespace has
+    /// already is not a change.
     pub(super) fn changes(
         &self,
         directory: &Directory,
@@ -230,7 +233,8 @@ impl Fabric {
                 Some(subsystem) => {
                     let groups =
                         effects_on(&config.nqn, old.config.subsystem(&config.nqn), config, changes).groups;
-                    // Under one lock: whoever reads the subsystem finds the namespaces and ANA groups of one configuration.
+                    // Under one lock: readers of the subsystem find the namespaces and ANA groups
+                    // of one configuration.
                     let mut state = subsystem.state_mut();
                     subsystem.quiesce.configure(config);
                     state.config = config.clone();
@@ -327,7 +331,7 @@ fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> 
     Ok(())
 }
 
-/// Lets a controller's host see what is there now; what it is to be told.
+/// Shows the present namespaces to a controller's host. Returns the notices that the host has to get.
 fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<Notice> {
     let subsystem = &controller.subsystem;
     let config = subsystem.state().config.clone();
@@ -355,10 +359,11 @@ fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<
     notices
 }
 
-/// The changes that no difference of the configurations shows: namespaces that go on by another image, or are open again.
-fn replacements(anew: &[OpenRequest], reopened: Option<&Reopened>) -> impl Iterator<Item = Change> {
-    let replaced = anew.iter().map(|anew| {
-        let (nqn, nsid) = anew.place();
+/// Changes that the configurations do not show: namespaces whose image was opened on another
+/// connection, or reopened.
+fn replacements(reconnected: &[OpenRequest], reopened: Option<&Reopened>) -> impl Iterator<Item = Change> {
+    let replaced = reconnected.iter().map(|request| {
+        let (nqn, nsid) = request.place();
         Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
     });
     replaced.chain(reopened.map(|Reopened { namespace, .. }| {
@@ -367,7 +372,7 @@ fn replacements(anew: &[OpenRequest], reopened: Option<&Reopened>) -> impl Itera
     }))
 }
 
-/// What becomes of the ports, where these open.
+/// Changes of the ports, of which `open` are the new ones.
 fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) -> PortChange {
     let mut change = PortChange { open, ..PortChange::default() };
     for of in changes {
@@ -384,7 +389,7 @@ fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) 
     change
 }
 
-/// Looks whether devices and files whose size nobody named have another one now.
+/// Looks for changed sizes of devices and files whose size is not configured.
 fn rescan(old: &Directory, wanted: &FabricConfig, changes: &[Change]) -> Vec<Change> {
     let mut resized = Vec::new();
     for config in &wanted.subsystems {
@@ -430,8 +435,8 @@ fn removed(old: &Directory, prepared: &Prepared) -> Vec<Uuid> {
     removed
 }
 
-/// Removes what is kept beside images of namespaces that are no more, while nobody waits for it. Where that fails, nobody goes
-/// by it again.
+/// Removes stored reservations of removed namespaces in the background. If that fails, they are
+/// left behind, and ignored by later namespaces.
 fn forget_shared(leaving: &[Weak<Namespace>], directives: &Directives) {
     let removed = |namespace: &Arc<Namespace>| directives.is_removed(&namespace.nqn, namespace.nsid);
     let leaving = leaving.iter().filter_map(Weak::upgrade).filter(removed);
@@ -460,7 +465,7 @@ fn wait_for_release(leaving: &[Weak<Namespace>]) {
     }
 }
 
-/// What the changes mean for one subsystem's hosts.
+/// Effects of the changes on one subsystem's hosts.
 fn effects_on(
     nqn: &str,
     before: Option<&SubsystemConfig>,
@@ -510,7 +515,7 @@ fn effects_on(
     effects
 }
 
-/// Whether hosts find something else by discovery after it.
+/// True if the change affects the discovery log.
 const fn is_in_discovery_log(change: &Change) -> bool {
     matches!(
         change,
@@ -526,7 +531,7 @@ const fn is_in_discovery_log(change: &Change) -> bool {
     )
 }
 
-/// Whether the controller's subsystem, its host's right to it, and the port it came by are still there.
+/// True if the controller's subsystem and port remain, and its host may still use them.
 fn may_stay(controller: &Controller, directory: &Directory) -> bool {
     let subsystem = &controller.subsystem;
     let Some(port) = directory.port(controller.port) else { return false };

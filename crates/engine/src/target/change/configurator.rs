@@ -36,7 +36,7 @@ impl Configurator {
         self.fabric.apply(order, listener)
     }
 
-    /// Whether orders are refused, since the target has ended.
+    /// True if orders are refused, because the target has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().is_none()
     }

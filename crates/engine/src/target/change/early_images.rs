@@ -65,7 +65,7 @@ impl EarlyImages {
         self.opener.wait(&self.requests, patience);
     }
 
-    /// Whether there are some, and all of them are open.
+    /// True if there are images, and all of them are open.
     pub fn are_open(&self) -> bool {
         !self.requests.is_empty() && self.requests.iter().all(|request| self.opener.is_opened(request))
     }
@@ -84,13 +84,13 @@ impl Drop for EarlyImages {
     }
 }
 
-/// Whether a change brings this namespace.
+/// True if a change adds or replaces this namespace.
 fn is_new(change: &Change, of: &str, number: u32) -> bool {
     matches!(change, Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid }
         if nqn == of && *nsid == number)
 }
 
-/// Whether another namespace has this image open, from which the change takes it over.
+/// True if another namespace has this image open, from which the change takes it over.
 fn is_open(old: &Directory, directives: &Directives, config: &NamespaceConfig) -> bool {
     let mut open = old.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     old.directives.opening == directives.opening

@@ -25,17 +25,17 @@ use crate::ring::{Vital, now, thread};
 use crate::target::fabric::Fabric;
 use crate::target::image::{OpenRequest, Outcome};
 
-/// What is absent is tried again so soon.
+/// Interval of retries for absent images.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often who waits looks whether the target has ended.
+/// Interval at which waits check whether the target has ended.
 const LOOK: Duration = Duration::from_millis(50);
 const SILENCE: Duration = Duration::from_millis(CEPH_SILENCE_MS);
 const INTERVAL: Duration = Duration::from_millis(CEPH_REPLACEMENT_INTERVAL_MS);
-/// What the monitors are asked takes no longer than this, and somewhat more when they are slow to say so.
+/// Time limit for requests to the monitors, with a margin for a late error.
 const MONITORS: Duration = Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS + 1_000);
 
-/// What a cluster, or somebody else who may take long, was asked. The answer comes on a thread of its own, which ends with it.
+/// Pending response of a cluster. Arrives on a thread of its own, which ends with it.
 type Answer<T> = Receiver<T>;
 
 /// A connection with operations that took too long, and the images on it.
@@ -45,7 +45,7 @@ struct Reconnection {
     silent: Arc<Cluster>,
     /// An image on it, about which the cluster is asked.
     image: RbdConfig,
-    /// Whether it was tried to put it on the blocklist: then it does not come back.
+    /// Set once blocklisting the connection was attempted: it is not used again then.
     is_condemned: Cell<bool>,
 }
 
@@ -89,8 +89,8 @@ impl Reconnection {
         }
     }
 
-    /// Whether the old connection is answered after all within so long, or was shut out by somebody else, who knows why. One
-    /// that was condemned does not come back.
+    /// True if the old connection responds after all within `patience`, or was blocklisted by
+    /// another client. False for a connection that this target has tried to blocklist.
     fn has_come_back(&self, old: &mut Answer<Result<(), CephError>>, patience: Duration) -> bool {
         match self.wait(old, patience) {
             Some(Err(error)) if error.is_late() => {
@@ -117,7 +117,7 @@ impl Reconnection {
         };
         let (answer, end) = (self.ask(&new), now().after(MONITORS));
         let answered = loop {
-            // A cluster that answers nobody may answer both in a moment.
+            // After an outage of the whole cluster, both connections may respond within a moment.
             match self.wait(&answer, LOOK) {
                 None if now() < end && !self.has_ended() => {
                     if self.has_come_back(old, Duration::ZERO) {
@@ -148,7 +148,7 @@ impl Reconnection {
             tracing::warn!(%error, "a silent connection is kept for now");
             return Err(ControlFlow::Continue(()));
         }
-        // What the monitors were told may be done though they were not heard.
+        // The monitors may carry out a request although their reply was lost.
         let was_condemned = self.is_condemned.replace(true);
         match self.fence(new) {
             Ok(()) => {
@@ -189,7 +189,7 @@ impl Reconnection {
     fn open_all(&self, new: &Arc<Cluster>) -> bool {
         let (clusters, opener) = (self.fabric().clusters(), self.fabric().opener());
         clusters.replace(&self.silent, new);
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         while !self.has_ended() {
             let left = images_on(self.fabric(), &self.silent);
             if left.is_empty() {
@@ -208,7 +208,7 @@ impl Reconnection {
                 requests.into_iter().partition(|request| opener.is_opened(request));
             for other in &others {
                 if let Outcome::Failed(error) = opener.outcome(other)
-                    && told.insert(error.to_string())
+                    && reported.insert(error.to_string())
                 {
                     tracing::warn!(%error, "cannot open an image over the new connection yet; retrying");
                 }
@@ -226,7 +226,7 @@ impl Reconnection {
 
     /// Has namespaces go on by images that are open; whether they do.
     fn go_over(&self, ready: &[OpenRequest]) -> bool {
-        match self.configurator.carry_out(&Order { anew: ready, ..Order::SAME }) {
+        match self.configurator.carry_out(&Order { reconnected: ready, ..Order::SAME }) {
             Ok(_) => true,
             Err(_) if self.configurator.has_ended() => false,
             Err(error) => {
@@ -284,7 +284,7 @@ impl Reconnection {
 fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let (sender, answer) = channel();
     let ask = move || {
-        // Nobody may still wait for it.
+        // The receiver may have stopped waiting.
         let _ = sender.send(work());
     };
     if let Err(error) = thread::Builder::new().name("ceph-ask".to_owned()).spawn(ask) {
@@ -305,7 +305,7 @@ fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(OpenRequest, RbdCo
                 && Arc::ptr_eq(rbd.cluster(), cluster)
             {
                 images.push((
-                    OpenRequest::of(&subsystem.nqn, config, directory.directives.opening).anew(),
+                    OpenRequest::of(&subsystem.nqn, config, directory.directives.opening).reconnecting(),
                     image.clone(),
                 ));
             }

@@ -16,7 +16,7 @@ use crate::ring::{Vital, core};
 use crate::target::config::FabricConfig;
 use crate::target::fabric::{Fabric, Reactors, TargetConfig};
 
-/// How long the thread waits at most before it looks whether it is still wanted.
+/// Longest sleep of the thread before it checks whether it is still needed.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The thread, which ends when this is dropped.
@@ -80,7 +80,7 @@ fn look(configurator: &Configurator, absence: Absence) -> bool {
     }
 }
 
-/// Waits until the images that nobody uses now are closed: only then do others find them free.
+/// Waits until images that are no longer used are closed: only then are they free for other clients.
 pub(crate) fn wait_for_closings(fabric: &Fabric) {
     if !fabric.clusters().closings().wait(Duration::from_millis(CEPH_CLOSE_TIMEOUT_MS)) {
         tracing::warn!("images are still being closed; their cluster does not answer");
@@ -97,7 +97,7 @@ pub(crate) fn clusters(config: &TargetConfig) -> Clusters {
     Clusters::new(config.ceph.clone(), left.map(|cpu| cpu as u32).collect())
 }
 
-/// Whether there are images of Ceph clusters.
+/// True if the configuration has images of Ceph clusters.
 pub(crate) fn has_images(fabric: &FabricConfig) -> bool {
     let mut namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     namespaces.any(|namespace| matches!(namespace.backend, BackendConfig::Rbd(_)))

@@ -1,22 +1,23 @@
-//! What a target is asked to put into effect: a configuration, and all that comes beside it.
+//! An order to a target: a configuration to apply, with its options.
 
 use std::time::Duration;
 
 use crate::target::config::{Directives, FabricConfig, KnownHost};
 use crate::target::image::OpenRequest;
 
-/// What becomes of namespaces whose images are not available.
+/// Treatment of namespaces whose images are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
-    /// One that comes with this change makes it fail; one that was absent before stays so.
+    /// A new namespace without its image makes the change fail; one that was absent before stays
+    /// absent.
     Refused,
-    /// They are left out, those that come with this change too, until they are available.
+    /// Such namespaces, new ones included, are left out until they are available.
     Allowed,
     /// As before, and all that are absent are tried again.
     TriedAgain,
 }
 
-/// What is to be put into effect.
+/// An order to a target.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
     /// Without it, the configuration in effect stays, and is looked at again.
@@ -31,14 +32,14 @@ pub(crate) struct Order<'a> {
     pub(crate) keeps_secrets: bool,
     /// The host that asks for it, if one does: nothing is changed that another host has reserved.
     pub(crate) host: Option<&'a KnownHost>,
-    /// What is open already on another connection, by which these namespaces go on.
-    pub(crate) anew: &'a [OpenRequest],
-    /// A namespace (its subsystem's NQN, and its identifier) that has failed, and whose storage is opened anew.
+    /// Namespaces whose images are open on another connection already, and continue there.
+    pub(crate) reconnected: &'a [OpenRequest],
+    /// A failed namespace (NQN of its subsystem, and NSID) whose storage is reopened.
     pub(crate) reopen: Option<(&'a str, u32)>,
 }
 
 impl<'a> Order<'a> {
-    /// Nothing but what is in effect.
+    /// An order that changes nothing.
     pub(crate) const SAME: Self = Self {
         wanted: None,
         directives: None,
@@ -46,7 +47,7 @@ impl<'a> Order<'a> {
         overlap: Duration::ZERO,
         keeps_secrets: true,
         host: None,
-        anew: &[],
+        reconnected: &[],
         reopen: None,
     };
 

@@ -39,13 +39,13 @@ pub(crate) struct Prepared {
     pub(crate) keys: Vec<HostKeys>,
 }
 
-/// A namespace that has failed, and its file or device opened anew.
+/// A namespace that has failed, and its reopened file or device.
 pub(crate) struct Reopened {
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) backend: Arc<Backend>,
 }
 
-/// What there is, and what there is to be.
+/// Inputs for the preparation of a change: the state in effect, and the wanted one.
 #[derive(Clone, Copy)]
 pub(crate) struct Preparation<'a> {
     pub(crate) old: &'a Directory,
@@ -56,16 +56,16 @@ pub(crate) struct Preparation<'a> {
     pub(crate) clusters: &'a Clusters,
     pub(crate) identities: &'a Identities,
     pub(crate) opener: &'a Arc<ImageOpener<Images>>,
-    /// What else it is asked for.
+    /// The order, with its options.
     pub(crate) order: &'a Order<'a>,
-    /// A namespace that goes on by what was opened anew after it had failed.
+    /// A failed namespace that continues with its reopened storage.
     pub(crate) reopened: Option<&'a Reopened>,
-    /// Those that were absent until now.
+    /// Namespaces that were absent until now.
     pub(crate) absent: &'a [AbsentNamespace],
     pub(crate) absence: Absence,
-    /// Whether files and devices may be absent too, and not images alone.
+    /// True if files and devices may be absent, in addition to images.
     pub(crate) may_disks_be_absent: bool,
-    /// What keys in the configuration are sealed with.
+    /// Key with which secrets in the configuration are encrypted.
     pub(crate) sealing_key: Option<&'a SealingKey>,
     /// Sockets that were open before this target was.
     pub(crate) inherited: &'a [Arc<tcp::Opened>],
@@ -86,7 +86,8 @@ pub(crate) fn kept_subsystem(old: &Directory, nqn: &str, changes: &[Change]) -> 
     known.filter(|_| !replaced).cloned()
 }
 
-/// What carries a port that is open stays, and a congestion control that one is to have must be available.
+/// Checks that ports that stay open keep their transport, and that configured congestion controls
+/// are available.
 fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) -> Result<(), TargetError> {
     for port in &wanted.ports {
         let open = old.ports.iter().find(|open| open.id == port.id && open.address == port.address);
@@ -123,7 +124,7 @@ fn of_subsystem(subsystem: &SubsystemConfig, error: SecretFileError) -> SecretFi
 }
 
 impl Preparation<'_> {
-    /// Reads the secrets of all hosts anew, also where nothing else changes: a file may have another one by now.
+    /// Reads the secrets of all hosts again, even if nothing else changes: a file may have been replaced.
     fn read_keys(&self) -> Result<Vec<HostKeys>, TargetError> {
         let read = |subsystem: &SubsystemConfig| {
             let known = self.old.subsystems.iter().find(|known| known.nqn == subsystem.nqn);
@@ -176,7 +177,7 @@ impl Preparation<'_> {
         Ok(Prepared { namespaces, listening, config, absent, keys })
     }
 
-    /// Whether a namespace comes with this change, in a subsystem that stays.
+    /// True if this change adds, replaces or reopens a namespace of a subsystem that stays.
     fn comes(&self, of: &str, number: u32) -> bool {
         self.changes.iter().any(|change| {
             matches!(change, Change::NamespaceAdded { nqn, nsid }
@@ -195,7 +196,7 @@ impl Preparation<'_> {
         self.absent.iter().find(|absent| absent.nqn == nqn && absent.nsid == nsid)
     }
 
-    /// Whether an absent namespace is looked at in this change.
+    /// True if this change retries an absent namespace.
     fn is_tried_again(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> bool {
         match self.absence {
             Absence::Refused => false,
@@ -287,7 +288,8 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// Whether namespaces that come keep their subsystem's Command Quiesce Time, and all of them where that changes.
+    /// Checks that new namespaces keep their subsystem's Command Quiesce Time, and all of them if
+    /// that changes.
     fn check_quiesce(&self, namespaces: &[Opened]) -> Result<(), TargetError> {
         for (subsystem, opened) in self.wanted.subsystems.iter().zip(namespaces) {
             let nqn = &subsystem.nqn;
@@ -355,9 +357,10 @@ impl Preparation<'_> {
         {
             return Ok(namespace.clone());
         }
-        if let Some(anew) = self.order.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid))
+        if let Some(request) =
+            self.order.reconnected.iter().find(|r| r.place() == (&*subsystem.nqn, config.nsid))
         {
-            return self.go_on(anew, subsystem, config);
+            return self.go_on(request, subsystem, config);
         }
         if let Some(Reopened { namespace: former, backend }) = self.reopened
             && (&former.nqn, former.nsid) == (&subsystem.nqn, config.nsid)
@@ -423,7 +426,7 @@ impl Preparation<'_> {
     /// The same namespace on an image that was opened for it on another connection.
     fn go_on(
         &self,
-        anew: &OpenRequest,
+        request: &OpenRequest,
         subsystem: &SubsystemConfig,
         config: &NamespaceConfig,
     ) -> Result<Arc<Namespace>, TargetError> {
@@ -431,7 +434,7 @@ impl Preparation<'_> {
         let gone = || TargetError::Config(format!("namespace {} of {nqn} is another by now", config.nsid));
         let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
-        let Outcome::Opened(backend) = self.opener.outcome(anew) else { return Err(gone()) };
+        let Outcome::Opened(backend) = self.opener.outcome(request) else { return Err(gone()) };
         let uuid = self.identities.namespace(nqn, config, &backend)?;
         let namespace = self.shared(Namespace::on(nqn, config, uuid, Arc::new(backend)), config);
         // Under the same name there may be another image by now, which must not inherit the reservations of this one.
@@ -476,8 +479,8 @@ impl Preparation<'_> {
     }
 }
 
-/// Whether an image is opened and taken on a thread of its own where it may be absent. One of which another gateway has the
-/// lock is only opened.
+/// True if an image that may be absent is opened and locked on a thread of its own. An image whose
+/// lock another gateway has is only opened.
 fn is_opened_beside(directives: &Directives, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> bool {
     matches!(config.backend, BackendConfig::Rbd(_)) && !directives.is_standby(&subsystem.nqn, config.nsid)
 }

@@ -1,5 +1,5 @@
-//! Opening the file or device of a namespace anew, after it could not be synchronized: an operator says by it that the storage
-//! is in order again. Hosts keep the namespace, its reservations and its marks.
+//! Reopening the file or device of a namespace after a failed sync: an operator asserts by it that
+//! the storage is in order again. Hosts keep the namespace, its reservations and its marks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,8 @@ use crate::target::messaging::{Fenced, Then};
 use crate::target::served::Namespace;
 
 impl Fabric {
-    /// Opens the storage of a namespace anew that has failed. The namespace goes on by it when the order takes effect.
+    /// Reopens the storage of a failed namespace. The namespace continues with it when the order
+    /// takes effect.
     pub(super) fn reopen(&self, nqn: &str, nsid: u32) -> Result<Reopened, TargetError> {
         let refused =
             |reason: &str| Err(TargetError::Reopen { nqn: nqn.to_owned(), nsid, reason: reason.to_owned() });

@@ -43,7 +43,7 @@ pub(crate) fn handovers<'a>(
     handovers
 }
 
-/// Whether the image of a namespace changes hands.
+/// True if the lock of a namespace's image is handed to or from another gateway.
 fn changes_hands(changes: &[Change], of: &str, number: u32) -> bool {
     changes.iter().any(|change| {
         matches!(change, Change::NamespaceChanged { nqn, nsid, fields }
@@ -51,7 +51,7 @@ fn changes_hands(changes: &[Change], of: &str, number: u32) -> bool {
     })
 }
 
-/// The images that were opened for this target to write to, which nobody has yet.
+/// Images that were opened for this target to write to, and are not locked yet.
 pub(crate) fn newly_opened<'a>(
     (wanted, directives): (&FabricConfig, &Directives),
     namespaces: &'a [Opened],
@@ -115,24 +115,24 @@ fn release(handovers: &[Handover<'_>], is_standby: bool) {
     let going = handovers.iter().filter(|handover| handover.is_standby == is_standby);
     let going: Vec<Arc<Namespace>> = going.map(|handover| handover.namespace.clone()).collect();
     let (count, going) = (going.len(), Arc::new(going));
-    let (told, ended) = channel();
+    let (report, ended) = channel();
     let next = Arc::new(AtomicUsize::new(0));
     for _ in 0..count.min(IMAGES_AT_A_TIME) {
-        let (going, next, told) = (going.clone(), next.clone(), told.clone());
+        let (going, next, report) = (going.clone(), next.clone(), report.clone());
         let work = move || {
             while let Some(namespace) = going.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Err(error) = namespace.set_standby(true) {
                     tracing::warn!(%error, nsid = namespace.nsid, "an image stays locked");
                 }
-                // Nobody waits any longer who has waited for too long.
-                let _ = told.send(());
+                // The receiver may have stopped waiting.
+                let _ = report.send(());
             }
         };
         if let Err(error) = thread::Builder::new().name("image-release".to_owned()).spawn(work) {
             tracing::warn!(%error, "no thread to give images back");
         }
     }
-    drop(told);
+    drop(report);
     let end = ring::now().after(Duration::from_millis(CEPH_GIVE_BACK_PATIENCE_MS));
     for done in 0..count {
         if ended.recv_timeout(end.since(ring::now())).is_err() {
@@ -140,8 +140,9 @@ fn release(handovers: &[Handover<'_>], is_standby: bool) {
                 count = count - done,
                 "images are not given back yet, since their cluster does not answer"
             );
-            // What is under way on them may be carried out after all that the next owner does, once it has ended here as too late,
-            // and the lock is free. Known now, it can be seen before somebody else is to have them.
+            // What is under way on them may be carried out after all that the next owner does, once
+            // it has ended here as too late, and the lock is free. Recorded now, it is visible
+            // before another gateway takes the images.
             if is_standby {
                 note_late_operation();
             }

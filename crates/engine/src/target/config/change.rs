@@ -1,5 +1,5 @@
-//! What is different between two configurations of a fabric, as a list that can be read and carried out.
-//! It compares and opens nothing.
+//! Differences between two configurations of a fabric, as a list that can be read and carried out.
+//! Compares, and opens nothing.
 
 use std::fmt;
 
@@ -7,56 +7,57 @@ use serde::Serialize;
 
 use super::fabric::{FabricConfig, NamespaceConfig, SubsystemConfig};
 
-/// One difference. Names and numbers say what it is about; the values stand in the configuration itself.
+/// A difference between two configurations. Names and numbers identify the object; its values are
+/// in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "change")]
 pub enum Change {
     /// An address to listen on comes.
     PortAdded {
-        /// Its number.
+        /// Port number.
         port: u16,
     },
     /// An address goes, and no new connection comes by it.
     PortRemoved {
-        /// Its number.
+        /// Port number.
         port: u16,
     },
-    /// What discovery says of an address is another.
+    /// The discovery log entry of an address changes.
     PortChanged {
-        /// Its number.
+        /// Port number.
         port: u16,
     },
     /// The congestion control of connections that come by an address from then on.
     PortCongestionChanged {
-        /// Its number.
+        /// Port number.
         port: u16,
     },
-    /// Whether connections that come by an address have to be TLS from then on.
+    /// The TLS mode of connections accepted at an address from then on changes.
     PortTlsChanged {
-        /// Its number.
+        /// Port number.
         port: u16,
     },
     /// A subsystem comes.
     SubsystemAdded {
-        /// Its name.
+        /// Name of the subsystem.
         nqn: String,
     },
     /// A subsystem goes, with its controllers.
     SubsystemRemoved {
-        /// Its name.
+        /// Name of the subsystem.
         nqn: String,
     },
     /// Serial or model number of a subsystem, which hosts recognize it by; they have to connect again.
     SubsystemReplaced {
-        /// Its name.
+        /// Name of the subsystem.
         nqn: String,
     },
     /// The hosts that may use a subsystem, their secrets, or where it is found.
     AccessChanged {
-        /// Its name.
+        /// Name of the subsystem.
         nqn: String,
     },
-    /// Where hosts may create namespaces.
+    /// The directory in which hosts may create namespaces changes.
     StorageChanged {
         /// The subsystem's name.
         nqn: String,
@@ -94,7 +95,7 @@ pub enum Change {
         /// The namespace.
         nsid: u32,
     },
-    /// The file or device of a namespace that had failed was opened anew.
+    /// The file or device of a failed namespace was reopened.
     NamespaceReopened {
         /// The subsystem's name.
         nqn: String,
@@ -114,7 +115,7 @@ pub enum Change {
         nqn: String,
         /// The namespace.
         nsid: u32,
-        /// Which of them, by their names in the configuration.
+        /// Names of the changed fields in the configuration.
         fields: Vec<&'static str>,
     },
     /// The discovery services that hosts are referred to.
@@ -150,7 +151,7 @@ impl fmt::Display for Change {
                 write!(f, "subsystem {nqn}: namespace {nsid} is replaced by another")
             }
             Self::NamespaceReopened { nqn, nsid } => {
-                write!(f, "subsystem {nqn}: namespace {nsid} is opened anew, and takes writes again")
+                write!(f, "subsystem {nqn}: namespace {nsid} is reopened, and takes writes again")
             }
             Self::NamespaceResized { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is resized"),
             Self::NamespaceChanged { nqn, nsid, fields } => {
@@ -163,7 +164,8 @@ impl fmt::Display for Change {
 }
 
 impl FabricConfig {
-    /// What has to be done to come from this configuration to `wanted`, in an order in which it can be done.
+    /// Changes that lead from this configuration to `wanted`, in an order in which they can be
+    /// carried out.
     pub fn changes_to(&self, wanted: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         for port in &self.ports {

@@ -1,20 +1,20 @@
-//! Where a subsystem's Command Quiesce Time comes from.
+//! Source of a subsystem's Command Quiesce Time.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a subsystem's Command Quiesce Time comes from.
+/// Source of a subsystem's Command Quiesce Time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandQuiesce {
-    /// It is configured.
+    /// The configured time.
     #[default]
     Fixed,
-    /// It is measured, from what is usual on.
+    /// A measured time, the default one at least.
     Auto,
 }
 
 impl CommandQuiesce {
-    /// Whether it is configured.
+    /// True for the configured time.
     pub const fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed)
     }

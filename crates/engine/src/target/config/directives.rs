@@ -1,5 +1,5 @@
-//! Run-time orders. They come beside a configuration and do not belong to it: nobody writes them down, and a target that is started
-//! anew has those that it is started with.
+//! Run-time orders, given beside a configuration. They are not part of it: they are not stored, and
+//! a restarted target has those that it is started with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,38 +9,42 @@ use crate::backend::BackendConfig;
 use crate::limits::OTHER_PORTS_MAX;
 use crate::target::TargetError;
 
-/// What is to be done with images besides what is configured; a group of gateways needs it. The default is nothing.
+/// Orders for images beyond the configuration, for groups of gateways. By default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// Namespaces, by subsystem and identifier, to whose images another gateway writes for now: they are open here, and nobody
-    /// reaches their blocks as long as their ANA groups are inaccessible, which is the caller's to see to.
+    /// Namespaces, by subsystem and identifier, whose images another gateway writes to: they are
+    /// open here, and their blocks are not accessed while their ANA groups are inaccessible, which
+    /// the caller ensures.
     pub standby: BTreeSet<(String, u32)>,
-    /// Which opening of images this is: with another number all are opened anew, for instance on new connections to their
-    /// clusters, and hosts keep them meanwhile.
+    /// Generation of open requests: with another number all images are reopened, for instance on new
+    /// connections to their clusters, and hosts keep the namespaces meanwhile.
     pub opening: u64,
-    /// Whether other targets serve the same subsystems, which may be found at ports that this one does not have.
+    /// True if other targets serve the same subsystems, possibly on ports that this one does not
+    /// have.
     pub shares_subsystems: bool,
     /// Ports of other gateways, which hosts find in the discovery log beside those of this target: at most
     /// `limits::OTHER_PORTS_MAX`.
     pub elsewhere: Vec<OtherPort>,
-    /// Whether hosts may reserve images that other gateways serve too: not before all of them know of it. With it come numbers by
-    /// which namespaces were added, by subsystem and identifier; others have 0. One that was removed and is added again has
-    /// another number, and none of its former reservations.
+    /// Set if hosts may reserve images that other gateways serve too, which requires that all of
+    /// them support it. Contains the numbers of namespaces' additions, by subsystem and identifier;
+    /// 0 where there is none. A namespace that was removed and added again has another number, and
+    /// none of its former reservations.
     pub reservations: Option<BTreeMap<(String, u32), u64>>,
 }
 
 /// A port of another target that serves the same subsystems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherPort {
-    /// As that target has it, with what it tells hosts as its address. No port of this target has its number.
+    /// The port as that target has it, with its advertised address as the address. No port of this
+    /// target has its number.
     pub port: PortConfig,
-    /// Whether hosts are told which subsystems they find there, and in which way to connect. Otherwise they are told only that
-    /// a discovery service is there: its target is of a version that says no more of its ports.
+    /// True if hosts are shown the subsystems on this port, and how to connect. Otherwise they are
+    /// shown only a discovery service, since its target's version reports no more of its ports.
     pub is_known: bool,
 }
 
 impl Directives {
-    /// Whether another gateway writes to this namespace's image.
+    /// True if another gateway writes to this namespace's image.
     pub fn is_standby(&self, nqn: &str, nsid: u32) -> bool {
         self.standby.contains(&(nqn.to_owned(), nsid))
     }
@@ -51,7 +55,7 @@ impl Directives {
         added.copied().unwrap_or_default()
     }
 
-    /// Whether a namespace is no more, and not only out of this gateway's reach.
+    /// True if a namespace was removed, and is not only out of this gateway's reach.
     pub(crate) fn is_removed(&self, nqn: &str, nsid: u32) -> bool {
         self.reservations.as_ref().is_some_and(|added| !added.contains_key(&(nqn.to_owned(), nsid)))
     }
@@ -149,7 +153,7 @@ const fn is_image(namespace: &NamespaceConfig) -> bool {
     matches!(namespace.backend, BackendConfig::Rbd(_))
 }
 
-/// Whether the namespace is opened by this change anyway.
+/// True if this change opens the namespace anyway.
 fn is_new(change: &Change, nqn: &str, number: u32) -> bool {
     match change {
         Change::SubsystemAdded { nqn: of } | Change::SubsystemReplaced { nqn: of } => of == nqn,
@@ -160,7 +164,7 @@ fn is_new(change: &Change, nqn: &str, number: u32) -> bool {
     }
 }
 
-/// Whether it is a change of a namespace that stays the same.
+/// True for a change of a namespace that stays the same.
 fn is_about(change: &Change, nqn: &str, number: u32) -> bool {
     matches!(change, Change::NamespaceChanged { nqn: of, nsid, .. } | Change::NamespaceResized { nqn: of, nsid }
         if of == nqn && *nsid == number)
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn with_another_number_all_images_are_opened_anew_and_nothing_else() {
+    fn with_another_number_all_images_are_reopened_and_nothing_else() {
         let memory = NamespaceConfig::new(9, BackendConfig::Memory { size: 4096 }, 4096);
         let from = fabric(vec![image(1), memory.clone()]);
         let to = fabric(vec![NamespaceConfig { ana_group: 2, ..image(1) }, memory, image(3)]);

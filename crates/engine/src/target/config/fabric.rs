@@ -1,5 +1,5 @@
-//! What a target serves, as data: it can be written down, compared, and put into effect while the target runs.
-//! It opens nothing; what it means for hosts is the other modules'.
+//! Configuration of a target, as data: it can be stored, compared, and applied while the target runs.
+//! Opens nothing; its effects are in other modules.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,14 +24,14 @@ use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
 use crate::units::{self, Size};
 
-/// What hosts find: addresses, subsystems, and other discovery services.
+/// Configuration that hosts see: addresses, subsystems, and other discovery services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Config")]
 pub struct FabricConfig {
-    /// Where the target listens.
+    /// Addresses to listen on.
     pub ports: Vec<PortConfig>,
-    /// What it serves.
+    /// Subsystems to serve.
     pub subsystems: Vec<SubsystemConfig>,
     /// Other discovery services that hosts are referred to.
     #[serde(deserialize_with = "written::referrals")]
@@ -46,7 +46,8 @@ pub struct FabricConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Port")]
 pub struct PortConfig {
-    /// Its number, from 1 on (PORTID). It stays when other ports come and go; the lowest free one without it.
+    /// Port number, from 1 on (PORTID). It stays when other ports come and go; the lowest free one
+    /// by default.
     #[serde(default, deserialize_with = "written::port_id")]
     pub id: u16,
     /// Address and service. Service 0 takes a free one. A link-local address has its interface, as in `[fe80::1%eth0]:4420`.
@@ -54,18 +55,18 @@ pub struct PortConfig {
     /// The address that discovery tells hosts, where it differs from the one listened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
-    /// Whether only the discovery subsystem is to be found here.
+    /// Serves only the discovery subsystem here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub discovery_only: bool,
-    /// What carries its connections. Hosts that only have TCP are served on a port with MPTCP too.
+    /// Transport of the connections. Hosts with plain TCP are served on an MPTCP port too.
     #[serde(default, skip_serializing_if = "Transport::is_tcp")]
     pub transport: Transport,
     /// Congestion control by its name in the kernel, `auto` for what suits the path of each connection,
     /// or `system`, which is the default, for what the system has set.
     #[serde(default, deserialize_with = "written::congestion", skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// Whether its connections are TLS. Without it they have to be as soon as a subsystem that is found here has a TLS key for a
-    /// host, and are not until then.
+    /// TLS mode of the connections. By default, TLS is required once a subsystem on this port has a
+    /// TLS key for a host, and off until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsUse>,
 }
@@ -75,12 +76,12 @@ pub struct PortConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Referral")]
 pub struct ReferralConfig {
-    /// Its address (TRADDR).
+    /// Address (TRADDR).
     pub address: String,
-    /// Its service (TRSVCID).
+    /// Service (TRSVCID).
     #[serde(default = "written::service_default", deserialize_with = "written::service")]
     pub service: String,
-    /// Its name; the well-known one without it.
+    /// Name of the discovery service; the well-known one by default.
     #[serde(default, deserialize_with = "written::optional_nqn", skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
 }
@@ -101,7 +102,7 @@ pub struct SubsystemConfig {
     #[serde(default = "written::model_default", deserialize_with = "written::model")]
     #[schemars(length(max = 40))]
     pub model: String,
-    /// Whether every host may connect.
+    /// Lets every host connect.
     #[serde(default)]
     pub allow_any_host: bool,
     /// NQNs of the hosts that may connect.
@@ -120,17 +121,17 @@ pub struct SubsystemConfig {
     /// ANA groups whose state is not "optimized" everywhere. A group that is not here is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ana_groups: Vec<AnaGroupConfig>,
-    /// Where hosts may create namespaces; without it they may not.
+    /// Directory in which hosts may create namespaces; without it they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageConfig>,
     /// The ports it is found on, by their numbers; on all where this is empty, and on none where it is 0 alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// For how many milliseconds after the loss of its host the commands of a controller may still take effect (CQT), as
-    /// hosts are told. [default: 2000]
+    /// Milliseconds after the loss of its host during which the commands of a controller may still
+    /// take effect (CQT), as reported to hosts. [default: 2000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_quiesce_ms: Option<u16>,
-    /// Whether that time is fixed, or follows what the storage takes.
+    /// Source of the Command Quiesce Time: fixed, or measured at the storage.
     #[serde(
         default,
         deserialize_with = "written::or_default",
@@ -168,43 +169,43 @@ pub struct NamespaceConfig {
     #[serde(default, deserialize_with = "written::nsid")]
     #[schemars(range(min = 1, max = 1024))]
     pub nsid: u32,
-    /// Where its blocks live.
+    /// Storage of the blocks.
     pub backend: BackendConfig,
     /// Bytes of a block: 512 or 4096. Without them, those of a block device's sectors, and 4096 for all else.
     #[serde(default, deserialize_with = "written::block_size", skip_serializing_if = "is_zero")]
     #[schemars(with = "Size")]
     pub block_size: u32,
-    /// Its UUID; without one, that of what is behind it: it stays while the blocks do.
+    /// UUID; by default that of the storage: it stays while the blocks do.
     #[serde(default, deserialize_with = "written::uuid", skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
-    /// Its NGUID, 32 hexadecimal digits; without one, the bytes of its UUID.
+    /// NGUID, 32 hexadecimal digits; by default the bytes of the UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub nguid: Option<Nguid>,
-    /// Its ANA group, from 1 on. Gateways call it their load-balancing group.
+    /// ANA group, from 1 on. Gateways call it their load-balancing group.
     #[serde(
         default = "first_group",
         alias = "load_balancing_group",
         deserialize_with = "written::ana_group"
     )]
     pub ana_group: u32,
-    /// Which of the subsystem's hosts see it.
+    /// Hosts of the subsystem that see the namespace.
     #[serde(default)]
     pub visible: Visibility,
-    /// How much of it hosts may use in a second.
+    /// Limits on use by hosts.
     #[serde(default, skip_serializing_if = "QosConfig::is_unlimited")]
     pub qos: QosConfig,
-    /// Whether it may be written.
+    /// Write protection.
     #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
     pub write_protection: WriteProtection,
     /// The highest write protection that hosts may set, those that see it, or its owner alone if it has one; they lift none
     /// that the operator has set.
     #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
     pub host_write_protection: WriteProtection,
-    /// Whether its write protection was set by a host, which may lift it.
+    /// Set if the write protection was set by a host, which may lift it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub protected_by_host: bool,
-    /// Whether a host created it, so that its file goes with it when it is deleted.
+    /// Set if a host created the namespace: its file is removed when it is deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub created_by_host: bool,
     /// The host that it belongs to, which alone attaches, detaches and deletes it. Without one it is the operator's, also
@@ -216,16 +217,18 @@ pub struct NamespaceConfig {
     #[serde(default, deserialize_with = "written::write_delay_ms", skip_serializing_if = "is_zero")]
     #[schemars(range(max = 60_000))]
     pub write_delay_ms: u32,
-    /// Whether another target over the same file or device may serve it too, as a second way to it.
+    /// Allows another target over the same file or device to serve the namespace too, as a second
+    /// path to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared_storage: bool,
-    /// What versions before showed of a run-time order, which is in [`Directives`](super::Directives) now.
+    /// A run-time order that former versions stored here, and that is in
+    /// [`Directives`](super::Directives) now.
     #[doc(hidden)]
     #[serde(default, rename = "standby", skip_serializing)]
     pub former_standby: Forgotten,
 }
 
-/// Which hosts see a namespace, of those that may use its subsystem.
+/// Hosts that see a namespace, of those that may use its subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Visibility {
@@ -242,7 +245,7 @@ impl Default for Visibility {
 }
 
 impl Visibility {
-    /// Whether the host with this name sees the namespace.
+    /// True if the host with this name sees the namespace.
     pub fn includes(&self, host_nqn: &str) -> bool {
         let named = |hosts: &[String]| hosts.iter().any(|host| host == host_nqn);
         match self {
@@ -281,7 +284,7 @@ impl Visibility {
     }
 }
 
-/// How much of a namespace all its hosts together may use in a second. Nothing is unlimited.
+/// Limits on the use of a namespace by all its hosts together. Unset limits are unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Qos")]
@@ -310,7 +313,7 @@ pub struct QosConfig {
 }
 
 impl QosConfig {
-    /// Whether nothing is limited.
+    /// True if no limit is set.
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
@@ -321,12 +324,12 @@ impl QosConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AnaGroup")]
 pub struct AnaGroupConfig {
-    /// Its number, from 1 on.
+    /// Group number, from 1 on.
     pub id: u32,
-    /// Its state on all ports that are not named in `ports`.
+    /// State on all ports that are not named in `ports`.
     #[serde(default)]
     pub state: GroupState,
-    /// Its state on single ports, by their numbers.
+    /// State on single ports, by their numbers.
     #[serde(default, with = "written::by_port", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, GroupState>")]
     pub ports: BTreeMap<u16, GroupState>,
@@ -390,7 +393,7 @@ const fn is_zero(value: &u32) -> bool {
 pub const NO_PORT: u16 = 0;
 
 impl PortConfig {
-    /// Port number `id` at `address`, told to hosts as it is.
+    /// Port number `id` at `address`, advertised to hosts unchanged.
     pub fn new(id: u16, address: SocketAddr) -> Self {
         Self::at(id, address.into())
     }
@@ -471,20 +474,21 @@ impl SubsystemConfig {
         known.map_or(GroupState::Optimized, |known| *known.ports.get(&port).unwrap_or(&known.state))
     }
 
-    /// How many milliseconds after the loss of its host a controller's commands may still take effect, as hosts are
-    /// told (CQT): what is configured, or as long as a write that is held back may take; the least of it where it is measured.
+    /// Milliseconds after the loss of its host during which a controller's commands may still take
+    /// effect, as reported to hosts (CQT): the configured time, but at least the time of a held
+    /// back write; the minimum where the time is measured.
     pub fn command_quiesce_ms(&self) -> u16 {
         let longest = u16::try_from(self.longest_delay_ms()).unwrap_or(u16::MAX);
         self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
     }
 
-    /// How long a write that is held back may take.
+    /// Longest time of a write that is held back, in milliseconds.
     pub(crate) fn longest_delay_ms(&self) -> u32 {
         let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
         delayed.max().map_or(0, |longest| longest.saturating_add(WRITE_DELAY_MARGIN_MS))
     }
 
-    /// Whether it is found on the port with this number.
+    /// True if the subsystem is served on this port.
     pub fn is_on(&self, port: &PortConfig) -> bool {
         !port.discovery_only && (self.ports.is_empty() || self.ports.contains(&port.id))
     }

@@ -1,11 +1,12 @@
-//! A former setting. What earlier versions wrote of it is read, so that their files are, and ignored.
+//! A former setting. Values that earlier versions wrote are accepted, to keep their files readable,
+//! and ignored.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-/// What was written under a name that says nothing now.
+/// Value of a setting that has no meaning any longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten;
 

@@ -37,8 +37,9 @@ pub struct HostKeyConfig {
     /// File with the key of the host's TLS connections, `NVMeTLSkey-1:…`, under the same rules. Several lines are several keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key_file: Option<PathBuf>,
-    /// Whether the key of the host's TLS connections comes out of its authentication (secure channel concatenation, nvme-cli's
-    /// `--concat`). It authenticates in clear then, also where TLS is required, and connects anew with TLS.
+    /// Generates the key of the host's TLS connections by its authentication (secure channel
+    /// concatenation, nvme-cli's `--concat`). The host then authenticates without TLS, even where
+    /// TLS is required, and reconnects with TLS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls_concat: bool,
     /// The host's secret, instead of a file: sealed with the key of `--encryption-key`, as the target has written it.
@@ -79,22 +80,22 @@ impl HostKeyConfig {
         }
     }
 
-    /// Whether the host has a secret, by which it has to authenticate.
+    /// True if the host has a secret, with which it has to authenticate.
     pub const fn has_secret(&self) -> bool {
         self.dhchap_secret_file.is_some() || self.dhchap_secret_sealed.is_some()
     }
 
-    /// Whether the host has a TLS key.
+    /// True if the host has a TLS key.
     pub const fn has_tls_key(&self) -> bool {
         self.tls_key_file.is_some() || self.tls_key_sealed.is_some()
     }
 
-    /// Whether one of its keys is sealed.
+    /// True if one of the host's keys is encrypted in the configuration.
     pub fn has_sealed(&self) -> bool {
         KeyKind::ALL.into_iter().any(|kind| self.sealed(kind).is_some())
     }
 
-    /// Its key of this kind, where it is sealed.
+    /// Encrypted key of this kind, if there is one.
     pub const fn sealed(&self, kind: KeyKind) -> Option<&SealedSecret> {
         match kind {
             KeyKind::Secret => self.dhchap_secret_sealed.as_ref(),
@@ -103,7 +104,7 @@ impl HostKeyConfig {
         }
     }
 
-    /// Where its key of this kind is.
+    /// Source of the key of this kind.
     pub(crate) fn source(&self, kind: KeyKind) -> Option<KeySource<'_>> {
         let file = match kind {
             KeyKind::Secret => &self.dhchap_secret_file,

@@ -10,9 +10,9 @@ use uuid::Uuid;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NamespaceOwner")]
 pub struct KnownHost {
-    /// Its name (HOSTNQN).
+    /// Name of the host (HOSTNQN).
     pub nqn: String,
-    /// Its identifier (HOSTID), all zeroes for a host that has none.
+    /// Host identifier (HOSTID), all zeroes for a host that has none.
     pub host_id: Uuid,
 }
 

@@ -11,14 +11,14 @@ use uuid::Uuid;
 pub struct Nguid([u8; 16]);
 
 impl Nguid {
-    /// Its bytes, in the order of the Identify data.
+    /// Bytes, in the order of the Identify data.
     pub const fn into_bytes(self) -> [u8; 16] {
         self.0
     }
 }
 
 impl From<Uuid> for Nguid {
-    /// What a namespace has where only its UUID is known.
+    /// NGUID of a namespace of which only the UUID is known.
     fn from(uuid: Uuid) -> Self {
         Self(uuid.into_bytes())
     }

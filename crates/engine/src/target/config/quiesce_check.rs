@@ -27,8 +27,9 @@ pub(crate) fn check_quiesce(config: &SubsystemConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks whether the storage of a namespace keeps the time, as far as it says. A fixed time that it does not keep is refused;
-/// of the usual one it is only told, since nobody has chosen it.
+/// Checks that the storage of a namespace keeps the time, as far as its bound is known. A
+/// configured time that it does not keep is refused; the default one, which was not chosen by the
+/// operator, is only logged.
 ///
 /// # Errors
 /// What is wrong.
@@ -38,15 +39,15 @@ pub(crate) fn check_quiesce_bound(
     bound: &TimeBound,
     place: &str,
 ) -> Result<(), String> {
-    let told_ms = config.command_quiesce_ms();
-    let is_kept = !bound.exceeds(Duration::from_millis(told_ms.into()));
+    let quiesce_ms = config.command_quiesce_ms();
+    let is_kept = !bound.exceeds(Duration::from_millis(quiesce_ms.into()));
     if is_kept || !config.command_quiesce.is_fixed() {
         return Ok(());
     }
     let (nqn, nsid) = (&config.nqn, namespace.nsid);
     if config.command_quiesce_ms.is_none() {
         tracing::info!(
-            "namespace {nsid} of {nqn}: {place}: {bound}, longer than the default command quiesce time of {told_ms} ms; if hosts also \
+            "namespace {nsid} of {nqn}: {place}: {bound}, longer than the default command quiesce time of {quiesce_ms} ms; if hosts also \
              reach this storage through another target, set command_quiesce_ms or command_quiesce = \"auto\""
         );
         return Ok(());
@@ -58,7 +59,7 @@ pub(crate) fn check_quiesce_bound(
         _ => "give it a bound of 65 s at most".to_owned(),
     };
     Err(format!(
-        "subsystem {nqn}: a command quiesce time of {told_ms} ms is not kept by namespace {nsid} on {place}: {bound}; {remedy}, \
+        "subsystem {nqn}: a command quiesce time of {quiesce_ms} ms is not kept by namespace {nsid} on {place}: {bound}; {remedy}, \
          or have it measured (command_quiesce = \"auto\")"
     ))
 }
@@ -90,7 +91,7 @@ mod tests {
         let refusal = outcome(&fixed, TimeBound::None("it waits")).expect_err("it waits");
         assert!(refusal.contains("it waits; give it a bound of 65 s at most"), "{refusal}");
         assert!(outcome(&fixed, known(70)).expect_err("longer").contains("65 s at most"));
-        // Nobody has chosen these.
+        // These were not chosen by the operator.
         for config in [config(CommandQuiesce::Fixed, None), config(CommandQuiesce::Auto, None)] {
             assert_eq!(
                 (outcome(&config, known(30)), outcome(&config, TimeBound::None("it waits"))),

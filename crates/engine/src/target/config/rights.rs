@@ -1,5 +1,6 @@
-//! What hosts may change of namespaces: rules on a subsystem's configuration, each of which says why it refuses. Whoever
-//! changes the configuration asks in the same step. Reservations do not belong to it, and are looked at by `apply`.
+//! Rights of hosts to change namespaces: rules on a subsystem's configuration, each with the reason
+//! of a refusal. They are checked in the same step as the change. Reservations are not part of the
+//! configuration, and are checked by `apply`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,10 +17,10 @@ use crate::limits::HOST_NAMESPACES;
 /// restart ends it.
 const OWN_PROTECTION_MAX: WriteProtection = WriteProtection::UntilRestart;
 
-/// Why a host may not do what it asks for: the status of its command, and the rule for whoever reads the log.
+/// Refusal of a host's request: the status of its command, and the rule for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What the host is told.
+    /// Status for the host.
     pub status: Status,
     /// The rule that was met.
     pub rule: String,
@@ -39,7 +40,7 @@ impl KnownHost {
     /// The host as the owner of what it creates.
     ///
     /// # Errors
-    /// A host without an identifier owns nothing: whoever has none is taken for it.
+    /// A host without an identifier owns nothing: it cannot be distinguished from others without one.
     pub fn owner(&self) -> Result<Self, Denial> {
         if self.host_id.is_nil() {
             return deny(Status::HOST_ID_NOT_INITIALIZED, "a host without HOSTID cannot own namespaces");
@@ -51,7 +52,7 @@ impl KnownHost {
         !self.host_id.is_nil() && namespace.owner.as_ref() == Some(self)
     }
 
-    /// Whether it is told that there is this namespace: it sees it, or it is its own.
+    /// True if the host may know of this namespace: it sees the namespace, or owns it.
     pub fn knows(&self, namespace: &NamespaceConfig) -> bool {
         self.owns(namespace) || namespace.visible.includes(&self.nqn)
     }
@@ -72,7 +73,7 @@ impl KnownHost {
         subsystem.namespaces.iter().map(|namespace| self.protection_max(namespace)).fold(own, Ord::max)
     }
 
-    /// Whether it may change the write protection of this namespace now.
+    /// Checks that the host may change the write protection of this namespace now.
     ///
     /// # Errors
     /// The rule against it.
@@ -105,7 +106,7 @@ impl KnownHost {
 }
 
 impl SubsystemConfig {
-    /// Whether a host of this name is let in.
+    /// True if a host of this name may connect.
     pub fn lets_in(&self, host_nqn: &str) -> bool {
         self.allow_any_host || self.hosts.iter().any(|host| host == host_nqn)
     }
@@ -173,7 +174,7 @@ impl SubsystemConfig {
         wanted: WriteProtection,
     ) -> Result<(), Denial> {
         let namespace = self.known_to(host, nsid)?;
-        // What is so already does not change, whoever has made it so.
+        // A protection that is set already does not change, whether by the operator or by a host.
         if namespace.write_protection != wanted {
             host.check_protection(namespace, wanted)?;
             namespace.write_protection = wanted;
@@ -243,17 +244,17 @@ impl FabricConfig {
     }
 }
 
-/// What a namespace is given when a host creates it.
+/// Properties of a namespace that a host creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceOwned {
-    /// Whose it is.
+    /// Owner.
     pub owner: KnownHost,
-    /// What its owner may do about its write protection.
+    /// Highest write protection that its owner may set.
     pub host_write_protection: WriteProtection,
 }
 
 impl NamespaceConfig {
-    /// Whether it belongs to a host with this name.
+    /// True if the namespace belongs to a host with this name.
     fn is_of(&self, host_nqn: &str) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.nqn == host_nqn)
     }
@@ -274,7 +275,7 @@ impl StorageConfig {
         Self { directory, bytes_max, bytes_max_per_host: None, namespaces_max_per_host: None }
     }
 
-    /// Bytes that all namespaces of one host may have together: half of what all may have where nobody says otherwise, so
+    /// Bytes that all namespaces of one host may have together: by default half of the total, so
     /// that no host can take all of it.
     pub fn host_bytes_max(&self) -> u64 {
         self.bytes_max_per_host.unwrap_or(self.bytes_max.div_ceil(2)).min(self.bytes_max)

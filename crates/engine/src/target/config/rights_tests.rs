@@ -16,8 +16,8 @@ fn file(nsid: u32, size: u64) -> NamespaceConfig {
     NamespaceConfig::new(nsid, BackendConfig::File { path, size: Some(size) }, 4096)
 }
 
-/// Namespace 1 is the operator's, 2 is A's and seen by B, 3 is A's and seen by nobody, 4 was made by a host that is no
-/// longer known, and 5 is the operator's and hidden from B.
+/// Namespace 1 is the operator's, 2 is A's and seen by B, 3 is A's and seen by no host, 4 was made
+/// by a host that is no longer known, and 5 is the operator's and hidden from B.
 fn subsystem() -> SubsystemConfig {
     let own = |nsid| NamespaceConfig {
         owner: Some(host(1)),
@@ -76,7 +76,7 @@ fn an_owner_alone_attaches_and_detaches() {
 #[test]
 fn an_owner_is_its_name_and_its_identifier() {
     let mut subsystem = subsystem();
-    let nobody = KnownHost { host_id: Uuid::nil(), ..host(1) };
+    let nameless = KnownHost { host_id: Uuid::nil(), ..host(1) };
     let denied = Status::INVALID_NAMESPACE;
     for other in
         [KnownHost { host_id: Uuid::from_u128(9), ..host(1) }, KnownHost { nqn: host(9).nqn, ..host(1) }]
@@ -85,10 +85,10 @@ fn an_owner_is_its_name_and_its_identifier() {
         assert_eq!(subsystem.delete_for(&other, None), Ok(Vec::new()));
     }
     for nsid in [Some(3), None] {
-        assert_denied(subsystem.delete_for(&nobody, nsid), Status::HOST_ID_NOT_INITIALIZED, "HOSTID");
+        assert_denied(subsystem.delete_for(&nameless, nsid), Status::HOST_ID_NOT_INITIALIZED, "HOSTID");
     }
     let fabric = FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() };
-    assert_denied(fabric.created_for(&nobody, NQN, 1), Status::HOST_ID_NOT_INITIALIZED, "HOSTID");
+    assert_denied(fabric.created_for(&nameless, NQN, 1), Status::HOST_ID_NOT_INITIALIZED, "HOSTID");
 }
 
 #[test]

@@ -27,12 +27,12 @@ impl<'de> Deserialize<'de> for SealedSecret {
     }
 }
 
-/// What a key is for.
+/// Purpose of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// The host's secret.
     Secret,
-    /// That of the subsystem, for one host or for all.
+    /// The secret of the subsystem, for one host or for all.
     ControllerSecret,
     /// The key of a host's TLS connections.
     TlsKey,
@@ -42,7 +42,7 @@ impl KeyKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Secret, Self::ControllerSecret, Self::TlsKey];
 
-    /// What its settings begin with.
+    /// First part of the names of its settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Secret => "dhchap_secret",
@@ -52,7 +52,7 @@ impl KeyKind {
     }
 }
 
-/// Where a key of a host is.
+/// Source of a host's key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeySource<'a> {
     File(&'a Path),
@@ -96,7 +96,7 @@ impl SealedSecret {
         key.open(&self.0, &[kind.name(), nqn, host])
     }
 
-    /// When it was sealed.
+    /// Time of encryption.
     pub(crate) fn sealed_at(&self) -> Option<std::time::SystemTime> {
         let since = std::time::Duration::from_secs(sealed_at_s(&self.0)?);
         std::time::SystemTime::UNIX_EPOCH.checked_add(since)

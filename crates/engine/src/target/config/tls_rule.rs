@@ -4,8 +4,8 @@ use super::fabric::{FabricConfig, PortConfig};
 use super::tls_use::TlsUse;
 
 impl FabricConfig {
-    /// Whether the connections of this port are TLS: what it says itself. Without that they have to be where a host has a TLS
-    /// key, so that a key which is set protects at once, and nobody gets around it by a port that was forgotten.
+    /// TLS mode of a port: the configured one; by default TLS is required where a host has a TLS
+    /// key. A configured key protects at once, and cannot be bypassed by a port without a setting.
     pub fn tls_on(&self, port: &PortConfig) -> TlsUse {
         let has_key = || {
             let here = self.subsystems.iter().filter(|subsystem| subsystem.is_on(port));

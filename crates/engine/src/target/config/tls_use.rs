@@ -4,16 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether the connections of a port are TLS.
+/// TLS mode of a port's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TlsUse {
-    /// All of them are: a host without a key cannot connect.
+    /// All connections use TLS: a host without a key cannot connect.
     Required,
-    /// A connection's first bytes decide: hosts with TLS and hosts without connect. For a migration alone: whoever has a
-    /// host's name comes in without its key.
+    /// Detected from a connection's first bytes: hosts with TLS and hosts without it connect. For
+    /// migrations only: a host can connect under any name without the key.
     Allowed,
-    /// None is.
+    /// No connection uses TLS.
     Off,
 }
 
@@ -21,7 +21,7 @@ impl TlsUse {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Required, Self::Allowed, Self::Off];
 
-    /// How it is written.
+    /// Name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Required => "required",

@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum WriteProtection {
-    /// It may be written.
+    /// Writes are allowed.
     #[default]
     #[serde(alias = "off")]
     None,
-    /// It may not, until that is changed.
+    /// Writes are refused until the setting changes.
     On,
-    /// It may not, until the target starts again.
+    /// Writes are refused until the target restarts.
     #[serde(alias = "until-restart")]
     UntilRestart,
-    /// It may not, ever.
+    /// Writes are refused forever.
     Permanent,
 }
 
 impl WriteProtection {
-    /// Whether it may be written.
+    /// True if writes are allowed.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "off",

@@ -1,5 +1,6 @@
-//! How single settings are written, in every form of a configuration alike: a target.toml, the control API's bodies, and what is
-//! kept. What is wrong with one is told by its reader, which knows its place.
+//! Formats of single settings, the same in every form of a configuration: a target.toml, the
+//! control API's bodies, and stored state. Errors are reported by the reader, which knows their
+//! place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,7 @@ use crate::units::{Size, parse_time};
 
 /// Block size where none is given: every backend can serve it, and every disk likes it.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
-/// What a subsystem says its model is where nothing is given.
+/// Model number of a subsystem by default.
 pub const MODEL_DEFAULT: &str = "Selvedge";
 /// The port of NVMe/TCP discovery services that IANA assigned.
 const DISCOVERY_SERVICE_DEFAULT: &str = "8009";
@@ -124,7 +125,7 @@ where
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A namespace's identifier; 0, which nobody writes, is one that is still to be given.
+/// A namespace's identifier; 0, which is never written, stands for one that is still to be assigned.
 pub(super) fn nsid<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     match Option::<u32>::deserialize(deserializer)? {
         None => Ok(0),
@@ -142,7 +143,7 @@ pub(super) fn port_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16,
     }
 }
 
-/// The bytes of a block; 0, which nobody writes, where they are still to be found out.
+/// The bytes of a block; 0, which is never written, stands for a size that is still to be determined.
 pub(super) fn block_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     match Option::<Size>::deserialize(deserializer)? {
         None => Ok(0),
@@ -190,7 +191,8 @@ pub(super) fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
     Option::<String>::deserialize(deserializer).map(|model| model.unwrap_or_else(model_default))
 }
 
-/// Whether a congestion control at least has what can be a name; whether the kernel has it is found when listening.
+/// Checks that a congestion control has the form of a name. Its presence in the kernel is checked
+/// when listening.
 ///
 /// # Errors
 /// That it has not.
@@ -275,7 +277,8 @@ pub(super) fn service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
     deserializer.deserialize_any(Service)
 }
 
-/// What there is of each port, by the ports' numbers: names of fields are texts everywhere.
+/// Values by port number, with the numbers as texts, since names of fields are texts in all
+/// formats.
 pub(super) mod by_port {
     use super::*;
 

@@ -25,22 +25,22 @@ use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 use crate::target::reservation::ReservationLog;
-use crate::target::served::{GeneratedKey, Host, NamespaceTable, Subsystem, ToldTime};
+use crate::target::served::{GeneratedKey, Host, NamespaceTable, ReportedTime, Subsystem};
 use crate::target::telemetry::QueueMeters;
 
 /// A controller.
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub(crate) id: u16,
-    /// Which of all that have its identifier it is.
+    /// Instance, which distinguishes the controller from others with the same identifier.
     pub(crate) instance: ControllerInstance,
     pub(crate) subsystem: Arc<Subsystem>,
     pub(crate) host: Host,
     /// The port its host came by.
     pub(crate) port: u16,
-    /// Whose places it and its queues take.
+    /// Host and network whose quotas the controller and its queues count against.
     pub(crate) guest: Guest,
-    /// How its host has authenticated, if it had to.
+    /// Parameters of the host's authentication, if it had to authenticate.
     pub(crate) proof: Option<Authenticated>,
     /// The TLS key that has come out of its host's authentication, as long as it has not ended.
     pub(super) generated_key: Mutex<Option<Arc<GeneratedKey>>>,
@@ -48,15 +48,15 @@ pub(crate) struct Controller {
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
     ended: AtomicBool,
-    /// When something was received on any queue last, in the ring's nanoseconds.
+    /// Time at which any queue last received something, in the ring's nanoseconds.
     last_received: AtomicU64,
     keep_alive_ms: AtomicU64,
     pub(crate) meters: QueueMeters,
-    pub(crate) quiesce: ToldTime,
+    pub(crate) quiesce: ReportedTime,
     state: Mutex<State>,
 }
 
-/// What admin commands change.
+/// State that admin commands change.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) configuration: u32,
@@ -65,7 +65,8 @@ pub(crate) struct State {
     is_disabling: bool,
     is_shutting_down: bool,
     pub(crate) features: Features,
-    /// Its queues, the admin queue too, each with the serial number of its connection.
+    /// Queues of the controller, the admin queue included, each with the serial number of its
+    /// connection.
     pub(crate) queues: Vec<(u64, OpenQueue)>,
     pub(super) events: Events,
     /// Namespaces that are otherwise than the host may think; too many to name beyond a list's length.
@@ -77,7 +78,7 @@ pub(crate) struct State {
     error_count: u64,
 }
 
-/// What ends only when no command of a controller's I/O queues can still take effect.
+/// Transition that completes when no command of a controller's I/O queues can still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quiesce {
     /// A reset (CC.EN from 1 to 0), which is complete when CSTS.RDY is 0.
@@ -121,7 +122,7 @@ impl Controller {
             last_received: AtomicU64::new(now.0),
             keep_alive_ms: AtomicU64::new(u64::from(keep_alive_ms)),
             meters: QueueMeters::default(),
-            quiesce: ToldTime::default(),
+            quiesce: ReportedTime::default(),
             state: Mutex::new(State {
                 configuration: 0,
                 status: 0,
@@ -139,12 +140,13 @@ impl Controller {
         }
     }
 
-    /// Whether I/O commands are taken: enabled, not shut down, not ended.
+    /// True if I/O commands are accepted: the controller is enabled, not shut down, and has not
+    /// ended.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Whether the association is over.
+    /// True once the association has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -167,7 +169,7 @@ impl Controller {
         if self.has_ended() { None } else { held.replace(key) }
     }
 
-    /// When something was received from the host last.
+    /// Time at which anything was last received from the host.
     pub(crate) fn last_received(&self) -> Moment {
         Moment(self.last_received.load(Ordering::Relaxed))
     }
@@ -187,8 +189,8 @@ impl Controller {
         self.keep_alive_ms.store(u64::from(keep_alive_ms), Ordering::Relaxed);
     }
 
-    /// When the host has been silent for longer than its keep alive time-out, or than a discovery controller waits without one,
-    /// if nothing is received until then.
+    /// Time at which the host's silence exceeds its keep alive time-out, or the idle limit of a
+    /// discovery controller without one, if nothing is received until then. `None` without a limit.
     pub(crate) fn silent_at(&self) -> Option<Moment> {
         let timeout = Duration::from_millis(match self.keep_alive_ms() {
             0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
@@ -197,12 +199,12 @@ impl Controller {
         (!timeout.is_zero()).then(|| self.last_received().after(timeout + KEEP_ALIVE_GRACE))
     }
 
-    /// Whether the host has been silent for that long.
+    /// True if the host has been silent for longer than its limit.
     pub(crate) fn is_silent(&self, now: Moment) -> bool {
         self.silent_at().is_some_and(|moment| now >= moment)
     }
 
-    /// What admin commands change.
+    /// State that admin commands change, locked.
     pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -276,7 +278,7 @@ impl Controller {
         if self.takes(value) { controller_status::READY } else { controller_status::FATAL }
     }
 
-    /// Whether the configuration is one this controller can run with.
+    /// True if the controller can run with this configuration.
     fn takes(&self, value: u32) -> bool {
         let field = |shift: u32, bits: u32| value >> shift & ((1 << bits) - 1);
         let command_set = field(configuration::COMMAND_SET_SHIFT, 3);
@@ -309,7 +311,7 @@ impl Controller {
         self.state().events.next()
     }
 
-    /// The host reads the log page of a notice, and is told again when something happens from now on.
+    /// Records that the host reads the log page of a notice. Later occurrences are reported again.
     pub(crate) fn looked_at(&self, notice: Notice) {
         self.state().events.looked_at(notice);
     }
@@ -382,7 +384,7 @@ impl Controller {
         Ok(queue_id <= state.features.io_queues())
     }
 
-    /// Its status, for people and programs.
+    /// Status for the API.
     pub(crate) fn status(&self) -> ControllerStatus {
         let looks: Vec<Look> = self.state().queues.iter().map(|(_, queue)| queue.look()).collect();
         let mut queues: Vec<QueueStatus> = looks.into_iter().map(Look::status).collect();
@@ -429,12 +431,12 @@ impl Controller {
 }
 
 impl State {
-    /// Whether all its queues are TLS.
+    /// True if all queues of the controller use TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.queues.iter().all(|(_, queue)| queue.protection.is_some())
     }
 
-    /// Whether there is an I/O queue.
+    /// True if the controller has an I/O queue.
     pub(crate) fn has_io_queues(&self) -> bool {
         self.queues.iter().any(|(_, queue)| queue.queue_id > 0)
     }
@@ -444,12 +446,12 @@ impl State {
         &self.errors
     }
 
-    /// Whether a reset or a shutdown waits for the last command.
+    /// True while a reset or a shutdown waits for the last command.
     pub(super) const fn is_in_transition(&self) -> bool {
         self.is_disabling || self.is_shutting_down
     }
 
-    /// Has the errors of the former process, newest first, and counts on from those.
+    /// Has the errors of the previous process, newest first, and counts on from those.
     pub(super) fn set_errors(&mut self, count: u64, mut errors: Vec<ErrorLogEntry>) {
         errors.truncate(ERROR_LOG_ENTRIES);
         (self.error_count, self.errors) = (count, errors);
@@ -481,7 +483,7 @@ mod tests {
         let silent = controller(discovery(), 0);
         assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX)));
         assert!(silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
-        assert_eq!(silent.keep_alive_ms(), 0, "what the host has set is what it is told");
+        assert_eq!(silent.keep_alive_ms(), 0, "the host is shown the value that it has set");
         silent.note_received(after(DISCOVERY_IDLE_MS_MAX));
         assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         assert!(!controller(discovery(), 300_000).is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));

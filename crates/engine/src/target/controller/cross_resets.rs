@@ -11,7 +11,8 @@ use crate::limits::{CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
 #[derive(Debug, Default)]
 pub(crate) struct CrossResets {
     log: Vec<Entry>,
-    /// Those whose commands are answered when they have ended, so that no log reports them.
+    /// Controllers whose resets are answered when they are complete, and therefore have no log
+    /// entry.
     held: Vec<ControllerInstance>,
 }
 
@@ -80,7 +81,7 @@ impl CrossResets {
         self.log.clear();
     }
 
-    /// Whether there is nothing to remember.
+    /// True if no reset is recorded.
     pub(crate) fn is_quiet(&self) -> bool {
         self.log.is_empty() && self.held.is_empty()
     }
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_empties_is_full_at_some_time() {
+    fn a_log_that_is_never_read_becomes_full() {
         let mut resets = CrossResets::default();
         for id in 0..CROSS_RESET_ENTRIES as u16 {
             assert_eq!(resets.begin(instance(id), 99, true), Ok(()));

@@ -4,7 +4,7 @@
 use nvme::features::{AsyncEvent, AsyncEventConfig};
 use nvme::log_page::critical_warning;
 
-/// Something a host may want to be told.
+/// Kind of event that a host may want to be notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// Namespaces came, went, or are otherwise from now on.
@@ -46,7 +46,7 @@ impl Notice {
         }
     }
 
-    /// Whether the host has asked for it. Reservation notices have masks of their own.
+    /// True if the host has enabled the event. Reservation notices have masks of their own.
     pub(crate) const fn is_wanted(self, config: AsyncEventConfig) -> bool {
         match self {
             Self::Namespaces => config.contains(AsyncEventConfig::NAMESPACE_ATTRIBUTE),
@@ -63,7 +63,7 @@ impl Notice {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
     pub(super) pending: u8,
-    /// Told, and not looked at yet: another of the kind would say nothing new (Base 5.1.2).
+    /// Reported and not read yet: a second event of the kind would add no information (Base 5.1.2).
     pub(super) unread: u8,
 }
 
@@ -85,7 +85,7 @@ impl Events {
         Some(notice.event().encode())
     }
 
-    /// The host looks at the log page of it: from now on it is told again.
+    /// Records that the host reads the log page of a notice. Later occurrences are reported again.
     pub(crate) const fn looked_at(&mut self, notice: Notice) {
         self.unread &= !notice.bit();
     }
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_told_once_until_it_is_looked_at() {
+    fn an_event_is_reported_once_until_its_log_page_is_read() {
         let mut events = Events::default();
         assert!(events.next().is_none());
         assert!(events.raise(Notice::Ana) && events.raise(Notice::Ana));
         assert_eq!(events.next(), Some(AsyncEvent::ANA_CHANGE.encode()));
         assert!(events.next().is_none());
-        assert!(!events.raise(Notice::Ana), "told, and not looked at");
-        assert!(events.raise(Notice::Namespaces), "another kind is told all the same");
+        assert!(!events.raise(Notice::Ana), "reported, and not read");
+        assert!(events.raise(Notice::Namespaces), "another kind is reported all the same");
         events.looked_at(Notice::Ana);
         assert!(events.raise(Notice::Ana));
         assert!(events.next().is_some() && events.next().is_some() && events.next().is_none());

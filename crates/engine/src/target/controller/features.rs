@@ -8,7 +8,7 @@ use nvme::features::{AsyncEventConfig, HostBehavior, Timestamp};
 use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{self, Moment};
 
-/// What a host has set.
+/// Features that a host has set.
 #[derive(Clone, Debug)]
 pub(crate) struct Features {
     pub(crate) arbitration: u32,

@@ -1,8 +1,9 @@
-//! Whose places a controller and its queues take: a host, and the network that it comes from.
+//! Host and network that a controller and its queues count against.
 
 use std::net::IpAddr;
 
-/// Where a host comes from, as one party: an IPv4 address, or the 64 bits of an IPv6 address that one party has for itself.
+/// Network of a host, for quotas: an IPv4 address, or the first 64 bits of an IPv6 address, which
+/// one site has for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(u64);
 
@@ -16,11 +17,11 @@ impl Network {
     }
 }
 
-/// Whose a controller is, as far as places go.
+/// Host and network whose quotas a controller counts against.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
     pub(crate) nqn: String,
     pub(crate) network: Network,
-    /// Whether it is on a subsystem's list.
+    /// True if the host is on a subsystem's list of hosts.
     pub(crate) is_named: bool,
 }

@@ -1,4 +1,4 @@
-//! A controller that is left to the next process, and one that comes from the former.
+//! A controller that is left to the new process, and one that comes from the previous one.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ use crate::target::lock::lock;
 use crate::target::succession::{HandedController, HandedError, HandedFeatures, HandedProof};
 
 impl Controller {
-    /// What the next process needs to have it too. `None` for one that has ended or is amid a reset or a shutdown, and for one
-    /// with notices that its host has not read, which cannot be handed on yet. Its host connects again.
+    /// State of the controller for the new process. `None` for a controller that has ended or is
+    /// in a reset or a shutdown, and for one with unread notices of kinds that cannot be handed
+    /// over yet. The host of such a controller connects again.
     pub(crate) fn handed(&self, address: std::net::IpAddr) -> Option<HandedController> {
         if self.has_ended() {
             return None;
@@ -44,13 +45,14 @@ impl Controller {
             error_count: state.error_count(),
             errors: state.errors().iter().map(HandedError::of).collect(),
             generated_key,
-            told_quiesce_ms: self.quiesce.told_ms(),
+            told_quiesce_ms: self.quiesce.reported_ms(),
             proof: self.proof.as_ref().map(HandedProof::of),
         })
     }
 
-    /// Is as the former process has left it. What this one serves may be otherwise than what that one showed its host, which nobody
-    /// else tells it: a gateway's group may have changed meanwhile.
+    /// Restores the state that the previous process has handed over. If the namespaces differ from
+    /// those last shown to the host, raises the events for it: a gateway's group may have changed
+    /// meanwhile, and no other process notifies this host.
     pub(crate) fn go_on(&self, handed: &HandedController) {
         let is_otherwise = handed.shown.is_some_and(|shown| shown != self.table().checksum());
         let mut state = self.state();
@@ -61,7 +63,7 @@ impl Controller {
         state.changed_namespaces = handed.changed_namespaces.iter().copied().collect::<BTreeSet<u32>>();
         state.set_errors(handed.error_count, handed.errors.iter().map(HandedError::entry).collect());
         if is_otherwise {
-            // Which of them nobody knows.
+            // Which of them have changed is unknown.
             state.changed_namespaces.insert(NSID_ALL);
             let config = state.features.async_events();
             for notice in [Notice::Namespaces, Notice::Ana] {

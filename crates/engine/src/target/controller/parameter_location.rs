@@ -1,10 +1,11 @@
-//! Where in a command the fault is that a status reports, for the error log.
+//! Location of the invalid parameter in a failed command, for the error log.
 
 use nvme::command::io_opcode;
 use nvme::log_page::ErrorLogEntry;
 use nvme::{Status, SubmissionEntry};
 
-/// Where in a command the fault is that a status reports (Base 5.1.12.1.2), or that it stands nowhere in the command.
+/// Location of the parameter that a status refers to (Base 5.1.12.1.2), or
+/// `ErrorLogEntry::NONE`.
 pub(crate) fn parameter_location(entry: &SubmissionEntry, status: Status) -> u16 {
     /// Bytes of a submission queue entry: opcode, NSID, the data descriptor with its length and type, and dword 10.
     const OPCODE_AT: u8 = 0;

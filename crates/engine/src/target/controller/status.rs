@@ -15,7 +15,7 @@ use crate::transport::StreamInfo;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Controller")]
 pub struct ControllerStatus {
-    /// Its identifier (CNTLID).
+    /// Controller identifier (CNTLID).
     pub cntlid: u16,
     /// The subsystem's name.
     pub subsystem: String,
@@ -25,20 +25,21 @@ pub struct ControllerStatus {
     pub host_id: uuid::Uuid,
     /// The port it came by.
     pub port: u16,
-    /// Whether it takes I/O commands.
+    /// True if the controller accepts I/O commands.
     pub ready: bool,
-    /// Whether its host is gone, and the storage still works on commands of it.
+    /// True if the host has disconnected, and the storage still works on its commands.
     pub ending: bool,
     /// The keep alive time-out in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
-    /// How its host has authenticated; without it, it had no secret to prove, and is whoever it says it is.
+    /// Parameters of the host's authentication. Without it the host was not required to
+    /// authenticate, and its name is unproved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authentication: Option<AuthenticationStatus>,
-    /// Its queues, the admin queue first.
+    /// Queues, the admin queue first.
     pub queues: Vec<QueueStatus>,
 }
 
-/// How a host has authenticated.
+/// Parameters of a host's authentication.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Authentication")]
 pub struct AuthenticationStatus {
@@ -46,7 +47,7 @@ pub struct AuthenticationStatus {
     pub dhchap_hash: &'static str,
     /// The group of the key exchange.
     pub dhchap_dhgroup: &'static str,
-    /// Whether the subsystem has authenticated too.
+    /// True if the subsystem has authenticated too.
     pub bidirectional: bool,
 }
 
@@ -64,7 +65,7 @@ impl From<Authenticated> for AuthenticationStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Queue")]
 pub struct QueueStatus {
-    /// Its identifier, 0 for the admin queue.
+    /// Queue identifier, 0 for the admin queue.
     pub queue_id: u16,
     /// Entries it has.
     pub entries: u16,
@@ -72,14 +73,14 @@ pub struct QueueStatus {
     pub reactor: usize,
     /// The host's end.
     pub peer: Option<SocketAddr>,
-    /// What the kernel reports of the connection, and what really carries it; `None` when it has just ended.
+    /// TCP or MPTCP state of the connection as the kernel reports it; `None` if it has just ended.
     pub stream: Option<StreamInfo>,
-    /// What protects it, where it is TLS.
+    /// TLS parameters; absent without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsStatus>,
 }
 
-/// What protects a queue.
+/// TLS parameters of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "Tls")]
 pub struct TlsStatus {
@@ -87,7 +88,7 @@ pub struct TlsStatus {
     pub cipher: &'static str,
     /// The identity of the host's key.
     pub psk_identity: String,
-    /// How the host derives its key: `standard`, or `compat` as libnvme did before 2025.
+    /// Derivation of the host's key: `standard`, or `compat` as in libnvme before 2025.
     pub derivation: &'static str,
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct OpenQueue {
     pub(crate) entries: u16,
     pub(crate) reactor: usize,
     pub(crate) peer: SocketAddr,
-    /// It belongs to the connection, which does not wait for those who ask.
+    /// Socket, which the connection owns: a status request does not keep it open.
     pub(crate) socket: Weak<Socket>,
     pub(crate) protection: Option<Arc<Protection>>,
 }
@@ -129,7 +130,7 @@ impl OpenQueue {
 }
 
 impl Look {
-    /// Its status; this asks the kernel.
+    /// Status of the queue; asks the kernel.
     pub(crate) fn status(self) -> QueueStatus {
         let stream = self.socket.and_then(|socket| stream_info(&*socket).ok());
         QueueStatus { stream, ..self.status }

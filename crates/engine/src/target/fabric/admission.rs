@@ -1,5 +1,6 @@
-//! Who gets a controller or a queue when many come: quotas for each host and each network, a reserve for hosts that the
-//! operator has named, and discovery controllers apart from all others. It counts; who is refused is told by `fabrics`.
+//! Admission of controllers and queues: quotas for each host and each network, a reserve for hosts
+//! that the operator has named, and discovery controllers apart from all others. Only counts;
+//! refusals are logged by `connect`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::ring;
 use crate::seldom::Seldom;
 use crate::target::controller::{Guest, Network};
 
-/// How much of a target one host may take, and one network.
+/// Quotas for one host and one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Quotas {
     /// Controllers of one host, by its NQN, discovery controllers apart.
@@ -67,7 +68,7 @@ impl Rule {
         Self::QueuesPerNetwork,
     ];
 
-    /// Its name in metrics.
+    /// Value of the label in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Controllers => "controllers",
@@ -93,7 +94,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What is taken.
+/// Controllers and queues in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     controllers: usize,
@@ -106,7 +107,7 @@ impl Taken {
     }
 }
 
-/// What hosts and networks have taken of a target.
+/// Controllers and queues in use on a target, by host and network.
 #[derive(Debug)]
 pub(crate) struct Admission {
     quotas: Quotas,
@@ -115,7 +116,7 @@ pub(crate) struct Admission {
     /// I/O queues for which the reactors have places.
     queues_max: usize,
     by_host: HashMap<String, Taken>,
-    /// Of hosts that nobody has named: the others have a quota of their own, wherever they come from.
+    /// Counts hosts not named by the operator. Named hosts have a quota of their own on any network.
     by_network: HashMap<Network, Taken>,
 }
 
@@ -242,7 +243,7 @@ impl Fault {
     }
 }
 
-/// How often who was refused or sent away, and why.
+/// Counters of refused and ended connections, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     by_rule: [Seldom; Rule::ALL.len()],

@@ -15,7 +15,7 @@ use crate::target::served::{Host, Subsystem};
 pub(super) struct Controllers {
     pub(super) admission: Admission,
     pub(super) by_id: HashMap<u16, Arc<Controller>>,
-    /// Those that have ended, while the storage may still work on their commands.
+    /// Controllers that have ended, while the storage may still work on their commands.
     pub(super) ending: HashMap<u16, Arc<Controller>>,
     last_id: u16,
     /// Identifiers that were promised to hosts that have yet to authenticate.
@@ -40,10 +40,10 @@ impl Controllers {
         }
     }
 
-    /// The next free identifier after the last: one comes back as late as possible, so that a host that still uses an old one
-    /// finds nobody rather than somebody else.
+    /// Next free identifier after the last one. An identifier is reused as late as possible: a host
+    /// that still uses an old one should find no controller rather than another host's.
     pub(super) fn free_id(&mut self, ids: &RangeInclusive<u16>) -> Result<u16, NoController> {
-        // An ending one still has what it had.
+        // A controller that is ending still has its identifier.
         if self.by_id.len() + self.ending.len() + self.promised.len() >= ids.clone().count() {
             return Err(Rule::Controllers.into());
         }
@@ -80,7 +80,7 @@ impl Controllers {
 pub(crate) enum NoController {
     /// There is no place for it.
     NoPlace(Rule),
-    /// Its identifier is another host's, as this says.
+    /// The host identifier belongs to another host, which the text names.
     HostIdTaken(String),
 }
 
@@ -90,9 +90,10 @@ impl From<Rule> for NoController {
     }
 }
 
-/// Who has the identifier of this host in the subsystem, and is another host by its name. An identifier is a host's as long as
-/// it has controllers or registrations. Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is
-/// open to everybody, so that nobody can claim one there.
+/// Description of another host that has the same host identifier in the subsystem, if there is one.
+/// An identifier belongs to a host as long as that has controllers or registrations. Hosts without
+/// an identifier are all different (Base 5.1.25.1.28), and a discovery service accepts any host,
+/// where an identifier could be claimed by anyone.
 pub(super) fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
     if host.is_nameless() || subsystem.is_discovery {
         return None;

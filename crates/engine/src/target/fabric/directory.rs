@@ -1,17 +1,17 @@
-//! What hosts find, at one moment.
+//! A snapshot of the configuration that hosts see.
 
 use std::sync::Arc;
 
 use crate::target::config::{Directives, FabricConfig, PortConfig, TlsUse};
 use crate::target::served::Subsystem;
 
-/// What hosts find, at one moment.
+/// A snapshot of the configuration that hosts see.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// The configuration, with the real services of all ports.
     pub(crate) config: FabricConfig,
-    /// Whether connections are TLS, by the numbers of its ports and of those elsewhere. To find it looks at all hosts, and is not
-    /// for a reactor.
+    /// TLS mode of each port, here and at other targets, by port number. Computed once, from all
+    /// hosts' keys, to spare reactors the search.
     tls: Vec<(u16, TlsUse)>,
     /// The ports at which a host comes in clear to get a TLS key.
     concatenating: Vec<u16>,
@@ -21,12 +21,12 @@ pub(crate) struct Directory {
     pub(crate) subsystems: Vec<Arc<Subsystem>>,
     /// The discovery subsystem under the name of its own, if it has one.
     pub(crate) own_discovery: Option<Arc<Subsystem>>,
-    /// How often the discovery log has changed, from 1 on (GENCTR).
+    /// Number of changes of the discovery log, from 1 on (GENCTR).
     pub(crate) generation: u64,
 }
 
 impl Directory {
-    /// What is found by this configuration.
+    /// Creates the snapshot of a configuration.
     pub(crate) fn new(
         (config, directives): (FabricConfig, Directives),
         subsystems: Vec<Arc<Subsystem>>,
@@ -43,12 +43,13 @@ impl Directory {
         Self { config, tls, concatenating, directives, subsystems, own_discovery, generation }
     }
 
-    /// Nothing to be found.
+    /// Creates a snapshot without ports and subsystems.
     pub(crate) fn empty() -> Self {
         Self::new((FabricConfig::default(), Directives::default()), Vec::new(), None, 0)
     }
 
-    /// Whether connections of the port with this number are TLS. Whoever comes by one that is gone finds nothing, in clear or not.
+    /// TLS mode of the port with this number, `Off` for a port that was removed, where hosts find
+    /// nothing anyway.
     pub(crate) fn tls_on(&self, port: u16) -> TlsUse {
         self.tls.iter().find(|(id, _)| *id == port).map_or(TlsUse::Off, |(_, tls)| *tls)
     }
@@ -58,7 +59,7 @@ impl Directory {
         self.directives.elsewhere.iter().filter(|other| other.is_known).map(|other| &other.port)
     }
 
-    /// Whether a host may come to this port in clear to get a TLS key.
+    /// True if hosts may connect to this port without TLS to generate a TLS key.
     pub(crate) fn concatenates_on(&self, port: u16) -> bool {
         self.concatenating.contains(&port)
     }

@@ -1,5 +1,5 @@
-//! What all reactors of one target share: its subsystems and ports, the controllers there are, and the way to every
-//! reactor. How a configuration is changed is in `apply`.
+//! State shared by all reactors of one target: its subsystems and ports, its controllers, and the
+//! mailboxes of all reactors. Changes of the configuration are in `apply`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -36,7 +36,7 @@ use crate::target::served::{Host, Namespace, Subsystem};
 use crate::target::succession::HandedTarget;
 use crate::target::telemetry::{Peculiarities, SlowCommands, TlsHandshakes};
 
-/// What all reactors of a target share.
+/// State shared by all reactors of a target.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     directory: RwLock<Arc<Directory>>,
@@ -55,13 +55,13 @@ pub(crate) struct Fabric {
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
     pub(crate) allocation_jobs: WorkerJobs<AllocationJob>,
-    /// Where reservations are kept that outlive the target.
+    /// Directory of reservations that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
     /// Half of the random number of each controller that it makes, by which no other target takes them for its own.
     tag: AtomicU32,
     peer_resets: Option<PeerResets>,
-    /// What hosts did that was unusual, and accepted.
+    /// Counters of hosts' unusual behaviour that was accepted.
     pub(crate) peculiarities: Arc<Peculiarities>,
     pub(crate) slow_commands: Arc<SlowCommands>,
     controller_ids: RangeInclusive<u16>,
@@ -142,12 +142,12 @@ impl Fabric {
         }
     }
 
-    /// What hosts find now.
+    /// Current snapshot of the configuration.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets hosts find something else from now on.
+    /// Replaces the snapshot that hosts see.
     pub(crate) fn publish(&self, directory: Directory) {
         *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
     }
@@ -157,7 +157,7 @@ impl Fabric {
         &self.mailboxes
     }
 
-    /// Where identities come from.
+    /// Generator of namespaces' identities.
     pub(crate) const fn identities(&self) -> &Identities {
         &self.identities
     }
@@ -182,12 +182,12 @@ impl Fabric {
         &self.inherited
     }
 
-    /// Whether files and devices may be among them.
+    /// True if the target starts although files and devices cannot be opened.
     pub(crate) const fn may_disks_be_absent(&self) -> bool {
         self.may_disks_be_absent
     }
 
-    /// Records them.
+    /// Records the namespaces whose images are not available.
     pub(crate) fn note_absent(&self, absent: Vec<AbsentNamespace>) {
         *lock(&self.absent) = absent;
     }
@@ -199,7 +199,7 @@ impl Fabric {
         self.late_count.store(late.len(), Ordering::Release);
     }
 
-    /// Whether there are such namespaces.
+    /// True if namespaces with late operations are being watched.
     pub(crate) fn has_lateness(&self) -> bool {
         self.late_count.load(Ordering::Acquire) > 0
     }
@@ -212,7 +212,7 @@ impl Fabric {
         drop((late, over));
     }
 
-    /// Nothing is served from now on: controllers let go of their reactors, and namespaces of their files.
+    /// Stops serving: controllers release their reactors, and namespaces their files.
     pub(crate) fn forget_all(&self) {
         self.publish(Directory::empty());
         lock(&self.controllers).by_id.clear();
@@ -220,20 +220,20 @@ impl Fabric {
         self.forget_lateness(|_| true);
     }
 
-    /// Takes the way on which hosts' requests go; whether it is the first.
+    /// Sets the channel for hosts' requests. Only the first call has an effect, and returns true.
     pub(crate) fn take_requests(&self, sender: SyncSender<Option<PendingRequest>>) -> bool {
         self.requests.set(sender).is_ok()
     }
 
-    /// Whether somebody answers hosts' requests.
+    /// True if hosts' requests have a receiver.
     pub(crate) fn answers_requests(&self) -> bool {
         self.requests.get().is_some()
     }
 
-    /// Passes a host's request on.
+    /// Passes on a host's request.
     ///
     /// # Errors
-    /// The status to answer with when nobody takes it, or too many wait.
+    /// The status to answer with if there is no receiver, or too many requests wait.
     pub(crate) fn ask(&self, request: PendingRequest) -> Result<(), Status> {
         let sender = self.requests.get().ok_or(Status::INVALID_OPCODE.do_not_retry())?;
         sender.try_send(Some(request)).map_err(|error| match error {
@@ -242,7 +242,7 @@ impl Fabric {
         })
     }
 
-    /// Has whoever answers hosts look at something else. Where the way is full, it is awake, and looks anyway.
+    /// Wakes the receiver of hosts' requests for other work, which is awake if the channel is full.
     pub(crate) fn call_administration(&self) {
         if let Some(sender) = self.requests.get() {
             let _ = sender.try_send(None);
@@ -259,7 +259,7 @@ impl Fabric {
         self.refused_connects.take()
     }
 
-    /// Reports a host that did not prove who it is, if somebody wants to know.
+    /// Reports a host that failed to authenticate, if there is a receiver.
     #[cold]
     pub(crate) fn tell_failed_login(&self, host: impl FnOnce() -> RefusedHost) {
         if self.failed_logins.tell(host) {
@@ -275,19 +275,19 @@ impl Fabric {
         }
     }
 
-    /// Whether hosts may reserve namespaces.
+    /// True if hosts may reserve namespaces.
     pub(crate) fn offers_reservations(&self) -> bool {
         self.offers_reservations
             && (!self.clusters.are_images_shared() || self.directory().directives.reservations.is_some())
     }
 
-    /// Whether reservations may outlive the target.
+    /// True if reservations may outlive the target.
     pub(crate) fn keeps_reservations(&self) -> bool {
         self.has_archive || self.clusters.are_images_shared() && self.offers_reservations()
     }
 
-    /// Where reservations are kept, if they are. Whoever has it keeps the reservation worker and the administration from changing
-    /// reservations and namespaces under each other's hands; a reactor never asks for it.
+    /// Directory of reservations, if they are kept; locked. Serializes changes of reservations by the
+    /// worker and of namespaces by the administration. Reactors never take the lock.
     pub(crate) fn archive(&self) -> MutexGuard<'_, Option<ReservationDirectory>> {
         lock(&self.archive)
     }
@@ -317,7 +317,7 @@ impl Fabric {
         self.directory().subsystems.iter().flat_map(of).collect()
     }
 
-    /// What the next process needs of all this to go on, but for controllers.
+    /// State for the new process, except for controllers.
     pub(crate) fn handed(&self) -> HandedTarget {
         let controllers = lock(&self.controllers);
         let mut uniquifiers: Vec<_> = controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
@@ -330,7 +330,7 @@ impl Fabric {
         }
     }
 
-    /// Goes on with the former process' controllers: those that come get other instances than any before.
+    /// Goes on with the previous process' controllers: those that come get other instances than any before.
     pub(crate) fn go_on(&self, tag: u32, uniquifiers: &[(u16, u8)]) {
         let mut controllers = lock(&self.controllers);
         self.tag.store(tag, Ordering::Release);
@@ -363,7 +363,7 @@ impl Fabric {
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
-        // Under the lock: whoever registers a host looks for others with its identifier afterwards, and takes it, too.
+        // Under the lock, which registrations take too before they look for this controller's host.
         if let Some(holder) = holder(controllers, subsystem, host) {
             return Err(NoController::HostIdTaken(holder));
         }
@@ -434,26 +434,26 @@ impl Fabric {
         lock(&self.controllers).admission.give_queue(&controller.guest);
     }
 
-    /// How much one host may take, and one network.
+    /// Quotas for one host and one network.
     pub(crate) fn quotas(&self) -> Quotas {
         *lock(&self.controllers).admission.quotas()
     }
 
-    /// Whether the controller was made here if anywhere, so that it is known here whether it is gone.
+    /// True if the controller, should it exist, was created by this target.
     pub(crate) fn has_made(&self, instance: &ControllerInstance) -> bool {
         (instance.random_number >> 32) as u32 == self.tag.load(Ordering::Acquire)
     }
 
-    /// Who knows of other targets' controllers, if anybody does.
+    /// Receiver of resets of other targets' controllers, if there is one.
     pub(crate) const fn peer_resets(&self) -> Option<&PeerResets> {
         self.peer_resets.as_ref()
     }
 
-    /// Makes controllers with another tag from now on, and ends all that there are. `passed` is called when no reactor has
-    /// a queue of theirs left.
-    pub(crate) fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+    /// Ends all controllers, and creates later ones with another tag. `passed` is called when no
+    /// reactor has a queue of the ended controllers left.
+    pub(crate) fn end_all_controllers(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
         {
-            // Whoever makes a controller holds the lock while it reads the tag.
+            // A controller is created under the lock, where the tag is read.
             let _controllers = lock(&self.controllers);
             self.tag.store(tag, Ordering::Release);
         }
@@ -496,8 +496,8 @@ impl Fabric {
         all
     }
 
-    /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can
-    /// still take effect. False where somebody else has ended it already.
+    /// Ends a controller: all its queues are closed. Its identifier is free again when no command
+    /// of it can still take effect. Returns false if it has been ended already.
     pub(crate) fn end_controller(&self, controller: &Arc<Controller>) -> bool {
         // First: from here on its queues begin nothing, so that the fence below meets all that can still take effect.
         if !controller.end() {
@@ -513,7 +513,7 @@ impl Fabric {
         true
     }
 
-    /// Nothing of a controller that has ended can still take effect.
+    /// Frees the identifier of an ended controller, none of whose commands can still take effect.
     pub(crate) fn forget_controller(&self, controller: &Controller) {
         let mut controllers = lock(&self.controllers);
         let was_there = controllers.ending.remove(&controller.id).is_some();
@@ -525,7 +525,7 @@ impl Fabric {
     /// For how long commands of any controller that was lost may still take effect.
     pub(crate) fn longest_quiesce(&self) -> Duration {
         let subsystems = &self.directory().subsystems;
-        subsystems.iter().map(|subsystem| subsystem.quiesce.told()).max().unwrap_or_default()
+        subsystems.iter().map(|subsystem| subsystem.quiesce.reported()).max().unwrap_or_default()
     }
 
     /// Closes a controller's I/O queues wherever they are, for a reset or a shutdown that ends with their last command.

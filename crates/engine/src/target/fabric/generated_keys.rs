@@ -54,7 +54,7 @@ impl GeneratedKeys {
         kept.iter().find(|kept| kept.key.psk.identity() == identity).map(|kept| kept.key.clone())
     }
 
-    /// What the next process needs to accept them too.
+    /// Keys for the new process.
     pub(crate) fn handed(&self, now: Moment) -> Vec<HandedGeneratedKey> {
         let mut kept = lock(&self.0);
         kept.retain(|kept| kept.is_good(now));
@@ -67,8 +67,8 @@ impl GeneratedKeys {
         kept.iter().map(handed).collect()
     }
 
-    /// Accepts those of the former process, too. Controllers that use some claim them before their time is over. What is not
-    /// such a key is left out: its host authenticates again.
+    /// Accepts those of the previous process, too. Controllers that use some claim them before
+    /// their time is over. What is not such a key is left out: its host authenticates again.
     pub(crate) fn go_on(&self, handed: &[HandedGeneratedKey], now: Moment) {
         let mut kept = lock(&self.0);
         kept.retain(|kept| kept.is_good(now));
@@ -83,12 +83,12 @@ impl GeneratedKeys {
         }
     }
 
-    /// It is an association's, and lasts as long.
+    /// Marks a key as used by an association: it remains valid as long as that lasts.
     pub(crate) fn claim(&self, key: &Arc<GeneratedKey>) {
         self.set_end(key, Moment(0));
     }
 
-    /// Another one has taken its place.
+    /// Marks a key as replaced: it remains valid for a while.
     pub(crate) fn retire(&self, key: &Arc<GeneratedKey>, now: Moment) {
         self.set_end(key, now.after(Duration::from_millis(GENERATED_KEY_OVERLAP_MS)));
     }
@@ -100,7 +100,7 @@ impl GeneratedKeys {
     }
 }
 
-/// A key of the former process, if it is one.
+/// A key of the previous process, if it is one.
 fn key(handed: &HandedGeneratedKey) -> Option<GeneratedKey> {
     let identity: PskIdentity = handed.identity.parse().ok()?;
     let proof = handed.proof.proof().filter(|_| identity.origin == Origin::Generated)?;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_never_comes_back_has_few_keys_and_takes_nobody_elses() {
+    fn a_host_that_never_comes_back_has_few_keys_and_takes_none_of_other_hosts() {
         let keys = GeneratedKeys::default();
         let is_there = |key: &GeneratedKey| keys.find(key.psk.identity(), Moment(1)).is_some();
         let used = key("nqn.host", 200);

@@ -1,5 +1,6 @@
-//! Which TLS keys a host may come with, by the names in its PSK identity. The names prove nothing: whoever asks sees by the
-//! binder which key the host has, and what connects then may be for these names alone.
+//! TLS keys that a host may use, found by the names in its PSK identity. The names prove nothing:
+//! the binder shows which key the host has, and the connection is then accepted for these names
+//! only.
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ impl Fabric {
 }
 
 impl Directory {
-    /// Whether this host has a TLS key for what has this name, by which it may come through this port, here or elsewhere.
+    /// True if this host has a TLS key for the subsystem `nqn` on this port, which may be another
+    /// target's.
     pub(crate) fn has_tls_key(&self, port: &PortConfig, host: &str, nqn: &str) -> bool {
         Names::new(host, nqn).is_ok_and(|names| !self.psks(port, &names, ring::now()).is_empty())
     }

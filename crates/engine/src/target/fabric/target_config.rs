@@ -13,51 +13,55 @@ use crate::target::config::{Directives, FabricConfig};
 use crate::target::identity::MachineId;
 use crate::target::messaging::PeerResets;
 
-/// What a target serves, and how.
+/// Configuration of a target.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// What hosts find. It can be changed while the target runs.
+    /// Subsystems, ports and hosts. Can be changed while the target runs.
     pub fabric: FabricConfig,
     /// Run-time orders beside it. They can be changed while the target runs, too.
     pub directives: Directives,
-    /// How many reactors, or where.
+    /// Number of reactors, or their processors.
     pub reactors: Reactors,
-    /// What is below the reactors.
+    /// Interface to the kernel below the reactors.
     pub engine: Engine,
     /// Longest time a reactor polls before it sleeps, in microseconds; 0 never polls.
     pub poll_us_max: u64,
-    /// Where reservations that outlive the target are kept; without it, none do.
+    /// Directory of reservations that outlive the target; without it, none do.
     pub state_dir: Option<PathBuf>,
     /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; random without it,
     /// and then hosts see other disks after each start.
     pub machine: Option<MachineId>,
-    /// Whether it starts although files or devices cannot be opened. Their namespaces are absent then, and come when they can.
+    /// Starts even if files or devices cannot be opened. Their namespaces are absent at first, and
+    /// appear when they can.
     pub may_disks_be_absent: bool,
-    /// Sockets that somebody else has opened, a service manager for one. A port with such an address uses it.
+    /// Sockets opened by another process, such as a service manager. A port with the same address uses them.
     pub inherited: Vec<Arc<tcp::Opened>>,
-    /// Whether it accepts nothing before it is told to go on, since it takes over from another process.
+    /// Accepts no connection until it is resumed, because it takes over from another process.
     pub is_held: bool,
-    /// How images of Ceph clusters are reached.
+    /// Access to images of Ceph clusters.
     pub ceph: crate::ceph::CephConfig,
     /// The identifiers that controllers get, from 1 to FFEFh. Targets that serve a subsystem together have each their own.
     pub controller_ids: RangeInclusive<u16>,
-    /// Whether hosts may reserve namespaces. Where gateways serve images together, the directives say so, too.
+    /// Allows hosts to reserve namespaces. Where gateways serve images together, the directives
+    /// have to allow it too.
     pub reservations: bool,
-    /// What tells its controllers from those of all other targets, from 1 on; random without it. It is the upper half of
-    /// their instances' random numbers.
+    /// Number, from 1 on, that distinguishes the target's controllers from those of all other
+    /// targets; random by default. It is the upper half of their instances' random numbers.
     pub tag: Option<u32>,
-    /// Who takes hosts' wishes to reset controllers of other targets; without anybody they are refused.
+    /// Receiver of hosts' requests to reset controllers of other targets; without it they are
+    /// refused.
     pub peer_resets: Option<PeerResets>,
-    /// How much one host may take, and one network.
+    /// Quotas for one host and one network.
     pub quotas: Quotas,
     /// Records of TLS after which a queue ends whose host has not replaced its keys.
     pub tls_record_limit: RecordLimit,
-    /// What keys in the configuration are sealed with; without it, hosts with such keys cannot connect.
+    /// Key with which secrets in the configuration are encrypted; without it, hosts with such
+    /// secrets cannot connect.
     pub sealing_key: Option<Arc<SealingKey>>,
 }
 
 impl Default for TargetConfig {
-    /// One reactor, which serves nothing.
+    /// A single reactor, which serves nothing.
     fn default() -> Self {
         Self {
             fabric: FabricConfig::default(),
@@ -83,7 +87,7 @@ impl Default for TargetConfig {
 }
 
 impl Reactors {
-    /// How many there are.
+    /// Number of reactors.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Count(count) => *count,
@@ -92,11 +96,11 @@ impl Reactors {
     }
 }
 
-/// How many reactors serve, or on which processors.
+/// Number of reactors, or their processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reactors {
     /// This number, wherever the system's scheduler puts them.
     Count(usize),
-    /// One on each of these processors.
+    /// A reactor on each of these processors.
     Cpus(Vec<usize>),
 }

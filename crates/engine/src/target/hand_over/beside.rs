@@ -1,11 +1,12 @@
-//! What goes from one process to the other beside a target, and is known to who runs it alone: locks of images in Ceph clusters,
-//! and a gateway's part in its group. Each step comes at its place among the words of both processes.
+//! State that the program migrates along with a target: locks of images in Ceph clusters, and
+//! membership in a gateway group. Each step has its place in the sequence of messages between both
+//! processes.
 
 use serde_json::Value;
 
-/// The former process' side.
+/// The previous process' side.
 pub trait Lends {
-    /// What the next process says of itself before it is ready.
+    /// Checks the new process's introduction before it is ready.
     ///
     /// # Errors
     /// When it is not what it should be: this process goes on.
@@ -13,7 +14,7 @@ pub trait Lends {
         Ok(())
     }
 
-    /// Nothing is decided from here on.
+    /// Makes no decisions from here on.
     ///
     /// # Errors
     /// When something is otherwise than it was offered: this process goes on.
@@ -21,7 +22,7 @@ pub trait Lends {
         Ok(())
     }
 
-    /// Lets go of it, since all rests; what the next process has to know.
+    /// Lets go of it, since all rests; what the new process has to know.
     ///
     /// # Errors
     /// When it cannot: this process goes on.
@@ -32,22 +33,24 @@ pub trait Lends {
     /// Does no more: the next word is `Go`.
     fn rest(&mut self) {}
 
-    /// Has it again, since the next process is not to serve. `has_refused` is whether that one has said so itself.
+    /// Has it again, since the new process is not to serve. `has_refused` is whether that one has
+    /// said so itself.
     fn take_back(&mut self, _has_refused: bool) {}
 
-    /// Has it again after `Go`, since the next process does not serve: nobody knows what that one has done.
+    /// Takes the state back after `Go`, because the new process does not serve. What that process
+    /// has done is unknown.
     fn begin_again(&mut self) {}
 
-    /// The next process was told to serve, and does not say that it does.
+    /// The new process has received `Go`, and does not confirm that it serves.
     fn is_awaited(&mut self) {}
 
-    /// The next process has it.
+    /// The new process has it.
     fn leave(&mut self) {}
 }
 
-/// The next process' side.
+/// The new process' side.
 pub trait Inherits {
-    /// What the former process has to know of this one.
+    /// Information about this process that the previous one needs.
     ///
     /// # Errors
     /// When it does not know that itself.
@@ -55,26 +58,28 @@ pub trait Inherits {
         Ok(None)
     }
 
-    /// Takes what the former process has let go of, before the hosts, which are told nothing of it.
+    /// Takes over the state that the previous process has released. Comes before the hosts, which
+    /// get no notice of it.
     ///
     /// # Errors
-    /// When it cannot: the former process goes on.
+    /// When it cannot: the previous process goes on.
     fn take(&mut self, _lent: &Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// Gives back what it has taken, if anything: the former process goes on with it, or nobody.
+    /// Gives back the state that was taken, if any: either the previous process continues with it,
+    /// or no process does.
     fn give_back(&mut self) {}
 
     /// Goes on with what it has taken.
     ///
     /// # Errors
-    /// When it cannot: the former process serves.
+    /// When it cannot: the previous process serves.
     fn go_on(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Nothing is beside it.
+/// A target without such state.
 impl Lends for () {}
 impl Inherits for () {}

@@ -1,4 +1,5 @@
-//! The process that is replaced, and what it decides: as long as it has not said `Go`, whatever goes wrong leaves it as it was.
+//! The previous process of a hand-over: as long as it has not sent `Go`, it continues unchanged
+//! after any failure.
 
 use std::io;
 use std::time::Duration;
@@ -10,44 +11,44 @@ use super::words::{State, Word};
 use crate::ring::{Socket, thread};
 use crate::target::Target;
 
-/// How long the next process may take to open what it is to serve. Everything goes on meanwhile.
+/// Time limit for the new process to open what it is to serve. This process serves meanwhile.
 const PREPARATION: Duration = Duration::from_secs(20);
-/// How long it may take to take over hosts, which wait meanwhile; and how much longer for each queue.
+/// Time limit for taking over the hosts, which wait meanwhile; and the addition for each queue.
 const TAKING: Duration = Duration::from_secs(2);
 const TAKING_QUEUE: Duration = Duration::from_micros(50);
-/// How long it may take to serve then, until it is said that it does not.
+/// Time after `Go` until a missing confirmation is reported.
 const SERVING: Duration = Duration::from_secs(2);
-/// How long after the end of its words a process may take to die.
+/// Time for a process to die after its last message.
 const DEATH: Duration = Duration::from_secs(3);
 
-/// Who has come.
+/// Purpose of an incoming connection.
 #[derive(Debug)]
 pub enum Greeting {
-    /// Somebody who wants to know how the target was started.
+    /// A query of how the target was started.
     Asks,
-    /// The next process.
+    /// The new process.
     Comes {
-        /// Its version.
+        /// Version of the new process.
         version: String,
-        /// What it knows of hand-overs beside their format.
+        /// Extensions of the format that it knows.
         knows: Vec<String>,
     },
-    /// Somebody who has looked whether this process waits.
-    Nobody,
+    /// A probe whether this process listens, without any message.
+    Probe,
 }
 
 impl Greeting {
-    /// What the one says first that has come.
+    /// Reads the first message of an incoming connection.
     ///
     /// # Errors
     /// When it is not a greeting.
     pub fn hear(line: &impl Line) -> Result<Self, String> {
-        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
+        line.wait_at_most(Some(PREPARATION)).map_err(text)?;
         match line.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => Ok(Self::Asks),
             Ok((Word::Hello { version, knows, .. }, _)) => Ok(Self::Comes { version, knows }),
             Ok(_) => Err("it does not begin with a greeting".to_owned()),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Nobody),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Probe),
             Err(error) => {
                 // What it cannot read, it may not be able to say; the reason is for people.
                 let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
@@ -57,16 +58,17 @@ impl Greeting {
     }
 }
 
-/// What is needed to take a target over and a process does not know, in words.
+/// Describes an extension in `needs` that a process does not know, if there is one.
 pub fn unknown_to(knows: &[String], needs: &[&str]) -> Option<String> {
     let unknown = needs.iter().find(|need| !knows.iter().any(|known| known == *need))?;
     Some(format!("the next process is of a version that cannot take over {unknown}"))
 }
 
 impl Target {
-    /// Hands over to the process `next`, to which it was said what is served: whether that one serves now. Where it has died
-    /// after it was to, this one does, without the hosts that it had. `tell_resumed` leaves behind, for the next process to find
-    /// also when this one dies then, that what was handed over is no longer true.
+    /// Hands over to the process `next`, to which it was said what is served: whether that one
+    /// serves now. Where it has died after it was to, this one does, without the hosts that it had.
+    /// `tell_resumed` leaves behind, for the new process to find also when this one dies then, that
+    /// what was handed over is no longer true.
     ///
     /// # Errors
     /// Why this process serves on as before.
@@ -87,7 +89,7 @@ impl Target {
             }
         };
         if let Err(NotGiven { reason, has_refused }) = give(line, hand_over, beside) {
-            // In this order: the next process must not believe that this one has died.
+            // In this order: the new process must not believe that this one has died.
             tell_resumed();
             let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
             beside.take_back(has_refused);
@@ -106,7 +108,8 @@ impl Target {
         Ok(is_over)
     }
 
-    /// Brings everything to rest, unless something has come about since it was offered that the next process would not know.
+    /// Brings everything to rest, unless something has come about since it was offered that the new
+    /// process would not know.
     fn freeze_as_offered(&self, knows: &[String]) -> Result<HandOver, String> {
         let hand_over = self.freeze()?;
         let mut obstacles = self.obstacles();
@@ -118,7 +121,7 @@ impl Target {
         Err(obstacles.join("; "))
     }
 
-    /// `Go` was said. Whether the next process serves.
+    /// `Go` was said. Whether the new process serves.
     fn await_service(&self, line: &impl Line, next: &impl Process, beside: &mut impl Lends) -> bool {
         let _ = line.wait_at_most(Some(SERVING));
         let mut heard = line.hear();
@@ -131,11 +134,11 @@ impl Target {
             Ok((Word::Serving, _)) => return true,
             // It has not understood that it is to serve, and will not.
             Ok((Word::Refused(_), _)) => self.disown(),
-            // Its words may fail it, and it serves all the same: it was told to.
+            // The confirmation may be lost although the process serves: it has received `Go`.
             _ if !next.has_died(DEATH) => return true,
             _ => {
                 self.disown();
-                // What it had begun may still be at the storage, for as long as hosts are told.
+                // Its commands may still be at the storage, for the quiesce time reported to hosts.
                 thread::sleep(self.fabric.longest_quiesce());
             }
         }
@@ -143,7 +146,7 @@ impl Target {
     }
 }
 
-/// Waits until the next process has opened all that it needs.
+/// Waits until the new process has opened all that it needs.
 fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> {
     let mut is_known = false;
     loop {
@@ -168,7 +171,7 @@ fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> 
 /// Why this process goes on.
 struct NotGiven {
     reason: String,
-    /// Whether the next process has said itself that it will not, or was told nothing yet.
+    /// True if the new process has refused by itself, or has not been given anything yet.
     has_refused: bool,
 }
 
@@ -213,10 +216,10 @@ fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Resul
         Err(error) => return Err(untaken(&error)),
     }
     beside.rest();
-    line.say(&Word::Go, &[]).map_err(told).map_err(NotGiven::silently)
+    line.say(&Word::Go, &[]).map_err(text).map_err(NotGiven::silently)
 }
 
-/// Whether nothing was heard in time.
+/// True if no message arrived in time.
 fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
@@ -232,6 +235,6 @@ fn why(error: &io::Error, time: Duration) -> String {
     }
 }
 
-fn told(error: impl std::fmt::Display) -> String {
+fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

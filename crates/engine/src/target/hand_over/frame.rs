@@ -1,5 +1,5 @@
-//! Words as bytes: each with the version of its format, its length and a checksum. Who moves the bytes, and what is open and goes
-//! with them, is not known here.
+//! Messages as bytes: each with the version of its format, its length and a checksum. The transport
+//! of the bytes, and of descriptors beside them, is elsewhere.
 
 use std::io::{self, Read as _};
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-/// What two processes of one kind say to each other.
+/// A protocol between two processes of one kind.
 pub trait Speech: Serialize + DeserializeOwned {
-    /// How each word begins: those of another kind are not understood.
+    /// Magic number at the beginning of each message.
     const MAGIC: [u8; 8];
     /// The version of all this. Another one is refused.
     const FORMAT: u32;
@@ -44,7 +44,7 @@ pub fn encode<W: Speech>(word: &W, descriptors: usize) -> io::Result<Zeroizing<V
     Ok(bytes)
 }
 
-/// How many bytes were written to it.
+/// Number of bytes written to it.
 struct Length(usize);
 
 impl io::Write for Length {
@@ -73,7 +73,7 @@ pub fn decode<W: Speech>(mut stream: impl io::Read) -> io::Result<(W, usize)> {
     Ok((word(&body, checksum, length)?, descriptors))
 }
 
-/// What stands before a word.
+/// Header of a message.
 struct Header {
     checksum: u32,
     length: usize,

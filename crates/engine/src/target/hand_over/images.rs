@@ -1,6 +1,7 @@
-//! Images of Ceph clusters go over to another process: each has its own handle, and whoever has the exclusive lock of an image
-//! writes to it. The former process gives the locks back when all rests, since its library has then carried out or refused
-//! what it was asked for, and refuses what comes after; the next one takes them before it says that it has taken over.
+//! Hand-over of images of Ceph clusters: each process has its own handle, and the owner of an
+//! image's exclusive lock writes to it. The previous process gives the locks back when all is
+//! quiesced, since its library has then carried out or refused all requests, and refuses later
+//! ones; the new process takes them before it reports that it has taken over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::target::Target;
 use crate::target::change;
 use crate::target::served::Namespace;
 
-/// How often it is tried to have an image again.
+/// Interval of attempts to lock an image again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 impl Target {

@@ -8,16 +8,16 @@ use crate::ring::Socket;
 
 /// The other of the two processes.
 pub trait Process {
-    /// Whether it has died, or does within this time.
+    /// True if the process has died, or dies within this time.
     fn has_died(&self, time: Duration) -> bool;
 }
 
-/// One end of the line.
+/// Either end of the connection between the two processes.
 pub trait Line {
     /// Something open that comes with a word.
     type Descriptor;
 
-    /// How long a word may be awaited; without it, for as long as the other end lives.
+    /// Limits the time that a message is awaited; `None` waits as long as the other end lives.
     ///
     /// # Errors
     /// Those of the machine.
@@ -35,7 +35,7 @@ pub trait Line {
     /// Those of the machine; `InvalidData` for anything but a word, and for one of another format.
     fn hear(&self) -> io::Result<(Word, Vec<Self::Descriptor>)>;
 
-    /// What came is a socket.
+    /// Converts a received descriptor to a socket.
     ///
     /// # Errors
     /// When it is not.

@@ -1,5 +1,5 @@
-//! The process that goes on in place of another one, and what it decides: it takes the hosts over, and serves as soon as the
-//! former one says so, or has died.
+//! The new process of a hand-over: takes the hosts over, and serves as soon as the
+//! previous process says so, or has died.
 
 use std::io;
 use std::sync::Arc;
@@ -12,47 +12,48 @@ use super::words::{KNOWN, Offer, State, Word, known};
 use crate::ring::Socket;
 use crate::target::Target;
 
-/// How long after the end of its words a process may take to die. Its line ends with its last thread, so that the rest is quick;
-/// and what it has locked is locked for it by this one, too, if it lives after all.
+/// Time for a process to die after its last message. The connection ends with its last thread,
+/// after which little is left to do. This process shares its locks, should it live on after all.
 const DEATH: Duration = Duration::from_secs(3);
 
-/// What is known of the former process beside its words.
+/// Information about the previous process beyond its messages.
 pub trait Former: Process {
-    /// Whether it has gone on since it handed over.
+    /// True if the previous process has resumed since it handed over.
     fn has_resumed(&self) -> bool;
 }
 
 /// Why nothing was offered.
 #[derive(Debug)]
 pub enum NotOffered {
-    /// Nobody answers, or not to the end.
+    /// No response, or an incomplete one.
     Silence(io::Error),
-    /// The former process serves on, for this reason.
+    /// The previous process serves on, for this reason.
     Refused(String),
 }
 
-/// What a process has come to that was to go on in place of another one.
+/// Result of a take-over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Succeeded {
-    /// It serves.
+    /// This process serves.
     Serves,
-    /// Nobody serves: the former process has died while commands were under way, or has changed what it had handed over. What is
-    /// at the storage keeps the lock, and reservations are as the archive has them by now: the target is to be started anew, for
-    /// this reason, as after the end of any process.
+    /// Neither process serves: the previous one has died while commands were under way, or has
+    /// changed the state after handing it over. Operations at the storage keep its lock, and the
+    /// archive of reservations is ahead of the handed-over state: the target has to be restarted,
+    /// for this reason, as after the end of any process.
     StartsAnew(String),
 }
 
 /// Why the hosts were not taken over, or whether they are to be served.
 struct Untaken {
     reason: String,
-    /// Whether the former process is known to live.
+    /// True if the previous process is known to be alive.
     is_refused: bool,
-    /// Whether all is here that the former process had at rest.
+    /// True if this process has the whole quiesced state of the previous one.
     has_all: bool,
 }
 
 impl Offer {
-    /// Greets the former process: what it offers, and what it has open.
+    /// Greets the previous process: what it offers, and what it has open.
     ///
     /// # Errors
     /// Why it offers nothing.
@@ -75,10 +76,10 @@ impl Offer {
 }
 
 impl Target {
-    /// Takes over what the former process serves, and serves it. That one is to hear `Serving` then.
+    /// Takes over what the previous process serves, and serves it. That one is to hear `Serving` then.
     ///
     /// # Errors
-    /// Why it does not serve: the former process does.
+    /// Why it does not serve: the previous process does.
     pub fn succeed(
         &self,
         line: &impl Line,
@@ -87,7 +88,7 @@ impl Target {
     ) -> Result<Succeeded, String> {
         if let Err(Untaken { reason, is_refused, has_all }) = self.take(line, beside) {
             if is_refused || !has_all {
-                // Before the former process learns of it, which tries to have it at once.
+                // Before the previous process learns of it, which tries to have it at once.
                 beside.give_back();
             }
             // It need not wait for this process until its patience is over.

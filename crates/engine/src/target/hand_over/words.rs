@@ -10,44 +10,44 @@ use super::frame::Speech;
 use crate::target::config::FabricConfig;
 use crate::target::succession::HandedTarget;
 
-/// What this version knows of hand-overs beside their format: what others may need it to know.
+/// Extensions of the hand-over format that this version knows, and may require of others.
 pub(super) const KNOWN: [&str; 5] = ["ceph", "memory", "MPTCP settings", "marked blocks", "generated keys"];
 
-/// The same, as a next process says it.
+/// The same, as a new process says it.
 pub fn known() -> Vec<String> {
     KNOWN.map(str::to_owned).to_vec()
 }
 
-/// What is said.
+/// Messages of a hand-over.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
-    /// The next process is there, or somebody who only wants to know.
+    /// Greeting of the new process, or of a query.
     Hello {
-        /// Its version, for the log.
+        /// Version of the sender, for the log.
         version: String,
-        /// Whether it only asks how the target was started.
+        /// True if the sender only asks how the target was started.
         asks_only: bool,
-        /// What it knows of hand-overs beside their format. The first versions knew nothing else.
+        /// Extensions of the format that the sender knows. The first versions knew none.
         #[serde(default)]
         knows: Vec<String>,
     },
-    /// How the target was started.
+    /// Start parameters of the target.
     About(About),
-    /// What the former process has open goes with this.
+    /// Configuration of the previous process, with its open descriptors.
     Offer(Box<Offer>),
-    /// Nothing is handed over, and the former process goes on.
+    /// No hand-over: the previous process continues.
     Refused(Vec<String>),
-    /// What the former process has to know of the next one, if there is something.
+    /// Information about the new process that the previous one needs, if there is some.
     Introduction(Value),
-    /// The next process has opened everything.
+    /// The new process has opened everything.
     Ready,
-    /// How the hosts are; their sockets go with this.
+    /// State of the hosts, with their sockets.
     State(Box<State>),
-    /// The next process has them, but for those that it names with a reason.
+    /// The new process has them, but for those that it names with a reason.
     Taken(Vec<(String, String)>),
-    /// The former process will not go on.
+    /// The previous process will not go on.
     Go,
-    /// The next process serves.
+    /// The new process serves.
     Serving,
 }
 
@@ -57,39 +57,40 @@ impl Speech for Word {
     const FORMAT: u32 = 1;
 }
 
-/// How a target was started.
+/// Start parameters of a target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct About {
-    /// Its process.
+    /// Process identifier.
     pub process: u32,
-    /// Its version.
+    /// Version.
     pub version: String,
-    /// Its program, by device and inode: another file may have its name by now.
+    /// Device and inode of the program: its path may lead to another file by now.
     pub program: Option<(u64, u64)>,
-    /// Its command line, without the program.
+    /// Command line, without the program.
     pub arguments: Vec<String>,
-    /// Its working directory.
+    /// Working directory.
     pub directory: String,
-    /// What a service manager has told the process, and does not tell those that are started for a reload: where it listens, and
-    /// the time of its watchdog.
+    /// Variables that a service manager sets for the process, but not for those started for a
+    /// reload: listening sockets, and the watchdog's interval.
     pub service: Vec<(String, String)>,
     /// Why it cannot be handed over.
     pub obstacles: Vec<String>,
 }
 
-/// What the next process prepares with. Descriptors: those that listen, then namespaces in memory, then holds, then the end
-/// of a pipe that tells whether the former process has gone on, and standard output and error.
+/// Input for the preparation of the new process. Descriptors: listening sockets, namespaces in
+/// memory, locks, the end of a pipe that shows whether the previous process has resumed, and
+/// standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// What the next process has to know beside this format to take over what is handed over: names of
-    /// `KNOWN`. What it need not know comes as fields that it passes over.
+    /// Extensions of the format that the new process has to know: names of `KNOWN`. Optional ones
+    /// come as fields that unknowing versions ignore.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What is served, with all that was changed while it ran.
+    /// Configuration in effect, with all changes since the start.
     pub fabric: FabricConfig,
-    /// How many descriptors listen.
+    /// Number of listening sockets.
     pub listening: usize,
-    /// What else it has, for who runs the next process.
+    /// State that the program hands over along with the target.
     #[serde(default)]
     pub beside: Value,
     /// Namespaces in memory, with the bytes that their files have room for.
@@ -97,14 +98,14 @@ pub struct Offer {
     pub memories: Vec<(Uuid, u64)>,
 }
 
-/// How the hosts are. Descriptors: those of the queues, then of the arrivals.
+/// State of the hosts. Descriptors: the sockets of the queues, then of the arrivals.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     /// Controllers and queues.
     pub target: HandedTarget,
     /// Connections from which nothing has come: the port they came by, and from where.
     pub arrivals: Vec<(u16, SocketAddr)>,
-    /// What else it has let go of, for who runs the next process.
+    /// State that the program has released along with the target.
     #[serde(default)]
     pub beside: Value,
 }

@@ -1,5 +1,6 @@
-//! Who hosts are told that this target's subsystems and namespaces are: by the machine, by what is served, and by nothing that
-//! another target has too, unless it is to serve the same. What backends are known by is theirs.
+//! Identities of this target's subsystems and namespaces as hosts see them: derived from the
+//! machine and from the storage, and unique to this target, unless several targets are to serve the
+//! same. Identities of backends are elsewhere.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +17,11 @@ use crate::target::config::{FabricConfig, NamespaceConfig, Nguid, SubsystemConfi
 /// The UUIDs of namespaces by their subsystems' names and their identifiers.
 pub type NamespaceIdentities = BTreeMap<(String, u32), Uuid>;
 
-/// Where identities come from.
+/// Generator of identities.
 #[derive(Debug)]
 pub(crate) struct Identities {
     machine: MachineId,
-    /// Where those are kept that nothing gives.
+    /// Store for identities that cannot be derived.
     kept: Option<KeptIdentities>,
 }
 
@@ -79,8 +80,9 @@ impl Identities {
 }
 
 impl MachineId {
-    /// What stands for the machine in this state directory, if something was ever made for it. It wins over the machine's own
-    /// identifier, which came later, so that hosts find what they know.
+    /// Machine identity stored in this state directory, if one was ever created. It takes
+    /// precedence over the machine's own identifier, which was introduced later, to keep the disks
+    /// that hosts know.
     ///
     /// # Errors
     /// When the directory cannot be read.

@@ -26,7 +26,7 @@ pub(crate) struct KeptIdentities {
 #[serde(deny_unknown_fields)]
 struct Content {
     version: u32,
-    /// What stands for the machine.
+    /// Machine identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     machine: Option<Uuid>,
     /// UUIDs of files and devices, by their paths.
@@ -35,17 +35,17 @@ struct Content {
 }
 
 impl KeptIdentities {
-    /// Those in this directory, which is this process's.
+    /// Opens the store in this directory, which belongs to this process.
     pub(crate) fn of(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
     }
 
-    /// What stands for the machine, if something was ever made for it.
+    /// Machine identity, if one was ever created.
     pub(crate) fn machine(&self) -> io::Result<Option<MachineId>> {
         Ok(self.read()?.machine.map(MachineId::from_uuid))
     }
 
-    /// What stands for the machine; it is made if there is nothing yet.
+    /// Machine identity, created if there is none yet.
     pub(crate) fn make_machine(&self) -> io::Result<MachineId> {
         let mut content = self.read()?;
         if let Some(machine) = content.machine {

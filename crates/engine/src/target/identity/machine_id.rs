@@ -1,5 +1,6 @@
-//! Which machine a target runs on, as far as hosts are told: enough to tell it from all others, and nothing that leads back
-//! to the machine's own identifier. It keeps nothing; what is kept where there is no such identifier is `kept_identities`'.
+//! Identity of the machine that a target runs on, as hosts see it: distinguishes it from all
+//! others, and does not reveal the machine's own identifier. Nothing is stored here: see
+//! `kept_identities` for machines without an identifier.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -8,7 +9,7 @@ use uuid::{Builder, Uuid};
 
 use crate::ring;
 
-/// Where systemd and D-Bus keep the machine's identifier (machine-id(5)).
+/// Path of the machine identifier of systemd and D-Bus (machine-id(5)).
 pub const MACHINE_ID_FILE: &str = "/etc/machine-id";
 /// The key under which machine identifiers are hashed. With another one, every target would be another to its hosts.
 const APPLICATION: Uuid = Uuid::from_u128(0x7d2b_8d0e_6c4f_4f0a_9a57_1c64_0e53_b7d1);
@@ -48,7 +49,7 @@ impl MachineId {
         Ok((!raw.is_nil()).then(|| Self(Uuid::new_v5(&APPLICATION, raw.as_bytes()))))
     }
 
-    /// One that no other machine has.
+    /// A random identity, unlike any other machine's.
     pub fn random() -> Self {
         Self(random_uuid())
     }
@@ -142,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_told_contains_the_machine_id() {
+    fn no_identity_contains_the_machine_id() {
         let machine = machine(RAW);
-        let told = [machine.as_uuid().simple().to_string(), machine.serial("nqn.a"), machine.to_string()];
-        for (told, start) in told.iter().flat_map(|told| (0..RAW.len() - 8).map(move |start| (told, start))) {
-            assert!(!told.contains(&RAW[start..start + 8]), "{told}");
+        let all = [machine.as_uuid().simple().to_string(), machine.serial("nqn.a"), machine.to_string()];
+        for (one, start) in all.iter().flat_map(|one| (0..RAW.len() - 8).map(move |start| (one, start))) {
+            assert!(!one.contains(&RAW[start..start + 8]), "{one}");
         }
     }
 

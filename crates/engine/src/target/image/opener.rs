@@ -1,5 +1,6 @@
-//! Images that are being opened and locked beside each other, on threads of their own, so that who waits for one, say until a
-//! dead target's lock is over, keeps nobody else. Which are wanted, and what becomes of them then, is `preparation`'s.
+//! Images that are being opened and locked in parallel, on threads of their own: a wait for one
+//! image, such as for the expiry of a dead client's lock, does not delay others. Which images are
+//! opened, and their use, is `preparation`'s.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -20,15 +21,15 @@ pub(crate) struct OpenRequest {
     block_size: u32,
     is_shared: bool,
     opening: u64,
-    /// Whether the namespace has the image open, and is to have it on another connection.
-    is_anew: bool,
-    /// Whether it is opened before its configuration is put into effect, and taken only then, if at all: with whether it is to stand
-    /// by.
+    /// True if the namespace has the image open, and needs it on another connection.
+    is_reconnecting: bool,
+    /// Set if the image is opened before its configuration is applied, and locked only then, if at
+    /// all; true if it is to stay unlocked (standby).
     early: Option<bool>,
 }
 
 impl OpenRequest {
-    /// What a namespace of the subsystem with this name wants, in this opening of images.
+    /// Request of a namespace of the subsystem `nqn`, in this generation of open requests.
     pub(crate) fn of(nqn: &str, config: &NamespaceConfig, opening: u64) -> Self {
         Self {
             nqn: nqn.to_owned(),
@@ -37,7 +38,7 @@ impl OpenRequest {
             block_size: config.block_size,
             is_shared: config.shared_storage,
             opening,
-            is_anew: false,
+            is_reconnecting: false,
             early: None,
         }
     }
@@ -49,8 +50,8 @@ impl OpenRequest {
     }
 
     /// The same on another connection than that on which it is open.
-    pub(crate) const fn anew(mut self) -> Self {
-        self.is_anew = true;
+    pub(crate) const fn reconnecting(mut self) -> Self {
+        self.is_reconnecting = true;
         self
     }
 
@@ -60,19 +61,19 @@ impl OpenRequest {
     }
 
     fn is_covered_by(&self, other: &Self) -> bool {
-        *self == Self { is_anew: self.is_anew, ..other.clone() }
+        *self == Self { is_reconnecting: self.is_reconnecting, ..other.clone() }
     }
 }
 
-/// How images are opened. Each call may take as long as a cluster does.
+/// Operations on images. Each call may take as long as a cluster does.
 pub(crate) trait ImageSource: Send + Sync + 'static {
-    /// What is open. Dropping it gives it back.
+    /// An open image. Dropping it gives its lock back.
     type Opened: Send + 'static;
 
     /// Opens it, and takes nothing.
     fn open(&self, request: &OpenRequest) -> Result<Self::Opened, BackendError>;
 
-    /// Who has it now, if somebody has.
+    /// Owner of the image's lock, if there is one.
     fn owner(&self, opened: &Self::Opened) -> Option<String>;
 
     /// Takes it for this target.
@@ -81,20 +82,20 @@ pub(crate) trait ImageSource: Send + Sync + 'static {
     /// Lets others take it, which dropping it does only some time later.
     fn give_back(&self, opened: &Self::Opened) -> Result<(), BackendError>;
 
-    /// One more is done, which whoever can use it may want to know.
+    /// Reports that a request is complete.
     fn tell(&self);
 }
 
-/// What became of an opening until now.
+/// State of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<O, E = BackendError> {
-    /// It is open, and this target's.
+    /// The image is open, and locked by this target.
     Opened(O),
-    /// It is not available. It can be begun again.
+    /// The image is not available. The request can be repeated.
     Failed(E),
-    /// It is under way, and waits for this owner of its lock, as far as is known.
+    /// The request is under way, and waits for this owner of the lock, if known.
     Pending(Option<String>),
-    /// It was not begun.
+    /// There is no such request.
     Unknown,
 }
 
@@ -103,11 +104,12 @@ enum Stage<O> {
     Queued,
     /// A thread opens it.
     Opening,
-    /// It is open, and has an owner: those without come first.
+    /// The image is open, and its lock has an owner: images without one come first.
     Owned(O, Option<String>),
     /// A thread takes it, from this owner if it has one.
     Taking(Option<String>),
-    /// It was taken, and nobody wants it any longer: it is to be given back before others can be told so.
+    /// The image was locked, and is no longer wanted: the lock has to be given back before
+    /// completion is reported.
     Unwanted(O),
     /// A thread gives it back.
     Leaving,
@@ -118,9 +120,10 @@ enum Stage<O> {
 struct Entry<O> {
     number: u64,
     request: OpenRequest,
-    /// How many wait for it, whatever configuration is in effect.
+    /// Number of callers that wait for the image, whatever configuration is in effect.
     holders: usize,
-    /// Whether nobody wants it now; a thread that opens it is not notified, and gives it back when it is open.
+    /// True if the image is not wanted now. The thread that opens it is not interrupted, and gives
+    /// it back once it is open.
     is_given_up: bool,
     stage: Stage<O>,
 }
@@ -133,7 +136,7 @@ struct Requests<O> {
     has_ended: bool,
 }
 
-/// What a thread is to do next.
+/// Next work of a thread.
 enum Step<O> {
     Open(u64, OpenRequest),
     Take(u64, O),
@@ -199,7 +202,7 @@ impl<T: ImageSource> ImageOpener<T> {
         }
     }
 
-    /// The same for somebody who gives them up later, whatever is in effect then.
+    /// Begins to open images for a caller that releases them later, whatever configuration is in effect then.
     pub(crate) fn hold(self: &Arc<Self>, all: &[OpenRequest]) {
         self.begin(all);
         let mut requests = self.lock();
@@ -231,7 +234,7 @@ impl<T: ImageSource> ImageOpener<T> {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What became of one; what is done is handed over.
+    /// State of a request; a completed one is handed to the caller and removed.
     pub(crate) fn outcome(&self, request: &OpenRequest) -> Outcome<T::Opened> {
         let mut requests = self.lock();
         let Some(at) = requests.entries.iter().position(|entry| entry.request == *request) else {
@@ -248,7 +251,7 @@ impl<T: ImageSource> ImageOpener<T> {
         }
     }
 
-    /// Whether it is open, and this target's.
+    /// True if the request is complete, and the image open.
     pub(crate) fn is_opened(&self, request: &OpenRequest) -> bool {
         let requests = self.lock();
         requests
@@ -257,14 +260,14 @@ impl<T: ImageSource> ImageOpener<T> {
             .any(|entry| entry.request == *request && matches!(entry.stage, Stage::Done(Ok(_))))
     }
 
-    /// Whether it was begun, and is neither done nor handed over.
+    /// True if the request is pending.
     pub(crate) fn is_under_way(&self, request: &OpenRequest) -> bool {
         let requests = self.lock();
         let mut entries = requests.entries.iter();
         entries.any(|entry| entry.request == *request && !matches!(entry.stage, Stage::Done(_)))
     }
 
-    /// Whether it is done, well or not.
+    /// True if the request is complete, successfully or not.
     pub(crate) fn is_done(&self, request: &OpenRequest) -> bool {
         let requests = self.lock();
         requests
@@ -273,7 +276,8 @@ impl<T: ImageSource> ImageOpener<T> {
             .any(|entry| entry.request == *request && matches!(entry.stage, Stage::Done(_)))
     }
 
-    /// Whether a thread is with this image, and who has it as far as is known: opening it beside that would be a second time.
+    /// `Some` while a thread works on this image, with the lock's owner if known: the image would
+    /// be opened twice otherwise.
     pub(crate) fn is_busy_with(&self, backend: &BackendConfig) -> Option<Option<String>> {
         let requests = self.lock();
         requests.entries.iter().filter(|entry| entry.request.backend.is_same_place(backend)).find_map(
@@ -288,7 +292,7 @@ impl<T: ImageSource> ImageOpener<T> {
     /// Gives up all but these.
     pub(crate) fn keep(self: &Arc<Self>, all: &[OpenRequest]) {
         let mut requests = self.lock();
-        // Whoever ends waits for nothing: the end of a connection frees its locks.
+        // At the end of the target no lock is given back: the end of a connection frees its locks.
         let gives_back = !requests.has_ended;
         for entry in &mut requests.entries {
             if entry.holders > 0 || all.iter().any(|request| entry.request.is_covered_by(request)) {
@@ -304,8 +308,8 @@ impl<T: ImageSource> ImageOpener<T> {
         drop(gone);
     }
 
-    /// Waits until those of these places that nobody wants any longer are not taken, and are given back if they were, for `patience` at
-    /// most; whether they are.
+    /// Waits, for `patience` at most, until unwanted images of these namespaces are not being
+    /// locked, and are given back if they were. Returns true if so.
     pub(crate) fn await_given_back(
         &self,
         is_meant: impl Fn((&str, u32)) -> bool,
@@ -323,10 +327,10 @@ impl<T: ImageSource> ImageOpener<T> {
         !is_here(&mut requests)
     }
 
-    /// Gives back what nobody wants; it is opened anew where that is no longer so.
+    /// Gives back an unwanted image; reopens it if it is wanted again.
     fn leave(&self, number: u64, opened: T::Opened) {
         if let Err(error) = self.source.give_back(&opened) {
-            tracing::warn!(%error, "an image that nobody wants stays locked");
+            tracing::warn!(%error, "an image that is no longer needed stays locked");
         }
         drop(opened);
         let mut requests = self.lock();
@@ -367,7 +371,7 @@ impl<T: ImageSource> ImageOpener<T> {
         }
     }
 
-    /// Opens one, and takes it if nobody has it.
+    /// Opens an image, and locks it if its lock is free.
     fn open(&self, number: u64, request: &OpenRequest) -> Stage<T::Opened> {
         let opened = match self.source.open(request) {
             Ok(opened) => opened,
@@ -383,7 +387,7 @@ impl<T: ImageSource> ImageOpener<T> {
             let mut requests = self.lock();
             match requests.entries.iter_mut().find(|entry| entry.number == number) {
                 Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
-                // Nobody must lose it to one that no longer wants it.
+                // An image that is no longer wanted is not locked: another client may want it.
                 _ => return Stage::Owned(opened, None),
             }
         }
@@ -418,11 +422,12 @@ impl<T: ImageSource> ImageOpener<T> {
         step
     }
 
-    /// Notes how far one is; what nobody wants now is given back.
+    /// Records the progress of a request; an unwanted image is given back.
     fn put(&self, number: u64, stage: Stage<T::Opened>) {
         let mut requests = self.lock();
         let at = requests.entries.iter().position(|entry| entry.number == number);
-        // What was opened early is awaited by its holders. Who is told would look at all that is served, and find nothing new.
+        // Holders of an early image wait for it. A notification would only cause a useless look at
+        // all that is served.
         let is_early = at.is_some_and(|at| requests.entries[at].request.early.is_some());
         let is_news = matches!(stage, Stage::Done(_)) && !is_early;
         let gives_back = !requests.has_ended;
@@ -444,7 +449,7 @@ impl<T: ImageSource> ImageOpener<T> {
     }
 }
 
-/// What nobody wants, and no thread is with or is to be.
+/// Removes entries that are not wanted, and that no thread works on or has to give back.
 fn take_given_up<O>(requests: &mut Requests<O>) -> Vec<Entry<O>> {
     let is_busy = |stage: &Stage<O>| {
         matches!(stage, Stage::Opening | Stage::Taking(_) | Stage::Unwanted(_) | Stage::Leaving)
@@ -454,7 +459,7 @@ fn take_given_up<O>(requests: &mut Requests<O>) -> Vec<Entry<O>> {
 }
 
 impl<O> Entry<O> {
-    /// Somebody wants it, again or still.
+    /// Marks the image as wanted, again or still.
     fn want(&mut self) {
         self.is_given_up = false;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Queued) {
@@ -463,7 +468,8 @@ impl<O> Entry<O> {
         };
     }
 
-    /// Nobody does. What was taken for it is given back, where `gives_back`: what was opened early was not.
+    /// Marks the image as unwanted. If `gives_back`, its lock is given back; an image opened early
+    /// has none.
     fn give_up(&mut self, gives_back: bool) {
         self.is_given_up = true;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Queued) {

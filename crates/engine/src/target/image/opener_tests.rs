@@ -17,7 +17,7 @@ struct World {
     open: AtomicUsize,
     opened: AtomicUsize,
     waiting: AtomicUsize,
-    told: AtomicUsize,
+    notified: AtomicUsize,
 }
 
 #[derive(Clone)]
@@ -74,7 +74,7 @@ impl ImageSource for Fake {
     }
 
     fn tell(&self) {
-        self.0.told.fetch_add(1, Ordering::SeqCst);
+        self.0.notified.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -86,7 +86,7 @@ impl World {
         Arc::new(world)
     }
 
-    /// Nobody else has any of them from now on.
+    /// Frees the locks of all other owners.
     fn free_all(&self) {
         lock(&self.owners).retain(|_, owner| owner == "this target");
         self.changed.notify_all();
@@ -117,7 +117,7 @@ fn is_opened<O>(outcome: &Outcome<O>) -> bool {
 }
 
 #[test]
-fn what_nobody_has_is_open_though_the_dead_have_many_others() {
+fn images_without_an_owner_are_open_though_the_dead_have_many_others() {
     let names: Vec<String> = (0..3 * IMAGES_AT_A_TIME).map(|number| number.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let world = World::owned_by_the_dead(&names);
@@ -186,7 +186,7 @@ fn what_is_given_up_is_given_back() {
     opener.begin(&[kept.clone(), gone.clone()]);
     world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 2);
     opener.keep(std::slice::from_ref(&kept));
-    // A thread is with it, so that nobody opens it beside that.
+    // A thread works on it, so it is not opened a second time.
     assert!(opener.is_busy_with(&gone.backend).is_some());
     assert!(opener.await_given_back(|(_, nsid)| nsid == 1, Duration::ZERO), "that one is wanted");
     assert!(!opener.await_given_back(|(_, nsid)| nsid == 2, Duration::ZERO), "a thread takes it yet");
@@ -208,7 +208,7 @@ fn what_is_opened_early_is_not_taken_and_stays_as_long_as_it_is_held() {
     opener.hold(&all[1..]);
     opener.wait(&all, patience());
     assert!(all.iter().all(|request| opener.is_opened(request)), "though the dead have their locks");
-    assert_eq!(world.told.load(Ordering::SeqCst), 0, "who holds them waits for them");
+    assert_eq!(world.notified.load(Ordering::SeqCst), 0, "its holders wait for it");
     opener.keep(&[]);
     assert!(is_opened(&opener.outcome(&all[0])), "no configuration has it yet");
     opener.release(&all);

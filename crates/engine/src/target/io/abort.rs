@@ -12,7 +12,7 @@ use crate::target::reservation::HostId;
 use crate::target::served::Namespace;
 
 impl Request {
-    /// Whether it waits for something of this queue alone, so that it can be taken back.
+    /// True if the request waits only for something of this queue, and can therefore be taken back.
     const fn waits(&self) -> bool {
         match self.state {
             State::AwaitsBuffer
@@ -74,9 +74,9 @@ impl Commands {
         })
     }
 
-    /// Answers the commands that the storage has, where their namespaces cannot be reached here any longer, or are open anew:
-    /// their hosts try them elsewhere, or again. Somebody else sees to it that what the storage still does of them is over
-    /// before that succeeds.
+    /// Answers commands that are at the storage although their namespaces can no longer be reached
+    /// here, or were reopened. Hosts retry them on another path, or here. The caller of a failover
+    /// or of a reopening ensures that leftover operations have ended before a retry succeeds.
     pub(crate) fn give_up(&mut self, loss: Loss, ctx: &mut Context<'_>) -> Vec<Next> {
         let refusal = |request: &Request| {
             let attachment =

@@ -28,7 +28,8 @@ use crate::target::queue::{Disconnect, Payload};
 use crate::target::served::{ByteRange, HeldNamespace, NamespaceTable, NamespaceView, flags};
 use crate::target::telemetry::{Peculiarity, QueueMeter, ReactorCounters, SlowCommand, SlowCommands, Stage};
 
-/// Whose commands they are, where they are counted, and how their queue is.
+/// Identity of a queue: its controller and peer, its counters, and the parameters it was connected
+/// with.
 pub(crate) struct QueueIdentity {
     pub(crate) controller: Arc<Controller>,
     pub(crate) counters: Arc<ReactorCounters>,
@@ -36,7 +37,7 @@ pub(crate) struct QueueIdentity {
     pub(crate) slow_commands: Arc<SlowCommands>,
     pub(crate) queue_id: u16,
     pub(crate) entries: u16,
-    /// Whether data has a digest, for which it has to hold still.
+    /// True if data has a digest, for which it must not change while it is sent.
     pub(crate) has_data_digest: bool,
     pub(crate) address: Address,
     pub(crate) peer: SocketAddr,
@@ -50,9 +51,9 @@ pub(crate) struct Commands {
     pub(crate) slots: Slots,
     /// Commands that wait for a buffer, in turn.
     pub(super) waiting: VecDeque<u16>,
-    /// Commands that a fused pair holds back, or somebody who uses the same page of a memory namespace.
+    /// Commands held back by a fused pair, or by other users of the same page of a memory namespace.
     pub(super) held_back: VecDeque<u16>,
-    /// Those of them that are tried again now.
+    /// Commands from `held_back` that are being retried now.
     pub(super) retried: VecDeque<u16>,
     /// Commands that go on in the next turn.
     pub(super) deferred: VecDeque<u16>,
@@ -60,17 +61,18 @@ pub(crate) struct Commands {
     pub(super) admitted: VecDeque<u16>,
     /// Bytes that may still be worked on in this turn.
     pub(super) work_left: u64,
-    /// Whether a command needs a page of memory that somebody else uses. The next turn clears it before it tries again, so that
-    /// it is set at a turn's end only if one was held back in that very turn.
+    /// Set once a command was held back because a page of memory is in use. The next turn clears it
+    /// before it retries, so it is set at the end of a turn only if a command was held back during
+    /// that turn.
     pub(super) is_contended: bool,
     pub(super) patience: Patience,
-    /// Where the second command of a fused pair finds its first.
+    /// State of the fused pair that is being received.
     pub(super) pair: Pair,
     /// Commands that wait for the limits of their namespaces, and when to look again.
     pub(super) throttles: Vec<Throttle>,
     pub(super) alarm: Option<Moment>,
     pub(super) new_alarm: Option<Moment>,
-    /// Nothing is answered any longer.
+    /// Set once commands are no longer answered.
     pub(super) is_stopped: bool,
     /// I/O commands that were taken in all.
     pub(super) taken: u64,
@@ -79,7 +81,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Those of a queue that has just been connected.
+    /// Creates the state of a newly connected queue.
     pub(crate) fn new(of: QueueIdentity) -> Self {
         Self {
             view: Rc::new(NamespaceView::new(of.controller.table())),
@@ -103,13 +105,13 @@ impl Commands {
         }
     }
 
-    /// Whose they are.
+    /// Host and controller that these commands belong to.
     pub(crate) fn owner(&self) -> Owner {
         let controller = &self.of.controller;
         Owner { host_id: controller.host.id, controller: controller.instance }
     }
 
-    /// Where an answer for one of them goes that somebody else gives.
+    /// Address for the reply to one of these commands, given to the worker that produces the reply.
     pub(super) fn asker(&self, command_id: u16, ctx: &Context<'_>) -> Asker {
         let (mailboxes, QueueIdentity { address, peer, .. }) = (ctx.fabric.mailboxes().clone(), &self.of);
         Asker { mailboxes, address: *address, command_id, peer: *peer }
@@ -276,9 +278,11 @@ impl Commands {
         })
     }
 
-    /// What the next command wants that can go on now, or `None` when none can: one that was held back, one that the limits
-    /// let through, one that the last turn has left, or one that waits for a buffer. To be asked until there is none. Commands
-    /// that have buffers come before those that wait for one: their ends are what frees buffers.
+    /// Continues the next command that can proceed, and returns its next step; `None` when no
+    /// command can. Candidates are commands that were held back, those that limits have admitted,
+    /// those deferred from the last turn, and those that wait for a buffer. The caller repeats the
+    /// call until it returns `None`. Commands that have buffers come before those that wait for
+    /// one: their completion frees buffers.
     pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) -> Option<Next> {
         if let Some(index) = self.retried.pop_front() {
             return Some(self.try_again(index, ctx));
@@ -366,7 +370,7 @@ impl Commands {
         let times_ns = times.of(took_ns);
         self.of.counters.done(*nsid, work.operation(), *length, (took_ns, times_ns));
         self.of.meter.spent(&times_ns);
-        if self.of.slow_commands.are_told_from(took_ns) {
+        if self.of.slow_commands.are_reported_from(took_ns) {
             self.note_slow(request, took_ns, now);
         }
     }
@@ -412,39 +416,41 @@ impl Commands {
         self.patience.settle(self.is_contended, now);
     }
 
-    /// Whether sweeps have to look at it until that ends: operations are at the storage, or commands wait for limits.
+    /// True while sweeps have to look at the queue: operations are at the storage, or commands wait
+    /// for limits.
     pub(crate) const fn needs_sweep(&self) -> bool {
         self.slots.kept() > 0 || !self.throttles.is_empty()
     }
 
-    /// Whether the first command of a fused pair waits for its second.
+    /// True if the first command of a fused pair waits for its second.
     pub(crate) const fn awaits_second(&self) -> bool {
         matches!(self.pair, Pair::First(_))
     }
 
-    /// Whether something waits for nothing but its next turn.
+    /// True if a command waits only for the queue's next turn.
     pub(crate) fn wants_turn(&self) -> bool {
         self.is_contended || !self.deferred.is_empty() || self.work_left == 0 && !self.waiting.is_empty()
     }
 
-    /// When a turn is wanted for the sake of limits, if that is new.
+    /// Time of the turn that limits require, if it has changed since the previous call.
     pub(crate) const fn take_alarm(&mut self) -> Option<Moment> {
         self.new_alarm.take()
     }
 
-    /// Whether commands are held back.
+    /// True if commands are held back.
     pub(crate) fn has_held_back(&self) -> bool {
         !self.held_back.is_empty()
     }
 
     /// Tries again with the commands that are held back.
     pub(crate) fn retry(&mut self) {
-        // First: a command that is tried now and held back again sets it anew.
+        // First: a command that is retried now and held back again sets it once more.
         self.is_contended = false;
         self.retried.append(&mut self.held_back);
     }
 
-    /// Nothing of it goes on any longer but what others still work for: the connection is closed, or has said its last words.
+    /// Stops all commands except those at the storage or a worker: the connection is closed, or
+    /// about to be.
     pub(crate) fn stop(&mut self, pool: &mut BufferPool) {
         self.is_stopped = true;
         self.waiting.clear();
@@ -453,15 +459,15 @@ impl Commands {
         self.throttles.clear();
         self.is_contended = false;
         for index in self.held_back.drain(..).chain(self.retried.drain(..)) {
-            // What a fused pair keeps its slots for does not come any longer.
+            // A fused pair keeps its slots for its claim, which is no longer needed.
             if matches!(self.slots.get(index), Some(Request { state: State::Exclusive { .. }, .. })) {
-                self.slots.end_for_nobody(index, pool);
+                self.slots.discard(index, pool);
             }
         }
     }
 }
 
-/// Whether this reads bytes of one page.
+/// True for a read within one page.
 const fn is_read_of_a_page(work: Work) -> bool {
     matches!(work, Work::Read { range } if is_within_page(range.offset, range.length))
 }

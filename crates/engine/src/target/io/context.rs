@@ -19,12 +19,12 @@ impl Storage for Ring {
     }
 }
 
-/// What commands work with in one turn.
+/// Resources that commands use during one turn of the queue.
 pub(crate) struct Context<'a> {
     pub(crate) storage: &'a mut dyn Storage,
     pub(crate) pool: &'a mut BufferPool,
     pub(crate) fabric: &'a Arc<Fabric>,
-    /// What the host has done that is unusual.
+    /// Peculiarities of the host's behaviour.
     pub(crate) seen: &'a mut Seen,
     pub(crate) now: Moment,
 }

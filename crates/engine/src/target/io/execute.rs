@@ -18,7 +18,7 @@ pub(super) enum Data<'a> {
     Capsule(&'a [u8]),
     /// The host's, or where the host's is put together.
     Buffer(Buffer),
-    /// Those of a fused pair: what is compared, and what is written then.
+    /// Data of a fused pair: bytes to compare, and bytes to write afterwards.
     Pair { compared: Buffer, written: &'a [u8] },
 }
 
@@ -31,7 +31,7 @@ impl Data<'_> {
         }
     }
 
-    /// Its buffer, unless the storage has it.
+    /// Buffer with the data, `None` if the data is in the capsule or there is none.
     pub(super) fn into_buffer(self) -> Option<Buffer> {
         match self {
             Self::Buffer(buffer) | Self::Pair { compared: buffer, .. } => Some(buffer),
@@ -44,24 +44,24 @@ impl Data<'_> {
     }
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The command is done.
     Done(Status),
     /// This turn has no time left.
     AwaitsTurn,
-    /// Somebody else uses a page that it needs.
+    /// A page that the command needs is in use.
     AwaitsPage,
     /// The storage is to do this; of a copy, whether it reads.
     Store { operation: StorageOp, reads: bool },
 }
 
-/// What steps go by in one turn of a queue.
+/// Resources of steps during one turn of a queue.
 pub(super) struct Turn<'a> {
     /// Bytes that may still be worked on.
     pub(super) work_left: &'a mut u64,
-    /// Whether others who use the same page have gone first for long enough.
+    /// True once other users of a page have had precedence for long enough.
     pub(super) insists: bool,
     pub(super) pool: &'a mut BufferPool,
 }
@@ -76,7 +76,7 @@ impl Turn<'_> {
         data: &mut Data<'_>,
     ) -> Step {
         let outcome = match (&*namespace.backend, *work) {
-            // Whoever has marked blocks unreadable is answered by the namespace alone.
+            // Marked blocks concern the namespace alone, not its backend.
             (_, Work::MarkUncorrectable { range }) => {
                 namespace.mark_uncorrectable(range).map(|()| Step::Done(Status::SUCCESS))
             }
@@ -101,7 +101,7 @@ impl Turn<'_> {
                 self.spend(range.length);
                 done_or_page(memory.read(range.offset, buffer, self.insists) == buffer.len())
             }
-            // All of it or nothing: what is left of a capsule is received anew.
+            // All or nothing: the rest of a capsule is not kept.
             (Work::Write { range, .. }, Data::Capsule(bytes)) => {
                 let writer = memory.writer(range.offset, bytes.len());
                 done_or_page(writer.map(|writer| writer.write(bytes)).is_some())
@@ -174,7 +174,7 @@ impl Turn<'_> {
         Ok(Step::Done(Status::SUCCESS))
     }
 
-    /// Copies within memory, as much as this turn has time for, up to a page that somebody else uses.
+    /// Copies within memory, up to the work limit of this turn or a page that is in use.
     fn copy_in_memory(
         &mut self,
         memory: &Memory,
@@ -260,7 +260,8 @@ impl Turn<'_> {
         Ok(Step::Store { operation, reads })
     }
 
-    /// How many of `wanted` bytes may be worked on now; `None` when this turn has no time left.
+    /// Number of bytes, at most `wanted`, to process now; `None` when this turn's work limit is
+    /// reached.
     fn work_now(&mut self, wanted: u64) -> Option<u64> {
         if *self.work_left == 0 {
             return None;

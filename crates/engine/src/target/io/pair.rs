@@ -41,7 +41,7 @@ impl Commands {
         }
     }
 
-    /// Whether the second command of a pair, which would work on `work`, finds its first; else what to answer.
+    /// Slot of the first command of the pair whose second command would execute `work`.
     pub(super) fn find_first(&mut self, nsid: u32, work: &Work) -> Result<u16, Status> {
         match self.pair {
             Pair::None => Err(Status::ABORTED_MISSING_FUSED),
@@ -138,14 +138,15 @@ impl Commands {
         Next::Nothing
     }
 
-    /// Nobody else writes in the range of the pair whose first command is in this slot.
+    /// Continues the pair whose first command is in this slot, after its range has been cleared of
+    /// other writes.
     pub(crate) fn pair_goes_on(&mut self, first: u16, ctx: &mut Context<'_>) -> Next {
         let Some(request) = self.slots.get(first) else { return Next::Nothing };
         let (mut work, view, nsid) = (request.work, request.view.clone(), request.nsid);
         let (Work::Compare { range }, Some(second)) = (work, request.partner()) else { return Next::Nothing };
         let Some(namespace) = view.get(nsid) else { return Next::Nothing };
         if self.is_stopped {
-            [first, second].into_iter().for_each(|slot| self.slots.end_for_nobody(slot, ctx.pool));
+            [first, second].into_iter().for_each(|slot| self.slots.discard(slot, ctx.pool));
             return Next::Nothing;
         }
         let data = self.slots.take_data(first);
@@ -181,7 +182,7 @@ impl Commands {
         }
     }
 
-    /// What is stored was compared with the first command's data.
+    /// Continues a pair after its Compare.
     pub(super) fn pair_compared(
         &mut self,
         first: u16,

@@ -15,7 +15,7 @@ use crate::target::served::{Namespace, flags};
 use crate::target::telemetry::Stage;
 
 impl Commands {
-    /// What steps of commands go by in this turn.
+    /// Resources of the steps in this turn.
     pub(super) fn turn<'a>(&'a mut self, ctx: &'a mut Context<'_>) -> Turn<'a> {
         let insists = self.patience.is_over(ctx.now);
         Turn { work_left: &mut self.work_left, insists, pool: ctx.pool }
@@ -76,7 +76,7 @@ impl Commands {
         }
         let refused = match self.slots.set(index, State::InHand) {
             State::AwaitsData { refused } => refused,
-            // It cannot have ended: nobody ends a command whose data is on its way.
+            // It cannot have ended: a command is not ended while its data is on its way.
             _ => None,
         };
         let refused = if is_intact { refused } else { Some(Status::TRANSIENT_TRANSPORT_ERROR) };
@@ -130,13 +130,14 @@ impl Commands {
         self.execute(index, data, ctx)
     }
 
-    /// Whether another host's reservation forbids this host such work now.
+    /// True if another host's reservation forbids this host such work now.
     #[cold]
     pub(super) fn is_reserved_from(&self, work: Work, namespace: &Namespace) -> bool {
         work.access().is_some_and(|access| namespace.reservation_forbids(&self.owner().host_id, access))
     }
 
-    /// What a command meets on a namespace with claims or unreadable blocks: it is held back (`None`), or fails.
+    /// Checks a command against the namespace's claims and unreadable blocks: an error is a status
+    /// for the host, or `None` if the command is held back.
     #[cold]
     fn pass_gates(&mut self, index: u16, data: &[u8], namespace: &Namespace) -> Result<(), Option<Status>> {
         let work = self.slots.at(index).work;
@@ -193,11 +194,12 @@ impl Commands {
         }
     }
 
-    /// Has a command tried again with the next turn, since somebody else uses a page that it needs.
+    /// Has a command retried in the next turn, because a page that it needs is in use.
     pub(super) fn hold_back(&mut self, index: u16, state: State) -> Next {
         self.slots.set(index, state);
-        // Only on the list, and tried again when the next turn begins: tried at once it would find the page as it is, and the
-        // turn would not end. `is_contended` asks for that turn, since nobody wakes who waits for a page.
+        // Only on the list, and tried again when the next turn begins: tried at once it would find
+        // the page as it is, and the turn would not end. `is_contended` asks for that turn, since
+        // no wake-up follows the release of a page.
         self.held_back.push_back(index);
         self.is_contended = true;
         Next::Nothing

@@ -15,7 +15,7 @@ use crate::target::telemetry::{Stage, StageTimes};
 
 /// An answer to an I/O command.
 pub(crate) type Reply = queue::Reply<HeldNamespace>;
-/// What an I/O command wants next.
+/// Next step of an I/O command.
 pub(crate) type Next = queue::Next<HeldNamespace>;
 
 /// A command under way.
@@ -27,94 +27,98 @@ pub(crate) struct Request {
     /// The namespaces as they were when the command came; it keeps its own open.
     pub(super) view: Rc<NamespaceView>,
     pub(crate) work: Work,
-    /// How many bytes of it, or of its present range, are done, where it is done in parts.
+    /// Bytes done of the command, or of its present range, if it is executed in parts.
     pub(super) done: u64,
     /// Bytes of data that travel with it.
     pub(super) length: u32,
-    /// When it came.
+    /// Time of arrival.
     pub(super) began: Moment,
-    /// When it last went on, after it had waited for something of which the time is told apart.
+    /// Time of the last resumption, after a wait that is counted as a stage of its own.
     pub(super) went_on: Moment,
-    /// What it has waited for.
+    /// Time spent in each stage.
     pub(super) times: StageTimes,
-    /// Whether it need not wait for its namespace's limits any longer.
+    /// True once the command need not wait for its namespace's limits.
     pub(super) is_admitted: bool,
     pub(super) pairing: Pairing,
     pub(super) state: State,
 }
 
-/// What is known of a pair whose second command has not come.
+/// State of a fused pair whose second command has not arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pair {
     /// There is none.
     #[default]
     None,
-    /// Its first command is in this slot.
+    /// Slot of the first command.
     First(u16),
-    /// Its first command has failed.
+    /// The first command has failed.
     Failed,
 }
 
-/// Whether a command is one of a fused pair.
+/// Role of a command in a fused pair.
 #[derive(Debug)]
 pub(crate) enum Pairing {
     Alone,
-    /// The first, with the slot of the second once that has come, and with what keeps others from the pair's blocks.
+    /// The first command: `second` is the slot of the second once it has arrived, `claim` protects
+    /// the blocks of the pair.
     First {
         second: Option<u16>,
         claim: Option<Box<Claim>>,
     },
-    /// The second, with the slot of the first until that has ended.
+    /// The second command: `first` is the slot of the first until that has ended.
     Second {
         first: Option<u16>,
     },
 }
 
-/// What a command waits for.
+/// State of a command: mostly the event that it waits for.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// Nothing: it is worked on in this very moment.
+    /// The command is being executed at this moment.
     InHand,
-    /// A buffer within its queue's share.
+    /// Waits for a buffer within its queue's share.
     AwaitsBuffer,
-    /// Its data from the host; where it has failed already, with what it is answered when that has come.
+    /// Waits for the host's data. If the command has failed already, `refused` is its status once
+    /// the data has arrived.
     AwaitsData { refused: Option<Status> },
-    /// Its turn within its namespace's limits.
+    /// Waits for its namespace's limits.
     Throttled { data: Option<Buffer> },
-    /// The other command of its fused pair.
+    /// Waits for the other command of its fused pair.
     AwaitsPartner { data: Option<Buffer> },
-    /// Somebody else, who has claimed its blocks, or who uses a page of memory that it needs.
+    /// Waits for the end of a claim on its blocks, or of the use of a page of memory.
     HeldBack { data: Option<Buffer> },
-    /// Its queue's next turn, since the last had no time for the rest of it.
+    /// Waits for its queue's next turn, because the last one reached its work limit.
     AwaitsTurn { data: Option<Buffer> },
-    /// The first of a pair, which has claimed its range: that no reactor writes there any longer, or the page of memory.
+    /// First of a pair: has claimed its range, and waits until no reactor writes there any longer,
+    /// or for a page of memory.
     Exclusive { data: Option<Buffer> },
-    /// A command of a pair that the other one works for.
+    /// Command of a pair that is executed by the other one.
     Joined { data: Option<Buffer> },
-    /// The reservation worker.
+    /// Waits for the reservation worker.
     AtWorker,
-    /// The storage.
+    /// Waits for its operation at the storage.
     AtStorage(Operation),
-    /// The ends of other syncs, all with numbers below `before`, since its own has gone well and moved this number of bytes.
+    /// Waits for syncs with numbers below `before`, after its own has succeeded and moved `moved`
+    /// bytes.
     AwaitsSyncs { data: Option<Buffer>, before: u64, moved: usize },
 }
 
-/// What the storage does for a command.
+/// An operation at the storage.
 #[derive(Debug)]
 pub(crate) struct Operation {
     /// The command's data, where the storage works beside it.
     pub(super) data: Option<Buffer>,
-    /// When it began.
+    /// Start time.
     pub(crate) began: Moment,
-    /// How it makes something durable, if it does.
+    /// Durability that the operation provides, if it provides one.
     pub(super) sync: Option<Sync>,
-    /// Whether a copy reads; else it writes.
+    /// True while a copy reads, false while it writes.
     pub(super) reads: bool,
-    /// Whether it has outlived the Command Quiesce Time.
+    /// True once the operation has exceeded the Command Quiesce Time.
     pub(crate) is_late: bool,
-    /// Whether the host has its answer already.
+    /// True once the host has been answered.
     pub(super) is_given_up: bool,
-    /// Whether its buffer counts no longer as its queue's.
+    /// True once the buffer no longer counts towards its queue's limit.
     pub(super) is_uncounted: bool,
 }
 
@@ -124,14 +128,15 @@ impl Operation {
         now.since(self.began)
     }
 
-    /// How it makes something durable; asked once, when it has ended.
+    /// Removes and returns the durability that the operation provides, when it has ended.
     pub(crate) const fn take_sync(&mut self) -> Option<Sync> {
         self.sync.take()
     }
 }
 
 impl State {
-    /// Whether it keeps its slot when its connection goes: somebody else still works for it.
+    /// True if the command keeps its slot after its connection is closed, because an operation or a
+    /// worker still uses it.
     pub(super) const fn keeps_slot(&self) -> bool {
         matches!(self, Self::AtStorage(_) | Self::AtWorker | Self::Exclusive { .. })
     }
@@ -153,7 +158,7 @@ impl State {
 }
 
 impl Request {
-    /// It goes on, and has been in this stage since it last did.
+    /// Resumes the command after time spent in `stage`.
     pub(super) const fn goes_on_after(&mut self, stage: Stage, now: Moment) {
         self.times.add(stage, now.0.saturating_sub(self.went_on.0));
         self.went_on = now;
@@ -164,7 +169,7 @@ impl Request {
         self.view.attachment(self.nsid)
     }
 
-    /// What the storage does for it, if it does something.
+    /// Operation at the storage, if there is one.
     pub(crate) const fn operation(&self) -> Option<&Operation> {
         match &self.state {
             State::AtStorage(operation) => Some(operation),
@@ -187,12 +192,12 @@ impl Request {
         }
     }
 
-    /// Whether it is one of a fused pair.
+    /// True if the command belongs to a fused pair.
     pub(super) const fn is_paired(&self) -> bool {
         !matches!(self.pairing, Pairing::Alone)
     }
 
-    /// Whether it has claimed its blocks.
+    /// True if the command has claimed its blocks.
     pub(crate) const fn has_claim(&self) -> bool {
         matches!(self.pairing, Pairing::First { claim: Some(_), .. })
     }
@@ -214,18 +219,19 @@ impl Request {
         }
     }
 
-    /// Whether it has begun at the storage, alone or as one of a pair.
+    /// True if the command has been started at the storage, alone or in a pair.
     pub(crate) const fn is_at_storage(&self) -> bool {
         matches!(self.state, State::AtStorage(_) | State::Exclusive { .. } | State::Joined { .. })
     }
 
-    /// Whether its host has its answer, while the storage still works on it.
+    /// True if the host has been answered although the storage still works on the command.
     pub(super) const fn is_given_up(&self) -> bool {
         matches!(&self.state, State::AtStorage(operation) if operation.is_given_up)
     }
 
-    /// Whether the storage, or the reservation worker, may still do something of it. What was given up because its cluster has
-    /// shut this target out does nothing any longer, however long the library keeps it.
+    /// True if the storage or the reservation worker may still change something for this command. A
+    /// command that was given up because the cluster has blocklisted this target cannot, however
+    /// long the library keeps it.
     pub(crate) fn may_take_effect(&self) -> bool {
         let is_shut_out = || self.attachment().is_some_and(|a| a.namespace.backend.is_shut_out());
         (self.is_at_storage() || matches!(self.state, State::AtWorker))

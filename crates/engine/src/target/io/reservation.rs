@@ -38,7 +38,7 @@ impl Commands {
         if !ctx.fabric.offers_reservations_on(&namespace) {
             return Err(Status::INVALID_OPCODE.do_not_retry());
         }
-        // Without an identifier a host is nobody who could be registered (RHII, Base 8.1.22).
+        // A host without an identifier cannot be registered (RHII, Base 8.1.22).
         if controller.host.is_nameless() {
             return Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry());
         }
@@ -60,7 +60,7 @@ impl Commands {
         }
         self.slots.at(index).goes_on_after(Stage::Storage, ctx.now);
         if self.is_stopped {
-            self.slots.end_for_nobody(index, ctx.pool);
+            self.slots.discard(index, ctx.pool);
             return Next::Nothing;
         }
         if !status.is_success() || data.is_empty() {

@@ -35,7 +35,7 @@ pub(crate) struct Slots {
     /// The command identifier of each slot, or `NO_COMMAND`: beside each other, since all are looked through.
     command_ids: Vec<u32>,
     free: Vec<u16>,
-    /// How many commands the host may have outstanding.
+    /// Number of commands that the host may have outstanding.
     entries: u16,
     /// Bytes of buffers that count as this queue's: those on their way to the host, too.
     buffer_bytes: usize,
@@ -83,13 +83,13 @@ impl Slots {
         self.command_ids.iter().filter(|known| **known != NO_COMMAND).count()
     }
 
-    /// Whether the host has more commands outstanding than its queue has entries.
+    /// True if the host has more commands outstanding than its queue has entries.
     pub(super) fn are_overrun(&self) -> bool {
         self.busy() > usize::from(self.entries) && self.outstanding() > usize::from(self.entries)
     }
 
-    /// One slot more, where the storage still has those of commands that were given up, which are not outstanding for the host,
-    /// or where the host counts otherwise than it should.
+    /// Adds a slot. Needed while the storage still holds slots of commands that were given up,
+    /// which are not outstanding for the host, or if the host exceeds its queue.
     #[cold]
     fn grow(&mut self) -> Option<u16> {
         let most = usize::from(self.entries) * (GIVEN_UP_SLOTS_FACTOR + QUEUE_OVERRUN_FACTOR - 1);
@@ -126,8 +126,8 @@ impl Slots {
         Some(request)
     }
 
-    /// The same, with nobody left to answer it to.
-    pub(crate) fn end_for_nobody(&mut self, index: u16, pool: &mut BufferPool) {
+    /// Removes a command that will not be answered, and frees its buffer.
+    pub(crate) fn discard(&mut self, index: u16, pool: &mut BufferPool) {
         let Some(request) = self.end(index) else { return };
         let counts = request.operation().is_none_or(|operation| !operation.is_uncounted);
         match request.state.into_data() {
@@ -137,7 +137,8 @@ impl Slots {
         }
     }
 
-    /// Whether a command may have `length` more bytes of buffer. The first always may, so that none waits forever.
+    /// True if a command may have `length` more bytes of buffer. The first always may, so no queue
+    /// waits forever.
     pub(super) const fn may_hold(&self, length: usize) -> bool {
         self.buffer_bytes == 0 || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
     }
@@ -178,7 +179,7 @@ impl Slots {
         }
     }
 
-    /// What the storage did for a command, which is in hand from now on.
+    /// Removes and returns the storage operation of a command, whose state becomes `InHand`.
     pub(crate) fn end_operation(&mut self, index: u16) -> Option<Operation> {
         self.get_mut(index)?.operation()?;
         match self.set(index, State::InHand) {
@@ -229,12 +230,13 @@ impl Slots {
         self.get_mut(index).expect("a slot that the queue has on a list is taken")
     }
 
-    /// Whether a command with this identifier is under way.
+    /// True if a command with this identifier is outstanding.
     pub(super) fn has_command(&self, command_id: u16) -> bool {
         self.busy() > 0 && self.command_ids.contains(&u32::from(command_id))
     }
 
-    /// Whether one of the fenced commands of this owner is among them. What waits in it does not count: it was ended, or is held back.
+    /// True if one of the fenced commands of this owner is outstanding. Requests that only wait do
+    /// not count: they were ended, or are held back.
     pub(crate) fn have(&self, fenced: &Fenced, owner: &Owner) -> bool {
         let has_stored = |controller: &ControllerInstance| {
             owner.controller == *controller && self.iter().any(|(_, slot)| slot.may_take_effect())
@@ -338,7 +340,7 @@ mod tests {
         assert!(fill(&mut slots, &mut pool).is_empty());
         for (index, buffer) in stuck {
             assert!(slots.end_operation(index).is_some_and(|operation| operation.is_uncounted));
-            slots.end_for_nobody(index, &mut pool);
+            slots.discard(index, &mut pool);
             pool.give(buffer);
         }
         assert_eq!((slots.busy(), slots.buffer_bytes, slots.kept()), (0, 0, 0));

@@ -80,12 +80,12 @@ impl Commands {
         let (work, attachment) = (request.work, request.attachment().cloned());
         let is_own = matches!(work, Work::Read { .. } | Work::Write { .. });
         let (data, beside) = if is_own { (buffer, None) } else { (operation.data.take(), buffer) };
-        // Whoever still waits for the command: a sync that failed is a failure of the namespace, also when its own command was
-        // given up or its connection is closed.
+        // Also for a command without a recipient: a failed sync is a failure of the namespace, even
+        // if its own command was given up or its connection is closed.
         let sync = end_sync(&mut operation, attachment.as_ref(), &result, ctx.fabric);
         // Before the result is looked at: its host has its answer already, and its command identifier may be in use again.
         if operation.is_given_up || self.is_stopped {
-            self.end_for_nobody(index, operation.is_uncounted, (data, beside), ctx);
+            self.discard(index, operation.is_uncounted, (data, beside), ctx);
             return Next::Nothing;
         }
         let mut beside = beside;
@@ -108,15 +108,15 @@ impl Commands {
         next
     }
 
-    /// Nobody waits for its answer: what the command had goes back to the pool.
-    fn end_for_nobody(
+    /// Returns the buffers of a command that will not be answered to the pool.
+    fn discard(
         &mut self,
         index: u16,
         is_uncounted: bool,
         (data, beside): (Option<Buffer>, Option<Buffer>),
         ctx: &mut Context<'_>,
     ) {
-        self.slots.end_for_nobody(index, ctx.pool);
+        self.slots.discard(index, ctx.pool);
         beside.into_iter().for_each(|buffer| ctx.pool.give(buffer));
         match data {
             Some(buffer) if is_uncounted => ctx.pool.give(buffer),
@@ -136,7 +136,7 @@ impl Commands {
         let Request { work, length, .. } = *self.slots.at(index);
         match work {
             Work::Read { .. } if moved == length as usize => self.finish(index, Status::SUCCESS, data, ctx),
-            // Somebody cut the file below the namespace.
+            // The file was truncated below the namespace's size.
             Work::Read { .. } => self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx),
             Work::Write { range, .. } if moved == length as usize => match self.slots.at(index).partner() {
                 Some(first) => self.end_pair(first, index, (None, data), ctx),

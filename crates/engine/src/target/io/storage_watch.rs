@@ -1,6 +1,7 @@
-//! How long operations are at the storage: which is the oldest, and which outlive the Command Quiesce Time that their host was
-//! told, so that they may take effect after it has gone elsewhere. A reactor looks at its slots twice a second; an operation
-//! itself costs one time that is written down, and one comparison.
+//! Time that operations spend at the storage: finds the oldest, and those that exceed the Command
+//! Quiesce Time reported to their host, and may therefore take effect after it has moved to another
+//! path. A reactor looks at its slots twice a second; an operation itself costs one stored time and
+//! one comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::target::fabric::Fabric;
 use crate::target::served::Namespace;
 use crate::target::telemetry::{ReactorCounters, Stage};
 
-/// Whose operations a queue's are, also when nothing but them is left of it.
+/// Owner of a queue's operations, which outlives the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueOwner {
     pub(crate) controller: Arc<Controller>,
@@ -26,13 +27,13 @@ pub(crate) struct QueueOwner {
 /// The oldest operation of each namespace, by its counters.
 type Oldest = BTreeMap<(usize, u32), (Arc<ReactorCounters>, Moment)>;
 
-/// What a reactor has seen of its operations.
+/// Oldest operations of a reactor.
 #[derive(Debug, Default)]
 pub(crate) struct StorageWatch {
-    /// In the look that is under way.
+    /// Found by the look that is under way.
     oldest: Oldest,
-    /// In the last one.
-    told: Oldest,
+    /// Found by the last look.
+    reported: Oldest,
 }
 
 impl StorageWatch {
@@ -55,7 +56,7 @@ impl StorageWatch {
 
     /// Has looked at all queues that have operations: reports the oldest of each namespace.
     pub(crate) fn end_look(&mut self, fabric: &Fabric, now: Moment) {
-        let before = std::mem::take(&mut self.told);
+        let before = std::mem::take(&mut self.reported);
         for ((_, nsid), (counters, since)) in &self.oldest {
             counters.set_oldest(*nsid, Some(*since));
         }
@@ -64,18 +65,18 @@ impl StorageWatch {
                 counters.set_oldest(nsid, None);
             }
         }
-        self.told = std::mem::take(&mut self.oldest);
+        self.reported = std::mem::take(&mut self.oldest);
         fabric.end_lateness(now);
     }
 
-    /// Whether there is anything that has to be looked at again.
+    /// True if no operation has to be looked at again.
     pub(crate) fn is_idle(&self) -> bool {
-        self.told.is_empty()
+        self.reported.is_empty()
     }
 }
 
 impl QueueOwner {
-    /// That of a queue.
+    /// Owner of a queue's commands.
     pub(crate) fn of(commands: &Commands) -> Self {
         let QueueIdentity { controller, counters, .. } = &commands.of;
         Self { controller: controller.clone(), counters: counters.clone() }
@@ -109,10 +110,10 @@ impl QueueOwner {
         if !namespace.lateness.begin(now) {
             return;
         }
-        let told = self.quiesce();
+        let quiesce = self.quiesce();
         tracing::warn!(
             "namespace {nsid} of {nqn}: {command} from host {host} has been at {place} for {age:.1?}, longer than the command quiesce \
-             time of {told:.1?}; it may take effect after its host has moved to another path. Check the storage, or set a longer \
+             time of {quiesce:.1?}; it may take effect after its host has moved to another path. Check the storage, or set a longer \
              command_quiesce_ms or command_quiesce = \"auto\"",
             nsid = namespace.nsid,
             nqn = namespace.nqn,

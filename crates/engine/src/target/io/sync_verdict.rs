@@ -17,18 +17,18 @@ use crate::target::messaging::Message;
 use crate::target::served::{Attachment, Namespace};
 use crate::target::telemetry::Stage;
 
-/// What is to be made of an operation that has ended.
+/// Consequence of the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncVerdict {
-    /// What it says itself.
+    /// The operation's own result counts.
     Counts,
-    /// It counts when the syncs with lower numbers have ended.
+    /// The result counts once the syncs with lower numbers have ended.
     Awaits(u64),
-    /// Nothing is durable from now on.
+    /// A sync has failed: no write is durable from now on.
     Failed,
 }
 
-/// An operation of a command has ended, whoever still waits for it.
+/// Ends an operation of a command, whether or not the command is still awaited.
 pub(crate) fn end_sync(
     operation: &mut Operation,
     attachment: Option<&Attachment>,

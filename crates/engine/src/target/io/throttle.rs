@@ -38,8 +38,8 @@ impl Drop for Throttle {
     }
 }
 
-/// Which limits a command comes under, and what it costs. Whether its bytes travel to a host makes no difference to the
-/// storage, nor to the others who use it.
+/// Limits that apply to a command, and its cost. Bytes count whether or not they travel to a host:
+/// the load on the storage and on its other users is the same.
 pub(super) fn measure(work: &Work, data: &[u8], block_shift: u32) -> Option<(Direction, Cost)> {
     let bytes = |blocks: u32| u64::from(blocks) << block_shift;
     match *work {

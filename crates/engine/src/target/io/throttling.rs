@@ -24,7 +24,7 @@ impl Commands {
     ) -> Result<(), Option<Buffer>> {
         let request = self.slots.at(index);
         let work = request.work;
-        if work.is_told_by_data() && data.is_none() {
+        if work.has_ranges_in_data() && data.is_none() {
             // It is asked again when its data has come.
             return Err(data);
         }
@@ -43,7 +43,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Where a command with this cost has to wait; `None` when no limit applies to it.
+    /// Throttle that a command with this cost waits in; `None` when no limit applies to it.
     fn throttle_for(
         &mut self,
         namespace: &Arc<Namespace>,

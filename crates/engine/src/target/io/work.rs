@@ -16,7 +16,7 @@ use crate::target::reservation::{Access, HostId};
 use crate::target::served::{Attachment, ByteRange, Namespace, flags};
 use crate::target::telemetry::Operation;
 
-/// What a command comes to on its namespace, or what is left of that.
+/// Operation of a command on its namespace, or its remaining part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Data for the host.
@@ -42,12 +42,12 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it stands in the command's data which blocks it reaches.
-    pub(crate) const fn is_told_by_data(&self) -> bool {
+    /// True if the blocks that the command reaches are named in its data.
+    pub(crate) const fn has_ranges_in_data(&self) -> bool {
         matches!(self, Self::Deallocate { .. } | Self::Copy { .. })
     }
 
-    /// How it touches its namespace, where a reservation has a say in that.
+    /// Access that reservations check; `None` if they do not concern the command.
     pub(super) const fn access(&self) -> Option<Access> {
         match self {
             Self::Read { .. } | Self::Compare { .. } | Self::Verify { .. } => Some(Access::Read),
@@ -61,7 +61,7 @@ impl Work {
         }
     }
 
-    /// What it counts as.
+    /// Operation that the command is counted as.
     pub(crate) const fn operation(&self) -> Operation {
         match self {
             Self::Read { .. } => Operation::Read,
@@ -88,12 +88,12 @@ impl Work {
         }
     }
 
-    /// Its command in a word.
+    /// Short name of the command.
     pub(crate) const fn name(&self) -> &'static str {
         self.operation().name()
     }
 
-    /// Whether it changes blocks, or promises that they stay.
+    /// True if the command changes blocks, or promises that they are durable.
     pub(crate) const fn is_refused_after_failure(&self) -> bool {
         match self {
             Self::Write { .. }
@@ -108,13 +108,13 @@ impl Work {
         }
     }
 
-    /// Whether it changes blocks in `range`, as far as can be told.
+    /// True if the command may change blocks in `range`.
     pub(crate) const fn may_write(&self, range: &ByteRange) -> bool {
         match self {
             Self::Write { range: own, .. }
             | Self::Zero { range: own, .. }
             | Self::MarkUncorrectable { range: own } => own.overlaps(range),
-            // Which blocks these reach stands in data that nobody looks through for this.
+            // The ranges of these are in their data, which is not searched here.
             Self::Deallocate { .. } | Self::Copy { .. } => true,
             _ => false,
         }
@@ -127,7 +127,7 @@ pub(super) struct Checked<'a> {
     pub(super) work: Work,
     /// Bytes of data that travel.
     pub(super) length: u32,
-    /// Where its data begins among that of its capsule, if it is there.
+    /// Offset of the data in the capsule, if it is there.
     pub(super) in_capsule: Option<usize>,
     pub(super) fused: Fused,
 }
@@ -176,7 +176,7 @@ fn check_flagged(
     }
 }
 
-/// What a command comes to on its namespace, and how many bytes of data go with it.
+/// Decodes a command to its work on the namespace and its number of data bytes.
 fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), Status> {
     let range = |start, blocks: u32| namespace.range(start, blocks);
     let invalid = Status::INVALID_FIELD.do_not_retry();
@@ -294,7 +294,7 @@ pub(super) fn written(work: &Work, data: &[u8], namespace: &Namespace) -> Result
     }
 }
 
-/// What is left of the source ranges and the destination of a copy, checked.
+/// Checks the rest of a copy. Returns the range of its destination.
 pub(super) fn check_copy(work: &Work, data: &[u8], namespace: &Namespace) -> Result<ByteRange, Status> {
     let Work::Copy { next, ranges, format, done, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
     let mut sources = Vec::with_capacity(usize::from(ranges));
@@ -327,7 +327,7 @@ pub(super) fn check_copy(work: &Work, data: &[u8], namespace: &Namespace) -> Res
     Ok(destination)
 }
 
-/// One step of a copy.
+/// A single step of a copy.
 pub(super) struct Piece {
     pub(super) from: u64,
     pub(super) to: u64,
@@ -347,7 +347,7 @@ pub(super) fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Res
     Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))
 }
 
-/// What is left of a copy when a piece of `length` bytes is where it belongs.
+/// Rest of a copy after a piece of `length` bytes has been copied.
 pub(super) fn piece_done(work: &Work, length: u64, data: &[u8], namespace: &Namespace) -> Work {
     let Work::Copy { next, ranges, format, durable, done, to } = *work else { return *work };
     let whole = copy_ranges(format, ranges, data).ok();

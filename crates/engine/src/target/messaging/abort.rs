@@ -15,7 +15,7 @@ pub(crate) struct Abort {
     pub(crate) command_id: u16,
     left: AtomicUsize,
     aborted: AtomicBool,
-    /// Where the Abort command came, and its own identifier.
+    /// Connection and identifier of the Abort command.
     pub(crate) asker: (Address, u16),
 }
 

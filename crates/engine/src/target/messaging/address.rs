@@ -1,12 +1,13 @@
-//! Where a connection is, as others name it: a reactor, a place there, and which of those that had the place it is.
+//! Address of a connection for messages: its reactor, its slot there, and a serial number that
+//! tells it from earlier users of the slot.
 
-/// Where a connection is.
+/// Address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The number of its reactor.
     pub(crate) reactor: usize,
-    /// Its token there, which is used again.
+    /// Token of the connection on its reactor, which is reused.
     pub(crate) connection: u32,
-    /// Its serial number, which no other connection of the target has had.
+    /// Serial number of the connection, unique in the target.
     pub(crate) serial: u64,
 }

@@ -11,6 +11,6 @@ pub(crate) struct Arrival {
     pub(crate) socket: Arc<Socket>,
     /// The port it came by.
     pub(crate) port: u16,
-    /// Where it came from.
+    /// Address of the host.
     pub(crate) peer: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! Who asks for something that somebody else answers: a host, and its command that waits.
+//! The sender of a request that another thread answers: a host, and its command that waits.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::mailboxes::Mailboxes;
 use crate::target::config::KnownHost;
 use crate::target::controller::Controller;
 
-/// Who asks for something: the host, and the way by which it does.
+/// Origin of a request: the host, its controller and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskingHost {
     /// The host.
@@ -33,7 +33,7 @@ impl fmt::Display for AskingHost {
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     pub(crate) mailboxes: Arc<Mailboxes>,
-    /// Where its connection is.
+    /// Address of the connection.
     pub(crate) address: Address,
     pub(crate) command_id: u16,
     /// The address of its other end.
@@ -46,7 +46,7 @@ impl Asker {
         AskingHost { known: controller.host.known(), controller: controller.id, address: self.peer }
     }
 
-    /// Where its connection is.
+    /// Address of the connection.
     pub(crate) const fn address(&self) -> Address {
         self.address
     }

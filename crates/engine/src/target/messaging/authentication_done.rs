@@ -9,7 +9,7 @@ pub(crate) struct AuthenticationDone {
     pub(crate) command_id: u16,
     pub(crate) side: Box<ControllerSide>,
     pub(crate) progress: Progress,
-    /// What the host has asked for.
+    /// Message that the host requested.
     pub(crate) message: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the authentication worker is to compute, and for whom.
+//! Jobs of the authentication worker.
 
 use std::sync::Weak;
 
@@ -8,14 +8,14 @@ use super::asker::Asker;
 use super::handshake::HandshakeStep;
 use crate::target::controller::Network;
 
-/// Who authenticates: a name, which is not proved yet, and where it comes from.
+/// Host that authenticates: its claimed name, and the network that it connects from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Party {
     pub(crate) host_nqn: String,
     pub(crate) network: Network,
 }
 
-/// One step of an exchange.
+/// A single step of an exchange.
 pub(crate) enum Step {
     /// The host has sent this message.
     Take(Vec<u8>),
@@ -23,7 +23,7 @@ pub(crate) enum Step {
     Give,
 }
 
-/// What is to be computed.
+/// Computation to perform.
 pub(crate) enum Work {
     /// A step of an exchange, by the side that does it.
     Exchange(Box<ControllerSide>, Step),
@@ -32,22 +32,23 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it is what begins the work, and what a host that guesses has to wait for.
+    /// True for the first step of an authentication or handshake, which a host with failed attempts
+    /// has to wait for.
     pub(crate) const fn begins(&self) -> bool {
         matches!(self, Self::Exchange(_, Step::Give)) || self.takes_place()
     }
 
-    /// Whether a handshake of TLS is under way behind it, if the host has a key.
+    /// True for a step that starts a TLS handshake, if the host has a key.
     pub(crate) const fn takes_place(&self) -> bool {
         matches!(self, Self::Handshake(HandshakeStep::Hello { .. }))
     }
 }
 
-/// A step that somebody waits for.
+/// A step for a connection that waits for its result.
 pub(crate) struct AuthenticationJob {
     pub(crate) asker: Asker,
     pub(crate) party: Party,
     pub(crate) work: Work,
-    /// There as long as somebody waits.
+    /// Dead once the connection no longer waits.
     pub(crate) is_wanted: Weak<()>,
 }

@@ -19,7 +19,7 @@ pub(crate) struct Claim {
 static TICKET: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 impl Claim {
-    /// Claims `range`, or `None` while somebody else has claimed a part of it.
+    /// Claims `range`; `None` if it overlaps an existing claim.
     pub(crate) fn new(
         namespace: &Arc<Namespace>,
         range: ByteRange,
@@ -33,7 +33,7 @@ impl Claim {
         })
     }
 
-    /// Claims `range` for a write that is under way already, whoever else has claimed a part of it.
+    /// Claims `range` for a write that is under way already, even if it overlaps other claims.
     pub(crate) fn beside_others(
         namespace: &Arc<Namespace>,
         range: ByteRange,

@@ -1,6 +1,6 @@
-//! Waiting until no reactor works on certain commands: before a fused pair may compare, and before a host that
-//! was preempted, or a controller that was reset, counts as stopped. Nobody waits in a thread; the last reactor to pass
-//! says so.
+//! Waiting until no reactor works on certain commands: before a fused pair may compare, and before
+//! a host that was preempted, or a controller that was reset, counts as stopped. No thread blocks:
+//! the last reactor to pass reports that the fence is complete.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,21 +15,22 @@ use crate::target::controller::{Controller, Quiesce};
 use crate::target::reservation::HostId;
 use crate::target::served::{ByteRange, Namespace};
 
-/// Whose a connection's commands are, even when nothing but them is left of it.
+/// Host and controller that commands belong to. Remains known after the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) host_id: HostId,
     pub(crate) controller: ControllerInstance,
 }
 
-/// Whose commands have to end.
+/// Commands that have to end before the fence is complete.
 #[derive(Debug)]
 pub(crate) enum Fenced {
-    /// Those that write in this range of the namespace. New ones are held back by a claim on it.
+    /// Commands that write in this range of the namespace. New ones are held back by a claim on it.
     Writes(Arc<Namespace>, ByteRange),
-    /// Those that change this namespace or synchronize it. New ones are refused, since it has failed.
+    /// Commands that change or synchronize this namespace. New ones are refused, since it has
+    /// failed.
     Changes(Arc<Namespace>),
-    /// Those that write behind the end that the namespace has now. New ones are refused.
+    /// Commands that write beyond the namespace's present end. New ones are refused.
     Beyond(Arc<Namespace>),
     /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
     Hosts(Arc<Namespace>, Vec<HostId>),
@@ -42,14 +43,14 @@ pub(crate) enum Fenced {
 }
 
 impl Fenced {
-    /// Whether all that is left of these commands, after a reactor has heard of the fence, is in what closed connections have
-    /// left.
+    /// True if, once a reactor has processed the fence, only closed connections can still have such
+    /// commands.
     pub(crate) const fn is_closed(&self) -> bool {
         matches!(self, Self::Controller(_) | Self::IoQueues(_) | Self::Waiting)
     }
 }
 
-/// What happens when all reactors have passed.
+/// Action once all reactors have passed.
 pub(crate) enum Then {
     /// The fused pair whose first command is in this slot of the connection goes on.
     GoOn(Address, u16),
@@ -61,7 +62,7 @@ pub(crate) enum Then {
     Quiesced(Arc<Controller>, Quiesce),
     /// The controller is gone, and its identifier may be used again.
     Gone(Arc<Controller>),
-    /// Whoever waits for it is told.
+    /// Calls back.
     Tell(Box<dyn Fn() + Send + Sync>),
 }
 
@@ -78,7 +79,7 @@ impl fmt::Debug for Then {
     }
 }
 
-/// How many reactors have not passed yet.
+/// Number of reactors that have not passed yet.
 #[derive(Debug)]
 pub(crate) struct Left(AtomicUsize);
 
@@ -87,7 +88,8 @@ impl Left {
         Self(AtomicUsize::new(reactors))
     }
 
-    /// One more has passed; whether it was the last, which sees all that the others did before they passed.
+    /// Records that a reactor has passed. Returns true for the last one, which sees all earlier
+    /// effects of the others.
     pub(crate) fn pass(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -102,7 +104,7 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// One that this number of reactors have to pass.
+    /// Creates a fence that `reactors` reactors have to pass.
     pub(crate) fn new(fenced: Fenced, then: Then, reactors: usize) -> Self {
         Self { fenced, left: Left::new(reactors), then }
     }

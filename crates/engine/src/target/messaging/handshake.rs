@@ -1,4 +1,4 @@
-//! A step of a TLS handshake: what the authentication worker is to compute for a connection, and what it has.
+//! Steps of a TLS handshake, as jobs of the authentication worker, and their results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::secure_stream::Protection;
 /// A handshake whose key is known.
 pub(crate) struct PendingHandshake {
     pub(crate) handshake: Handshake,
-    /// What will protect the stream.
+    /// Protection of the established stream.
     pub(crate) protection: Protection,
-    /// Its place among those that are under way, by which they are counted.
+    /// Counts the handshake among those that are under way.
     pub(crate) _place: Arc<()>,
 }
 
-/// One step.
+/// A single step of a handshake.
 pub(crate) enum HandshakeStep {
     /// The host has said hello, in these bytes, to the port with this number.
     Hello { hello: Box<ClientHello>, bytes: Vec<u8>, port: u16 },
-    /// It has sent this.
+    /// The host has sent a further flight of messages.
     Flight { pending: Box<PendingHandshake>, bytes: Vec<u8> },
 }
 
 /// A step that was done.
 pub(crate) struct HandshakeDone {
-    /// What the host gets.
+    /// Bytes to send to the host.
     pub(crate) output: Vec<u8>,
     pub(crate) outcome: HandshakeOutcome,
 }
 
-/// What has come of a step.
+/// Result of a step.
 pub(crate) enum HandshakeOutcome {
     /// The host is to go on.
     Continues(Box<PendingHandshake>),
     /// Both have the same key. `rest` has come behind the handshake.
     Established { established: Box<Established>, protection: Protection, rest: Vec<u8> },
-    /// They have not. The names are those that the host has said, if it has.
+    /// The handshake has failed. The names are those the host has presented, if any.
     Failed { error: HandshakeError, names: Option<Names> },
 }
 

@@ -1,5 +1,5 @@
-//! What hosts ask of the target's administration: namespaces to be created, deleted, attached, and protected.
-//! A reactor only passes it on; whoever administers the target changes its configuration and answers.
+//! Administrative requests of hosts: to create, delete, attach and protect namespaces.
+//! A reactor only passes them on; the program that runs the target changes its configuration and answers.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use crate::ring::channel::Receiver;
 use crate::target::config::WriteProtection;
 use crate::target::controller::Controller;
 
-/// What a host asks for.
+/// Administrative request of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRequest {
     /// A new namespace of the subsystem that no host sees yet. The answer is its identifier.
     CreateNamespace {
         /// The subsystem's name.
         nqn: String,
-        /// Its blocks.
+        /// Number of blocks.
         blocks: u64,
         /// Bytes of a block.
         block_size: u32,
-        /// Its ANA group, 0 for any.
+        /// ANA group, 0 for any.
         ana_group: u32,
     },
     /// A namespace, or with `None` all that hosts have created, to be deleted with its blocks.
@@ -84,15 +84,15 @@ impl fmt::Display for HostRequest {
 /// A request on its way, with the command that waits for its answer.
 #[derive(Debug)]
 pub struct PendingRequest {
-    /// What is asked.
+    /// The request.
     pub request: HostRequest,
-    /// Who asks.
+    /// Host that sent the request.
     pub host: AskingHost,
     asker: Asker,
 }
 
 impl PendingRequest {
-    /// What the host of `controller` asks for.
+    /// Creates a request of the host of `controller`.
     pub(crate) fn new(request: HostRequest, controller: &Controller, asker: Asker) -> Self {
         Self { request, host: asker.host(controller), asker }
     }
@@ -107,7 +107,7 @@ impl PendingRequest {
     }
 }
 
-/// Where the requests of all hosts come, and calls to look at something else.
+/// Receiver of the requests of all hosts, and of wake-ups for other work.
 #[derive(Debug)]
 pub struct HostRequests(pub(crate) Receiver<Option<PendingRequest>>);
 

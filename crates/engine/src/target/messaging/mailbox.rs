@@ -20,9 +20,9 @@ use crate::target::telemetry::ReactorTally;
 /// Why commands are answered whose storage has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Their namespaces are no longer accessible here, by their ANA states.
+    /// The namespaces are no longer accessible here, by their ANA states.
     Unreachable,
-    /// The cluster no longer executes them, and their namespaces are open anew.
+    /// The cluster no longer executes them, and their namespaces have been reopened.
     ShutOut,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Message {
     Pulse(Pulse),
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.
     MakeRoom,
-    /// Its queues go over to another process, or come from one.
+    /// A step of handing over the reactor's queues to another process, or of taking them over.
     Succession(Succession),
     /// Finish what is under way, and end.
     Shutdown,
@@ -74,10 +74,10 @@ pub(crate) enum Message {
 pub(crate) struct Mailbox {
     sender: Mutex<Sender<Message>>,
     waker: Waker,
-    /// Which reactor it is.
+    /// Number of the reactor.
     pub(crate) number: usize,
     connections: AtomicUsize,
-    /// Those of them that are not queues yet.
+    /// Connections that are not queues yet.
     half_open: AtomicUsize,
     pub(crate) tally: ReactorTally,
 }
@@ -106,7 +106,7 @@ impl Mailbox {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Those of them that are not queues yet.
+    /// Connections that are not queues yet.
     pub(crate) fn half_open(&self) -> usize {
         self.half_open.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The ways to all reactors of a target: what all of them are told, and what all of them have to pass.
+//! The mailboxes of all reactors of a target, for broadcasts and fences.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,5 @@
-//! Resets of controllers that another target has made: what a host asked for here, and whoever knows of that target does.
+//! Resets of controllers that belong to another target, requested by a host here and carried out by
+//! the gateway.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ impl fmt::Debug for PeerResets {
     }
 }
 
-/// A host's request to be told when nothing of another target's controller can still take effect.
+/// A host's request for the reset of another target's controller, answered when that can no longer
+/// take effect.
 #[derive(Debug)]
 pub struct PeerReset {
     asked: Arc<Controller>,
@@ -47,7 +49,7 @@ pub struct LostController {
 }
 
 impl LostController {
-    /// Whether it is told by the host that has this controller.
+    /// True if the host that has this controller asks for the reset.
     pub(crate) fn is_of(&self, controller: &Controller) -> bool {
         self.subsystem == controller.subsystem.nqn
             && self.host_nqn == controller.host.nqn

@@ -1,5 +1,5 @@
-//! Whether all reactors go round: each is asked, and one that hangs does not answer. What follows from that is for a watchdog
-//! to say.
+//! Liveness check of reactors: each is asked, and a reactor that hangs does not answer. The
+//! conclusion is left to the watchdog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// One that this number of reactors is to answer.
+    /// Creates a check that `reactors` reactors are to answer.
     pub(crate) fn of(reactors: usize) -> Self {
         Self { heard: Arc::default(), reactors }
     }
@@ -22,7 +22,7 @@ impl Pulse {
         self.heard.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many reactors have not answered yet.
+    /// Number of reactors that have not answered yet.
     pub fn missing(&self) -> usize {
         self.reactors.saturating_sub(self.heard.load(Ordering::Acquire))
     }

@@ -1,5 +1,5 @@
-//! Hosts that did not prove who they are, or whose Connect was refused, for whoever keeps account of it. A reactor tells and never
-//! waits: when nobody takes the news, they are counted.
+//! Notifications of hosts that failed to authenticate, or whose Connect was refused. A reactor
+//! never waits to send one: if the queue is full, they are counted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use crate::ring::channel::{Receiver, SyncSender, sync_channel};
 /// A host that did not come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedHost {
-    /// Who it said that it was, if it has said it.
+    /// Name that the host claims, if it has sent one.
     pub host: Option<String>,
-    /// What it wanted to use, if it has said it.
+    /// NQN of the requested subsystem, if the host has sent one.
     pub subsystem: Option<String>,
-    /// Where it came from.
+    /// Address of the host.
     pub address: SocketAddr,
-    /// What was wrong, and on which side.
+    /// Reason of the refusal, and the side that caused it.
     pub reason: String,
 }
 
-/// The way of refused hosts from reactors to whoever wants to know of them.
+/// Sender of refused hosts, for reactors.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedHostSender {
     sender: OnceLock<SyncSender<RefusedHost>>,
@@ -37,9 +37,9 @@ pub struct RefusedHosts {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many found no room.
+    /// Number of hosts dropped because the queue was full.
     missed: AtomicU64,
-    /// Whether the receiver knows that there are some, and has not looked yet.
+    /// Set from the wake-up of the receiver until it reads.
     is_called: AtomicBool,
 }
 
@@ -51,13 +51,14 @@ impl RefusedHostSender {
         Some(RefusedHosts { receiver, shared: self.shared.clone() })
     }
 
-    /// Reports one, if somebody wants to know; whether the receiver is to be called. However many there are, it is called once.
+    /// Queues a refused host, if there is a receiver. Returns true if the receiver has to be woken,
+    /// which is so once for any number of hosts.
     pub(crate) fn tell(&self, host: impl FnOnce() -> RefusedHost) -> bool {
         let Some(sender) = self.sender.get() else { return false };
         if sender.try_send(host()).is_err() {
             self.shared.missed.fetch_add(1, Ordering::Relaxed);
         }
-        // After the news is there: whoever clears this afterwards finds it.
+        // After the host is queued: a receiver that clears the flag afterwards finds it.
         !self.shared.is_called.swap(true, Ordering::SeqCst)
     }
 }
@@ -65,7 +66,7 @@ impl RefusedHostSender {
 impl RefusedHosts {
     /// All that there are, and how many found no room since this was asked last.
     pub fn take(&self) -> (Vec<RefusedHost>, u64) {
-        // Before it looks: of what comes later it is told again.
+        // Before the queue is read: a later host causes another wake-up.
         self.shared.is_called.store(false, Ordering::SeqCst);
         let hosts = std::iter::from_fn(|| self.receiver.try_recv().ok()).take(REFUSED_HOSTS_MAX).collect();
         (hosts, self.shared.missed.swap(0, Ordering::Relaxed))
@@ -85,7 +86,7 @@ mod tests {
             address: ([10, 0, 0, 1], 1).into(),
             reason: "wrong".to_owned(),
         };
-        assert!(!sender.tell(|| unreachable!("nobody wants to know")));
+        assert!(!sender.tell(|| unreachable!("there is no receiver")));
         let receiver = sender.take().expect("the first");
         assert!(sender.take().is_none());
         let calls = (0..REFUSED_HOSTS_MAX + 3).filter(|number| sender.tell(|| host(*number))).count();

@@ -1,4 +1,4 @@
-//! What the reservation worker is to do, and for whom.
+//! Jobs of the reservation worker.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::asker::Asker;
 use crate::target::controller::Controller;
 use crate::target::served::Namespace;
 
-/// What the reservation worker is to do, and for whom.
+/// A job of the reservation worker, with the host that waits for it.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The controller by which the host asks.
@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) task: Task,
 }
 
-/// What the reservation worker can do.
+/// Task of the reservation worker.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// The reservation command in a slot of the asker's connection, with its data.

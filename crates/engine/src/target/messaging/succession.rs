@@ -1,4 +1,4 @@
-//! What a reactor is told when its queues go over to another process, and what it says.
+//! Messages to a reactor when its queues are handed over to another process, and its answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,25 +9,27 @@ use crate::ring::channel::Sender;
 use crate::ring::{Moment, Socket};
 use crate::target::succession::{HandedController, HandedQueue};
 
-/// What becomes of a reactor's queues.
+/// Step of a hand-over.
 #[derive(Debug)]
 pub(crate) enum Succession {
-    /// They come to rest for another process.
+    /// Quiesce all queues for another process.
     Freeze(Freeze),
-    /// One comes from another process.
+    /// Take over a queue from another process.
     Adopt(Box<Adoption>),
-    /// What was brought to rest, or taken over, goes on.
+    /// Resume the queues that were quiesced or taken over.
     Thaw,
-    /// What was brought to rest is another process' from now on: it is closed without a word to its hosts.
+    /// Close the quiesced queues, which the other process serves from now on, without notice to
+    /// their hosts.
     Leave,
 }
 
 /// Bring all queues to rest, and say how they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Freeze {
-    /// When that began: from then on hosts have their time to send and to take what they owe.
+    /// Start time, from which the limits for hosts that still have to send or receive data are
+    /// counted.
     pub(crate) begun: Moment,
-    /// How long they may neither send nor take anything.
+    /// Time without progress after which a host's connection is closed.
     pub(crate) stall: Duration,
     /// From then on the attempt ends if the storage still works on something.
     pub(crate) deadline: Moment,
@@ -46,7 +48,7 @@ pub(crate) struct Frozen {
     pub(crate) queue: Option<HandedQueue>,
 }
 
-/// A queue of the former process to be taken over. It rests until it is told to go on.
+/// A queue of the previous process to be taken over. It stays quiesced until the `Thaw`.
 #[derive(Debug)]
 pub(crate) struct Adoption {
     pub(crate) arrival: Arrival,

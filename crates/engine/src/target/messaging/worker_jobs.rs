@@ -31,7 +31,7 @@ impl<J> WorkerJobs<J> {
         *lock(&self.0) = Some(sender);
     }
 
-    /// It gets no more jobs.
+    /// Closes the queue: no further jobs are accepted.
     pub(crate) fn close(&self) {
         *lock(&self.0) = None;
     }

@@ -7,24 +7,25 @@
 //! sizes: a large command under a small limit starts like any other, and what follows waits the longer. A
 //! command is entered in every limit that applies to it and starts when the last of them lets it.
 //!
-//! Entering a command ahead of its time, rather than letting callers try again until they are lucky, gives
-//! each a definite time to sleep until, and a place that nobody takes. A caller enters only the first of its
-//! waiting commands (`Backlog`), so callers have turns and a deep queue gets no more of them than a shallow one.
-//! It also bounds what is entered but not started to one command for each backlog: that much is what a caller
-//! that forgets to close its backlogs costs the others, what a late change of the limits has to ask anew, and
-//! what several limits that hold each other up can let through at once.
+//! Entering a command ahead of its time, rather than letting callers try again until they are
+//! lucky, gives each a definite time to sleep until, and a place that no other command takes. A
+//! caller enters only the first of its waiting commands (`Backlog`), so callers have turns and a
+//! deep queue gets no more of them than a shallow one. It also bounds what is entered but not
+//! started to one command for each backlog: that much is what a caller that forgets to close its
+//! backlogs costs the others, what a late change of the limits has to enter again, and what several
+//! limits that hold each other up can let through at once.
 //!
-//! Other limits have other schedules. A change makes new ones and moves the epoch, and what was entered in
-//! the old ones counts no more: a backlog that finds the epoch moved enters its command anew, so that no command
-//! waits for a time that was computed under another limit, and a caller that is still entering under the old
-//! limits cannot disturb the new schedule. Only the first command after a change takes a lock, to fetch the new
-//! schedules.
+//! Other limits have other schedules. A change makes new ones and moves the epoch, and what was
+//! entered in the old ones counts no more: a backlog that finds the epoch moved enters its command
+//! again, so that no command waits for a time that was computed under another limit, and a caller
+//! that is still entering under the old limits cannot disturb the new schedule. Only the first
+//! command after a change takes a lock, to fetch the new schedules.
 //!
 //! Writes may be held altogether until a moment, as for a snapshot of several images: what was asked for before goes on, and no
 //! write begins that was asked for after. That ends by itself, whatever becomes of who has asked for it.
 //!
 //! Commands on a namespace with a limit write to a cache line that other cores write too, which is what
-//! sharing a limit means. On one without, a command costs two loads of lines that nobody writes.
+//! sharing a limit means. On one without, a command costs two loads of lines that are never written.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,19 +33,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::target::config::QosConfig;
 
-/// How far ahead of its limit a namespace may get after being idle, in nanoseconds. It has to cover what a
-/// reactor's timer may be late, so that the limit is reached, and be short against a second, so that it is
-/// kept in each.
+/// Advance on its limit that a namespace may gain while idle, in nanoseconds. It has to cover the
+/// lateness of a reactor's timer, so that the limit is reached, and be short against a second, so
+/// that it is kept in each.
 const BURST_NS: u64 = 20_000_000;
-/// How long a waiting caller may leave the limits unasked, in nanoseconds: after so long it has heard of a
-/// change.
+/// Longest time for which a waiting caller does not check the limits, in nanoseconds: after this
+/// time it knows of a change.
 const RECHECK_NS: u64 = 100_000_000;
 /// Schedules count in this part of a nanosecond: with 16 million commands a second, a nanosecond would be 2 %
 /// of one.
 const PARTS_PER_NS: u64 = 16;
 const PARTS_PER_S: u128 = 1_000_000_000 * PARTS_PER_NS as u128;
 
-/// Which of a namespace's limits a command comes under.
+/// Direction of a command, which selects the limits that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -77,14 +78,15 @@ impl Cost {
     }
 }
 
-/// What a limit counts.
+/// Unit of a limit.
 #[derive(Clone, Copy, Debug)]
 enum Measure {
     Commands,
     Bytes,
 }
 
-/// One limit and its schedule, on a cache line of its own so that reads and writes do not slow each other.
+/// A single limit and its schedule, on a cache line of its own so that reads and writes do not slow
+/// each other.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Limit {
@@ -98,13 +100,14 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether a command comes under it: as one of its direction, or by bytes that it moves in the other one.
+    /// True if the limit applies to a command: by its direction, or by bytes that it moves in the
+    /// other one.
     fn applies_to(&self, direction: Direction, cost: Cost) -> bool {
         self.direction.is_none_or(|own| own == direction)
             || matches!(self.measure, Measure::Bytes) && cost.bytes(self.direction) > 0
     }
 
-    /// How long a command takes at this rate, in parts of a nanosecond.
+    /// Time of a command at this rate, in parts of a nanosecond.
     fn time(&self, cost: Cost) -> u64 {
         let amount = match self.measure {
             Measure::Commands => 1,
@@ -133,7 +136,7 @@ impl Limit {
         }
     }
 
-    /// Takes a command off that was entered and does not start. Whoever was entered behind it keeps its time.
+    /// Removes a command that was entered and does not start. Commands entered behind it keep their times.
     fn leave(&self, cost: Cost) {
         let time = self.time(cost);
         let less = |busy_until: u64| Some(busy_until.saturating_sub(time));
@@ -203,7 +206,7 @@ impl Shaper {
     }
 
     /// Puts other limits into effect, for commands that wait too. The same limits once more change nothing,
-    /// so that nobody gets new allowance by repeating them.
+    /// so that repeating them gains no new allowance.
     pub(crate) fn update(&self, config: &QosConfig) {
         let mut current = self.lock();
         if current.config != *config {
@@ -222,13 +225,13 @@ impl Shaper {
         }
     }
 
-    /// Whether commands have to ask it.
+    /// True if there are limits, or writes are held.
     pub(crate) fn is_needed(&self) -> bool {
         let current = self.lock();
         !current.config.is_unlimited() || current.held_until_ns > 0
     }
 
-    /// Whether they are held until this moment.
+    /// True if writes are held until this moment.
     pub(crate) fn holds_writes(&self, until_ns: u64) -> bool {
         self.lock().held_until_ns == until_ns
     }
@@ -250,7 +253,7 @@ impl Shaper {
     }
 }
 
-/// One caller's access to a namespace's shaper. It belongs to one thread.
+/// Access of one caller to a namespace's shaper. It belongs to one thread.
 #[derive(Debug)]
 pub(crate) struct ShaperView {
     shaper: Arc<Shaper>,
@@ -262,7 +265,7 @@ pub(crate) struct ShaperView {
 struct Turn {
     epoch: u64,
     start_ns: u64,
-    /// Whether it is in the schedules, and not held before it could be.
+    /// True if the command is in the schedules; false if it is held.
     is_entered: bool,
 }
 
@@ -272,7 +275,7 @@ impl ShaperView {
         Self { shaper, limits }
     }
 
-    /// Whether a command of this direction and cost has to be asked about at all.
+    /// True if a command of this direction and cost may have to wait.
     pub(crate) fn is_limited(&mut self, direction: Direction, cost: Cost) -> bool {
         self.refresh();
         // Whether it is over by now is looked at by who waits: no time is asked for here.
@@ -322,12 +325,12 @@ impl<T> Backlog<T> {
         Self { direction, waiting: VecDeque::new(), turn: None }
     }
 
-    /// Whether nothing waits.
+    /// True if no command waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many commands wait.
+    /// Number of waiting commands.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
@@ -358,7 +361,7 @@ impl<T> Backlog<T> {
         self.waiting.pop_front().map(|(command, _)| command)
     }
 
-    /// Whether its commands are held now, which has them asked for again.
+    /// True if the direction's commands are held now; they have to be retried then.
     fn is_held(&mut self, view: &ShaperView, now_ns: u64) -> bool {
         let is_held = view.limits.are_held(self.direction, now_ns);
         if is_held {
@@ -368,8 +371,8 @@ impl<T> Backlog<T> {
         is_held
     }
 
-    /// When to ask again, in nanoseconds, or `None` while nothing waits. That may be before a command may
-    /// start, since the limits may change meanwhile.
+    /// Time of the next retry, in nanoseconds, or `None` while no command waits. May be before a
+    /// command can start, since the limits may change meanwhile.
     pub(crate) fn wake_ns(&self, now_ns: u64) -> Option<u64> {
         self.waiting.front()?;
         let start_ns = self.turn.map_or(now_ns, |turn| turn.start_ns);

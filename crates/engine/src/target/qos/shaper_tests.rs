@@ -269,13 +269,13 @@ fn waiting_commands_learn_of_other_limits() {
 }
 
 #[test]
-fn nobody_sleeps_through_a_change() {
+fn no_caller_sleeps_through_a_change() {
     let shaper = shaper(QosConfig { bytes: Some(1), ..QosConfig::default() });
     let mut caller = Caller::new(&shaper, Direction::Write, 2, 1 << 20);
     caller.step(SECOND);
     let wake_ns = caller.step(SECOND);
     assert!(wake_ns <= SECOND + RECHECK_NS, "twelve days are ahead, and it asks at {wake_ns}");
-    // Whoever entered under the old limit, at the last moment, has not disturbed the new one's schedule.
+    // A command entered under the old limit, at the last moment, has not disturbed the new one's schedule.
     let late = ShaperView::new(Arc::clone(&shaper));
     shaper.update(&QosConfig { bytes: Some(1 << 30), ..QosConfig::default() });
     late.enter(SECOND, Direction::Write, Cost::written(1 << 20));

@@ -1,5 +1,5 @@
-//! A queue that is left to the next process, and one that comes from the former: between two PDUs, with nothing on its way to the
-//! host.
+//! A queue that is left to the new process, and one that comes from the previous one: between two PDUs,
+//! with nothing on its way to the host.
 
 use nvme::tcp::Digests;
 use secure_channel::Peer;
@@ -8,7 +8,7 @@ use super::tcp_queue::Queue;
 use crate::ring::Moment;
 use crate::secure_stream::{SecureStream, StreamState};
 
-/// How a queue is at rest.
+/// State of a quiesced queue.
 #[derive(Debug)]
 pub(crate) struct QueueState {
     pub(crate) digests: Digests,
@@ -21,7 +21,7 @@ pub(crate) struct QueueState {
 }
 
 impl<H> Queue<H> {
-    /// Whether nothing is on its way in either direction but, perhaps, the beginning of a PDU.
+    /// True if nothing is in transit in either direction, except perhaps the beginning of a PDU.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.receiver.is_between_data()
             && self.requested.iter().all(Option::is_none)
@@ -29,22 +29,22 @@ impl<H> Queue<H> {
             && self.secure.as_ref().is_none_or(|secure| secure.state().is_some())
     }
 
-    /// Whether it stands between two PDUs, or within the header of one.
+    /// True between two PDUs, or within the header of one.
     pub(crate) fn is_between_data(&self) -> bool {
         self.receiver.is_between_data()
     }
 
-    /// Whether its host owes the rest of a PDU, or data that it was asked for.
+    /// True while the host owes the rest of a PDU, or data that was requested of it.
     pub(crate) fn waits_for_host(&self) -> bool {
         !self.receiver.is_between_data() || self.requested.iter().any(Option::is_some) || self.blocked
     }
 
-    /// What has come of the next PDU, which it forgets.
+    /// Removes and returns the received beginning of the next PDU's header.
     pub(crate) fn take_begun_header(&mut self) -> Vec<u8> {
         self.receiver.take_begun_header().unwrap_or_default().to_vec()
     }
 
-    /// How it is. `None` when it is not at rest.
+    /// State of the queue, `None` while it is not quiesced.
     pub(crate) fn state(&self) -> Option<QueueState> {
         let stream = match &self.secure {
             Some(secure) => Some(secure.state()?),
@@ -60,7 +60,7 @@ impl<H> Queue<H> {
         })
     }
 
-    /// Goes on as the former process' queue, on the same socket.
+    /// Goes on as the previous process' queue, on the same socket.
     pub(crate) fn go_on(&mut self, state: QueueState, limit: secure_channel::RecordLimit) {
         let QueueState { digests, alignment, entries, head, has_flow_control, stream } = state;
         self.receiver.go_on_with(digests);

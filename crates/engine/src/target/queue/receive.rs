@@ -14,7 +14,7 @@ use crate::observation::Observation;
 use crate::ring::{Buffer, SpanMut, observe};
 use crate::target::telemetry::{Peculiarity, Seen};
 
-/// What has come.
+/// A received command, or its data.
 pub(crate) enum Incoming {
     /// A command, with this number of bytes in its capsule.
     Command { entry: SubmissionEntry, data_length: usize },
@@ -22,16 +22,17 @@ pub(crate) enum Incoming {
     Data { slot: u16, buffer: Buffer, is_intact: bool },
 }
 
-/// What one receive call has brought.
+/// Result of one receive call.
 pub(crate) enum Received {
     /// This number of bytes at the beginning of the space, and whether there may be more.
     Bytes { length: usize, may_be_more: bool },
-    /// Nothing.
+    /// No bytes were available.
     Nothing,
 }
 
 impl<H> Queue<H> {
-    /// One receive call: the rest of a large payload goes where it will be used, what follows into `scratch`.
+    /// Makes one receive call: the rest of a large payload goes straight to its buffer, all that
+    /// follows to `scratch`.
     pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
         if self.secure.is_some() {
             return self.receive_records(scratch);

@@ -1,6 +1,6 @@
-//! A queue whose stream is secure: records that have come are opened where they stand, and what is queued is sealed into the
-//! space that is sent from. Memory that others use too is held while it is sealed, and no longer: a host that reads slowly keeps
-//! nobody from writing.
+//! A queue over TLS: received records are decrypted in place, and queued bytes are encrypted into
+//! the space that is sent from. Shared memory is held only while it is encrypted, so a host that
+//! reads slowly does not delay writers.
 
 use std::io;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::secure_stream::{Piece, Sealing};
 const PAGE: u64 = BUFFER_LENGTH_MIN as u64;
 
 impl<H> Queue<H> {
-    /// One receive call, behind what has come of a record.
+    /// Makes one receive call, and appends to the part of a record that is already there.
     pub(super) fn receive_records(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
         let Some(secure) = &mut self.secure else { return Ok(Received::Nothing) };
         let room = scratch.len();
@@ -35,22 +35,25 @@ impl<H> Queue<H> {
         Ok(Received::Bytes { length, may_be_more })
     }
 
-    /// Whether its keys have been used as often as they should be: a host that can replaces them before.
+    /// True once the keys have reached their usage limit. A host that can do so replaces them
+    /// earlier.
     pub(crate) fn is_worn(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.is_worn())
     }
 
-    /// Whether it keeps memory for the beginning of a record, which a quiet queue gives back.
+    /// True if the queue keeps memory for the beginning of a record, which an idle queue gives
+    /// back.
     pub(crate) fn keeps_input(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.inbound.keeps_memory())
     }
 
-    /// Whether what is received are records.
+    /// True if the queue uses TLS.
     pub(crate) const fn is_secure(&self) -> bool {
         self.secure.is_some()
     }
 
-    /// Where the next data stands in what was received, from `at` on, which moves on. `None` when all of it was taken.
+    /// Range of the next data in the received bytes from `at` on, and advances `at`. `None` when
+    /// all of it was consumed.
     pub(crate) fn open(
         &mut self,
         space: &mut [u8],

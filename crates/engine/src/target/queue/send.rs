@@ -1,5 +1,5 @@
-//! The sending half of a queue: what is queued becomes one vectored send, of bytes wherever they are. Memory that others use
-//! too goes to the socket from where it is, and nobody writes it meanwhile.
+//! The sending half of a queue: one vectored send of all queued bytes, wherever they are. Shared memory goes
+//! to the socket from its place, and is locked against writes meanwhile.
 
 use std::io;
 
@@ -61,7 +61,8 @@ impl<H: MemoryHolder> Queue<H> {
         }
     }
 
-    /// One send call: the bytes that left, and those it was asked to send. It ends before a page that is being written.
+    /// Makes one send call. Returns the number of bytes sent and the number offered. The call ends
+    /// before a page that is being written.
     fn send_once(&mut self, pool: &mut BufferPool, now: Moment) -> io::Result<(usize, usize)> {
         let insists = self.patience.is_over(now);
         // One place is the remainder's.
@@ -175,7 +176,8 @@ impl<H: MemoryHolder> Queue<H> {
         }
     }
 
-    /// What of the first part in the send list was kept when its beginning left.
+    /// Saved bytes of the first part in the send list, whose beginning has been sent; empty for the
+    /// other parts.
     fn rest_before(&self, part: usize) -> &[u8] {
         match &self.remainder {
             Some(remainder) if part == 0 => remainder.bytes(),

@@ -1,6 +1,7 @@
-//! One TCP stream, which is one queue: its socket, what comes in and what goes out, and how far the host may go. It knows no
-//! namespace and no command's meaning: whoever owns it takes what has come, and hands back as a value what each command has come
-//! to: its answer, or what is to be done for it first. That is the only way in which a command is answered.
+//! One TCP stream, which is one queue: its socket, received and queued PDUs, and the host's flow
+//! control. It knows no namespace and no command's meaning: its owner takes commands and data from
+//! it, and hands back a `Next` for each command: a reply, or the step that comes before the reply.
+//! There is no other way to answer a command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(crate) enum Payload<H> {
     Zeroes,
 }
 
-/// The answer to one command. Whoever has it has to hand it on until a queue has taken it.
+/// The reply to one command. The owner of a reply has to hand it on until a queue has taken it.
 #[derive(Debug)]
 #[must_use = "a command is answered by handing its reply to the queue"]
 pub(crate) struct Reply<H> {
@@ -79,23 +80,25 @@ impl<H> Reply<H> {
     }
 }
 
-/// What a command wants next of its queue.
+/// Next step that a command wants of its queue.
 #[derive(Debug)]
 #[must_use = "the queue has to do it"]
 pub(crate) enum Next<H> {
-    /// It is answered.
+    /// Sends the reply.
     Reply(Reply<H>),
-    /// Its data is to be asked for (R2T) and comes into this buffer, under the number of its slot.
+    /// Requests the command's data (R2T) into this buffer; the transfer tag is the number of the
+    /// slot.
     Request { slot: u16, command_id: u16, buffer: Buffer },
-    /// Its data is in its capsule, behind `skip` bytes that are not for it, and comes into this buffer.
+    /// Reads the command's data from its capsule into this buffer, after `skip` bytes of other
+    /// data.
     Capsule { slot: u16, skip: usize, buffer: Buffer },
     /// Another command is answered first, which is one of a fused pair with this one, or was before this one came.
     After(Reply<H>, Box<Next<H>>),
-    /// Nothing: it waits, or has been answered already.
+    /// No step: the command waits, or has been answered already.
     Nothing,
 }
 
-/// Where the data of the PDU that is coming in goes.
+/// Destination of the data of the PDU that is being received.
 #[derive(Debug)]
 pub(super) enum Receiving {
     /// Nowhere.
@@ -112,7 +115,7 @@ pub(super) struct Requested {
     pub(super) command_id: u16,
     pub(super) buffer: Buffer,
     pub(super) transfer: Transfer,
-    /// Whether all that has come was as it was sent.
+    /// False once a data digest of the transfer did not match.
     pub(super) is_intact: bool,
 }
 
@@ -120,7 +123,7 @@ pub(super) struct Requested {
 #[derive(Debug)]
 pub(super) struct Remainder {
     pub(super) page: Buffer,
-    /// Where in the page the rest begins.
+    /// Offset of the rest in the page.
     pub(super) at: usize,
 }
 
@@ -135,32 +138,32 @@ impl Remainder {
 pub(crate) struct Queue<H> {
     pub(super) token: u32,
     pub(super) socket: Arc<Socket>,
-    /// What seals and opens what goes over the socket, where it is not in clear.
+    /// TLS records of the connection, `None` without TLS.
     pub(super) secure: Option<Box<SecureStream>>,
     pub(super) receiver: Receiver,
     pub(super) receiving: Receiving,
     /// Data that was asked for, by the numbers of the slots.
     pub(super) requested: Vec<Option<Requested>>,
     pub(super) transmitter: Transmitter<Payload<H>>,
-    /// What stands before the rest of the first payload in the send list.
+    /// Saved rest of a page, sent before the rest of the first payload in the send list.
     pub(super) remainder: Option<Remainder>,
     pub(super) digests: Digests,
     /// The socket takes no more; the ring tells when it does.
     pub(super) blocked: bool,
-    /// What is to be sent was cut before a page of memory that somebody writes.
+    /// Sending stopped before a page of memory that is being written.
     pub(super) is_cut: bool,
     pub(super) patience: Patience,
     /// The host sends no more: what is there is read to its end.
     pub(super) ended: bool,
     /// Something came since the last look.
     pub(super) received_since_look: bool,
-    /// It has said its last words: a termination request, or the end of the stream.
+    /// A termination request or the end of the stream has been queued.
     terminated: bool,
-    /// When it is closed whatever it does: handshakes and last words have their time.
+    /// Time at which the connection is closed in any case: limits handshakes and lingering.
     deadline: Option<Moment>,
     pub(super) flow_control: bool,
     pub(super) entries: u16,
-    /// How far the host's queue was read (SQHD).
+    /// Head of the host's submission queue (SQHD).
     pub(super) head: u16,
 }
 
@@ -190,7 +193,6 @@ impl<H> Queue<H> {
         }
     }
 
-    /// Its socket.
     pub(crate) const fn socket(&self) -> &Arc<Socket> {
         &self.socket
     }
@@ -215,7 +217,7 @@ impl<H> Queue<H> {
         self.secure = Some(Box::new(stream));
     }
 
-    /// Whether nothing is on its way to the host.
+    /// True if no bytes wait to be sent.
     pub(crate) fn is_flushed(&self) -> bool {
         self.unsent_bytes() == 0
     }
@@ -225,22 +227,22 @@ impl<H> Queue<H> {
         self.transmitter.length() + self.secure.as_ref().map_or(0, |secure| secure.outbound.length())
     }
 
-    /// Whether the host does not read what it has asked for, so that no more of its commands are taken.
+    /// True if the host does not read its responses, in which case no further commands are taken.
     pub(crate) fn is_congested(&self) -> bool {
         (self.blocked || self.is_cut) && self.unsent_bytes() >= SEND_BYTES_MAX
     }
 
-    /// Whether data of a PDU is still to come.
+    /// True if data of a PDU is still to come.
     pub(crate) fn is_amid_data(&self) -> bool {
         self.receiver.data_left() > 0
     }
 
-    /// Whether it has said its last words.
+    /// True once a termination request or the end of the stream has been queued.
     pub(crate) const fn is_terminated(&self) -> bool {
         self.terminated
     }
 
-    /// Whether it wants another turn, since somebody else uses what it has to send.
+    /// True if the queue needs another turn, because a page that it has to send is being written.
     pub(crate) const fn wants_turn(&self) -> bool {
         self.is_cut
     }
@@ -250,7 +252,7 @@ impl<H> Queue<H> {
         self.ended = true;
     }
 
-    /// Whether something came since this was asked last.
+    /// True if bytes were received since the previous call.
     pub(crate) fn take_received_since_look(&mut self) -> bool {
         let has_received = std::mem::replace(&mut self.received_since_look, false);
         if let Some(secure) = &mut self.secure
@@ -261,17 +263,17 @@ impl<H> Queue<H> {
         has_received
     }
 
-    /// Whether it is to be closed now, whatever it does.
+    /// True if the connection's deadline has passed.
     pub(crate) fn is_overdue(&self, now: Moment) -> bool {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Whether there is a moment at which it is closed.
+    /// True if the connection has a deadline.
     pub(crate) const fn has_deadline(&self) -> bool {
         self.deadline.is_some()
     }
 
-    /// It is to be closed then, whatever it does; `None` for never.
+    /// Sets the time at which the connection is closed in any case; `None` removes it.
     pub(crate) const fn close_at(&mut self, deadline: Option<Moment>) {
         self.deadline = deadline;
     }
@@ -281,8 +283,8 @@ impl<H> Queue<H> {
         self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
     }
 
-    /// It has become a queue by its Connect, which was its first entry, and is answered here. Where the host has turned flow
-    /// control off, that is said here once and for all.
+    /// Turns the connection into a queue after its Connect command, the first entry, and queues the
+    /// response. If the host has disabled flow control, the response says so (SQHD FFFFh).
     pub(crate) fn connected(&mut self, entries: u16, flow_control: bool, (command_id, result): (u16, u64)) {
         const NO_FLOW_CONTROL: u16 = 0xffff;
         self.flow_control = flow_control;
@@ -378,7 +380,8 @@ impl<H> Queue<H> {
         self.linger(now);
     }
 
-    /// The peer has sent a record that no peer with the same key sends: it is told so, and nothing that is queued.
+    /// Ends the stream after a record that is not valid under the session's keys. Sends the TLS
+    /// alert, and nothing that is queued.
     pub(crate) fn break_off(&mut self, alert: Option<Alert>, now: Moment) {
         self.transmitter.clear(|_| ());
         if let (Some(secure), Some(alert)) = (&mut self.secure, alert) {
@@ -387,7 +390,7 @@ impl<H> Queue<H> {
         self.linger(now);
     }
 
-    /// Nothing follows what is queued.
+    /// Closes the connection once the queued bytes have left.
     pub(crate) fn hang_up(&mut self, now: Moment) {
         self.linger(now);
     }

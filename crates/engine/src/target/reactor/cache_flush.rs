@@ -22,7 +22,8 @@ pub(crate) struct CacheFlushes {
     flushes: HashMap<u32, CacheFlush>,
     /// By their tokens.
     syncs: HashMap<u32, CacheSync>,
-    /// Those that went well, and wait for others which may have had their errors, with lower numbers than these.
+    /// Successful syncs that wait for earlier syncs, which may have received their errors; with the
+    /// number below which all have to end.
     awaiting: Vec<(CacheSync, u64)>,
 }
 
@@ -34,7 +35,7 @@ struct CacheFlush {
     has_failed: bool,
 }
 
-/// One of its namespaces, which is kept open.
+/// Sync of one namespace, which is kept open, for a flush.
 #[derive(Debug)]
 struct CacheSync {
     flush: u32,
@@ -43,7 +44,7 @@ struct CacheSync {
 }
 
 impl CacheFlushes {
-    /// Whether none is under way.
+    /// True if no flush is under way.
     pub(crate) fn are_none(&self) -> bool {
         self.flushes.is_empty() && self.syncs.is_empty() && self.awaiting.is_empty()
     }

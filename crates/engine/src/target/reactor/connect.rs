@@ -27,54 +27,54 @@ use crate::target::messaging::{Address, RefusedHost};
 use crate::target::served::{GeneratedKey, Host, Subsystem};
 use crate::target::telemetry::{Peculiarity, Seen};
 
-/// How a host has authenticated, with the identifier that it was promised for a controller.
+/// Result of a host's authentication, with the identifier promised for its controller.
 pub(super) type Proof = (Authenticated, Option<u16>);
 
-/// Who connects, and from where.
+/// The connection that sent a Connect command.
 pub(super) struct Caller<'a> {
     pub(super) address: Address,
     pub(super) port: u16,
     pub(super) peer: SocketAddr,
     pub(super) socket: &'a Arc<Socket>,
     pub(super) has_data_digest: bool,
-    /// What protects its stream, if it is TLS.
+    /// Parameters of the connection's TLS, `None` without TLS.
     pub(super) protection: Option<&'a Arc<Protection>>,
     pub(super) fabric: &'a Arc<Fabric>,
     pub(super) now: Moment,
-    /// How its host has authenticated, with the identifier that it was promised for a controller.
+    /// Result of the host's authentication, with the identifier promised for its controller.
     pub(super) proof: Option<Proof>,
-    /// What it was in the former process, if it comes from there.
+    /// State in the previous process, for a queue that was handed over.
     pub(super) former: Option<Former>,
 }
 
-/// What a queue was in the former process.
+/// State of a queue in the previous process.
 pub(super) struct Former {
-    /// Its controller, where it is the admin queue.
+    /// Controller of an admin queue.
     pub(super) instance: Option<ControllerInstance>,
     /// The TLS key of its association that has come out of an authentication. The one that protects its own stream may be gone
     /// since.
     pub(super) key: Option<Arc<GeneratedKey>>,
 }
 
-/// What a connection has become.
+/// Result of a successful Connect.
 pub(super) struct Connected {
     pub(super) role: Role,
     pub(super) controller_id: u16,
     pub(super) entries: u16,
     pub(super) has_flow_control: bool,
-    /// What the host has to prove, or may anew, where it has to authenticate.
+    /// Authentication that the host has to pass, or may repeat.
     pub(super) wants_proof: Option<WantsProof>,
 }
 
-/// What a host has to prove.
+/// Authentication of a host.
 pub(super) struct WantsProof {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) host_nqn: String,
-    /// Whether a TLS key is to come of it.
+    /// Kind of TLS key that the authentication generates, if any.
     pub(super) concatenation: Concatenation,
 }
 
-/// What a refused Connect is answered with.
+/// Response to a refused Connect.
 pub(super) struct Refused {
     pub(super) status: Status,
     pub(super) result: u64,
@@ -131,7 +131,7 @@ impl Refusal {
         Self { why: Some(why), ..self }
     }
 
-    /// Why, as whoever keeps account of it reads it.
+    /// Reason in words, for reports of refused hosts.
     fn reason(&self, host_id: Uuid) -> String {
         let status = self.status;
         match (&self.rule, self.why, self.parameter) {
@@ -169,8 +169,8 @@ impl From<NoController> for Refusal {
     }
 }
 
-/// Says in the log who was refused, for what, and by which rule, and reports it. An identifier that two hosts have is somebody's
-/// mistake, to be put right.
+/// Logs and reports a refusal: host, subsystem, status and rule. A host identifier that is in use
+/// by another host is a configuration error, and is logged as such.
 fn tell_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
     let data = ConnectData::read_from_prefix(data).ok().map(|(data, _)| data);
     let name = |bytes: &[u8; 256]| Nqn::decode(bytes).ok().map(|name| name.to_string());
@@ -235,8 +235,9 @@ fn join(
     // Who has a key that has come out of an authentication has proved its name by that.
     let proof = caller.proof.or_else(|| key.as_ref().map(|key| (key.proof, None)));
     if wants_proof.is_some() && proof.is_none() {
-        // Nothing of the target is taken, and nothing of it shows, before the host has proved its name: whoever makes one up
-        // must neither have its places nor be in its way.
+        // Before the host has proved its name, it takes no resources of the target and learns
+        // nothing of it: a host with a false name must neither use up the real host's quota nor get
+        // in its way.
         let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
         let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.id);
         let unproved = Unproved { connect: *entry, data: data.as_bytes().to_vec(), promised };
@@ -263,7 +264,8 @@ fn generated_key(caller: &Caller<'_>) -> Result<Option<Arc<GeneratedKey>>, Refus
     key.map(Some).ok_or_else(|| Status::CONNECT_INVALID_HOST.do_not_retry().into())
 }
 
-/// Whether a TLS key has to come out of the authentication on a queue. Where there is no TLS, none can be used.
+/// Kind of TLS key that the authentication of a queue has to generate. Without TLS on the port, no
+/// key could be used.
 fn concatenation(is_admin: bool, has_key: bool, names: &Names, caller: &Caller<'_>) -> Concatenation {
     if !is_admin || !names.subsystem.concatenates(&names.host.nqn) {
         return Concatenation::None;
@@ -409,11 +411,11 @@ fn open_queue(connect: &Connect, caller: &Caller<'_>) -> OpenQueue {
     }
 }
 
-/// Who is connected to what.
+/// Host and subsystem of a Connect.
 struct Names {
     subsystem: Arc<Subsystem>,
     host: Host,
-    /// What is unusual about the host's name.
+    /// Peculiarity of the host's name, if there is one.
     unusual: Option<Peculiarity>,
 }
 
@@ -422,7 +424,7 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
     if connect.record_format != 0 {
         return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry().into());
     }
-    // Whoever is on a list of hosts has a valid name. Where any host may connect, there are some without one.
+    // Hosts on a list have valid names. Where any host may connect, some have invalid ones.
     let host = decode_text(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
     let unusual = match Nqn::new(host) {
         Ok(name) if name.is_qualified() => None,

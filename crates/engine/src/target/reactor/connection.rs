@@ -37,7 +37,7 @@ use crate::target::queue::{Disconnect, Incoming, Payload, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
 
-/// What a connection works with: its reactor's ring and buffers, and what all share.
+/// Resources that a connection uses: its reactor's ring and buffers, and the shared state.
 pub(super) struct Environment<'a> {
     pub(super) ring: &'a mut Ring,
     pub(super) pool: &'a mut BufferPool,
@@ -45,7 +45,7 @@ pub(super) struct Environment<'a> {
     pub(super) now: Moment,
 }
 
-/// What is to be done with a connection after it had its turn.
+/// Next step for a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
     /// None until something happens.
@@ -65,36 +65,39 @@ pub(super) struct Connection {
     pub(super) queue: Queue<HeldNamespace>,
     pub(super) role: Role,
     seen: Seen,
-    /// Whether it has become a queue, by a Connect that went well.
+    /// True once a Connect has succeeded.
     pub(super) is_queue: bool,
-    /// What of it goes to work that the last turn has left: others of its reactor have such work too.
+    /// Bytes that the connection may process of work left from its last turn: other connections of
+    /// the reactor have such work too.
     pub(super) work_share: u64,
-    /// Whether it has a turn in the next round, whatever comes.
+    /// True if the connection has a turn in the next round in any case.
     pub(super) is_due: bool,
-    /// Whether it was handed from one process to another, or was to be: the other one may have its socket open for a while.
+    /// True if the connection was handed over by another process, or offered to one, which may keep
+    /// the socket open for a while.
     pub(super) is_shared: bool,
-    /// It has something to send at the end of the reactor's round.
+    /// True if the connection has bytes to send at the end of the reactor's round.
     pub(super) is_dirty: bool,
     /// The reactor's next sweep looks at it.
     pub(super) is_watched: bool,
-    /// It takes no more commands; those under way still finish.
+    /// Set once no more commands are accepted; those under way still finish.
     is_draining: bool,
     /// A Disconnect that is answered when all that was under way has ended.
     disconnect: Option<u16>,
-    /// Its host has authenticated in clear to get a TLS key, and is to come back with it.
+    /// Set once the host has authenticated without TLS to generate a TLS key, and is expected to
+    /// reconnect with it.
     is_preparing: bool,
-    /// What it has of its host's authentication, where that has to authenticate.
+    /// State of the host's authentication, if it has to authenticate.
     authentication: Option<Box<HostAuthentication>>,
     /// Commands that came since it was to come to rest for another process.
     frozen: Option<Box<FrozenQueue>>,
-    /// What it is before it is known whether it is TLS, or while its handshake is under way.
+    /// State while TLS has not been ruled out or established.
     securing: Option<Box<Securing>>,
-    /// What protects its stream, if it is TLS: with it goes whose connection it is.
+    /// Parameters of TLS, with the identity of the host's key; `None` without TLS.
     protection: Option<Arc<Protection>>,
 }
 
 impl Connection {
-    /// One that has just come to the reactor with this mailbox.
+    /// Creates a connection that has just been accepted.
     pub(super) fn new(address: Address, arrival: Arrival, fabric: &Fabric, now: Moment) -> Self {
         let Arrival { socket, port, peer } = arrival;
         let deadline = now.after(Duration::from_millis(CONNECT_TIMEOUT_MS));
@@ -130,7 +133,8 @@ impl Connection {
         }
     }
 
-    /// Whose its commands are.
+    /// Host and controller that the connection's commands belong to; `None` before a controller is
+    /// assigned.
     pub(super) fn owner(&self) -> Option<Owner> {
         match &self.role {
             Role::New(_) | Role::Unproved(_) | Role::Left => None,
@@ -139,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Its I/O commands, if it is an I/O queue.
+    /// Commands of an I/O queue.
     pub(super) fn io(&self) -> Option<&Commands> {
         match &self.role {
             Role::Io(commands) => Some(commands),
@@ -160,7 +164,7 @@ impl Connection {
         self.is_draining = true;
     }
 
-    /// Whether it was to finish what was under way, and has.
+    /// True once a draining connection has nothing under way.
     pub(super) fn has_drained(&self) -> bool {
         if !self.is_draining || self.has_work() || self.disconnect.is_some() {
             return false;
@@ -172,30 +176,30 @@ impl Connection {
         }
     }
 
-    /// Whether a command is under way.
+    /// True while a command is under way.
     fn is_busy(&self) -> bool {
         match &self.role {
             Role::New(intake) => intake.busy() > 0,
             Role::Admin(commands) => commands.is_busy(),
             Role::Io(commands) => commands.slots.busy() > 0,
-            // Nobody waits for what the worker computes for it: it may leave.
+            // The worker's result for it is not needed: the connection may leave.
             Role::Unproved(_) | Role::Left => false,
         }
     }
 
-    /// Whether a command is under way, or something on its way to the host.
+    /// True while a command is under way, or bytes wait to be sent.
     fn has_work(&self) -> bool {
         self.is_busy() || !self.queue.is_flushed()
     }
 
-    /// It is no longer a queue, and says so to the host after all that was under way.
+    /// Ends the queue, and notifies the host after all that was under way.
     pub(super) fn leave(&mut self, now: Moment) {
         self.is_draining = false;
         self.role = Role::Left;
         self.queue.disconnect(now);
     }
 
-    /// Its turn: there may be something to receive.
+    /// Handles readiness to receive.
     pub(super) fn on_readable(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> NextTurn {
         if self.is_handed() {
             return NextTurn::Wait;
@@ -230,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Its turn: there is room to send.
+    /// Handles room to send.
     pub(super) fn on_writable(&mut self, env: &mut Environment<'_>) -> NextTurn {
         self.queue.unblock();
         // Commands that were left in the socket while the host did not read are taken up again.
@@ -424,14 +428,14 @@ impl Connection {
         self.pump(env);
     }
 
-    /// Goes on with the fused pair in this slot, which nobody is in the way of now.
+    /// Continues the fused pair in this slot, whose range is now free of other writes.
     pub(super) fn pair_goes_on(&mut self, slot: u16, env: &mut Environment<'_>) {
         self.with_io(env, |commands, ctx| [commands.pair_goes_on(slot, ctx)]);
     }
 
     /// Tells the host of events, if it is an admin queue.
     pub(super) fn tell_events(&mut self) {
-        // In a queue that rests they wait for whoever goes on with it.
+        // While the queue is frozen, events wait for the process that resumes it.
         if self.frozen.is_none()
             && let Role::Admin(commands) = &mut self.role
         {
@@ -439,7 +443,7 @@ impl Connection {
         }
     }
 
-    /// Answers a command of an admin queue that somebody else has done.
+    /// Answers a command of an admin queue whose work another thread has finished.
     pub(super) fn answer_held(&mut self, command_id: u16, status: Status, result: u64) {
         let reply = match &mut self.role {
             Role::Admin(commands) => commands.answer_held(command_id, status, result),
@@ -488,7 +492,7 @@ impl Connection {
         }
     }
 
-    /// Whether something waits for nothing but its next turn.
+    /// True if something waits only for the connection's next turn.
     fn wants_turn(&self) -> bool {
         let has_commands = || self.io().is_some_and(Commands::wants_turn);
         let has_handshake = || self.securing.as_ref().is_some_and(|securing| securing.wants_turn());
@@ -526,7 +530,7 @@ impl Connection {
         self.flush_or_close(env, NextTurn::Again)
     }
 
-    /// Nothing of its commands goes on any longer but what others still work for.
+    /// Stops all commands except those at the storage or a worker.
     pub(super) fn stop(&mut self, pool: &mut BufferPool) {
         if let Role::Io(commands) = &mut self.role {
             commands.stop(pool);

@@ -27,7 +27,7 @@ use crate::target::fabric::Fabric;
 use crate::target::io::{QueueOwner, StorageToken, StorageWatch};
 use crate::target::messaging::{Address, Arrival, Fence, Mailbox, Message};
 
-/// How often a reactor that ends looks whether its storage has done.
+/// Interval at which a reactor that ends checks for remaining storage operations.
 const CLOSING_INTERVAL: Duration = Duration::from_millis(500);
 /// No moment.
 const NEVER: Moment = Moment(u64::MAX);
@@ -69,7 +69,7 @@ pub(crate) struct EventLoop {
     /// The controllers whose queues these are.
     keep_alives: KeepAlives,
     watch: StorageWatch,
-    /// When the last round began, and no later was anything received that the next sweep reports.
+    /// Start of the last round. Nothing that the next sweep reports was received later.
     last_round: Moment,
     shutdown: Option<Moment>,
     /// The rest that its queues come to, for another process.
@@ -190,8 +190,9 @@ impl EventLoop {
         }
     }
 
-    /// Whether a connection has its turn in this round. One that is not a queue yet may have to wait: after a restart
-    /// thousands come at once, and those who work already must not notice.
+    /// True if a connection has its turn in this round. Connections that are not queues yet may
+    /// have to wait: after a restart thousands arrive at once, and must not delay established
+    /// queues.
     fn has_its_turn(&mut self, token: u32) -> bool {
         let connection = self.connections.get(token as usize).and_then(Option::as_ref);
         if !connection.is_some_and(|connection| {
@@ -261,15 +262,15 @@ impl EventLoop {
         }
     }
 
-    /// Somebody else than the storage has done with a command of a closed connection.
-    fn ended_for_nobody(&mut self, at: u32, slot: u16) {
+    /// Discards a command of a closed connection after a worker or a fence has finished with it.
+    fn discard_orphaned(&mut self, at: u32, slot: u16) {
         if let Some(orphaned) = self.orphaned.get_mut(&at) {
-            orphaned.slots.end_for_nobody(slot, &mut self.pool);
+            orphaned.slots.discard(slot, &mut self.pool);
         }
         self.trim_orphaned(at);
     }
 
-    /// Forgets what a closed connection has left once nobody works for it.
+    /// Frees a closed connection's slots once no operation or worker uses them.
     fn trim_orphaned(&mut self, at: u32) {
         if self.orphaned.get(&at).is_some_and(|orphaned| orphaned.slots.kept() == 0) {
             self.orphaned.remove(&at);

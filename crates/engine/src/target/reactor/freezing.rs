@@ -1,11 +1,11 @@
-//! What a reactor knows of the rest that its queues come to for another process.
+//! Progress of quiescing a reactor's queues for another process.
 
 use crate::target::messaging::Freeze;
 
-/// The rest that a reactor's queues come to.
+/// Progress of quiescing a reactor's queues.
 #[derive(Debug)]
 pub(super) struct Freezing {
     pub(super) order: Freeze,
-    /// Whether it has been said how they are.
-    pub(super) is_told: bool,
+    /// True once the state of the queues has been reported.
+    pub(super) is_reported: bool,
 }

@@ -1,4 +1,4 @@
-//! What a queue has that comes to rest for another process: commands that came meanwhile, as they came.
+//! Bytes that a queue receives while it is quiesced for another process.
 
 use nvme::SubmissionEntry;
 use nvme::tcp::digest::crc32c;
@@ -6,17 +6,18 @@ use nvme::tcp::{Digests, Part, Transmitter};
 
 use crate::ring::Moment;
 
-/// What has come for later.
+/// Bytes and commands received by a queue that is being quiesced.
 #[derive(Debug)]
 pub(super) struct FrozenQueue {
     pub(super) commands: Vec<Kept>,
-    /// The stream from here on, as it came: the next process, or this one if it goes on, begins with it.
+    /// The stream from here on, as it came: the new process, or this one if it goes on, begins with it.
     pub(super) received: Vec<u8>,
     /// Another process may have it: nothing is read, done or sent until it goes on.
     pub(super) is_handed: bool,
-    /// It goes on as soon as the PDU is whole that comes now: what was kept has to be taken before the next.
+    /// Set when the queue is to resume, which it does once the PDU being received is complete: kept
+    /// commands come before the next.
     pub(super) is_thawing: bool,
-    /// When something came or left last, and what was to leave then.
+    /// Time at which bytes last arrived or left, with `unsent_bytes` as it was then.
     pub(super) moved: Moment,
     pub(super) unsent_bytes: usize,
 }
@@ -31,7 +32,7 @@ pub(super) struct Kept {
 }
 
 impl FrozenQueue {
-    /// One that is to come to rest.
+    /// Creates the state of a queue that is to be quiesced.
     pub(super) const fn new(now: Moment) -> Self {
         Self {
             commands: Vec::new(),
@@ -43,7 +44,7 @@ impl FrozenQueue {
         }
     }
 
-    /// One that rests, with what goes on with it.
+    /// Creates the state of a quiesced queue, which resumes with `received`.
     pub(super) fn handed(received: Vec<u8>, now: Moment) -> Self {
         Self { received, is_handed: true, ..Self::new(now) }
     }

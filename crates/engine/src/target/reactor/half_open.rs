@@ -1,5 +1,5 @@
-//! Connections of a reactor that are not queues yet. Anybody can open one, so that their number is limited: when more come, the
-//! oldest of whoever has the most has to go.
+//! Connections of a reactor that are not queues yet. Any peer can open one, so their number is
+//! limited: at the limit, the oldest connection of the network with the most has to go.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -21,11 +21,11 @@ use crate::target::served::Subsystem;
 pub(super) struct HostAuthentication {
     subsystem: Arc<Subsystem>,
     party: Party,
-    /// Whether a TLS key is to come of it.
+    /// Kind of TLS key that the authentication generates, if any.
     concatenation: Concatenation,
     intake: Intake,
     stage: Stage,
-    /// What the worker's jobs look at to know whether somebody waits for them.
+    /// Shared with the worker's jobs, which are skipped once it has been dropped.
     waits: Arc<()>,
 }
 
@@ -38,13 +38,13 @@ enum Stage {
     Working(u32),
 }
 
-/// What has come of a step.
+/// Result of a step.
 pub(super) enum Outcome {
-    /// It goes on.
+    /// The exchange continues.
     Continues,
-    /// It is done, and perhaps there is a TLS key.
+    /// The host has authenticated. A TLS key has been generated if one was wanted.
     Authenticated(authentication::Authenticated, Option<GeneratedPsk>),
-    /// It has failed; the host may still fetch the reason.
+    /// The exchange has failed; the host may still fetch the reason.
     Failed(Fault),
     /// The host knows that it has failed.
     Over,
@@ -69,7 +69,7 @@ impl HostAuthentication {
         &self.party.host_nqn
     }
 
-    /// Whether a TLS key is to come of it.
+    /// Kind of TLS key that the authentication generates, if any.
     pub(super) const fn concatenation(&self) -> Concatenation {
         self.concatenation
     }
@@ -78,22 +78,22 @@ impl HostAuthentication {
         &self.subsystem.nqn
     }
 
-    /// Whether a command is under way.
+    /// True while a command is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.intake.busy() > 0 || matches!(self.stage, Stage::Working(..))
     }
 
-    /// Whether an exchange is under way.
+    /// True while an exchange is under way.
     pub(super) fn is_amid_exchange(&self) -> bool {
         self.intake.busy() > 0 || !matches!(self.stage, Stage::Idle)
     }
 
-    /// Whether the slot with this number is one of its own.
+    /// True if this slot belongs to the authentication.
     pub(super) fn has_slot(&self, slot: u16) -> bool {
         self.intake.has_slot(slot)
     }
 
-    /// Whether this is one of the commands that it is for.
+    /// True for authentication commands.
     #[inline]
     pub(super) fn is_meant(entry: &SubmissionEntry) -> bool {
         entry.opcode == nvme::command::admin_opcode::FABRICS
@@ -103,7 +103,7 @@ impl HostAuthentication {
             )
     }
 
-    /// One of its commands, with `data_length` bytes in its capsule.
+    /// Begins an authentication command with `data_length` bytes in its capsule.
     ///
     /// # Errors
     /// When no conforming host sends it.

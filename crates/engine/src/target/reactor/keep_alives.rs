@@ -35,7 +35,7 @@ impl KeepAlives {
         }
     }
 
-    /// Those whose hosts are silent, or that have ended.
+    /// Controllers whose hosts are silent, or that have ended.
     pub(super) fn over(&self, now: Moment) -> Vec<Arc<Controller>> {
         let controllers = self.controllers.values().map(|(controller, _)| controller);
         controllers
@@ -44,7 +44,7 @@ impl KeepAlives {
             .collect()
     }
 
-    /// When the first of them could be silent.
+    /// Earliest time at which one of the controllers could be silent.
     pub(super) fn first_silent_at(&self) -> Option<Moment> {
         self.controllers.values().filter_map(|(controller, _)| controller.silent_at()).min()
     }

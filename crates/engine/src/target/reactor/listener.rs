@@ -21,10 +21,10 @@ use crate::transport::congestion;
 
 /// Connections the system may keep for us to accept.
 const BACKLOG: i32 = 4096;
-/// How long to wait when the system has no descriptors or memory for another connection: reactors need less to give up some that
-/// are not queues yet.
+/// Pause when the system has no descriptors or memory for another connection: longer than reactors
+/// need to drop some half-open ones.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
-/// How long the administrator waits for the thread to have taken a change.
+/// Time for which the administrator waits until the thread has carried out a change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An address that is listened on.
@@ -58,14 +58,15 @@ impl Listening {
     }
 }
 
-/// What becomes of ports.
+/// Changes of ports.
 #[derive(Debug, Default)]
 pub(crate) struct PortChange {
     /// The numbers of those that close.
     pub(crate) close: Vec<u16>,
-    /// Those that open.
+    /// Ports that open.
     pub(crate) open: Vec<Listening>,
-    /// Those that give connections another congestion control, by the ports' numbers: what was asked for.
+    /// Ports whose connections get another congestion control, by number, with the configured
+    /// value.
     pub(crate) congestion: Vec<(u16, Option<String>)>,
 }
 
@@ -79,11 +80,11 @@ impl PortChange {
 enum News {
     /// Ports close, open, and change; the sender learns when it is so.
     Change { change: PortChange, done: Sender<()> },
-    /// Nothing is accepted from now on, or what waits is.
+    /// Stops accepting connections, or resumes with those that wait.
     Hold(bool),
     /// The sockets are shared with another process.
     Share(Sender<io::Result<Vec<tcp::Shared>>>),
-    /// Its end.
+    /// Ends the thread.
     Stop,
 }
 
@@ -159,7 +160,7 @@ struct Accepting {
     ports: Vec<Option<Listening>>,
     /// Given up for a moment when the system has no other descriptor left, to tell a host so.
     spare: Option<OwnedFd>,
-    /// What comes waits.
+    /// True while connections are left waiting.
     is_held: bool,
 }
 
@@ -260,7 +261,7 @@ impl Accepting {
                 Some(token) => self.ports[token] = Some(listening),
                 None => self.ports.push(Some(listening)),
             }
-            // Somebody may have come before it was watched.
+            // A connection may have arrived before the socket was watched.
             let _ = self.accept_from(token);
         }
     }
@@ -279,7 +280,7 @@ impl Accepting {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_exhausted(&error) => {
-                    // Whoever has only opened a connection makes room for the next.
+                    // Half-open connections make room for the next one.
                     if self.fabric.mailboxes().all().iter().any(|reactor| reactor.half_open() > 0) {
                         self.fabric.tell_reactors(|| Message::MakeRoom);
                         return Err(error);
@@ -303,8 +304,9 @@ impl Accepting {
     }
 }
 
-/// Whether the error is of one connection, whose peer gave up before it was accepted, or which the network or a firewall has ended:
-/// accept(2) has taken it off, and the next may be in order.
+/// True if the error concerns a single connection, which its peer gave up before it was accepted,
+/// or which the network or a firewall has ended: accept(2) has removed it, and the next may be in
+/// order.
 fn is_of_peer(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

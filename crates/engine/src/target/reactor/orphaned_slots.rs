@@ -1,5 +1,5 @@
-//! What a closed connection leaves until its last storage operation has ended: its buffers, and the blocks it still
-//! writes to, which nobody else writes to before.
+//! Remains of a closed connection until its last storage operation has ended: its buffers, and
+//! claims on the blocks that it still writes to.
 
 use std::io;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::target::served::ByteRange;
 pub(super) struct OrphanedSlots {
     pub(super) slots: Slots,
     pub(super) owner: Owner,
-    /// Whose its operations are, for those who watch them.
+    /// Owner of the operations, for their supervision.
     pub(super) queue: QueueOwner,
-    /// A host that comes back writes again what it had no answer for, and then something else. The old write must not land
-    /// on top of that, so that whoever writes to its blocks waits for it.
+    /// A host that comes back writes again what it had no answer for, and then something else. The
+    /// old write must not land on top of that, so other writes to these blocks wait for it.
     _claims: Vec<Claim>,
 }
 
 impl OrphanedSlots {
-    /// What these commands leave, if the storage still works for one of them.
+    /// Remains of these commands, if the storage still works on one of them.
     pub(super) fn of(commands: Commands, fabric: &Arc<Fabric>) -> Option<Self> {
         if commands.slots.kept() == 0 {
             return None;
@@ -55,12 +55,12 @@ impl OrphanedSlots {
             let attachment = request.attachment().cloned();
             if let Some(operation) = request.operation_mut() {
                 let age = operation.age(now);
-                // What it tells is not told again to anybody else.
+                // No other place learns of its result.
                 end_sync(operation, attachment.as_ref(), result, fabric);
                 self.queue.note_end(request, age, fabric, now);
             }
         }
-        self.slots.end_for_nobody(index, pool);
+        self.slots.discard(index, pool);
         // It counts no longer as anybody's.
         drop(buffer);
     }
@@ -70,7 +70,7 @@ impl OrphanedSlots {
 const fn written(work: &Work) -> Option<ByteRange> {
     match *work {
         Work::Write { range, .. } | Work::Zero { range, .. } => Some(range),
-        // Which of its ranges is written just now stands in data that nobody looks through for this.
+        // The ranges of these are in their data, which is not searched here.
         Work::Deallocate { .. } | Work::Copy { .. } => Some(ByteRange { offset: 0, length: u64::MAX }),
         _ => None,
     }

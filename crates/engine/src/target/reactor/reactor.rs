@@ -17,34 +17,34 @@ use crate::target::messaging::Mailbox;
 /// A reactor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ReactorStatus {
-    /// Its number.
+    /// Reactor number.
     pub number: usize,
     /// The processor it is kept on.
     pub cpu: Option<usize>,
     /// Connections it has.
     pub connections: usize,
-    /// Those of them that are not queues yet.
+    /// Connections that are not queues yet.
     pub half_open: usize,
     /// Processor time it has used, in microseconds.
     pub cpu_time_us: u64,
 }
 
-/// One reactor.
+/// Counters of one reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReactorMetrics {
-    /// Its number.
+    /// Reactor number.
     pub number: usize,
     /// Connections it has.
     pub connections: usize,
-    /// Those of them that are not queues yet.
+    /// Connections that are not queues yet.
     pub half_open: usize,
     /// Connections that had to go before they were queues, since others came.
     pub half_open_dropped: u64,
     /// Processor time it has used.
     pub cpu_time: Duration,
-    /// How long it has waited for events, polling and asleep.
+    /// Time spent waiting for events, polling and asleep.
     pub waited: Duration,
-    /// How often it looked for events.
+    /// Number of waits for events.
     pub rounds: u64,
     /// Events it found.
     pub events: u64,
@@ -95,7 +95,7 @@ impl Reactor {
         self.mailbox.clone()
     }
 
-    /// Its status.
+    /// Status for the API.
     pub(crate) fn status(&self) -> ReactorStatus {
         ReactorStatus {
             number: self.mailbox.number,
@@ -106,7 +106,7 @@ impl Reactor {
         }
     }
 
-    /// Its numbers.
+    /// Counters for metrics.
     pub(crate) fn metrics(&self) -> ReactorMetrics {
         let (rounds, events, buffer_bytes) = self.mailbox.tally.read();
         ReactorMetrics {

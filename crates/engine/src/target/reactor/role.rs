@@ -1,4 +1,4 @@
-//! What the queue of a connection is for.
+//! Role of a connection: the kind of queue that it is.
 
 use nvme::SubmissionEntry;
 
@@ -6,23 +6,24 @@ use crate::target::admin::{AdminCommands, Intake};
 use crate::target::fabric::PromisedId;
 use crate::target::io::Commands;
 
-/// What a queue becomes once its host has authenticated.
+/// Connect of a queue whose host still has to authenticate.
 pub(super) struct Unproved {
-    /// Its Connect, and the data of it.
+    /// The Connect command and its data.
     pub(super) connect: SubmissionEntry,
     pub(super) data: Vec<u8>,
     /// The identifier of the controller to come, of an admin queue.
     pub(super) promised: Option<PromisedId>,
 }
 
-/// What the queue is for, once Connect has said so.
+/// Role of a connection, which its Connect decides.
 pub(super) enum Role {
     /// Not connected yet: the Connect whose data is on its way.
     New(Intake),
-    /// Connected, but its host has to authenticate first; until then it is nobody's and takes nothing.
+    /// Connected, but the host has to authenticate first. Until then the queue has no controller
+    /// and accepts no other commands.
     Unproved(Box<Unproved>),
     Admin(Box<AdminCommands>),
     Io(Box<Commands>),
-    /// Nothing any longer: it has been left, and waits for the host to close it.
+    /// No longer a queue: waits for the host to close the connection.
     Left,
 }

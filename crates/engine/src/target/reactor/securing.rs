@@ -1,19 +1,20 @@
-//! What a connection has as long as it is not known whether it is TLS, or while its handshake is under way.
+//! State of a connection while TLS has not been ruled out or established.
 
 use std::sync::Arc;
 
 use crate::target::messaging::{Party, PendingHandshake};
 
-/// A connection of which it is not known yet whether it is TLS, or whose handshake is under way.
+/// State of a connection that may turn out to use TLS, or whose TLS handshake is under way.
 #[derive(Default)]
 pub(super) struct Securing {
-    /// What has come and was not taken.
+    /// Received bytes that were not processed.
     pub(super) bytes: Vec<u8>,
     pub(super) stage: Stage,
-    /// What the worker's jobs look at to know whether somebody waits for them.
+    /// Shared with the worker's jobs, which are skipped once it has been dropped.
     pub(super) waits: Arc<()>,
     pub(super) party: Option<Party>,
-    /// Whether it wants a turn: what came while the worker was busy was reported then.
+    /// True if the connection wants a turn: bytes received while the worker was busy are not
+    /// reported again.
     pub(super) is_due: bool,
 }
 
@@ -26,17 +27,17 @@ pub(super) enum Stage {
     Working,
     /// The host's next flight is awaited.
     Flight(Box<PendingHandshake>),
-    /// It is complete: what has come behind it is taken next.
+    /// The handshake is complete: bytes received after it are processed next.
     Complete,
 }
 
 impl Securing {
-    /// Whether nothing has come.
+    /// True if nothing has been received.
     pub(super) const fn is_untouched(&self) -> bool {
         matches!(self.stage, Stage::First) && self.bytes.is_empty()
     }
 
-    /// Whether it wants a turn.
+    /// True if the connection wants a turn.
     pub(super) const fn wants_turn(&self) -> bool {
         self.is_due
     }

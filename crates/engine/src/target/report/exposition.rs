@@ -59,7 +59,7 @@ impl Exposition {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    /// One number, with what tells it from the others of its metric.
+    /// Writes a value with its labels.
     pub fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         self.0.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
@@ -194,7 +194,7 @@ impl Metrics {
         }
     }
 
-    /// How long operations are at the storage, and how long that is to be.
+    /// Writes the times of operations at the storage, and their limit.
     fn write_storage(&self, text: &mut Exposition) {
         let storages = || {
             self.namespaces().filter_map(|(nqn, namespace)| Some((nqn, namespace.nsid, namespace.storage?)))
@@ -229,7 +229,7 @@ impl Metrics {
             );
         }
         let name = "selvedge_command_quiesce_seconds";
-        text.family(name, "gauge", "The Command Quiesce Time that hosts are told.");
+        text.family(name, "gauge", "Command Quiesce Time reported to hosts.");
         for subsystem in &self.subsystems {
             text.sample(
                 name,
@@ -327,7 +327,7 @@ impl Metrics {
         }
     }
 
-    /// Who came in, and who did not.
+    /// Writes the counters of refused and ended connections.
     fn write_admission(&self, text: &mut Exposition) {
         let name = "selvedge_connect_refusals_total";
         text.family(

@@ -1,10 +1,10 @@
-//! When the files of hosts' secrets and TLS keys were written: how old the keys are that a rotation has not replaced.
+//! Modification times of the files of hosts' secrets and TLS keys, which show keys that were not rotated.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::limits::HOST_KEYS_TOLD_MAX;
+use crate::limits::HOST_KEYS_REPORTED_MAX;
 use crate::target::fabric::Fabric;
 
 /// A host's secret or TLS key that comes from a file.
@@ -14,24 +14,24 @@ pub struct HostKeyAge {
     pub subsystem: String,
     /// The host's name.
     pub host: String,
-    /// What it is.
+    /// Kind of key.
     pub kind: HostKeyKind,
-    /// When its file had been written at the time it was read, in seconds since 1970.
+    /// Modification time of its file when it was read, in seconds since 1970.
     pub written_s: u64,
 }
 
-/// What a host shows who it is by.
+/// Kind of a host's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostKeyKind {
     /// The secret of its authentication.
     Dhchap,
-    /// Its TLS key.
+    /// The TLS key.
     Tls,
 }
 
 impl HostKeyKind {
-    /// Its name in JSON and metrics.
+    /// Name in JSON and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dhchap => "dhchap",
@@ -40,7 +40,8 @@ impl HostKeyKind {
     }
 }
 
-/// Those of all subsystems, in the order of the configuration, up to `HOST_KEYS_TOLD_MAX`.
+/// Key ages of all subsystems' hosts, in the order of the configuration, at most
+/// `HOST_KEYS_REPORTED_MAX`.
 pub(crate) fn host_key_ages(fabric: &Fabric) -> Vec<HostKeyAge> {
     let directory = fabric.directory();
     let mut ages = Vec::new();
@@ -53,7 +54,7 @@ pub(crate) fn host_key_ages(fabric: &Fabric) -> Vec<HostKeyAge> {
             };
             let (dhchap, tls) = state.keys.written(host);
             ages.extend(of(HostKeyKind::Dhchap, dhchap).into_iter().chain(of(HostKeyKind::Tls, tls)));
-            if ages.len() >= HOST_KEYS_TOLD_MAX {
+            if ages.len() >= HOST_KEYS_REPORTED_MAX {
                 return ages;
             }
         }

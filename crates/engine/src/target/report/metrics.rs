@@ -1,5 +1,5 @@
-//! What a target has done and has now, added up from the counters of all reactors when somebody asks. How it is written
-//! for Prometheus is in `exposition`; who is connected, by name, is also in `status`.
+//! Counters and gauges of a target, summed over the counters of all reactors on request. Their format
+//! for Prometheus is in `exposition`; connected hosts are also in `status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,15 +23,16 @@ use crate::transport::congestion;
 /// controllers and namespaces may come and go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
-    /// When the target started.
+    /// Start time of the target.
     pub started: SystemTime,
-    /// What was done, in the order of the configuration.
+    /// Counters of subsystems, in the order of the configuration.
     pub subsystems: Vec<SubsystemMetrics>,
-    /// Who is connected, in the order of the controllers' identifiers, those of discovery services too.
+    /// Connected controllers, in the order of their identifiers, those of discovery services
+    /// included.
     pub controllers: Vec<ControllerMetrics>,
-    /// Who serves.
+    /// Counters of reactors.
     pub reactors: Vec<ReactorMetrics>,
-    /// How often hosts got no controller or queue, by the rule in their way.
+    /// Number of refused controllers and queues, by rule.
     pub refusals: Vec<(&'static str, u64)>,
     /// Controllers whose keep alive timers ran out.
     pub keep_alive_expiries: u64,
@@ -41,36 +42,37 @@ pub struct Metrics {
     pub peculiarities: Vec<(Peculiarity, u64)>,
     /// TLS handshakes that succeeded, by what they came to.
     pub tls_handshakes: Vec<(HandshakeKind, u64)>,
-    /// When the secrets and TLS keys of hosts were written.
+    /// Modification times of hosts' secrets and TLS keys.
     pub host_keys: Vec<HostKeyAge>,
-    /// How often the congestion control of a connection was changed to suit its path, by what it was changed to.
+    /// Number of connections whose congestion control was changed to suit their path, by the new
+    /// one.
     pub congestion_changes: Vec<(&'static str, u64)>,
-    /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
+    /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, which are left out.
     pub namespaces_omitted: usize,
-    /// Queues beyond `limits::METRICS_QUEUES_MAX`, of which nothing is told.
+    /// Queues beyond `limits::METRICS_QUEUES_MAX`, which are left out.
     pub queues_omitted: usize,
 }
 
-/// One subsystem.
+/// Counters of one subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemMetrics {
-    /// Its name.
+    /// Name of the subsystem.
     pub nqn: String,
-    /// The Command Quiesce Time that hosts are told.
+    /// Command Quiesce Time reported to hosts.
     pub command_quiesce: Duration,
     /// The longest that an operation has been at its storage.
     pub longest_operation: Duration,
     /// Namespaces whose disk or image is not available now.
     pub absent: usize,
-    /// Its namespaces in the order of their identifiers: those it has, and those that it had and hosts used.
-    /// Number 0 stands for the commands that named no namespace there is, if there were any.
+    /// Namespaces in the order of their identifiers: the present ones, and former ones that hosts
+    /// used. Number 0 stands for commands that named no existing namespace, if there were any.
     pub namespaces: Vec<NamespaceMetrics>,
 }
 
-/// One namespace.
+/// Counters of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceMetrics {
-    /// Its identifier.
+    /// Namespace identifier.
     pub nsid: u32,
     /// Bytes it has, `None` when it is gone.
     pub size_bytes: Option<u64>,
@@ -82,13 +84,13 @@ pub struct NamespaceMetrics {
     pub errors: Vec<ErrorMetrics>,
     /// Errors of the storage, each of which made a command fail.
     pub media_errors: u64,
-    /// Whether it refuses writes since its storage could not be synchronized; `None` when it is not there.
+    /// True if the namespace refuses writes since a sync has failed; `None` if it is absent.
     pub has_failed: Option<bool>,
-    /// What is at its storage; `None` when it is not there, or in memory.
+    /// Operations at its storage; `None` if it is absent, or in memory.
     pub storage: Option<StorageMetrics>,
 }
 
-/// What is at a namespace's storage.
+/// Operations at a namespace's storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageMetrics {
     /// For how long the oldest operation is there; nothing when there is none.
@@ -102,30 +104,30 @@ pub struct StorageMetrics {
 /// The commands of one operation that went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationMetrics {
-    /// Which operation.
+    /// The operation.
     pub operation: Operation,
     /// Bytes that travelled with the commands in either direction, lists of ranges too.
     pub bytes: u64,
     /// From the round of the reactor in which a command was taken off the socket to the one in which its answer was
     /// queued. What is answered in its own round takes no time here.
     pub latency: Histogram,
-    /// What that time was spent on, where there was some.
+    /// Parts of that time by stage; empty if no command took time.
     pub stages: Vec<StageMetrics>,
 }
 
 /// Commands of one operation and size that were in one stage, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageMetrics {
-    /// Which stage.
+    /// The stage.
     pub stage: Stage,
     /// The size of the commands.
     pub size: SizeClass,
-    /// How long they were in it.
+    /// Times in the stage.
     pub times: Histogram,
 }
 
 impl OperationMetrics {
-    /// How many commands.
+    /// Number of commands.
     pub fn commands(&self) -> u64 {
         self.latency.count()
     }
@@ -136,14 +138,14 @@ impl OperationMetrics {
 pub struct ErrorMetrics {
     /// Status type and code, without flags; `None` for all beyond the first `limits::STATUSES_COUNTED_MAX`.
     pub status: Option<nvme::Status>,
-    /// How many commands.
+    /// Number of commands.
     pub commands: u64,
 }
 
-/// One controller.
+/// Counters of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerMetrics {
-    /// Its identifier (CNTLID).
+    /// Controller identifier (CNTLID).
     pub cntlid: u16,
     /// The subsystem's name.
     pub subsystem: String,
@@ -151,7 +153,7 @@ pub struct ControllerMetrics {
     pub host_nqn: String,
     /// The port it came by.
     pub port: u16,
-    /// Its I/O queues.
+    /// I/O queues of the controller.
     pub queues: Vec<QueueMetrics>,
 }
 
@@ -183,7 +185,7 @@ impl Metrics {
             namespaces_left -= namespaces.len();
             metrics.subsystems.push(SubsystemMetrics {
                 nqn: subsystem.nqn.clone(),
-                command_quiesce: subsystem.quiesce.told(),
+                command_quiesce: subsystem.quiesce.reported(),
                 longest_operation: subsystem.quiesce.longest(),
                 absent: absent.iter().filter(|known| known.nqn == subsystem.nqn).count(),
                 namespaces,

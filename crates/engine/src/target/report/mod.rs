@@ -17,4 +17,4 @@ pub use metrics::{
 pub use status::{
     NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, SubsystemStatus, TargetStatus,
 };
-pub(crate) use status::{failures, namespaces, subsystems, told};
+pub(crate) use status::{counts_by_name, failures, namespaces, subsystems};

@@ -1,5 +1,5 @@
-//! What a running target reports: its ports, its controllers with their queues, its reactors.
-//! It is a snapshot, made when somebody asks; what was served is in `metrics`.
+//! Status of a running target: its ports, its controllers with their queues, its reactors.
+//! A snapshot, made on request; counters of commands are in `metrics`.
 
 use std::collections::BTreeMap;
 
@@ -20,30 +20,31 @@ use crate::transport::Transport;
 /// A running target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct TargetStatus {
-    /// Where it listens.
+    /// Addresses the target listens on.
     pub ports: Vec<PortStatus>,
-    /// Its subsystems, in the order of the configuration.
+    /// Subsystems, in the order of the configuration.
     pub subsystems: Vec<SubsystemStatus>,
-    /// What it serves, in the order of the configuration.
+    /// Namespaces, in the order of the configuration.
     pub namespaces: Vec<NamespaceStatus>,
-    /// Who is connected, in the order of the controllers' identifiers.
+    /// Connected controllers, in the order of their identifiers.
     pub controllers: Vec<ControllerStatus>,
-    /// Who serves.
+    /// Reactors.
     pub reactors: Vec<ReactorStatus>,
-    /// How much one host may take, and one network.
+    /// Quotas for one host and one network.
     pub quotas: Quotas,
-    /// How often hosts got no controller or queue, by the rule in their way.
+    /// Number of refused controllers and queues, by rule.
     pub refusals: BTreeMap<&'static str, u64>,
-    /// On how many connections hosts did something unusual that was accepted, by its name; without what nobody has done.
+    /// Number of connections whose hosts have shown unusual behaviour that was accepted, by its
+    /// name; entries of 0 are omitted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub peculiarities: BTreeMap<&'static str, u64>,
-    /// When the secrets and TLS keys of hosts were written, by subsystem; without any there are none.
+    /// Modification times of hosts' secrets and TLS keys, by subsystem; omitted if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_keys: Vec<HostKeyAge>,
 }
 
-/// What was counted, as it is reported.
-pub(crate) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
+/// Counts of peculiarities by name, without those of 0.
+pub(crate) fn counts_by_name(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
     let seen = counts.into_iter().filter(|(_, connections)| *connections > 0);
     seen.map(|(peculiarity, connections)| (peculiarity.name(), connections)).collect()
 }
@@ -51,11 +52,11 @@ pub(crate) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u6
 /// An address the target listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PortStatus {
-    /// Its number.
+    /// Port number.
     pub id: u16,
     /// The address with the real service.
     pub address: NetAddress,
-    /// What carries its connections, where the hosts have it too.
+    /// Transport of the connections of hosts that support it.
     pub transport: Transport,
 }
 
@@ -68,11 +69,11 @@ impl PortStatus {
 /// A subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct SubsystemStatus {
-    /// Its name.
+    /// Name of the subsystem.
     pub nqn: String,
-    /// The Command Quiesce Time that hosts are told, in milliseconds.
+    /// Command Quiesce Time reported to hosts, in milliseconds.
     pub command_quiesce_ms: u16,
-    /// Where that comes from.
+    /// Source of that time.
     pub command_quiesce: CommandQuiesce,
     /// The longest that an operation has been at its storage, in milliseconds.
     pub longest_operation_ms: u64,
@@ -83,11 +84,11 @@ pub struct SubsystemStatus {
 pub struct NamespaceStatus {
     /// The subsystem's name.
     pub subsystem: String,
-    /// Its identifier.
+    /// Namespace identifier.
     pub nsid: u32,
-    /// How it is.
+    /// State of the namespace.
     pub state: NamespaceState,
-    /// How large it is, in bytes; not known while it is absent.
+    /// Size in bytes; unknown while the namespace is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
     /// The UUID that hosts know it by; one that is absent and was not given any has none yet.
@@ -105,7 +106,7 @@ pub struct NamespaceStatus {
     /// Remarks on its storage for the operator, a clause each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Whether a power failure may leave a block with parts of two writes.
+    /// True if a power failure may leave a block with parts of two writes.
     pub may_tear: bool,
     /// For how long the oldest operation is at its storage, in milliseconds; 0 without one.
     pub oldest_operation_ms: u64,
@@ -113,15 +114,15 @@ pub struct NamespaceStatus {
     pub late_operations: u64,
 }
 
-/// How a namespace is.
+/// State of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NamespaceState {
-    /// It does what it is for.
+    /// The namespace can be used.
     Ready,
-    /// Its storage could not be synchronized: it is read, and neither written nor flushed until it is opened anew.
+    /// A sync has failed: the namespace is read-only, and refuses Flush, until it is reopened.
     Failed,
-    /// Its image is not available now.
+    /// The image is not available now.
     Absent,
 }
 
@@ -132,7 +133,7 @@ pub struct NamespaceFailure {
     pub nqn: String,
     /// The namespace.
     pub nsid: u32,
-    /// What has failed.
+    /// The failed sync.
     pub failure: SyncFailure,
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn subsystems(fabric: &Fabric) -> Vec<SubsystemStatus> {
     let directory = fabric.directory();
     let subsystems = directory.subsystems.iter().map(|subsystem| SubsystemStatus {
         nqn: subsystem.nqn.clone(),
-        command_quiesce_ms: subsystem.quiesce.told_ms(),
+        command_quiesce_ms: subsystem.quiesce.reported_ms(),
         command_quiesce: subsystem.state().config.command_quiesce,
         longest_operation_ms: subsystem.quiesce.longest().as_millis() as u64,
     });

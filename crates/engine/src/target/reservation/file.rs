@@ -48,7 +48,7 @@ pub(crate) enum ReservationFileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
 }
@@ -70,7 +70,7 @@ struct FileState {
     reservation: Option<ReservationRecord>,
 }
 
-/// The hold of the former process of this target. A simulation has none.
+/// The hold of the previous process of this target. A simulation has none.
 fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
     #[cfg(feature = "simulation")]
     let former = {
@@ -85,9 +85,9 @@ fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
 /// A directory with the reservations of a target's namespaces. No other target uses it at the same time.
 #[derive(Debug)]
 pub(crate) struct ReservationDirectory {
-    /// It is locked.
+    /// The directory, locked.
     folder: PrivateFolder,
-    /// What has the lock, where the former process of this target took it.
+    /// Descriptor that holds the lock, if the previous process of this target took it.
     former: Option<OwnedFd>,
 }
 
@@ -121,7 +121,7 @@ impl ReservationDirectory {
         Ok(Self { folder, former })
     }
 
-    /// What keeps others off, for the process that goes on in this one's place.
+    /// Descriptor that holds the lock, for the process that replaces this one.
     pub(crate) fn held(&self) -> io::Result<OwnedFd> {
         match &self.former {
             Some(former) => former.try_clone(),
@@ -308,7 +308,7 @@ mod tests {
             assert!(matches!(error, ReservationFileError::Damaged { .. }), "{length}: {error}");
             assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         }
-        assert_eq!(names(scratch.path()).len(), 1, "a damaged file stays for whoever repairs it");
+        assert_eq!(names(scratch.path()).len(), 1, "a damaged file is kept for repair");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let path = file(&directory);
         let whole = fs::read_to_string(&path).expect("readable");
         let host = |number: u8| Uuid::from_bytes([number; 16]).to_string();
-        for (from, to, told) in [
+        for (from, to, expected) in [
             ("\"version\": 1", "\"version\": 2", "has format 2"),
             ("\"kind\": 1", "\"kind\": 7", "no reservation type 7"),
             ("\"kind\": 1", "\"kind\": 5", "does not fit its type"),
@@ -332,7 +332,7 @@ mod tests {
             assert!(whole.contains(from), "{from}");
             fs::write(&path, whole.replacen(from, to, 1)).expect("writable");
             let error = directory.load(NAMESPACE).expect_err("it is damaged").to_string();
-            assert!(error.contains(told) && error.contains("remove"), "{error}");
+            assert!(error.contains(expected) && error.contains("remove"), "{error}");
         }
         fs::write(&path, vec![b' '; RESERVATIONS_BYTES_MAX as usize + 1]).expect("writable");
         assert!(directory.load(NAMESPACE).expect_err("too long").to_string().contains("more than"));
@@ -344,7 +344,7 @@ mod tests {
         let kept = state(Some(1), ReservationType::ExclusiveAccess, true);
         directory.save(NAMESPACE, &kept).expect("writable");
         fs::write(file(&directory).with_extension("json.new"), "{\"version\"").expect("writable");
-        fs::write(scratch.path().join("notes.json.new"), "somebody else's").expect("writable");
+        fs::write(scratch.path().join("notes.json.new"), "another program's").expect("writable");
         assert_eq!(directory.load(NAMESPACE).expect("readable").as_ref(), Some(&kept));
         drop(directory);
         let directory = ReservationDirectory::open(scratch.path()).expect("opens");

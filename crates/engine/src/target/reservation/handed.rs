@@ -1,4 +1,4 @@
-//! Reservations that are left to the next process, and those that come from the former.
+//! Reservations that are left to the new process, and those that come from the previous one.
 
 use nvme::reservation::ReservationType;
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::state::{Registrant, Reservation, Reservations};
 use crate::target::succession::HandedReservations;
 
 impl Reservations {
-    /// What the next process needs to have them too; `None` where there is nothing to remember.
+    /// State for the new process; `None` without registrations.
     pub(crate) fn handed(&self, namespace: Uuid) -> Option<HandedReservations> {
         let registrants = self.registrants().iter();
         let handed = HandedReservations {
@@ -22,7 +22,7 @@ impl Reservations {
         (*self != Self::default()).then_some(handed)
     }
 
-    /// The former process' ones.
+    /// The previous process' ones.
     ///
     /// # Errors
     /// What no sequence of commands could have led to, in words.

@@ -41,7 +41,7 @@ impl ReservationLog {
         }
     }
 
-    /// Whether none waits.
+    /// True if no page waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Reservations: their state, what is kept of them, and what hosts are told. Who may ask is decided elsewhere.
+//! Reservations: their state, their storage, and hosts' notifications. Permission to ask is decided
+//! elsewhere.
 
 mod file;
 mod handed;

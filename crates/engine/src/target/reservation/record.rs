@@ -43,7 +43,7 @@ impl Reservations {
         })
     }
 
-    /// What was written down.
+    /// Restores recorded reservations.
     ///
     /// # Errors
     /// What no sequence of commands could have led to, in words.

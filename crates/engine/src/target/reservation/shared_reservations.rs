@@ -1,6 +1,7 @@
-//! Reservations of a namespace that several gateways serve in turn, in an object beside its image. Whoever takes the image
-//! claims the object first and reads it then, so that nothing that a former owner has under way changes it any longer: each
-//! change relies on the claim. When an image is taken, and what is done with what was read, is decided elsewhere.
+//! Reservations of a namespace that several gateways serve in turn, in an object beside its image.
+//! A gateway that takes the image claims the object first and reads it then, after which no pending
+//! change of the previous owner can take effect: each change relies on the claim. When an image is
+//! taken, and how the reservations are used, is decided elsewhere.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ pub(crate) enum SharedReservationError {
     /// The cluster.
     #[error(transparent)]
     Ceph(#[from] CephError),
-    /// It has changed in a way that this gateway does not know.
+    /// The object has changed in a way that this gateway does not know.
     #[error("object {object}: another gateway has claimed it")]
     Claimed {
         /// The object.
@@ -46,14 +47,14 @@ pub(crate) enum SharedReservationError {
         /// The version it says it has.
         version: u64,
     },
-    /// It does not hold what it should.
+    /// The content is not valid.
     #[error(
         "object {object} is damaged: {reason}; restore it, or remove it to start without its reservations"
     )]
     Damaged {
         /// The object.
         object: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
     /// The image is not this gateway's.
@@ -67,13 +68,13 @@ struct KeptVersion {
     version: u64,
 }
 
-/// What is kept.
+/// Content of the object.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     version: u32,
     namespace: Uuid,
-    /// Which of the namespaces it is that were added with this UUID, one after the other.
+    /// Number of the addition: distinguishes successive namespaces with this UUID.
     added: u64,
     persists: bool,
     generation: u32,
@@ -81,12 +82,12 @@ struct Kept {
     reservation: Option<ReservationRecord>,
 }
 
-/// What this gateway knows of the object while the image is its own.
+/// State of the object, as far as this gateway knows, while it has the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
-    /// It was not there. Whoever makes it first has it.
+    /// The object does not exist. The first gateway to create it owns it.
     Absent,
-    /// It is claimed by this name, and as it was last read or written.
+    /// The object has this claim, and is as last read or written.
     Claimed(String),
     /// A change of it failed, and may have happened, or happen yet.
     Doubtful,
@@ -99,7 +100,7 @@ struct Taken {
     known: Known,
 }
 
-/// Where a namespace's reservations are kept.
+/// Store of a namespace's reservations.
 #[derive(Debug)]
 pub(crate) struct SharedReservations {
     namespace: Uuid,
@@ -107,7 +108,7 @@ pub(crate) struct SharedReservations {
     taken: Mutex<Option<Taken>>,
 }
 
-/// The right to change them, as long as it is held. Whoever gives the image back waits for it.
+/// The right to change the reservations, as long as it is held. Giving the image back waits for it.
 #[derive(Debug)]
 pub(crate) struct Hold<'a> {
     of: &'a SharedReservations,
@@ -115,12 +116,13 @@ pub(crate) struct Hold<'a> {
 }
 
 impl SharedReservations {
-    /// Those of this namespace, which was `added` to what is served by this number.
+    /// Creates the store of the namespace that was added under the number `added`.
     pub(crate) const fn new(namespace: Uuid, added: u64) -> Self {
         Self { namespace, added: AtomicU64::new(added), taken: Mutex::new(None) }
     }
 
-    /// Whether the namespace was added by another number than was known: none of what is kept is its own then.
+    /// Records the number of the namespace's addition. Returns true if it differs from the known
+    /// one: stored reservations are then those of an earlier namespace.
     pub(crate) fn was_added_by(&self, added: u64) -> bool {
         if self.added.load(Ordering::Relaxed) == added {
             return false;
@@ -136,7 +138,8 @@ impl SharedReservations {
         Hold { of: self, taken: self.taken.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// What is kept, since the namespace is no more, if this gateway has it and no command is under way.
+    /// Object to be removed after the namespace was, if this gateway owns it and no command is
+    /// under way.
     pub(crate) fn abandon(&self) -> Option<Abandoned> {
         match self.taken.try_lock().ok()?.take()? {
             Taken { object, known: Known::Claimed(claim) } => Some(Abandoned { object, claim }),
@@ -187,18 +190,19 @@ impl SharedReservations {
 }
 
 impl Hold<'_> {
-    /// Whether the image is this gateway's, and so are they.
+    /// True if this gateway has the image, and with it the reservations.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.is_some()
     }
 
-    /// Whether nobody knows how they are, so that they have to be taken anew.
+    /// True if the state of the object is unknown, and has to be read again.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.known == Known::Doubtful)
     }
 
-    /// Reads them, so that no change of a former owner, or of this gateway's own that failed, comes after. The image must be
-    /// this gateway's: whoever had it before can no longer ask the cluster for anything then, or has stopped.
+    /// Claims and reads the reservations. No pending change of the previous owner, or of this
+    /// gateway's own that failed, can take effect afterwards. This gateway must have the image: the
+    /// previous owner can no longer send requests to the cluster then, or has stopped.
     ///
     /// # Errors
     /// When the cluster does not answer, or what is there cannot be read.
@@ -236,8 +240,8 @@ impl Hold<'_> {
     /// Keeps them: when it returns, the cluster has them.
     ///
     /// # Errors
-    /// When they are another gateway's by now, or the cluster does not answer: then they have to be taken anew, since they may
-    /// be kept, or will be, as long as that has not been done.
+    /// When another gateway has claimed the object, or the cluster does not answer: the object has to be read again then, since
+    /// the change may still take effect until that is done.
     pub(crate) fn save(&mut self, state: &Reservations) -> Result<(), SharedReservationError> {
         let written = self.of.written(state);
         let Some(taken) = &mut *self.taken else { return Err(SharedReservationError::NotHere) };
@@ -279,7 +283,7 @@ fn changed(object: &Object, change: &ObjectChange) -> Result<bool, CephError> {
     })
 }
 
-/// What is kept of a namespace that is no more.
+/// Object of a namespace that was removed.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
     object: Object,
@@ -365,7 +369,7 @@ mod tests {
         }
         let text = String::from_utf8(whole).expect("text");
         let long = " ".repeat(RESERVATIONS_BYTES_MAX as usize);
-        for (from, to, told) in [
+        for (from, to, expected) in [
             ("\"version\":1", "\"version\":2", "has format 2"),
             ("\"kind\":1", "\"kind\":7", "no reservation type 7"),
             ("\"kind\":1", "\"kind\":5", "does not fit its type"),
@@ -376,7 +380,7 @@ mod tests {
             assert!(text.contains(from), "{from}");
             let error = shared.read(&pairs(text.replacen(from, to, 1).into_bytes())).expect_err(from);
             let error = error.to_string();
-            assert!(error.contains(told) && error.contains(&shared.name()), "{error}");
+            assert!(error.contains(expected) && error.contains(&shared.name()), "{error}");
         }
         let error = shared.read(&Pairs::new()).expect_err("a claim alone");
         assert!(error.to_string().contains("has no state"), "{error}");

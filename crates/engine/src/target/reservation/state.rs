@@ -1,6 +1,6 @@
-//! Reservations of one namespace (Base 8.1.22): who is registered, who holds it, and who may read and write
-//! meanwhile. It is a state machine and nothing else: sending notices, aborting commands and keeping the
-//! state are its caller's.
+//! Reservations of one namespace (Base 8.1.22): its registrants, its holder, and the hosts that may
+//! read and write. Only a state machine: its caller sends notices, aborts commands and keeps the
+//! state.
 
 use nvme::Status;
 use nvme::command::io_opcode;
@@ -20,7 +20,7 @@ pub(crate) struct Registrant {
     pub(crate) host_id: HostId,
     /// The host's name when it registered. No other may use its identifier as long as it is registered.
     pub(crate) host_nqn: String,
-    /// Its reservation key (RKEY), never 0.
+    /// Reservation key (RKEY), never 0.
     pub(crate) key: u64,
 }
 
@@ -38,7 +38,7 @@ impl Reservation {
     }
 }
 
-/// What a Reservation Register command asks (Base 7.6).
+/// Parameters of a Reservation Register command (Base 7.6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Register {
     pub(crate) action: RegisterAction,
@@ -48,7 +48,7 @@ pub(crate) struct Register {
     pub(crate) new_key: u64,
 }
 
-/// What a Reservation Acquire command asks (Base 7.5).
+/// Parameters of a Reservation Acquire command (Base 7.5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acquire {
     pub(crate) action: AcquireAction,
@@ -58,7 +58,7 @@ pub(crate) struct Acquire {
     pub(crate) preempt_key: u64,
 }
 
-/// What a Reservation Release command asks (Base 7.7).
+/// Parameters of a Reservation Release command (Base 7.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
     pub(crate) action: ReleaseAction,
@@ -68,21 +68,21 @@ pub(crate) struct Release {
     pub(crate) current_key: u64,
 }
 
-/// What follows from a command that succeeded.
+/// Consequences of a command that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Who is told what. The host that sent the command is never among them.
+    /// Notifications to other hosts. The host that sent the command is never among them.
     pub(crate) notices: Vec<(HostId, ReservationNotification)>,
-    /// Whose commands on this namespace are aborted before the command completes. The host that sent it keeps
-    /// its own.
+    /// Hosts whose commands on this namespace are aborted before the command completes. The host
+    /// that sent it keeps its own.
     pub(crate) aborts: Vec<HostId>,
-    /// Whether anything is different now, so that it has to be kept and the view published anew.
+    /// True if the state has changed, and has to be stored and its view published.
     pub(crate) changed: bool,
 }
 
-/// How a command touches a namespace, as far as reservations care (Base 8.1.22, command behavior in the
-/// presence of a reservation). Who may write may read, so Copy within one namespace is a write; from another
-/// one, it reads there.
+/// Access of a command to a namespace for reservations (Base 8.1.22, command behavior in the
+/// presence of a reservation). A host that may write may read, so Copy within one namespace is a
+/// write; from another one, it reads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The read command group.
@@ -92,8 +92,8 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// How the I/O command with this opcode touches its namespace. `None` is for commands that never conflict
-    /// here; the reservation commands are among them, since they have rules of their own.
+    /// Access of the I/O command with this opcode. `None` for commands that never conflict here;
+    /// the reservation commands are among them, since they have rules of their own.
     pub(crate) const fn of_io(opcode: u8) -> Option<Self> {
         match opcode {
             io_opcode::READ | io_opcode::COMPARE | io_opcode::VERIFY => Some(Self::Read),
@@ -151,14 +151,14 @@ impl Reservations {
                     return Err("the reservation's holder does not fit its type");
                 }
                 Some(holder) if !is_registered(holder) => return Err("the holder is not registered"),
-                None if registrants.is_empty() => return Err("a reservation is held by nobody"),
+                None if registrants.is_empty() => return Err("a reservation has no holder"),
                 _ => {}
             }
         }
         Ok(Self { generation, registrants, reservation, persists })
     }
 
-    /// How often registrations changed (GEN); it wraps.
+    /// Number of changes of registrations (GEN); wraps.
     pub(crate) const fn generation(&self) -> u32 {
         self.generation
     }
@@ -168,18 +168,18 @@ impl Reservations {
         self.reservation
     }
 
-    /// Whether registrations and reservation outlive a loss of power (PTPL).
+    /// True if registrations and reservation persist through power loss (PTPL).
     pub(crate) const fn persists(&self) -> bool {
         self.persists
     }
 
-    /// Who is registered, in the order in which they came.
+    /// Registrants in the order of their registration.
     pub(crate) fn registrants(&self) -> &[Registrant] {
         &self.registrants
     }
 
-    /// What a Reservation Report says of the registrants (Base 7.8): each once for each of its controllers, of which
-    /// `controller_ids` knows those that there are now.
+    /// Registrants as a Reservation Report has them (Base 7.8): one entry for each controller of a
+    /// registrant, of which `controller_ids` returns the present ones.
     pub(crate) fn reported(
         &self,
         controller_ids: impl Fn(&HostId) -> Vec<u16>,
@@ -200,7 +200,7 @@ impl Reservations {
         reported
     }
 
-    /// Whether the host holds the reservation, alone or with all registrants.
+    /// True if the host holds the reservation, alone or with all registrants.
     pub(crate) fn holds(&self, host_id: &HostId) -> bool {
         self.reservation.is_some_and(|reservation| match reservation.holder {
             Some(holder) => holder == *host_id,
@@ -213,12 +213,13 @@ impl Reservations {
         self.registrant(host_id).map(|registrant| &*registrant.host_nqn).filter(|name| *name != host_nqn)
     }
 
-    /// Whether the host is registered.
+    /// True if the host is registered.
     pub(crate) fn is_registered(&self, host_id: &HostId) -> bool {
         self.registrant(host_id).is_some()
     }
 
-    /// Whether the reservation forbids the host this access; the data path asks a `ReservationView` instead.
+    /// True if the reservation forbids the host this access; the data path uses a `ReservationView`
+    /// instead.
     #[cfg(test)]
     pub(crate) fn conflicts(&self, host_id: &HostId, access: Access) -> bool {
         let Some(Reservation { kind, .. }) = self.reservation else { return false };
@@ -227,7 +228,7 @@ impl Reservations {
         !may_use && (access == Access::Write || !kind.is_write_exclusive())
     }
 
-    /// What the data path asks, or `None` while there is no reservation and nothing to ask.
+    /// View for the data path, `None` without a reservation.
     pub(crate) fn view(&self) -> Option<ReservationView> {
         let Reservation { kind, holder } = self.reservation?;
         let mut users: Vec<HostId> = match holder {
@@ -279,8 +280,8 @@ impl Reservations {
                 if !registered.is_some_and(key_fits) {
                     return Err(conflict());
                 }
-                // Where only the holder could use the namespace, nobody else was waiting to learn of it by
-                // registering.
+                // Where only the holder could use the namespace, no other registrant was waiting to
+                // learn of it by registering.
                 if self.remove(&host_id).is_some_and(admits_registrants) {
                     self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
                 }
@@ -452,17 +453,17 @@ impl Reservations {
     }
 }
 
-/// Who may use a namespace while it is reserved: an immutable excerpt for the data path, which shares it and
-/// asks it only while there is one.
+/// Hosts that may use a reserved namespace: an immutable excerpt for the data path, which shares it
+/// and uses it only while there is a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReservationView {
     excludes_readers: bool,
-    /// Who may do everything, sorted.
+    /// Hosts with full access, sorted.
     users: Box<[HostId]>,
 }
 
-/// What one host may do to a reserved namespace. A queue has one host, so it may keep this until another view
-/// comes.
+/// Access of one host to a reserved namespace. A queue has one host, so it may keep this until
+/// another view is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gate {
     pub(crate) allows_read: bool,
@@ -470,11 +471,11 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// What every host may do to a namespace without a reservation.
+    /// Access of every host to a namespace without a reservation.
     #[cfg(test)]
     pub(crate) const OPEN: Self = Self { allows_read: true, allows_write: true };
 
-    /// Whether a command with this access passes.
+    /// True if the gate admits this access.
     pub(crate) const fn allows(self, access: Access) -> bool {
         match access {
             Access::Read => self.allows_read,
@@ -484,12 +485,12 @@ impl Gate {
 }
 
 impl ReservationView {
-    /// Whether the host may read.
+    /// True if the host may read.
     pub(crate) fn allows_read(&self, host_id: &HostId) -> bool {
         !self.excludes_readers || self.allows_write(host_id)
     }
 
-    /// Whether the host may write.
+    /// True if the host may write.
     pub(crate) fn allows_write(&self, host_id: &HostId) -> bool {
         self.users.binary_search(host_id).is_ok()
     }
@@ -505,7 +506,7 @@ const fn conflict() -> Status {
     Status::RESERVATION_CONFLICT.do_not_retry()
 }
 
-/// Whether every registrant may use the namespace like the holder.
+/// True if every registrant may use the namespace like the holder.
 const fn admits_registrants(kind: ReservationType) -> bool {
     kind.registrants_only() || kind.all_registrants()
 }

@@ -37,7 +37,7 @@ fn release(kind: ReservationType, current_key: u64) -> Release {
 /// Hosts A, B, ... registered with these keys; A holds a reservation of `kind`.
 fn held_by_a(kind: ReservationType, keys: &[u64]) -> Reservations {
     let mut reservations = registered(keys);
-    reservations.acquire(A, &acquire(AcquireAction::Acquire, kind, keys[0], 0)).expect("nobody holds it");
+    reservations.acquire(A, &acquire(AcquireAction::Acquire, kind, keys[0], 0)).expect("it is free");
     reservations
 }
 
@@ -153,8 +153,8 @@ fn the_holders_end_releases_and_tells_registrants_where_they_had_access() {
         let mut reservations = held_by_a(kind, &[1, 2]);
         let unregister = register(RegisterAction::Unregister, 1, 0);
         let outcome = reservations.register(A, "nqn", &unregister).expect("it knows its key");
-        let told = if kind.registrants_only() { vec![(B, ReservationReleased)] } else { vec![] };
-        assert_eq!(outcome.notices, told, "{kind:?}");
+        let notices = if kind.registrants_only() { vec![(B, ReservationReleased)] } else { vec![] };
+        assert_eq!(outcome.notices, notices, "{kind:?}");
         assert_eq!(reservations.reservation().is_some(), kind.all_registrants(), "{kind:?}");
         let last = register(RegisterAction::Unregister, 2, 0);
         assert_eq!(reservations.register(B, "nqn", &last).expect("it knows its key").notices, vec![]);
@@ -192,14 +192,14 @@ fn preempting_takes_over_or_removes_registrations() {
     let preempt = |kind, current, key| acquire(AcquireAction::PreemptAndAbort, kind, current, key);
     let mut taken = held_by_a(WriteExclusive, &[1, 2, 3, 1]);
     let outcome = taken.acquire(B, &preempt(ExclusiveAccess, 2, 1)).expect("the holder's key");
-    let told = [(A, RegistrationPreempted), (D, RegistrationPreempted), (C, ReservationReleased)];
-    assert_eq!(outcome.notices, told);
+    let notices = [(A, RegistrationPreempted), (D, RegistrationPreempted), (C, ReservationReleased)];
+    assert_eq!(outcome.notices, notices);
     assert_eq!(outcome.aborts, [A, D]);
     assert_eq!(taken.reservation(), Some(Reservation { kind: ExclusiveAccess, holder: Some(B) }));
 
     let mut kept = held_by_a(WriteExclusive, &[1, 2, 3]);
     assert_eq!(kept.acquire(B, &preempt(WriteExclusive, 2, 0)), Err(invalid_field()));
-    assert_eq!(kept.acquire(B, &preempt(WriteExclusive, 2, 7)), Err(conflict()), "nobody has that key");
+    assert_eq!(kept.acquire(B, &preempt(WriteExclusive, 2, 7)), Err(conflict()), "no host has that key");
     let outcome = kept.acquire(B, &preempt(ExclusiveAccess, 2, 3)).expect("a registrant's key");
     assert_eq!((outcome.notices, outcome.aborts), (vec![(C, RegistrationPreempted)], vec![C]));
     assert!(kept.holds(&A), "the reservation was not meant");
@@ -308,12 +308,12 @@ enum Command {
     Release(Release),
 }
 
-/// How a command of the model ends.
+/// Result of a command of the model.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Conflict,
     Invalid,
-    /// Who is told what, and whose commands are aborted.
+    /// Notifications, and the hosts whose commands are aborted.
     Done(BTreeSet<(HostId, u8)>, BTreeSet<HostId>),
 }
 
@@ -337,14 +337,15 @@ impl Model {
         }
     }
 
-    /// A reservation ends when nobody who holds it is still registered.
+    /// A reservation ends when none of its holders is registered any longer.
     fn settle(&mut self) {
         if self.holders().is_disjoint(&self.everybody()) {
             self.held = None;
         }
     }
 
-    /// What is told follows from what is different afterwards.
+    /// Executes a command. Its notifications follow from the difference between the states before
+    /// and after it.
     fn execute(&mut self, host: HostId, command: &Command) -> End {
         let before = self.clone();
         let own_key = self.keys.get(&host).copied();
@@ -371,22 +372,22 @@ impl Model {
             others(before.everybody()).filter(|other| !self.keys.contains_key(other)).collect();
         let clears = matches!(command, Command::Release(c) if c.action == ReleaseAction::Clear);
         let gone_notice = if clears { 3 } else { 1 };
-        let mut told: BTreeSet<(HostId, u8)> = gone.iter().map(|other| (*other, gone_notice)).collect();
+        let mut notices: BTreeSet<(HostId, u8)> = gone.iter().map(|other| (*other, gone_notice)).collect();
         let preempts = matches!(command, Command::Acquire(_));
         let tells_of_release = match (before.held, self.held) {
             (Some((old, _)), None) => {
-                // Registrants who lose access by the end of all-registrants types have no-one left to be
-                // told.
+                // No registrant is left to be notified of the end of a reservation of the
+                // all-registrants types by their unregistration.
                 if is_register { matches!(old as u8, 3 | 4) } else { old as u8 >= 3 }
             }
             (Some((old, _)), Some((new, _))) => preempts && old != new,
             (None, _) => false,
         };
         if tells_of_release {
-            told.extend(others(self.everybody()).map(|other| (other, 2)));
+            notices.extend(others(self.everybody()).map(|other| (other, 2)));
         }
         let aborts = matches!(command, Command::Acquire(c) if c.action == AcquireAction::PreemptAndAbort);
-        End::Done(told, if aborts { gone } else { BTreeSet::new() })
+        End::Done(notices, if aborts { gone } else { BTreeSet::new() })
     }
 
     fn register(&mut self, host: HostId, own_key: Option<u64>, command: &Register) -> Result<(), End> {
@@ -547,10 +548,10 @@ proptest! {
                 }
                 Ok(outcome) => {
                     prop_assert!(outcome.changed || reservations == before, "{:?}", command);
-                    let told: BTreeSet<_> =
+                    let notices: BTreeSet<_> =
                         outcome.notices.iter().map(|(host, notice)| (*host, *notice as u8)).collect();
-                    prop_assert_eq!(told.len(), outcome.notices.len(), "nobody is told twice");
-                    End::Done(told, outcome.aborts.iter().copied().collect())
+                    prop_assert_eq!(notices.len(), outcome.notices.len(), "no host is notified twice");
+                    End::Done(notices, outcome.aborts.iter().copied().collect())
                 }
             };
             prop_assert_eq!(actual, expected, "{:?} in {:?}", command, before);

@@ -20,7 +20,8 @@ pub(super) fn change(
     shared: &SharedReservations,
     decide: impl Fn(&mut Reservations) -> Result<Outcome, Status>,
 ) -> Result<Outcome, Status> {
-    // Whoever gives the image back waits for it: what is answered is there before the next owner looks.
+    // Giving the image back waits for the hold: a change that was answered is stored before the
+    // next owner reads.
     let mut hold = shared.hold();
     let refused = |error: SharedReservationError| refusal(namespace, &error);
     let mut tried = 0;
@@ -61,8 +62,8 @@ pub(super) fn look(namespace: &Namespace, shared: &SharedReservations) -> Result
     Ok(lock(&namespace.reservations).clone())
 }
 
-/// Sees that commands can be aborted. Of those that took too long nobody knows whether the cluster carries them out yet, until
-/// this gateway is shut out and begins anew, which is asked for here.
+/// Checks that commands can be aborted. Whether the cluster still carries out those that took too
+/// long is unknown until this gateway is blocklisted and reconnects, which `has_late` asks for.
 pub(super) fn check_abort(clusters: &Clusters, outcome: &Outcome) -> Result<(), Status> {
     let promises = !outcome.aborts.is_empty();
     if promises && clusters.has_late() { Err(Status::NAMESPACE_NOT_READY) } else { Ok(()) }

@@ -70,7 +70,7 @@ pub(crate) fn open_archive(state_dir: &Path) -> Result<ReservationDirectory, Tar
     ReservationDirectory::open(&folder).map_err(|error| TargetError::Reservations(error.to_string()))
 }
 
-/// Gives a namespace that nobody sees yet the reservations that were kept of it.
+/// Restores the stored reservations of a namespace that is not visible to hosts yet.
 pub(crate) fn restore(
     archive: Option<&ReservationDirectory>,
     nqn: &str,

@@ -26,7 +26,7 @@ fn state(holder: u8, persists: bool) -> Reservations {
     Reservations::restore(u32::from(holder), registrants, Some(reservation), persists).expect("possible")
 }
 
-/// What a target that starts finds, wherever the power was lost.
+/// Checks the state that a starting target finds after a power loss at any point.
 fn look(media: &[Medium], possible: &[Option<Reservations>], fault: Option<Fault>) {
     for remains in power::remains(media) {
         let folder = power::found(&remains);

@@ -11,7 +11,8 @@ use crate::target::config::SubsystemConfig;
 #[derive(Debug, Default)]
 pub(crate) struct AnaGroups {
     cells: HashMap<(u32, u16), Arc<AnaCell>>,
-    /// How often the log page has changed (CHGCNT), and at which count each group last did.
+    /// Number of changes of the log page (CHGCNT). `changed_at` has the count of each group's last
+    /// change.
     changes: u64,
     changed_at: BTreeMap<u32, u64>,
 }
@@ -47,7 +48,7 @@ impl AnaGroups {
         }
     }
 
-    /// How often the log page has changed.
+    /// Number of changes of the log page.
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }

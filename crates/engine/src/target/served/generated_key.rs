@@ -7,7 +7,7 @@ use secure_channel::{IdentityVersion, InputPsk, Names, Suite, TlsPsk};
 #[derive(Debug)]
 pub(crate) struct GeneratedKey {
     pub(crate) psk: TlsPsk,
-    /// How its host has authenticated.
+    /// Parameters of the host's authentication.
     pub(crate) proof: Authenticated,
 }
 

@@ -1,10 +1,10 @@
-//! Who uses a controller: a host by its name and its identifier.
+//! The host of a controller: its name and its identifier.
 
 use uuid::Uuid;
 
 use crate::target::config::KnownHost;
 
-/// Who uses a controller.
+/// The host of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) nqn: String,
@@ -12,12 +12,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Whether it has no identifier: it is nobody who could be told from others, or could be registered.
+    /// True without an identifier: such a host cannot be distinguished from others, nor registered.
     pub(crate) fn is_nameless(&self) -> bool {
         self.id == [0; 16]
     }
 
-    /// The same for whoever decides what it may change.
+    /// Name and identifier, for decisions about what the host may change.
     pub(crate) fn known(&self) -> KnownHost {
         KnownHost { nqn: self.nqn.clone(), host_id: Uuid::from_bytes(self.id) }
     }

@@ -16,5 +16,5 @@ pub(crate) use host::Host;
 pub(crate) use host_keys::HostKeys;
 pub(crate) use namespace::{ByteRange, Namespace, flags};
 pub(crate) use namespace_table::{Attachment, HeldNamespace, NamespaceTable, NamespaceView};
-pub(crate) use quiesce_time::ToldTime;
+pub(crate) use quiesce_time::ReportedTime;
 pub(crate) use subsystem::{Opened, Subsystem};

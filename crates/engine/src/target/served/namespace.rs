@@ -31,7 +31,7 @@ pub(crate) struct Namespace {
     pub(crate) nguid: Nguid,
     block_shift: u32,
     blocks: AtomicU64,
-    /// What is not ordinary about it: the data path asks this first.
+    /// Properties that need attention, checked first by the data path.
     flags: AtomicU8,
     protection: AtomicU8,
     pub(crate) shaper: Arc<Shaper>,
@@ -42,23 +42,24 @@ pub(crate) struct Namespace {
     /// Registrations and the reservation. Only the reservation worker changes them.
     pub(crate) reservations: std::sync::Mutex<Reservations>,
     reservation_view: RwLock<Option<Arc<ReservationView>>>,
-    /// Where they are kept, if other gateways serve it too: then they are known while its image is this gateway's.
+    /// Store of the reservations, if other gateways serve the namespace too: they are known while
+    /// this gateway has the image.
     shared_reservations: Option<SharedReservations>,
 }
 
-/// What can be out of the ordinary about a namespace, as bits.
+/// Properties of a namespace that need attention, as bits.
 pub(crate) mod flags {
-    /// It may not be written.
+    /// The namespace is write protected.
     pub(crate) const PROTECTED: u8 = 1 << 0;
-    /// It is reserved.
+    /// The namespace is reserved.
     pub(crate) const RESERVED: u8 = 1 << 1;
-    /// It has limits.
+    /// The namespace has limits.
     pub(crate) const SHAPED: u8 = 1 << 2;
     /// Some of its blocks cannot be read.
     pub(crate) const UNCORRECTABLE: u8 = 1 << 3;
     /// A fused pair, or a write of a closed connection, works on it.
     pub(crate) const CLAIMED: u8 = 1 << 4;
-    /// A sync has failed: it is read and not written, until it is opened anew.
+    /// A sync has failed: the namespace is read-only until it is reopened.
     pub(crate) const FAILED: u8 = 1 << 5;
     /// Commands cannot be answered where they are decoded, and are looked at again when they have their data.
     pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED | FAILED;
@@ -72,7 +73,7 @@ pub(crate) struct ByteRange {
 }
 
 impl ByteRange {
-    /// Whether both have a byte in common.
+    /// True if both ranges have a byte in common.
     pub(crate) const fn overlaps(&self, other: &Self) -> bool {
         self.offset < other.offset.saturating_add(other.length)
             && other.offset < self.offset.saturating_add(self.length)
@@ -123,7 +124,7 @@ impl Namespace {
             };
             tracing::warn!(
                 "namespace {nsid} of {nqn}: a power failure may leave a block of {block_size} bytes with parts of two writes, \
-                 since {reason}; hosts are told that no atomic writes hold. Where they rely on whole blocks, use a device with \
+                 since {reason}; hosts are shown no atomic write guarantee. Where they rely on whole blocks, use a device with \
                  physical blocks of {block_size} bytes{remedy}",
                 nsid = self.nsid,
                 nqn = self.nqn,
@@ -153,7 +154,7 @@ impl Namespace {
         self.set_flag(flags::SHAPED, self.shaper.is_needed());
     }
 
-    /// What is not ordinary about it now.
+    /// Properties that need attention now.
     pub(crate) fn flags(&self) -> u8 {
         // Acquire: who finds a claim gone comes after what its pair did.
         self.flags.load(Ordering::Acquire)
@@ -167,17 +168,19 @@ impl Namespace {
         }
     }
 
-    /// Whether it cannot be written to: because it was protected, or because of what is behind it.
+    /// True if the namespace cannot be written, because it was protected or its backend is
+    /// read-only.
     pub(crate) fn is_write_protected(&self) -> bool {
         self.flags() & flags::PROTECTED != 0
     }
 
-    /// Whether a sync has failed, so that it is not written until it is opened anew.
+    /// True if a sync has failed: the namespace is read-only until it is reopened.
     pub(crate) fn has_failed(&self) -> bool {
         self.flags() & flags::FAILED != 0
     }
 
-    /// Whether all syncs with lower numbers than this have ended; if not, their ends wake somebody.
+    /// True if all syncs with numbers below `before` have ended. If not, their ends wake the
+    /// caller's command.
     pub(crate) fn is_settled(&self, before: u64) -> bool {
         match &*self.backend {
             Backend::Device(device) => device.durability().is_none_or(|known| known.is_settled(before)),
@@ -202,14 +205,14 @@ impl Namespace {
         is_new
     }
 
-    /// Its write protection now, as it was set.
+    /// Current write protection, as it was set.
     pub(crate) fn protection(&self) -> WriteProtection {
         let now = self.protection.load(Ordering::Relaxed);
         let all = [WriteProtection::On, WriteProtection::UntilRestart, WriteProtection::Permanent];
         all.into_iter().find(|known| *known as u8 == now).unwrap_or_default()
     }
 
-    /// Claims `range` under `ticket` for a fused pair; whether nobody had a part of it.
+    /// Claims `range` under `ticket` for a fused pair. Returns false if it overlaps an existing claim.
     pub(crate) fn claim(&self, ticket: u64, range: ByteRange) -> bool {
         let mut claims = sync::lock(&self.claims);
         if claims.iter().any(|(_, claimed)| claimed.overlaps(&range)) {
@@ -220,7 +223,7 @@ impl Namespace {
         true
     }
 
-    /// Claims `range` under `ticket` for a write that has begun, whoever else has a part of it.
+    /// Claims `range` under `ticket` for a write that has begun, even if it overlaps other claims.
     pub(crate) fn claim_beside_others(&self, ticket: u64, range: ByteRange) {
         let mut claims = sync::lock(&self.claims);
         claims.push((ticket, range));
@@ -234,7 +237,7 @@ impl Namespace {
         self.set_flag(flags::CLAIMED, !claims.is_empty());
     }
 
-    /// Whether a fused pair, or a write of a closed connection, has a part of `range` for itself.
+    /// True if a part of `range` is claimed by a fused pair, or by a write of a closed connection.
     pub(crate) fn is_claimed(&self, range: &ByteRange) -> bool {
         self.flags() & flags::CLAIMED != 0
             && sync::lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
@@ -248,7 +251,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Whether the marks of blocks that are to be written could be cleared.
+    /// Checks that the marks of blocks to be written can be cleared.
     pub(crate) fn check_clear_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
         if self.flags() & flags::UNCORRECTABLE == 0 {
             return Ok(());
@@ -266,7 +269,7 @@ impl Namespace {
         self.uncorrectable.clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
     }
 
-    /// Whether one of these blocks cannot be read.
+    /// True if one of these blocks is marked as uncorrectable.
     pub(crate) fn is_uncorrectable(&self, range: ByteRange) -> bool {
         let (start, blocks) = self.blocks_of(range);
         self.flags() & flags::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
@@ -299,7 +302,7 @@ impl Namespace {
         }
     }
 
-    /// Where its reservations are kept, if other gateways serve it too.
+    /// Store of the reservations, if other gateways serve the namespace too.
     pub(crate) const fn shared_reservations(&self) -> Option<&SharedReservations> {
         self.shared_reservations.as_ref()
     }
@@ -323,7 +326,7 @@ impl Namespace {
         *lock(&self.reservations) = reservations;
     }
 
-    /// Whether its reservation, if there is one, forbids a host this access.
+    /// True if a reservation forbids the host this access.
     pub(crate) fn reservation_forbids(&self, host_id: &HostId, access: Access) -> bool {
         let view = self.reservation_view.read().unwrap_or_else(PoisonError::into_inner);
         view.as_ref().is_some_and(|view| !view.gate(host_id).allows(access))
@@ -333,7 +336,7 @@ impl Namespace {
     pub(crate) fn resize(&self, to: &BackendConfig) -> Result<(), BackendError> {
         let wanted = to.size().map(|bytes| bytes >> self.block_shift);
         if let Some(wanted) = wanted.filter(|wanted| *wanted < self.blocks()) {
-            // First nobody reaches the blocks, then they go.
+            // In this order: the blocks become unreachable before they are removed.
             self.blocks.store(wanted, Ordering::Release);
         }
         let outcome =
@@ -342,32 +345,33 @@ impl Namespace {
         outcome
     }
 
-    /// Its reservations for the next process, if there are some.
+    /// Reservations for the new process, if there are some.
     pub(crate) fn handed_reservations(&self) -> Option<HandedReservations> {
         lock(&self.reservations).handed(Uuid::from_bytes(self.uuid))
     }
 
-    /// Goes on with the reservations that it had in the former process.
+    /// Goes on with the reservations that it had in the previous process.
     ///
     /// # Errors
     /// When they are none.
     pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), String> {
         let reservations = Reservations::going_on(handed)?;
-        // Those that are kept beside its image are read there, with all that the former process did not learn of.
+        // Those that are kept beside its image are read there, with all that the previous process
+        // did not learn of.
         if self.shared_reservations.is_none() {
             self.go_by(reservations);
         }
         Ok(())
     }
 
-    /// What nobody but this process knows of it, if there is something.
+    /// State for the new process that only this process knows, if there is some.
     pub(crate) fn handed(&self) -> Option<HandedNamespace> {
         let (marks, failure) = (self.uncorrectable.marked(), self.backend.failure().cloned());
         let is_ordinary = marks.is_empty() && failure.is_none();
         (!is_ordinary).then(|| HandedNamespace { namespace: Uuid::from_bytes(self.uuid), marks, failure })
     }
 
-    /// Is as it was in the former process.
+    /// Is as it was in the previous process.
     ///
     /// # Errors
     /// When it cannot have been so.
@@ -418,7 +422,8 @@ impl Namespace {
         if hold.is_taken() {
             return Ok(());
         }
-        // With the image, so that nobody else changes them; before a host is served, which could pass them by.
+        // With the image, which keeps other gateways from changing them; and before a host is
+        // served, which could bypass them.
         self.take_reservations(&mut hold).map_err(|error| {
             if let Err(error) = self.backend.set_standby(true) {
                 tracing::warn!(%error, nsid = self.nsid, "an image stays locked");
@@ -464,7 +469,8 @@ impl Namespace {
         ByteRange { offset, length: u64::MAX - offset }
     }
 
-    /// Whether a range that was checked is still there; the namespace may have become smaller.
+    /// Checks that a range lies within the namespace, which may have become smaller since the last
+    /// check.
     pub(crate) fn check_end(&self, range: ByteRange) -> Result<(), Status> {
         let (start, blocks) = self.blocks_of(range);
         self.bytes(start, blocks).map(drop).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())

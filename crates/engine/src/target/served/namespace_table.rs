@@ -26,7 +26,7 @@ impl AnaCell {
         self.0.store(AnaState::from(state) as u8, Ordering::Relaxed);
     }
 
-    /// What a command is refused with, or `None` when it is taken.
+    /// Status that refuses a command, `None` if it is accepted.
     pub(crate) fn refusal(&self) -> Option<Status> {
         const TAKEN: [u8; 2] = [AnaState::Optimized as u8, AnaState::NonOptimized as u8];
         // Every command asks, and nearly each is taken: that needs no state to be decoded.
@@ -50,7 +50,7 @@ impl AnaCell {
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) namespace: Arc<Namespace>,
-    /// Its ANA group, on the port the host came by.
+    /// ANA group, on the port of the host.
     pub(crate) group: u32,
     pub(crate) access: Arc<AnaCell>,
 }
@@ -130,7 +130,7 @@ impl NamespaceView {
         Self(table)
     }
 
-    /// Whether it is of this table.
+    /// True if the view is of this table.
     pub(crate) fn is_of(&self, table: &Arc<NamespaceTable>) -> bool {
         Arc::ptr_eq(&self.0, table)
     }
@@ -144,7 +144,7 @@ impl std::ops::Deref for NamespaceView {
     }
 }
 
-/// What keeps a memory namespace in its place while it is sent.
+/// Keeps a memory namespace in place while it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldNamespace {
     view: Rc<NamespaceView>,

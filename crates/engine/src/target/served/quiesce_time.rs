@@ -1,5 +1,6 @@
-//! For how long after the loss of its host a controller's commands may still take effect (Command Quiesce Time, TP4129), as
-//! hosts of one subsystem are told, and the longest that its storage has taken. Only reactors' cold paths write here.
+//! Command Quiesce Time (TP4129): time after the loss of its host during which a controller's
+//! commands may still take effect. Reported to the hosts of a subsystem, and compared with the
+//! longest time at its storage. Written by reactors' cold paths only.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,20 +29,21 @@ impl QuiesceTime {
         self.is_measured.store(config.command_quiesce == CommandQuiesce::Auto, Ordering::Relaxed);
     }
 
-    /// What hosts are told when they ask, in milliseconds. Those that have asked before go by what they were told.
-    pub(crate) fn told_ms(&self) -> u16 {
+    /// Time reported to hosts that ask, in milliseconds. Hosts that have asked before rely on the
+    /// value reported then.
+    pub(crate) fn reported_ms(&self) -> u16 {
         let configured_ms = self.configured_ms.load(Ordering::Relaxed);
-        let told_ms = if self.is_measured.load(Ordering::Relaxed) {
+        let reported_ms = if self.is_measured.load(Ordering::Relaxed) {
             configured_ms.max(measured_ms(self.longest()))
         } else {
             configured_ms
         };
-        u16::try_from(told_ms).unwrap_or(u16::MAX)
+        u16::try_from(reported_ms).unwrap_or(u16::MAX)
     }
 
-    /// The same.
-    pub(crate) fn told(&self) -> Duration {
-        Duration::from_millis(self.told_ms().into())
+    /// Time reported to hosts that ask.
+    pub(crate) fn reported(&self) -> Duration {
+        Duration::from_millis(self.reported_ms().into())
     }
 
     /// Records that an operation has been at the storage for this time.
@@ -56,33 +58,34 @@ impl QuiesceTime {
     }
 }
 
-/// The Command Quiesce Time by which one controller's host goes: what it was told when it asked last.
+/// Command Quiesce Time of one controller: the value last reported to its host, in milliseconds; 0
+/// if it has not asked.
 #[derive(Debug, Default)]
-pub(crate) struct ToldTime(AtomicU16);
+pub(crate) struct ReportedTime(AtomicU16);
 
-impl ToldTime {
-    /// The host asks.
+impl ReportedTime {
+    /// Reports the current time to the host.
     pub(crate) fn tell(&self, time: &QuiesceTime) -> u16 {
-        let told_ms = time.told_ms();
-        self.0.store(told_ms, Ordering::Relaxed);
-        told_ms
+        let reported_ms = time.reported_ms();
+        self.0.store(reported_ms, Ordering::Relaxed);
+        reported_ms
     }
 
-    /// What its host was told; 0 if it has not asked.
-    pub(crate) fn told_ms(&self) -> u16 {
+    /// Value last reported to the host in milliseconds; 0 if it has not asked.
+    pub(crate) fn reported_ms(&self) -> u16 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Its host was told this by the former process.
-    pub(crate) fn go_on(&self, told_ms: u16) {
-        self.0.store(told_ms, Ordering::Relaxed);
+    /// Restores the value that the previous process has reported.
+    pub(crate) fn go_on(&self, reported_ms: u16) {
+        self.0.store(reported_ms, Ordering::Relaxed);
     }
 
-    /// What it goes by; before it has asked, what it would be told.
+    /// Value that the host relies on; before it has asked, the value it would get.
     pub(crate) fn get(&self, time: &QuiesceTime) -> Duration {
         match self.0.load(Ordering::Relaxed) {
-            0 => time.told(),
-            told_ms => Duration::from_millis(told_ms.into()),
+            0 => time.reported(),
+            reported_ms => Duration::from_millis(reported_ms.into()),
         }
     }
 }
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn a_measured_time_follows_the_slowest_operation_within_bounds() {
         let time = QuiesceTime::of(&config(CommandQuiesce::Auto, None));
-        for (took, told_ms) in [
+        for (took, reported_ms) in [
             (MS(0), COMMAND_QUIESCE_MS),
             (MS(700), COMMAND_QUIESCE_MS),
             (MS(800), 2100),
@@ -123,7 +126,7 @@ mod tests {
             (Duration::MAX, COMMAND_QUIESCE_AUTO_MS_MAX),
         ] {
             time.note(took);
-            assert_eq!(time.told_ms(), told_ms, "{took:?}");
+            assert_eq!(time.reported_ms(), reported_ms, "{took:?}");
         }
     }
 
@@ -131,23 +134,23 @@ mod tests {
     fn a_fixed_time_stays_whatever_is_measured() {
         let time = QuiesceTime::of(&config(CommandQuiesce::Fixed, Some(300)));
         time.note(MS(1000));
-        assert_eq!((time.told_ms(), time.longest()), (300, MS(1000)));
-        // Whoever has it measured from now on has what was seen already.
+        assert_eq!((time.reported_ms(), time.longest()), (300, MS(1000)));
+        // A measured time includes what was seen before the setting.
         time.configure(&config(CommandQuiesce::Auto, None));
-        assert_eq!(time.told_ms(), 2500);
+        assert_eq!(time.reported_ms(), 2500);
         time.configure(&config(CommandQuiesce::Fixed, None));
-        assert_eq!(time.told_ms(), COMMAND_QUIESCE_MS);
+        assert_eq!(time.reported_ms(), COMMAND_QUIESCE_MS);
     }
 
     #[test]
-    fn a_host_goes_by_what_it_was_told() {
+    fn a_host_relies_on_the_last_reported_time() {
         let time = QuiesceTime::of(&config(CommandQuiesce::Auto, None));
-        let host = ToldTime::default();
+        let host = ReportedTime::default();
         time.note(MS(1000));
         assert_eq!(host.get(&time), MS(2500));
         assert_eq!(host.tell(&time), 2500);
         time.note(MS(4000));
-        assert_eq!((time.told_ms(), host.get(&time)), (8500, MS(2500)));
+        assert_eq!((time.reported_ms(), host.get(&time)), (8500, MS(2500)));
         host.tell(&time);
         assert_eq!(host.get(&time), MS(8500));
     }
@@ -158,7 +161,7 @@ mod tests {
         let slow = NamespaceConfig { write_delay_ms: 9000, ..NamespaceConfig::new(1, backend, 4096) };
         for command_quiesce in [CommandQuiesce::Fixed, CommandQuiesce::Auto] {
             let config = config(command_quiesce, None).with(vec![slow.clone()]);
-            assert_eq!(QuiesceTime::of(&config).told_ms(), 9500);
+            assert_eq!(QuiesceTime::of(&config).reported_ms(), 9500);
         }
     }
 }

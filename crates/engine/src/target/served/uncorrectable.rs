@@ -28,14 +28,14 @@ struct Range {
 /// since the completion went through the system's sockets in between.
 #[derive(Debug, Default)]
 pub(crate) struct Uncorrectable {
-    /// How many ranges there are; written under the lock only.
+    /// Number of ranges; written under the lock only.
     count: AtomicUsize,
     /// In ascending order; no two overlap or touch.
     ranges: Mutex<Vec<Range>>,
 }
 
 impl Uncorrectable {
-    /// Whether no block is marked.
+    /// True if no block is marked.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -70,8 +70,8 @@ impl Uncorrectable {
         self.replace(&mut ranges, first..behind, &[merged])
     }
 
-    /// Whether `clear` would do. It is to be asked before the medium is written: what cannot be noted must not be written
-    /// either, or the new data could never be read.
+    /// Checks that [`Self::clear`] would succeed. Called before the medium is written: data whose
+    /// mark cannot be cleared could never be read, and must not be written.
     ///
     /// # Errors
     /// As `clear`.
@@ -112,7 +112,7 @@ impl Uncorrectable {
         check_count(&ranges, behind - first, remain.len()).map(drop)
     }
 
-    /// Whether one of the `blocks` blocks from `start` on is marked.
+    /// True if one of the `blocks` blocks from `start` on is marked.
     pub(crate) fn touches(&self, start: u64, blocks: u64) -> bool {
         if self.is_empty() {
             return false;
@@ -148,7 +148,7 @@ impl Uncorrectable {
     }
 }
 
-/// How many ranges there are when some go and others come.
+/// Number of ranges after `going` are removed and `coming` added.
 fn check_count(ranges: &[Range], going: usize, coming: usize) -> Result<usize, TooManyRanges> {
     let count = ranges.len() - going + coming;
     // Fewer ranges than before are always taken, however many there are.

@@ -1,4 +1,4 @@
-//! A controller as it is left to the next process.
+//! A controller as it is left to the new process.
 
 use std::net::IpAddr;
 
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 /// A controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedController {
-    /// Its identifier (CNTLID).
+    /// Controller identifier (CNTLID).
     pub id: u16,
-    /// What tells it from all others that have its identifier: the uniquifier and the random number (TP8028).
+    /// Uniquifier and random number, which distinguish the controller from others with the same
+    /// identifier (TP8028).
     pub instance: (u8, u64),
     /// The subsystem's NQN.
     pub subsystem: String,
@@ -17,7 +18,7 @@ pub struct HandedController {
     pub host_nqn: String,
     /// The host's identifier.
     pub host_id: [u8; 16],
-    /// Where its admin queue came from.
+    /// Source address of its admin queue.
     pub address: IpAddr,
     /// The keep alive time-out in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
@@ -25,9 +26,9 @@ pub struct HandedController {
     pub configuration: u32,
     /// Controller Status (CSTS).
     pub status: u32,
-    /// What its host has set.
+    /// Features set by the host.
     pub features: HandedFeatures,
-    /// Events to tell, and those that were told and not looked at, by the bits of their kinds.
+    /// Events to report, and events that were reported but not read, as bits of their kinds.
     pub events: (u8, u8),
     /// Namespaces that are otherwise than the host may think.
     pub changed_namespaces: Vec<u32>,
@@ -41,26 +42,26 @@ pub struct HandedController {
     pub errors: Vec<HandedError>,
     /// The identity of the TLS key that has come out of its host's authentication, if one has.
     pub generated_key: Option<String>,
-    /// The Command Quiesce Time that its host was told, in milliseconds; 0 if it has not asked.
+    /// Command Quiesce Time reported to the host, in milliseconds; 0 if the host has not asked.
     pub told_quiesce_ms: u16,
-    /// How its host has authenticated, if it had to.
+    /// Parameters of the host's authentication, if it had to authenticate.
     pub proof: Option<HandedProof>,
 }
 
 /// An entry of the error log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedError {
-    /// Its number.
+    /// Error count (ECNT).
     pub count: u64,
     /// The queue.
     pub queue_id: u16,
     /// The command.
     pub command_id: u16,
-    /// Its operation.
+    /// Opcode of the command.
     pub opcode: u8,
-    /// Its status as it was answered.
+    /// Status of the command.
     pub status: u16,
-    /// Where the wrong parameter is.
+    /// Location of the invalid parameter.
     pub parameter_location: u16,
     /// The first block.
     pub lba: u64,
@@ -68,7 +69,7 @@ pub struct HandedError {
     pub nsid: u32,
 }
 
-/// What a host has set of its controller's features.
+/// Features that a host has set on its controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedFeatures {
     /// Arbitration.
@@ -91,15 +92,15 @@ pub struct HandedFeatures {
     pub reservation_masks: Vec<(u32, u32)>,
 }
 
-/// How a host has authenticated.
+/// Parameters of a host's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedProof {
     /// The hash function, by its number.
     pub hash: u8,
     /// The group of the key exchange, by its number.
     pub group: u8,
-    /// Whether the controller has authenticated too.
+    /// True if the controller has authenticated too.
     pub is_bidirectional: bool,
-    /// Which of the secrets that the controller accepts the host has.
+    /// Index of the host's secret among those that the target accepts.
     pub secret: usize,
 }

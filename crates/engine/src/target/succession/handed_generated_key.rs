@@ -1,4 +1,5 @@
-//! A TLS key that has come out of a host's authentication (secure channel concatenation), as it is left to the next process.
+//! A TLS key that has come out of a host's authentication (secure channel concatenation), as it is
+//! left to the new process.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ pub struct HandedGeneratedKey {
     pub identity: String,
     /// The key.
     pub secret: HandedSecret,
-    /// How its host has authenticated.
+    /// Parameters of the host's authentication.
     pub proof: HandedProof,
     /// For how long it is accepted although no association uses it.
     pub remaining_ms: u64,

@@ -1,4 +1,4 @@
-//! What nobody but the former process knows of a namespace, as it is left to the next one.
+//! State of a namespace that only the previous process knows, and leaves to the next one.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! A queue as it is left to the next process.
+//! A queue as it is left to the new process.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::HandedSecret;
 pub struct HandedQueue {
     /// The controller that it belongs to.
     pub controller_id: u16,
-    /// Its identifier, 0 for the admin queue.
+    /// Queue identifier, 0 for the admin queue.
     pub queue_id: u16,
     /// The port it came by.
     pub port: u16,
@@ -19,15 +19,15 @@ pub struct HandedQueue {
     pub peer: SocketAddr,
     /// Entries it has.
     pub entries: u16,
-    /// How far the host's queue was read (SQHD).
+    /// Head of the submission queue (SQHD).
     pub head: u16,
-    /// Whether the host is told how far its queue was read.
+    /// True if responses carry the submission queue head.
     pub has_flow_control: bool,
     /// Digests of headers and of data.
     pub digests: (bool, bool),
-    /// What offsets of data are multiples of, for PDUs to the host.
+    /// Alignment of data offsets in PDUs to the host, in bytes.
     pub alignment: u8,
-    /// What has come and was not done: whole PDUs, and perhaps the beginning of one.
+    /// Received bytes that were not processed: whole PDUs, and perhaps the beginning of one.
     pub received: Vec<u8>,
     /// Asynchronous Event Requests that wait, by their identifiers.
     pub event_requests: Vec<u16>,
@@ -42,15 +42,15 @@ pub struct HandedStream {
     pub suite: u16,
     /// The identity of the key that both ends have.
     pub identity: String,
-    /// Whether it was derived in the way of libnvme before 2025.
+    /// True if the key was derived as libnvme did before 2025.
     pub is_compat: bool,
     /// The key of each direction.
     pub sending: HandedKey,
     /// The same for what comes.
     pub receiving: HandedKey,
-    /// What has come of a record.
+    /// Received beginning of a record.
     pub begun: Vec<u8>,
-    /// How often the host had changed its key when it was asked to last.
+    /// Number of the host's key updates at the time it was last asked for one.
     pub asked: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ pub struct HandedKey {
     pub secret: HandedSecret,
     /// Records that it was used for.
     pub records: u64,
-    /// How often it was changed.
+    /// Number of key updates.
     pub updates: u64,
 }
 

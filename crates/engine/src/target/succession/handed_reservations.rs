@@ -1,4 +1,5 @@
-//! The reservations of a namespace as they are left to the next process, also those that would not outlive a loss of power.
+//! The reservations of a namespace as they are left to the new process, also those that would not
+//! outlive a loss of power.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,11 +9,11 @@ use uuid::Uuid;
 pub struct HandedReservations {
     /// The namespace.
     pub namespace: Uuid,
-    /// How often registrations changed (GEN).
+    /// Number of changes of registrations (GEN).
     pub generation: u32,
-    /// Whether they outlive a loss of power (PTPL).
+    /// True if the reservations persist through power loss (PTPL).
     pub persists: bool,
-    /// Who is registered, in the order in which they came: identifier, NQN and key.
+    /// Registrants in the order of their registration: host identifier, NQN and key.
     pub registrants: Vec<(Uuid, String, u64)>,
     /// The reservation: its type (RTYPE), and its holder unless every registrant is one.
     pub reservation: Option<(u8, Option<Uuid>)>,

@@ -1,5 +1,5 @@
-//! A secret on its way to the next process. It is read into memory that never moves, so that no copy of it is left behind in
-//! memory that was given back.
+//! A secret on its way to the new process. It is read into memory that never moves, so that no copy
+//! of it is left behind in memory that was given back.
 
 use std::fmt;
 
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(serde_json::from_str::<HandedSecret>(&text).expect("a secret"), secret);
         assert_eq!(format!("{secret:?}"), "HandedSecret(4 bytes)");
         for wrong in ["\"00\"", "[1, 256]", "[1, \"a\"]", "7", &format!("{:?}", [1; 65])] {
-            let told = serde_json::from_str::<HandedSecret>(wrong).expect_err("no secret").to_string();
-            assert!(told.contains("expected"), "{told}");
+            let error = serde_json::from_str::<HandedSecret>(wrong).expect_err("no secret").to_string();
+            assert!(error.contains("expected"), "{error}");
         }
     }
 }

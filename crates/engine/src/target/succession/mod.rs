@@ -1,6 +1,6 @@
-//! What a target leaves to the next process that serves in its place, as data: all that hosts rely on and no configuration says.
-//! Every queue is handed over at rest, between two of its commands, so that nothing of a command is among it. Sockets go beside
-//! it, in the same order.
+//! What a target leaves to the new process that serves in its place, as data: all that hosts rely
+//! on and no configuration says. Every queue is handed over at rest, between two of its commands,
+//! so that nothing of a command is among it. Sockets go beside it, in the same order.
 
 mod handed_controller;
 mod handed_generated_key;
@@ -40,6 +40,6 @@ pub struct HandedTarget {
     pub reservations: Vec<HandedReservations>,
     /// The controllers, in the order of their identifiers.
     pub controllers: Vec<HandedController>,
-    /// Their queues.
+    /// Queues of these controllers.
     pub queues: Vec<HandedQueue>,
 }

@@ -1,5 +1,5 @@
-//! What was done on every namespace, counted by each reactor for itself and read by anybody: no shared write per
-//! command. Sums over reactors are made when somebody asks.
+//! Counters of commands by namespace, written by each reactor for itself and read by any thread: no
+//! shared write per command. Sums over reactors are computed on request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::limits::{NAMESPACES_MAX, STATUSES_COUNTED_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 
-/// What a command of an I/O queue does, as far as counters tell one from another.
+/// Kind of an I/O command, as counters distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Operation {
@@ -41,7 +41,7 @@ pub enum Operation {
     Reservation,
 }
 
-/// How many operations there are.
+/// Number of operations.
 pub(crate) const OPERATIONS: usize = Operation::ALL.len();
 
 impl Operation {
@@ -59,7 +59,7 @@ impl Operation {
         Self::Reservation,
     ];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -81,8 +81,8 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
-/// One operation on one namespace. What a command that is answered at once writes stands on one line: its time is
-/// nothing, so that it falls into the first bucket and leaves the sum alone.
+/// Counters of an operation on a namespace. A command that is answered at once writes to a single
+/// cache line: its time is 0, which counts in the first bucket and does not change the sum.
 #[derive(Debug, Default)]
 struct OperationCounters {
     bytes: AtomicU64,
@@ -92,7 +92,8 @@ struct OperationCounters {
     stages: OnceLock<Box<[[StageCounters; STAGES]; SIZES]>>,
 }
 
-/// What commands of one operation spent on one stage. Those that were not in it are not counted.
+/// Times of commands of one operation in one stage. Commands that skipped the stage are not
+/// counted.
 #[derive(Debug, Default)]
 struct StageCounters {
     sum_ns: AtomicU64,
@@ -108,14 +109,14 @@ impl StageCounters {
     }
 }
 
-/// One status, known by its type and code; 0, which is success, for a free place.
+/// Counter of a status, identified by type and code; 0, which is success, marks a free place.
 #[derive(Debug, Default)]
 struct StatusCounter {
     status: AtomicU32,
     count: AtomicU64,
 }
 
-/// What one reactor has done on one namespace.
+/// Counters of one reactor on one namespace.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct NamespaceCounters {
@@ -125,7 +126,7 @@ struct NamespaceCounters {
     different_bytes: AtomicU64,
     /// Storage operations that outlived the Command Quiesce Time: changes, and others.
     late: [AtomicU64; 2],
-    /// When the oldest operation began that is at the storage now; 0 without one.
+    /// Start time of the oldest operation at the storage; 0 without one.
     oldest: AtomicU64,
     statuses: [StatusCounter; STATUSES_COUNTED_MAX],
     other_statuses: AtomicU64,
@@ -183,8 +184,9 @@ const PARTS: usize = (NAMESPACES_MAX as usize + 1).div_ceil(PART);
 
 type Part = [OnceLock<Box<NamespaceCounters>>; PART];
 
-/// What one reactor has done on one subsystem, by namespace. It alone writes here, and a namespace's counters are made
-/// with the first command on it. They stay when the namespace goes: a counter never falls.
+/// Counters of one reactor on one subsystem, by namespace. Written by this reactor alone. A
+/// namespace's counters are created by its first command, and stay when the namespace is removed: a
+/// counter never decreases.
 #[derive(Debug)]
 pub(crate) struct ReactorCounters {
     parts: [OnceLock<Box<Part>>; PARTS],
@@ -209,12 +211,12 @@ impl ReactorCounters {
 
     #[cold]
     fn make(&self, nsid: u32) -> &NamespaceCounters {
-        // Nobody has a namespace with a larger identifier.
+        // No namespace has a larger identifier.
         let nsid = if nsid <= NAMESPACES_MAX { nsid as usize } else { 0 };
         self.parts[nsid / PART].get_or_init(Box::default)[nsid % PART].get_or_init(Box::default)
     }
 
-    /// Whether there were commands on the namespace with this identifier.
+    /// True if there were commands on the namespace with this identifier.
     pub(crate) fn knows(&self, nsid: u32) -> bool {
         self.find(nsid).is_some()
     }
@@ -286,7 +288,7 @@ impl ReactorCounters {
     }
 }
 
-/// What was done on one namespace by all reactors.
+/// Counters of one namespace, summed over all reactors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceCounts {
     pub(crate) operations: [OperationCounts; OPERATIONS],
@@ -304,7 +306,7 @@ pub(crate) struct NamespaceCounts {
     pub(crate) other_statuses: u64,
 }
 
-/// One operation of all reactors on one namespace.
+/// Counters of an operation on a namespace, summed over all reactors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OperationCounts {
     pub(crate) bytes: u64,
@@ -314,7 +316,7 @@ pub(crate) struct OperationCounts {
 }
 
 impl OperationCounts {
-    /// How long commands of all sizes were in each stage, in nanoseconds.
+    /// Time of commands of all sizes in each stage, in nanoseconds.
     pub(crate) fn stages_ns(&self) -> [u64; STAGES] {
         let mut sums = [0; STAGES];
         for stages in self.stages.iter().flat_map(|stages| stages.iter()) {
@@ -324,7 +326,7 @@ impl OperationCounts {
     }
 }
 
-/// What the health log reports for all namespaces.
+/// Counters in the health log, summed over all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) read_commands: u64,
@@ -339,7 +341,7 @@ pub(crate) struct Counts {
 pub(crate) struct SubsystemCounters(Mutex<BTreeMap<usize, Arc<ReactorCounters>>>);
 
 impl SubsystemCounters {
-    /// Those that the reactor with this number writes.
+    /// Counters that the reactor with this number writes.
     pub(crate) fn of_reactor(&self, number: usize) -> Arc<ReactorCounters> {
         lock(&self.0).entry(number).or_default().clone()
     }
@@ -354,7 +356,7 @@ impl SubsystemCounters {
         sums
     }
 
-    /// How long all commands on a namespace took, and how long they were in each stage, in nanoseconds.
+    /// Latencies of all commands on a namespace, and their time in each stage, in nanoseconds.
     pub(crate) fn command_stages(&self, nsid: u32) -> (Histogram, [u64; STAGES]) {
         let reactors: Vec<Arc<ReactorCounters>> = lock(&self.0).values().cloned().collect();
         let mut counts = NamespaceCounts::default();
@@ -387,15 +389,16 @@ impl SubsystemCounters {
 /// In front of a moment.
 const SINCE: u64 = 1 << 63;
 
-/// What a reactor reports with every round. Only it writes here, but for what readers have seen.
+/// Counters that a reactor updates with every round. Written by the reactor alone, except for
+/// `reported_ns`.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReactorTally {
     rounds: AtomicU64,
     events: AtomicU64,
     buffer_bytes: AtomicU64,
-    /// How long it has waited in all; or while it waits, with `SINCE` in front, since when it would have waited if it had never
-    /// done anything else. One word, so that a reader never meets halves of two rounds.
+    /// Total time spent waiting, in nanoseconds. During a wait: `SINCE` and the start of a wait as
+    /// long as the total. A single word, of which a reader never sees halves of two rounds.
     waited_ns: AtomicU64,
     /// The most of that which was reported: by two clock readings the next round may come to less.
     reported_ns: AtomicU64,
@@ -418,7 +421,7 @@ impl ReactorTally {
         self.waited_ns.store(SINCE | since, Ordering::Relaxed);
     }
 
-    /// How long the reactor has waited for events until `now`. It never goes back.
+    /// Time that the reactor has waited for events until `now`. Never decreases.
     pub(crate) fn waited(&self, now: Moment) -> Duration {
         let waited_ns = match self.waited_ns.load(Ordering::Relaxed) {
             since if since & SINCE != 0 => now.0.saturating_sub(since & !SINCE),

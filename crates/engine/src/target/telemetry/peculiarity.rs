@@ -1,5 +1,5 @@
-//! What hosts do that the specification does not provide for, and that harms nobody: it is accepted, and counted.
-//! What each one is, who does it and why it is harmless stands in `docs/interoperability.md`.
+//! Harmless behaviour of hosts that the specification does not provide for: it is accepted, and counted.
+//! Each kind is described in `docs/interoperability.md`, with its hosts and the reason why it is harmless.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Peculiarity {
         Self::CompatTlsKey,
     ];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EmptyDescriptor => "empty_descriptor",
@@ -103,27 +103,27 @@ impl Peculiarities {
         self.0[peculiarity as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections have shown each of them.
+    /// Number of connections that have shown each peculiarity.
     pub(crate) fn counts(&self) -> Vec<(Peculiarity, u64)> {
         let counts = Peculiarity::ALL.into_iter().zip(&self.0);
         counts.map(|(peculiarity, count)| (peculiarity, count.load(Ordering::Relaxed))).collect()
     }
 }
 
-/// What the host of one connection has done that is unusual. Only the first time is counted and logged, so that nothing is
-/// written per command that other reactors write, too.
+/// Peculiarities that the host of one connection has shown. Only the first occurrence is counted
+/// and logged, which avoids shared writes per command.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// As bits by their numbers.
     bits: u32,
     counts: Arc<Peculiarities>,
     peer: SocketAddr,
-    /// Its name, once it has said it.
+    /// Name of the host, once it is known.
     host: Option<String>,
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Creates the empty record of a connection.
     pub(crate) const fn new(counts: Arc<Peculiarities>, peer: SocketAddr) -> Self {
         Self { bits: 0, counts, peer, host: None }
     }

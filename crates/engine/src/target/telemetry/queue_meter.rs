@@ -8,20 +8,20 @@ use super::counters::add;
 use super::stage::STAGES;
 use crate::target::lock::lock;
 
-/// One I/O queue.
+/// Counters of one I/O queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueMetrics {
-    /// Its identifier.
+    /// Queue identifier.
     pub queue_id: u16,
     /// Commands taken by queues with this identifier since the controller was made.
     pub commands: u64,
     /// Commands that were under way at the end of its last turn. What is answered at once is none of them.
     pub depth: u32,
-    /// How long its commands were in each stage, in nanoseconds, those that went well.
+    /// Time of successful commands in each stage, in nanoseconds.
     pub stages_ns: [u64; STAGES],
 }
 
-/// What one queue reports after each of its turns. Only its reactor writes here.
+/// Counters that a queue updates after each of its turns. Written by its reactor alone.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct QueueMeter {

@@ -12,7 +12,7 @@ pub enum SizeClass {
     Large,
 }
 
-/// How many classes there are.
+/// Number of size classes.
 pub(crate) const SIZES: usize = SizeClass::ALL.len();
 
 impl SizeClass {
@@ -28,7 +28,7 @@ impl SizeClass {
         }
     }
 
-    /// Its name in metrics: the most bytes of a command in it.
+    /// Name in metrics: the largest size of a command in the class, in bytes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Small => "4k",

@@ -1,4 +1,4 @@
-//! Commands that took longer than somebody wants to know: the latest of them, with what their time was spent on.
+//! Log of commands that took longer than a threshold: the latest of them, with their time in each stage.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,31 +19,31 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A command that took long, and went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCommand {
-    /// Its number among those that were kept: they count from 1.
+    /// Serial number among the logged commands, from 1 on.
     pub number: u64,
-    /// When it was answered.
+    /// Time of completion.
     pub at: SystemTime,
-    /// Its host.
+    /// Name of the host.
     pub host_nqn: String,
-    /// Where its queue came from.
+    /// Address of the host's end of the queue.
     pub peer: SocketAddr,
-    /// Its subsystem.
+    /// Name of the subsystem.
     pub subsystem: String,
-    /// Its controller (CNTLID).
+    /// Controller identifier (CNTLID).
     pub controller: u16,
-    /// Its queue.
+    /// Queue identifier.
     pub queue: u16,
-    /// Its namespace.
+    /// Namespace identifier.
     pub nsid: u32,
-    /// What it did.
+    /// Operation of the command.
     pub operation: Operation,
-    /// Its first block and how many, where it names one range.
+    /// First block and number of blocks, for a command with a single range.
     pub blocks: Option<(u64, u64)>,
     /// Bytes that travelled with it.
     pub bytes: u32,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// How long it was in each stage, in nanoseconds, in the order of `Stage::ALL`: they add up to `took_ns`.
+    /// Time in each stage in nanoseconds, in the order of `Stage::ALL`: the sum is `took_ns`.
     pub stages_ns: [u64; STAGES],
 }
 
@@ -52,17 +52,18 @@ pub struct SlowCommand {
 pub struct SlowCommandLog {
     /// From which time on a command is slow; none is without it.
     pub threshold: Option<Duration>,
-    /// Those that are kept, the oldest first.
+    /// Logged commands, the oldest first.
     pub commands: Vec<SlowCommand>,
-    /// Whether there were more than may be kept of one second, since the threshold was set.
+    /// True if commands were left out since the threshold was set, because more came in a second
+    /// than are logged.
     pub has_left_out: bool,
 }
 
-/// Where reactors leave them. A command that is not slow costs one load.
+/// Log that reactors write to. A command that is not slow costs one load.
 #[derive(Debug)]
 pub(crate) struct SlowCommands {
     threshold_ns: AtomicU64,
-    /// Until when nothing more is kept, since there were too many: whoever finds that writes nothing.
+    /// End of a pause after too many commands within a second, during which none is logged.
     closed_until_ns: AtomicU64,
     has_left_out: AtomicBool,
     kept: Mutex<Kept>,
@@ -88,8 +89,8 @@ impl Default for SlowCommands {
 }
 
 impl SlowCommands {
-    /// Whether a command is slow that took so long.
-    pub(crate) fn are_told_from(&self, took_ns: u64) -> bool {
+    /// True if a command that took this long is slow.
+    pub(crate) fn are_reported_from(&self, took_ns: u64) -> bool {
         took_ns >= self.threshold_ns.load(Ordering::Relaxed)
     }
 
@@ -127,7 +128,7 @@ impl SlowCommands {
         self.threshold_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// What is kept now.
+    /// Present content of the log.
     pub(crate) fn read(&self) -> SlowCommandLog {
         let ns = self.threshold_ns.load(Ordering::Relaxed);
         SlowCommandLog {
@@ -163,9 +164,9 @@ mod tests {
     #[test]
     fn nothing_is_slow_without_a_threshold() {
         let all = SlowCommands::default();
-        assert!(!all.are_told_from(u64::MAX - 1));
+        assert!(!all.are_reported_from(u64::MAX - 1));
         all.set_threshold(Some(Duration::from_millis(10)));
-        assert!(all.are_told_from(10_000_000) && !all.are_told_from(9_999_999));
+        assert!(all.are_reported_from(10_000_000) && !all.are_reported_from(9_999_999));
         all.note(Moment(1), || slow(10_000_000));
         assert_eq!(all.read().commands.len(), 1);
         all.set_threshold(None);

@@ -1,29 +1,30 @@
-//! What a command's time is spent on while it is under way.
+//! Stages of a command's time while it is under way.
 
 /// A part of a command's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// Its data is on the way from the host.
+    /// Transfer of the command's data from the host.
     Receive,
-    /// Limits of its namespace hold it back.
+    /// Wait for the limits of the namespace.
     Limits,
-    /// It waits for a buffer within its queue's share.
+    /// Wait for a buffer within the queue's share.
     Buffer,
-    /// The storage has it, or the reservation worker.
+    /// Work of the storage, or of the reservation worker.
     Storage,
-    /// Others go first: who has claimed its blocks, the other one of its pair, and whoever had the rest of its queue's turn.
+    /// Wait for others: a claim on the blocks, the other command of the pair, or other work in the
+    /// queue's turn.
     Others,
 }
 
-/// How many stages there are.
+/// Number of stages.
 pub(crate) const STAGES: usize = Stage::ALL.len();
 
 impl Stage {
     /// All of them, each at the place of its number.
     pub const ALL: [Self; 5] = [Self::Receive, Self::Limits, Self::Buffer, Self::Storage, Self::Others];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Receive => "receive",
@@ -35,12 +36,12 @@ impl Stage {
     }
 }
 
-/// How long one command was in each stage, in nanoseconds; the last is what is left of its time.
+/// Time of a command in each stage, in nanoseconds; the last is the remainder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StageTimes([u64; STAGES]);
 
 impl StageTimes {
-    /// It was in this stage for this time.
+    /// Adds time spent in a stage.
     pub(crate) const fn add(&mut self, stage: Stage, took_ns: u64) {
         self.0[stage as usize] += took_ns;
     }

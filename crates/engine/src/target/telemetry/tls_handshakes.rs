@@ -8,18 +8,18 @@ use crate::secure_stream::Protection;
 
 const KINDS: usize = Suite::ALL.len() * IdentityVersion::ALL.len() * Derivation::ALL.len();
 
-/// How many there were of each kind.
+/// Number of handshakes of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct TlsHandshakes([AtomicU64; KINDS]);
 
-/// What a handshake came to.
+/// Parameters of an established handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeKind {
     /// The cipher suite.
     pub suite: Suite,
     /// The version of the identity.
     pub identity: IdentityVersion,
-    /// How the host has derived its key.
+    /// Derivation of the host's key.
     pub derivation: Derivation,
 }
 
@@ -36,7 +36,7 @@ impl TlsHandshakes {
         }
     }
 
-    /// Those kinds of which there was one.
+    /// Kinds that have occurred, with their numbers.
     pub(crate) fn read(&self) -> Vec<(HandshakeKind, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         kinds().zip(counts).filter(|(_, count)| *count > 0).collect()

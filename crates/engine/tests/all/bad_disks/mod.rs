@@ -17,7 +17,8 @@ impl LyingDisk {
         Self::made_with(&[])
     }
 
-    /// One that does not keep when its files were made, so that nothing tells them from others but their place.
+    /// A disk that does not record when its files were made: only their place distinguishes
+    /// them.
     pub(crate) fn nameless() -> Result<Self, String> {
         Self::made_with(&["-I", "128"])
     }
@@ -66,10 +67,11 @@ impl LyingDisk {
 
 impl Drop for LyingDisk {
     fn drop(&mut self) {
-        let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
-        told(run("umount", &["--lazy", &text(&self.path("disk"))]));
+        let or_print =
+            |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
+        or_print(run("umount", &["--lazy", &text(&self.path("disk"))]));
         drop(self.device.take());
-        told(run("umount", &["--lazy", &text(&self.path("room"))]));
+        or_print(run("umount", &["--lazy", &text(&self.path("room"))]));
     }
 }
 
@@ -120,9 +122,10 @@ impl Drop for Frozen<'_> {
 
 impl Drop for Freezer {
     fn drop(&mut self) {
-        let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
+        let or_print =
+            |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
         // A test that failed may have left it frozen, and nothing could be unmounted then.
         let _ = run("fsfreeze", &["--unfreeze", &text(&self.disk())]);
-        told(run("umount", &["--lazy", &text(&self.disk())]));
+        or_print(run("umount", &["--lazy", &text(&self.disk())]));
     }
 }

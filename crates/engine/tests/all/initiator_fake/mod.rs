@@ -178,7 +178,7 @@ impl Fake {
         }
     }
 
-    /// Whether the event that was just taken has data.
+    /// True if the event that was just taken has data.
     pub(crate) fn has_data(&self) -> bool {
         self.receiver.data_left() > 0
     }
@@ -189,7 +189,7 @@ impl Fake {
         let _ = self.stream.write_all(&bytes);
     }
 
-    /// What is queued, to be sent in another way.
+    /// Takes what is queued, to be sent in another way.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in self.transmitter.parts() {
@@ -279,7 +279,7 @@ impl Host {
         }
     }
 
-    /// One turn of the loop that the queue's documentation describes.
+    /// Does one turn of the loop that the queue's documentation describes.
     fn turn(&mut self) {
         self.queue.flush(&mut self.ring);
         let now = self.ring.now();

@@ -65,7 +65,8 @@ pub(crate) fn start_with(fabric: FabricConfig, change: impl FnOnce(&mut TargetCo
     Target::start(&config).unwrap()
 }
 
-/// A link to an address that can be cut: bytes of both directions vanish, and nobody is told.
+/// A link to an address that can be cut: bytes of both directions vanish, and neither end is
+/// notified.
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
     cut: Arc<AtomicBool>,

@@ -7,7 +7,7 @@ use engine::target::Measured;
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// One line with a number.
+/// Line with a number.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: String,

@@ -1,4 +1,4 @@
-//! One connection of a host: frames PDUs, sends them or any other bytes, and sorts what comes back by command.
+//! Connection of a host: frames PDUs, sends them or any other bytes, and sorts what comes back by command.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -23,13 +23,13 @@ pub(crate) enum Give<'a> {
     Room(u32),
     /// Within the capsule.
     Capsule(&'a [u8]),
-    /// When the target asks for it.
+    /// Data on the target's request.
     Asked(&'a [u8]),
-    /// As the entry says: its descriptor is left alone.
+    /// Data as the entry says: its descriptor is left alone.
     AsIs(&'a [u8]),
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) command_id: u16,
@@ -42,7 +42,7 @@ pub(crate) struct Reply {
     pub(crate) asked: usize,
 }
 
-/// How the target ended the connection.
+/// Termination of the connection by the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Termination {
     pub(crate) error: u16,
@@ -63,9 +63,9 @@ pub(crate) struct Client {
     pub(crate) digests: Digests,
     /// Most bytes it puts into one H2CData PDU.
     pub(crate) piece: usize,
-    /// Whether each R2T is answered when it arrives.
+    /// Set if each R2T is answered when it arrives.
     pub(crate) answers: bool,
-    /// What offsets of data from the target have to be multiples of.
+    /// Alignment of data from the target in bytes: its offsets are multiples of this.
     alignment: u8,
     receiver: Receiver,
     transmitter: Transmitter<usize>,
@@ -217,7 +217,7 @@ impl Client {
         self.pending.extend(ids.map(|id| (id, Pending::default())));
     }
 
-    /// Whether something has come that was not received.
+    /// True if something has come that was not received.
     pub(crate) fn has_input(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let has_input = self.stream.peek(&mut [0]).is_ok();

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Client, Give, HOST_NQN, NQN, Reply, Space};
 
-/// How a host connects.
+/// Options of a host's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) digests: Digests,
@@ -65,7 +65,7 @@ impl Options {
         }
     }
 
-    /// Its data.
+    /// Data of the Connect command.
     pub(crate) fn data(&self, controller_id: u16) -> ConnectData {
         ConnectData::new(self.host_id, controller_id, &self.subsystem_nqn, &self.host_nqn)
     }

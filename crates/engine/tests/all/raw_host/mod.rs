@@ -30,7 +30,7 @@ pub(crate) const NQN: &str = "nqn.2014-08.org.example:target";
 pub(crate) const HOST_NQN: &str = "nqn.2014-08.org.example:host";
 /// Bytes of every namespace.
 pub(crate) const SIZE: u64 = 8 << 20;
-/// What is behind a namespace.
+/// Backend of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
@@ -174,7 +174,7 @@ pub(crate) fn config_of(fabric: &mut FabricConfig, nsid: u32) -> &mut NamespaceC
     fabric.subsystems[0].namespaces.iter_mut().find(|namespace| namespace.nsid == nsid).unwrap()
 }
 
-/// How a test's target serves these subsystems: by one port of the loopback, never polling.
+/// Configuration of a test's target with these subsystems: one port of the loopback, never polling.
 pub(crate) fn configure(engine: Engine, subsystems: Vec<SubsystemConfig>) -> TargetConfig {
     let ports = vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())];
     let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };

@@ -1,4 +1,4 @@
-//! What a host says and asks about lost controllers: whose life a controller is, its reset by another one, and the log of
+//! Requests of a host about lost controllers: the instance of a controller, its reset by another one, and the log of
 //! such resets.
 
 use nvme::Status;

@@ -16,10 +16,10 @@ const SIZE: u64 = 64 << 20;
 /// Identifiers and bytes of a block of the namespaces.
 const NAMESPACES: [(u32, u32); 2] = [(1, 512), (2, 4096)];
 
-/// What differs between recordings.
+/// Differences between recordings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
-    /// The address that discovery tells hosts.
+    /// The address that discovery reports.
     pub(crate) advertise: Option<String>,
     /// Commands each second on each namespace: what measures as fast as it can is to fit into a recording. It changes
     /// when an answer comes, and no answer.

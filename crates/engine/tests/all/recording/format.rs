@@ -28,12 +28,12 @@ pub(crate) enum Event {
     Change(Change),
 }
 
-/// What somebody did to the target meanwhile.
+/// Change of the target by its administrator meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The namespace with this identifier went.
     Remove(u32),
-    /// It came again.
+    /// The namespace came again.
     Restore(u32),
 }
 
@@ -59,7 +59,7 @@ impl Change {
 /// A recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recording {
-    /// What is known of it: the host, how it was called, how the target was set up.
+    /// Description: the host, how it was called, how the target was set up.
     pub(crate) header: Vec<(String, String)>,
     pub(crate) events: Vec<Event>,
 }
@@ -140,10 +140,10 @@ impl Recording {
 
 /// Units that repeat are looked for in these lengths.
 const UNITS: [usize; 5] = [1, 2, 4, 8, 16];
-/// What repeats over less than this number of bytes is written out.
+/// Length from which bytes that repeat are abbreviated.
 const REPEATED_BYTES_MIN: usize = 16;
 
-/// What was there before is named from this number of bytes on.
+/// Length from which bytes that were there before are named by their place.
 const NAMED_BYTES_MIN: usize = 64;
 
 /// Writes bytes in hexadecimal, with `UNIT*COUNT` for what repeats and `@PLACE+LENGTH` for what was in the recording before:
@@ -151,7 +151,7 @@ const NAMED_BYTES_MIN: usize = 64;
 #[derive(Default)]
 struct Packer {
     history: Vec<u8>,
-    /// Where stretches of `NAMED_BYTES_MIN` bytes begin.
+    /// Places of stretches of `NAMED_BYTES_MIN` bytes.
     places: HashMap<[u8; NAMED_BYTES_MIN], usize>,
 }
 
@@ -179,7 +179,7 @@ impl Packer {
         text
     }
 
-    /// Where `bytes` stood before, and how many of them.
+    /// Earlier place of `bytes`, and how many of them are the same there.
     fn known(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let place = *self.places.get(bytes.first_chunk::<NAMED_BYTES_MIN>()?)?;
         let same = self.history[place..].iter().zip(bytes).take_while(|(old, new)| old == new).count();
@@ -239,7 +239,7 @@ fn unpacked(text: &str, history: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a PDU is, for people.
+/// Kind of a PDU, for people.
 fn described(pdu: &[u8]) -> String {
     let command = |at: usize| format!("{:04x}", u16::from_le_bytes([pdu[at], pdu[at + 1]]));
     match pdu.first() {
@@ -308,7 +308,7 @@ fn name_of(entry: &SubmissionEntry) -> String {
     }
 }
 
-/// What a recording keeps is what went over the wire.
+/// Checks that a recording keeps what went over the wire.
 #[cfg(test)]
 pub(crate) fn check_packing() {
     let mut noise = 1_u32;

@@ -1,4 +1,4 @@
-//! What may differ between an answer as it was recorded and as it is now: each such place is a mask with a name and a
+//! Permitted differences between a recorded answer and the present one: each such place is a mask with a name and a
 //! reason, and everything else has to be the same, byte by byte.
 
 use std::mem::offset_of;
@@ -24,17 +24,19 @@ const PLACE_AT: usize = 12;
 /// Entries of the discovery log begin behind its header, and have its length.
 const DISCOVERY_ENTRY: usize = size_of::<DiscoveryEntry>();
 
-/// What an answer may have otherwise.
+/// Part of an answer that may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mask {
     /// CNTLID: which identifiers are free, and where they begin, is the target's affair.
     ControllerId,
-    /// CIU and CIRN of Identify Controller: made anew for each controller.
+    /// CIU and CIRN of Identify Controller: new for each controller.
     Instance,
     /// FR and the firmware slot log: this program's version.
     Firmware,
     /// Get Features Timestamp: the time.
     Timestamp,
+    /// Get Features Keep Alive Timer: a replay requests a longer time-out than the recorded one.
+    KeepAlive,
     /// TRSVCID in the discovery log: the port listens on a free one.
     Service,
     /// TTAG of an R2T: whatever the target likes, and given back by the host.
@@ -47,14 +49,14 @@ pub(crate) enum Mask {
     Digest,
 }
 
-/// What a PDU of the target answers.
+/// Command that a PDU of the target answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answered {
     /// The command, where there is one.
     pub(crate) entry: Option<SubmissionEntry>,
-    /// Whether it is on an admin queue: the same opcodes mean something else on the others.
+    /// Set on an admin queue: the same opcodes mean something else on the others.
     pub(crate) is_admin: bool,
-    /// Whether others are under way on its queue.
+    /// Set if others are under way on its queue.
     pub(crate) among_several: bool,
     /// Digests of header and data.
     pub(crate) digests: (bool, bool),
@@ -77,6 +79,9 @@ pub(crate) fn masks(pdu: &[u8], answered: &Answered) -> Vec<(Mask, Range<usize>)
             }
             if entry.filter(|_| is_admin).is_some_and(|entry| tells_shutdown(&entry, pdu)) {
                 masks.push((Mask::Shutdown, COMPLETION_AT..COMPLETION_AT + 1));
+            }
+            if command.as_ref().is_some_and(reads_keep_alive) {
+                masks.push((Mask::KeepAlive, COMPLETION_AT..COMPLETION_AT + 4));
             }
             if among_several {
                 masks.push((Mask::QueueHead, QUEUE_HEAD));
@@ -110,16 +115,21 @@ pub(crate) fn masks(pdu: &[u8], answered: &Answered) -> Vec<(Mask, Range<usize>)
     masks
 }
 
+fn reads_keep_alive(entry: &SubmissionEntry) -> bool {
+    entry.opcode == admin_opcode::GET_FEATURES
+        && FeatureId(entry.cdw10.get() as u8) == FeatureId::KEEP_ALIVE_TIMER
+}
+
 fn is_connect(entry: &SubmissionEntry) -> bool {
     entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT
 }
 
-/// Whether a Property Get is answered with the status of a controller whose shutdown has begun.
+/// True if a Property Get is answered with the status of a controller whose shutdown has begun.
 fn tells_shutdown(entry: &SubmissionEntry, pdu: &[u8]) -> bool {
     asks_status(entry) && u32::from(pdu[COMPLETION_AT]) & controller_status::SHUTDOWN_MASK != 0
 }
 
-/// Whether the answer says that a controller is ready, as one is until its reset is complete.
+/// True if the answer says that a controller is ready, as one is until its reset is complete.
 pub(crate) fn tells_ready(pdu: &[u8], answered: &Answered) -> bool {
     answered.is_admin
         && answered.entry.as_ref().is_some_and(asks_status)

@@ -24,7 +24,13 @@ const CONTROLLER_ID_AT: usize = std::mem::offset_of!(ConnectData, controller_id)
 /// Byte of the submission entry in a command capsule.
 const ENTRY: std::ops::Range<usize> = 8..72;
 
-/// How the host's bytes are sent.
+/// Keep Alive Timeout of a Connect, dword 12 of its submission entry (fabrics specification 3.3).
+const KEEP_ALIVE: std::ops::Range<usize> = ENTRY.start + 48..ENTRY.start + 52;
+/// Keep Alive Timeout requested instead of the recorded one, in milliseconds: a replay has no timer
+/// that would send Keep Alive on a machine that stands still for seconds.
+const KEEP_ALIVE_MS: u32 = 3_600_000;
+
+/// Way in which the host's bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// A PDU at a time.
@@ -33,10 +39,10 @@ pub(crate) enum Cut {
     Pieces(usize),
 }
 
-/// One connection, then and now.
+/// Connection, then and now.
 struct Line {
     stream: TcpStream,
-    /// What came and was not waited for yet.
+    /// Bytes that came and were not waited for yet.
     input: Vec<u8>,
     early: Vec<Vec<u8>>,
     /// Commands without an answer, by their identifiers.
@@ -45,7 +51,7 @@ struct Line {
     digests: (bool, bool),
     /// Tags of R2Ts as they were, and as they are.
     tags: HashMap<u16, u16>,
-    /// What was sent last, and whether it had to be sent more often than it was recorded.
+    /// Last PDU sent, and whether it had to be sent more often than it was recorded.
     sent: Vec<u8>,
     has_polled: bool,
 }
@@ -145,6 +151,9 @@ impl<'a> Play<'a> {
                 line.commands.insert(entry.command_id.get(), entry);
                 if is_connect(&entry) {
                     line.is_admin = entry.cdw10.get() >> 16 == 0;
+                    if pdu[KEEP_ALIVE] != [0; 4] {
+                        pdu[KEEP_ALIVE].copy_from_slice(&KEEP_ALIVE_MS.to_le_bytes());
+                    }
                     let data = line.data_of(&pdu);
                     let at = data.start + CONTROLLER_ID_AT;
                     if let Some(field) = pdu.get_mut(at..at + 2) {
@@ -203,7 +212,8 @@ fn command_of(pdu: &[u8]) -> Option<u16> {
     Some(u16::from_le_bytes([*pdu.get(at)?, *pdu.get(at + 1)?]))
 }
 
-/// What two PDUs have in common that are the same answer, however they differ: type, command, and the place of data.
+/// Features by which two PDUs are the same answer, however they differ: type, command, and the
+/// place of data.
 fn likeness(pdu: &[u8]) -> (u8, Option<u16>, Option<&[u8]>) {
     let place = if pdu[0] == PduType::DataToHost as u8 { pdu.get(12..16) } else { None };
     (pdu[0], command_of(pdu), place)
@@ -328,13 +338,13 @@ impl Line {
         Ok(())
     }
 
-    /// Takes what has come and nobody waited for.
+    /// Takes what has come and was not waited for.
     fn drain(&mut self) -> Result<(), String> {
         let _ = self.stream.shutdown(Shutdown::Write);
         self.await_end()
     }
 
-    /// Where the data of a capsule is.
+    /// Range of the data of a capsule.
     fn data_of(&self, pdu: &[u8]) -> std::ops::Range<usize> {
         let digest = if self.digests.1 { 4 } else { 0 };
         // Some hosts leave the offset out.
@@ -345,7 +355,7 @@ impl Line {
         start.min(pdu.len())..pdu.len().saturating_sub(digest).max(start.min(pdu.len()))
     }
 
-    /// Makes the digests of a PDU anew whose bytes were changed.
+    /// Recomputes the digests of a PDU whose bytes were changed.
     fn digest_again(&self, pdu: &mut [u8]) {
         let kind = PduType::from_number(pdu[0]);
         if kind.is_none_or(PduType::is_without_digest) {
@@ -382,7 +392,7 @@ impl Line {
         }
     }
 
-    /// Whether the host went without waiting for this answer to a command of its.
+    /// True if the host went without waiting for this answer to a command of its.
     fn was_left(&self, pdu: &[u8]) -> bool {
         let entry = command_of(pdu).and_then(|id| self.commands.get(&id));
         entry.is_some_and(|entry| !self.is_event_request(entry))

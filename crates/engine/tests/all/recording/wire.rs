@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long the target may take. Some of what it does not want it never reads.
+/// Time that the target may take. Some of what it does not want it never reads.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_micros(50);
 /// Fields of a line of the kernel's list: addresses of both ends, and bytes to send and to be read.

@@ -114,7 +114,7 @@ impl Party {
         ReservationReport::parse(&reply.data, true).unwrap()
     }
 
-    /// What it may do on each of its queues.
+    /// Checks what it may do on each of its queues.
     #[track_caller]
     pub(crate) fn check_access(&mut self, space: Space, reads: bool, writes: bool, what: &str) {
         for queue in &mut self.queues {
@@ -184,7 +184,7 @@ fn check_access(client: &mut Client, space: Space, seed: u64, (reads, writes): (
     let reply = client.read(space, 0, 1);
     assert_status(reply.status, expected(reads), &format!("{what}, read"));
     let compare = IoCommand::Compare { start: 0, blocks: 1 }.encode(space.nsid);
-    // What cannot be read cannot be compared either; the bytes are somebody else's where it did not write.
+    // What cannot be read cannot be compared either; the bytes are another host's where it did not write.
     let compared = if reads && !writes { Status::COMPARE_FAILURE } else { expected(reads) };
     assert_status(client.run(compare, Give::Capsule(&own)).status, compared, &format!("{what}, compare"));
     if writes {

@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-/// How a connection ended, as one end knows it.
+/// End of a connection, as one end knows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ending {
     /// This end found the other to blame.
@@ -65,23 +65,23 @@ pub(super) struct Slot {
     command_id: u16,
     pub(super) buffer: Vec<u8>,
     transfer: Option<Transfer>,
-    /// Where the data is stored.
+    /// Offset at which the data is stored.
     stored_at: usize,
     /// Uses of the buffer by the send list.
     pub(super) sends: u32,
     damaged: bool,
 }
 
-/// What both ends have.
+/// State that both ends have.
 pub(super) struct End {
     receiver: Receiver,
     pub(super) transmitter: Transmitter<u16>,
     digests: Digests,
     pub(super) slots: Vec<Slot>,
-    /// Where the next data goes: a slot, and the place in its buffer.
+    /// Place of the next data: a slot, and the offset in its buffer.
     incoming: Option<(u16, usize)>,
     pub(super) ending: Option<Ending>,
-    /// What offsets of data are multiples of.
+    /// Alignment of data in bytes: its offsets are multiples of this.
     alignment: u8,
     /// The number of data PDUs until one is sent with a wrong digest.
     pub(super) damage_in: Option<u32>,
@@ -186,7 +186,7 @@ impl End {
 
 /// An end with the rules of its role.
 pub(super) trait Owner {
-    /// How it ends a connection.
+    /// Type of PDU by which it ends a connection.
     const TERMINATION: PduType;
     fn end(&mut self) -> &mut End;
     fn on(&mut self, event: Event) -> Result<(), DecodeError>;

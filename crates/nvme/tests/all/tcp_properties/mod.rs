@@ -16,11 +16,11 @@ mod send_list;
 
 /// The most data of one PDU here: small, so that random lengths often pass it.
 const DATA_LENGTH_MAX: u32 = 4096;
-/// Where data starts within the payload of a data PDU.
+/// Offset of data within the payload of a data PDU.
 const LEAD: usize = 3;
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// What an owner sees of a stream.
+/// Part of a stream as its owner sees it.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Event(Event),
@@ -160,7 +160,7 @@ impl Pdu {
         }
     }
 
-    /// What a token names, if this PDU has one. A command has one even without data.
+    /// Payload that a token names, if this PDU has one. A command has one even without data.
     fn payload(&self) -> Option<Vec<u8>> {
         match self {
             Pdu::Command { data, .. } => Some(data.clone()),
@@ -218,7 +218,7 @@ impl Pdu {
         (header, data)
     }
 
-    /// What the other end should see.
+    /// Parts that the other end should see.
     fn seen(&self, digests: Digests) -> Vec<Seen> {
         let (header, _) = self.wire(digests);
         let event = match self {
@@ -264,7 +264,7 @@ fn any_pieces() -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![Just(1_usize), 1..12_usize, 1..200_usize, Just(4096)], 1..12)
 }
 
-/// How much data is taken at once.
+/// Amount of data taken at once.
 fn any_take() -> impl Strategy<Value = usize> {
     prop_oneof![Just(usize::MAX), Just(usize::MAX - 1), 1..100_usize]
 }

@@ -29,7 +29,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a send list should hold: its bytes, and where each payload ends, counted from the first byte ever.
+/// Expected content of a send list: its bytes, and where each payload ends, counted from the first
+/// byte ever.
 #[derive(Default)]
 struct Model {
     bytes: VecDeque<u8>,

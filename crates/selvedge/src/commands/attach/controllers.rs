@@ -24,16 +24,16 @@ use uuid::Uuid;
 use crate::control::socket;
 use crate::failure::Failure;
 
-/// What the names of the files end with.
+/// Suffix of the files' names.
 const SUFFIX: &str = ".controllers";
 /// The files' format.
 const VERSION: u32 = 1;
 /// A process that has just been killed holds its lock for a moment longer than its sockets.
 const KILLED_FOR: Duration = Duration::from_millis(50);
-/// Whoever waits for longer than this is told.
-const TOLD_AFTER: Duration = Duration::from_secs(2);
+/// Time after which waiting writes are reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(2);
 
-/// What is in a file.
+/// Content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Content {
     version: u32,
@@ -44,10 +44,10 @@ struct Content {
     controllers: Vec<ControllerRecord>,
 }
 
-/// Those of all namespaces that this process attaches.
+/// Controllers of all namespaces that this process attaches.
 #[derive(Debug)]
 pub(super) struct AllControllers {
-    /// Where the files are.
+    /// Folder of the files; `None` if there is none.
     folder: Option<PathBuf>,
     all: Mutex<Vec<(Arc<Controllers>, Arc<Paths>)>>,
 }
@@ -138,7 +138,7 @@ struct Left {
     identity: (u64, u64),
     /// Why it is not known what is in it.
     problem: Option<String>,
-    /// Locked together with whoever else waits for it.
+    /// Lock, shared by the processes that wait for the file's controllers.
     _file: Option<File>,
 }
 
@@ -177,7 +177,7 @@ impl ControllerFiles for Files {
     fn write(&self, own: &[ControllerRecord]) -> Result<(), String> {
         let mut files = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: &dyn std::error::Error| error.to_string();
-        // Somebody may have removed the folder meanwhile.
+        // Another process may have removed the folder meanwhile.
         let folder = PrivateFolder::make(&self.folder).map_err(|error| failed(&error))?;
         if own.is_empty() {
             folder.remove(&self.name).map_err(|error| failed(&error))?;
@@ -194,7 +194,7 @@ impl ControllerFiles for Files {
         let bytes = serde_json::to_vec(&content).map_err(|error| failed(&error))?;
         let replacement = folder.prepare(&self.name, &bytes).map_err(|error| failed(&error))?;
         let file = replacement.open().map_err(|error| failed(&error))?;
-        // Before it has its name, so that nobody takes this process for dead.
+        // Locked before it has its name: other processes take this one for alive.
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(&error))?;
         match replacement.commit() {
             Ok(()) => *files = vec![file],
@@ -267,7 +267,7 @@ impl Left {
         }
     }
 
-    /// Nobody knows what is in it.
+    /// Returns an entry for a file that cannot be read.
     fn unreadable(path: PathBuf, identity: (u64, u64), file: Option<File>, problem: String) -> Found<Self> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let keep_alive_ms = name.split('.').nth(1).and_then(|text| text.parse().ok());
@@ -276,7 +276,7 @@ impl Left {
         Found { left, content: FoundContent::Unreadable { keep_alive_ms } }
     }
 
-    /// Tells people what is wrong with it.
+    /// Prints the problem of the file.
     fn tell(&self) {
         if let Some(problem) = &self.problem {
             eprintln!(
@@ -311,33 +311,33 @@ fn controllers(file: &File, namespace: &Namespace) -> Result<Vec<ControllerRecor
     Ok(content.controllers)
 }
 
-/// Tells people that writes wait, if they do for long.
+/// Reports writes that wait for long.
 #[derive(Debug)]
 pub(super) struct WaitNotice {
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl WaitNotice {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), is_told: false }
+        Self { since: Instant::now(), is_reported: false }
     }
 
-    /// Looks how it is.
+    /// Prints a line when writes have waited for long, and another one when they continue.
     pub(super) fn look(&mut self, all_paths: &[Arc<Paths>]) {
         let wait = all_paths.iter().filter_map(|paths| paths.wait_for_predecessors()).max();
         match wait {
-            Some(wait) if !self.is_told && self.since.elapsed() >= TOLD_AFTER => {
-                self.is_told = true;
+            Some(wait) if !self.is_reported && self.since.elapsed() >= REPORTED_AFTER => {
+                self.is_reported = true;
                 eprintln!(
-                    "selvedge: an attach process of this disk was killed; writes wait until what it had sent can no longer be \
-                     carried out, for {} at most",
+                    "selvedge: an attach process of this disk was killed; writes wait until the commands that it had sent have ended, \
+                     for {} at most",
                     units::plural(wait.as_secs() + 1, "second")
                 );
             }
-            None if self.is_told => {
-                self.is_told = false;
-                eprintln!("selvedge: writes go on");
+            None if self.is_reported => {
+                self.is_reported = false;
+                eprintln!("selvedge: writes continue");
             }
             _ => {}
         }

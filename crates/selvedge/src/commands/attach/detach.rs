@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::report;
 
-/// How long a process may take to end: what its devices have not written yet is written first.
+/// Time for a process to end: data that its devices have not written yet is written first.
 const END_LIMIT: Duration = Duration::from_secs(60);
 pub(super) const ALL: &str = "all";
 
@@ -85,7 +85,7 @@ pub(super) fn unknown(place: &str) -> String {
     format!("{place} is not attached: see `selvedge attach list`")
 }
 
-/// What a disk is found by, from what people write.
+/// Returns the place of a disk from its name on the command line.
 pub(super) fn place(name: &str) -> String {
     let number =
         name.trim_start_matches("/dev/").strip_prefix("ublk").map(|rest| rest.trim_start_matches(['b', 'c']));
@@ -102,7 +102,7 @@ pub(super) fn place(name: &str) -> String {
     std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
 }
 
-/// What has been detached.
+/// Detached disks, as printed.
 #[derive(Default, Serialize, schemars::JsonSchema)]
 pub(in crate::commands) struct Detached {
     detached: Vec<DetachedDisk>,
@@ -138,7 +138,7 @@ impl Detached {
         Ok(())
     }
 
-    /// Asks a process to end, and waits.
+    /// Ends a process, and waits for it.
     fn end(&mut self, known: &KnownRecord) -> Result<(), Failure> {
         let process = known.record.process;
         let pid = process.pid;
@@ -168,7 +168,7 @@ impl Detached {
     }
 }
 
-/// Removes the file of a socket on which nobody listens.
+/// Removes the file of a socket without a listener.
 fn remove_socket(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;

@@ -20,7 +20,7 @@ pub(super) fn run(format: OutputFormat) -> Result<(), Failure> {
     report::print_as(format, &AttachedDisks::of(&KnownRecord::all(), &found))
 }
 
-/// What is attached.
+/// Attached disks, as printed.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(in crate::commands) struct AttachedDisks {
     disks: Vec<ListedDisk>,
@@ -42,15 +42,15 @@ struct ListedDisk {
     namespace: Option<Uuid>,
 }
 
-/// How a disk is.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// Its process serves it.
+    /// Attached: its process serves the disk.
     Attached,
-    /// Its process is gone; requests to the block device wait until it is recovered.
+    /// Waiting: its process has ended; requests to the block device wait for a recovery.
     Waiting,
-    /// Its process is gone, and nothing can serve it again.
+    /// Left: its process has ended, and the disk cannot be recovered.
     Left,
 }
 
@@ -94,7 +94,7 @@ impl AttachedDisks {
     }
 }
 
-/// Whether nobody serves a device, whoever has made it. One that has never been served may be somebody's in a moment.
+/// True if no process serves a device. A device that was never served may be served soon.
 pub(super) fn is_orphan(device: &FoundDevice) -> bool {
     let is_served = device.process.is_some_and(process::is_there);
     !is_served && (device.state != DeviceState::Live || device.process.is_some())

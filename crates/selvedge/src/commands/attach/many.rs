@@ -13,12 +13,12 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::AttachFlags;
 
-/// What is asked for.
+/// Arguments of `attach serve`.
 pub(super) struct Asked<'a> {
     pub(super) config: &'a Path,
     /// The disks by their names; none are all.
     pub(super) disks: &'a [String],
-    /// Nothing is connected to.
+    /// True to check the file without connecting.
     pub(super) is_check: bool,
     pub(super) format: OutputFormat,
 }
@@ -49,7 +49,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
             threads.spawn_scoped(scope, move || {
                 let previous = previous(&line, &mut flags);
                 let outcome = of_disk(&name, serve(&flags, line, previous, process));
-                // The others are served on; this one's failure is told when it comes.
+                // The others are served on; the error of this one is printed at once.
                 if let Some(line) = outcome.as_ref().err().and_then(Failure::line) {
                     eprintln!("selvedge: {line}");
                 }
@@ -66,7 +66,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
             };
             outcome = outcome.and(ended);
         }
-        // It has been told already: what is left to say is that not all went well.
+        // The error has been printed already: only the exit status is left.
         outcome.map_err(|failure| match failure {
             Failure::Failed(_) | Failure::Usage(_) => Failure::failed("not all disks were served to the end"),
             other => other,
@@ -74,7 +74,8 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
     })
 }
 
-/// What the same disk of a process that is gone has left: block devices that wait for another one.
+/// Returns the record of an ended process with the same disk, whose block devices wait for another
+/// one.
 fn previous(line: &CommandLine, flags: &mut AttachFlags) -> Option<KnownRecord> {
     let found = FoundDevice::all().ok().filter(|_| flags.ublk)?;
     let is_same = |known: &KnownRecord| {
@@ -103,7 +104,7 @@ fn tables(config: &Path, asked: &[String]) -> Result<Vec<DiskTable>, Failure> {
     Ok(tables)
 }
 
-/// How a process for this disk alone is started, which is what is written down.
+/// Returns the command line of a process for this disk alone, which is recorded.
 fn line(config: &Path, table: &DiskTable) -> Result<CommandLine, Failure> {
     // A secret in the file is refused as on the command line.
     of_table(table, CommandLine::of(table.options.iter().cloned()))?;
@@ -116,7 +117,7 @@ fn of_table<T>(table: &DiskTable, outcome: Result<T, Failure>) -> Result<T, Fail
     of_disk(&table.name, outcome)
 }
 
-/// Says which disk has failed.
+/// Adds the name of the disk to its error.
 fn of_disk<T>(name: &str, outcome: Result<T, Failure>) -> Result<T, Failure> {
     outcome.map_err(|failure| match failure {
         Failure::Usage(what) => Failure::Usage(format!("disk {name}: {what}")),

@@ -1,4 +1,4 @@
-//! Where NBD clients connect, and by which URI.
+//! Listening sockets for NBD clients, and their URIs.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::attach::NbdPlace;
 
-/// Where clients connect, before anybody listens.
+/// Listening socket before clients are accepted.
 pub(super) enum Place {
     Unix { listener: UnixListener, file: SocketFile, path: PathBuf },
     Tcp { listener: TcpListener, address: SocketAddr },
@@ -86,7 +86,7 @@ impl Place {
         })?;
         if !address.ip().is_loopback() {
             eprintln!(
-                "selvedge: whoever reaches {address} can use the disk: NBD has no encryption or login here"
+                "selvedge: every client that reaches {address} can use the disk: NBD has no encryption or login here"
             );
         }
         Ok(Self::Tcp { listener, address })
@@ -105,18 +105,18 @@ impl Place {
 
 fn elsewhere(disk: &RecordedDisk) -> Failure {
     Failure::failed(format!(
-        "the former process serves clients at {}, and this one is to do so elsewhere: start it again instead",
+        "the previous process listens on {}, and this one has another address: restart it instead",
         disk.place()
     ))
 }
 
-/// The name of a socket whose place nobody chose: that of the namespace, wherever it is found.
+/// Returns the default name of a socket: that of the namespace, wherever it is found.
 fn socket_name(nqn: &Nqn, namespace: &NamespaceInfo) -> String {
     // Sockets that end with .sock are those of targets.
     format!("{}.nbd", identity(nqn, namespace))
 }
 
-/// Where clients connect.
+/// Address for clients.
 pub(super) enum Address {
     Unix(PathBuf),
     Tcp(SocketAddr),
@@ -133,7 +133,7 @@ impl Address {
         }
     }
 
-    /// What clients open a disk by (doc/uri.md of the NBD project).
+    /// Returns the URI of a disk for clients (doc/uri.md of the NBD project).
     pub(super) fn uri(&self, name: &str, has_tls: bool) -> String {
         let scheme = if has_tls { "nbds" } else { "nbd" };
         match self {

@@ -1,4 +1,5 @@
-//! What the kernel's own NVMe driver would say of a namespace in sysfs, from which udev makes the names of disks.
+//! Attributes that the kernel's NVMe driver would have in sysfs for a namespace, from which udev
+//! builds the names of disks.
 
 use engine::initiator::{NamespaceInfo, Paths};
 use nvme::identify::IdentifyController;
@@ -16,7 +17,7 @@ pub(super) struct NvmeNames {
 }
 
 impl NvmeNames {
-    /// Those of a namespace; none while there is no path, on which a controller says them.
+    /// Returns the names of a namespace; `None` without a path, since they come from a controller.
     pub(super) fn of(paths: &Paths) -> Option<Self> {
         let controllers = paths.controllers();
         Some(Self::new(&paths.namespace(), controllers.first()?.identify()))

@@ -9,7 +9,7 @@ use engine::initiator::{PathState, PathStatus, Paths};
 use engine::ring;
 use engine::seldom::Seldom;
 
-/// A first connection that takes longer is one that nobody answers.
+/// Time after which a first connection counts as unanswered.
 const SLOW: Duration = Duration::from_secs(3);
 /// The ANA states in which a path takes commands. One that is not known yet is tried.
 const USABLE: [&str; 3] = ["optimized", "non-optimized", "unknown"];
@@ -32,11 +32,11 @@ struct Known {
     reconnects: u64,
     since: Instant,
     /// Set once the log has that it is not live.
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl PathNotice {
-    /// Looks how the paths are, and logs what has changed.
+    /// Logs the changes of the paths' states.
     pub(super) fn look(&mut self, paths: &Paths) {
         let namespace = paths.namespace();
         let disk = format!("namespace {}", namespace.nsid);
@@ -60,7 +60,7 @@ impl PathNotice {
                     state: PathState::Connecting,
                     reconnects: 0,
                     since: now,
-                    is_told: false,
+                    is_logged: false,
                 };
                 self.paths.push(known);
             }
@@ -95,8 +95,8 @@ impl Known {
         (self.state, self.reconnects) = (path.state, path.reconnects);
         let why = path.error.as_deref().unwrap_or("no answer yet");
         match path.state {
-            PathState::Live if self.is_told => {
-                self.is_told = false;
+            PathState::Live if self.is_logged => {
+                self.is_logged = false;
                 Some(format!("path {address}: connected, after {lasted}"))
             }
             // Between two looks.
@@ -105,15 +105,17 @@ impl Known {
             }
             PathState::Live => None,
             PathState::Dead if is_new => {
-                self.is_told = true;
+                self.is_logged = true;
                 Some(format!("path {address}: given up: {why}"))
             }
-            PathState::Reconnecting if !self.is_told => {
-                self.is_told = true;
+            PathState::Reconnecting if !self.is_logged => {
+                self.is_logged = true;
                 Some(format!("path {address}: lost: {why}; trying to connect again"))
             }
-            PathState::Connecting if !self.is_told && (path.error.is_some() || now - self.since >= SLOW) => {
-                self.is_told = true;
+            PathState::Connecting
+                if !self.is_logged && (path.error.is_some() || now - self.since >= SLOW) =>
+            {
+                self.is_logged = true;
                 Some(format!("path {address}: not connected: {why}; trying again"))
             }
             PathState::Dead | PathState::Reconnecting | PathState::Connecting => None,

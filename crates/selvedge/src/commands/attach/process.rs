@@ -23,12 +23,12 @@ impl Process {
         start_time(pid).map(|start_time| Self { pid, start_time })
     }
 
-    /// Whether it is still there.
+    /// True if the process exists.
     pub(super) fn is_there(&self) -> bool {
         start_time(self.pid) == Some(self.start_time)
     }
 
-    /// Asks it to end (SIGTERM), and waits not longer than `limit`. Says whether it has ended.
+    /// Ends the process (SIGTERM), and waits for `limit` at most. Returns true if it has ended.
     pub(super) fn end(&self, limit: Duration) -> io::Result<bool> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -47,12 +47,12 @@ impl Process {
     }
 }
 
-/// Whether there is a process of this number.
+/// True if a process with this number exists.
 pub(super) fn is_there(pid: u32) -> bool {
     start_time(pid).is_some()
 }
 
-/// When a process was started, in clock ticks since the machine was (proc_pid_stat(5), field 22).
+/// Start time of a process, in clock ticks since the machine started (proc_pid_stat(5), field 22).
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program, field 2, may have spaces and parentheses.

@@ -1,5 +1,5 @@
-//! What each process that attaches disks writes down in a runtime directory, for the time when it is gone: how it was started,
-//! and what it has attached. The file is locked as long as its process lives, whatever ends it.
+//! Record of each process with attached disks, in a runtime directory: command line and disks, for
+//! recovery after its end. The file is locked as long as its process lives.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -31,9 +31,9 @@ const SUFFIX: &str = "json";
 const SUCCESSION_SUFFIX: &str = "upgrade";
 /// Bytes of a record: a command line has at most 128 KiB in an argument, and few arguments.
 const LENGTH_MAX: u64 = 1 << 20;
-/// How long a process may hold a lock that only looks.
+/// Longest time for which another process holds the lock to inspect it.
 const LOOKED_AT_FOR: Duration = Duration::from_secs(1);
-/// How the texts of secrets and keys begin.
+/// Prefixes of secrets and keys in text form.
 const SECRETS: [&str; 2] = ["DHHC-1:", "NVMeTLSkey-1:"];
 
 /// The ways there are.
@@ -48,11 +48,11 @@ pub(super) enum DiskWay {
     VhostUser,
 }
 
-/// What a process has written down.
+/// Record of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     version: u32,
-    /// What was typed behind the program's name.
+    /// Command line without the program's name.
     pub(super) arguments: Vec<String>,
     pub(super) working_directory: PathBuf,
     pub(super) process: Process,
@@ -67,18 +67,18 @@ pub(super) struct RecordedDisk {
     pub(super) nsid: u32,
     /// By which it is the same wherever it is found.
     pub(super) namespace: Uuid,
-    /// What udev calls a block device by; unknown to earlier versions, and while there was no path.
+    /// Names for udev of a block device; absent in records of earlier versions, and without a path.
     #[serde(default)]
     pub(super) names: Option<NvmeNames>,
     pub(super) device: Option<RecordedDevice>,
     /// A Unix socket.
     pub(super) socket: Option<PathBuf>,
-    /// Where NBD clients connect by TCP.
+    /// TCP address for NBD clients.
     pub(super) address: Option<String>,
 }
 
 impl RecordedDisk {
-    /// What it is found by: a block device, a socket or an address.
+    /// Returns its place: a block device, a socket or an address.
     pub(super) fn place(&self) -> String {
         let device = self.device.map(|device| format!("/dev/ublkb{}", device.number));
         let socket = self.socket.as_ref().map(|socket| socket.display().to_string());
@@ -90,7 +90,7 @@ impl RecordedDisk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecordedDevice {
     pub(super) number: u32,
-    /// What tells it from one that has the number later.
+    /// Mark that distinguishes the device from a later one with the same number.
     pub(super) mark: u64,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn identity(nqn: &Nqn, namespace: &NamespaceInfo) -> Uuid {
     })
 }
 
-/// How a process was started: its arguments and its working directory.
+/// Command line of a process: arguments and working directory.
 #[derive(Clone, Debug)]
 pub(super) struct CommandLine {
     pub(super) arguments: Vec<String>,
@@ -129,7 +129,7 @@ pub(super) struct CommandLine {
 }
 
 impl CommandLine {
-    /// That of this process.
+    /// Returns the command line of this process.
     ///
     /// # Errors
     /// When it has a secret in it, which belongs into a file.
@@ -137,7 +137,7 @@ impl CommandLine {
         Self::of(std::env::args_os().skip(1))
     }
 
-    /// That of a process with these arguments.
+    /// Returns the command line of a process with these arguments.
     ///
     /// # Errors
     /// As `here`'s.
@@ -160,20 +160,20 @@ impl CommandLine {
 }
 
 impl Record {
-    /// What this process has attached.
+    /// Returns the record of this process.
     pub(super) fn new(line: CommandLine, way: DiskWay, nqn: &Nqn, disks: Vec<RecordedDisk>) -> Self {
         let CommandLine { arguments, working_directory } = line;
-        // Without /proc there is no telling it from another one, and nobody will.
+        // Without /proc, the process cannot be distinguished from another one, and no program will look.
         let process = Process::this().unwrap_or_default();
         Self { version: VERSION, arguments, working_directory, process, way, nqn: nqn.to_string(), disks }
     }
 
-    /// How its process was started.
+    /// Returns the command line of the process.
     pub(super) fn command_line(&self) -> CommandLine {
         CommandLine { arguments: self.arguments.clone(), working_directory: self.working_directory.clone() }
     }
 
-    /// What its disks are found by.
+    /// Returns the places of its disks.
     pub(super) fn places(&self) -> Vec<String> {
         let mut places: Vec<String> = self.disks.iter().map(RecordedDisk::place).collect();
         places.dedup();
@@ -244,7 +244,7 @@ pub(super) struct KeptRecord {
 }
 
 impl KeptRecord {
-    /// What is in it, and where it is.
+    /// Returns the record and its path.
     pub(super) fn content(&self) -> (Record, PathBuf) {
         (self.record.clone(), self.path.clone())
     }
@@ -268,7 +268,7 @@ impl Drop for KeptRecord {
 pub(super) struct KnownRecord {
     pub(super) path: PathBuf,
     pub(super) record: Record,
-    /// Where its process is gone: nobody else takes it over as long as this is held.
+    /// Lock of an ended process' record: while it is held, no other process takes the record over.
     pub(super) lock: Option<File>,
 }
 
@@ -321,7 +321,7 @@ impl KnownRecord {
         (record.version == VERSION).then_some(Self { path, record, lock })
     }
 
-    /// Whether its process lives.
+    /// True if its process is alive.
     pub(super) const fn is_alive(&self) -> bool {
         self.lock.is_none()
     }
@@ -332,7 +332,8 @@ impl KnownRecord {
         recorded.filter_map(|device| found.iter().find(|found| device.is(found))).collect()
     }
 
-    /// Those that can be taken over. The kernel may still take one for served whose process has only just gone.
+    /// Returns the devices that can be taken over. The kernel may still count a device as served
+    /// whose process has just ended.
     pub(super) fn recoverable<'a>(&self, found: &'a [FoundDevice]) -> Vec<&'a FoundDevice> {
         let devices = if self.is_alive() { Vec::new() } else { self.devices(found) };
         let waits = |device: &&FoundDevice| device.state != DeviceState::Dead && device.owner.is_none();
@@ -350,12 +351,13 @@ impl KnownRecord {
     }
 }
 
-/// Where a process that has a record in this folder waits for its successor.
+/// Returns the path of the socket at which a process with a record in this folder waits for its
+/// successor.
 pub(super) fn succession_place(folder: &Path, process: u32) -> PathBuf {
     folder.join(format!("{process}.{SUCCESSION_SUFFIX}"))
 }
 
-/// Removes where killed processes waited for their successors: whoever took their disks over has a place of its own.
+/// Removes the succession sockets of killed processes: the processes that took over their disks have their own.
 pub(super) fn remove_left_places() {
     socket::kept_folders().iter().for_each(|folder| remove_left_places_in(&folder.join(FOLDER)));
 }
@@ -416,7 +418,7 @@ pub(super) mod tests {
         record_of(3, u64::MAX)
     }
 
-    /// That of a process which has attached a block device.
+    /// Returns the record of a process that has attached a block device.
     pub(in super::super) fn record_of(number: u32, mark: u64) -> Record {
         let line = CommandLine { arguments: vec!["attach".into()], working_directory: "/tmp".into() };
         let device = Some(RecordedDevice { number, mark });

@@ -15,7 +15,7 @@ use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
 use crate::stop::Stop;
 
-/// How often it is looked whether one of several processes has ended.
+/// Interval of checks for processes that have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Takes over those that are asked for.
@@ -53,7 +53,7 @@ fn nothing(asked: UblkDevice, found: &[FoundDevice]) -> String {
     }
 }
 
-/// Goes on where the process of this record was killed.
+/// Takes over the disks of this record, whose process was killed.
 fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) -> Result<(), Failure> {
     let line = known.record.command_line();
     let folder = &line.working_directory;

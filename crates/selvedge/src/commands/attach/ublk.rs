@@ -36,8 +36,8 @@ pub(super) fn processors() -> u16 {
     count.min(IO_QUEUES_MAX.into()) as u16
 }
 
-/// The kernel kills the process of a user's device whose requests get no answer, where another one's wait. Unless somebody has
-/// chosen a time, they fail before that.
+/// Sets a time-out for requests without a path, unless one is given: the kernel kills the process
+/// of an unprivileged user's device if its requests are not answered, instead of letting them wait.
 pub(super) fn bound_waiting(options: &mut PathOptions) {
     if is_unprivileged() {
         options.fast_io_fail.get_or_insert(Duration::from_millis(USER_REQUEST_TIMEOUT_MS));
@@ -68,7 +68,7 @@ pub(super) fn serve(
     let recorded = recorded.into_iter().zip(&devices);
     let recorded = recorded.map(|(disk, device)| RecordedDisk { device: Some(device.id().into()), ..disk });
     let recorded: Vec<RecordedDisk> = recorded.collect();
-    // Before there is a device that somebody may want back.
+    // Before there is a device that a later process may recover.
     let previous = previous.map(|previous| previous.path.as_path());
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
     let kept = attaching.keep(DiskWay::Ublk, recorded.clone(), previous);
@@ -110,13 +110,13 @@ pub(super) fn serve(
     }
     let tallies: Vec<DeviceTally> = devices.into_iter().map(Device::stop).collect();
     drop(kept);
-    if attaching.is_told() {
-        eprintln!("{}", told(&tallies));
+    if attaching.prints_text() {
+        eprintln!("{}", summary(&tallies));
     }
     outcome
 }
 
-/// Whoever uses the devices goes on to wait, for another process.
+/// Leaves the devices to another process; their users wait.
 fn leave(devices: Vec<Device>, kept: Option<KeptRecord>) {
     devices.into_iter().for_each(Device::abandon);
     kept.into_iter().for_each(KeptRecord::leave);
@@ -143,7 +143,8 @@ fn add(attaching: &Attaching<'_>, disks: &[Disk], recorded: &[RecordedDisk]) -> 
     disks.iter().map(add).collect::<Result<_, _>>().map_err(Failure::failed)
 }
 
-/// Whoever waits for a device whose process is gone would find its blocks changed by a second one.
+/// Fails if a device of an ended process waits for a recovery: its user would find blocks changed
+/// by a second device.
 fn is_not_waited_for(recorded: &[RecordedDisk]) -> Result<(), Failure> {
     let found = FoundDevice::all().map_err(Failure::failed)?;
     for known in KnownRecord::all() {
@@ -194,14 +195,14 @@ fn follow_size(attaching: &Attaching<'_>, device: &mut Device) {
     if !is_seen {
         tracing::warn!(
             device = %path.display(), %size,
-            "the namespace has another size, which this kernel's block devices cannot get: attach it anew"
+            "the size of the namespace has changed, and this kernel cannot resize the device: detach and attach it again"
         );
-    } else if attaching.is_told() {
+    } else if attaching.prints_text() {
         eprintln!("{} has {size} now", path.display());
     }
 }
 
-fn told(tallies: &[DeviceTally]) -> String {
+fn summary(tallies: &[DeviceTally]) -> String {
     format!(
         "detached after {}, {} answered with an error",
         units::plural(tallies.iter().map(|tally| tally.requests).sum(), "request"),

@@ -26,7 +26,7 @@ impl Properties {
     fn of(found: &FoundDevice, records: &[KnownRecord]) -> Self {
         let mut all = Self::default();
         if let Some((owner, group)) = found.owner {
-            // Nobody but root says what links are called: another one's could take the place of root's disks.
+            // Only root chooses names of links: a user's link could take the place of root's disks.
             all.add("SELVEDGE_OWNER", &owner.to_string());
             all.add("SELVEDGE_GROUP", &group.to_string());
             return all;
@@ -54,8 +54,8 @@ impl Properties {
     }
 }
 
-/// What udev lets through of an attribute of sysfs (`UDEV_ALLOWED_CHARS_INPUT`). The target has chosen the text: no character may
-/// end the line or the quotes.
+/// True if udev accepts the character in an attribute of sysfs (`UDEV_ALLOWED_CHARS_INPUT`). The
+/// target chooses the text: no character may end the line or the quotes.
 fn is_allowed(found: char) -> bool {
     found.is_ascii_alphanumeric() || "#+-.:=@_/ $%?,".contains(found)
 }
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_are_told_what_sysfs_would_say() {
-        let told = Properties::of(&FOUND, &[known("A disk")]).to_string();
+    fn the_rules_get_the_properties_that_sysfs_would_have() {
+        let properties = Properties::of(&FOUND, &[known("A disk")]).to_string();
         let lines =
             ["ID_WWN=\"uuid.1\"", "ID_MODEL=\"A disk\"", "ID_SERIAL_SHORT=\"S1\"", "ID_NSID=\"1\"", ""];
-        assert_eq!(told, lines.join("\n"));
+        assert_eq!(properties, lines.join("\n"));
         let hostile = known("a\"\nID_FS_UUID=1\0ü");
-        let told = Properties::of(&FOUND, &[hostile]).to_string();
-        assert!(told.contains("ID_MODEL=\"a__ID_FS_UUID=1__\"\n"), "{told}");
+        let properties = Properties::of(&FOUND, &[hostile]).to_string();
+        assert!(properties.contains("ID_MODEL=\"a__ID_FS_UUID=1__\"\n"), "{properties}");
         let other = FoundDevice { mark: 8, ..FOUND };
         assert_eq!(Properties::of(&other, &[known("A disk")]).to_string(), "");
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_users_device_gets_its_owner_and_no_name() {
         let found = FoundDevice { owner: Some((1000, 100)), ..FOUND };
-        let told = Properties::of(&found, &[known("A disk")]).to_string();
-        assert_eq!(told, "SELVEDGE_OWNER=\"1000\"\nSELVEDGE_GROUP=\"100\"\n");
+        let properties = Properties::of(&found, &[known("A disk")]).to_string();
+        assert_eq!(properties, "SELVEDGE_OWNER=\"1000\"\nSELVEDGE_GROUP=\"100\"\n");
     }
 }

@@ -22,13 +22,13 @@ use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
 use crate::succession::Line;
 
-/// How long a process may take to say how it was started.
+/// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long the next process may take until it can be upgraded itself.
+/// Time for the next process until it can be upgraded itself.
 const SUCCESSION: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What has been upgraded.
+/// Upgraded processes, as printed.
 #[derive(Default, Serialize, schemars::JsonSchema)]
 pub(in crate::commands) struct UpgradedProcesses {
     processes: Vec<UpgradedProcess>,
@@ -42,9 +42,9 @@ struct UpgradedProcess {
     former_version: String,
     /// The process that serves now; the same where it runs the program already.
     process: u32,
-    /// Its program.
+    /// Path of the program.
     program: String,
-    /// Its block devices, Unix sockets, and addresses of NBD servers.
+    /// Block devices, Unix sockets, and addresses of NBD servers.
     places: Vec<String>,
     /// From its start until the former process had ended; nothing where nothing was to be done.
     took_ms: Option<u64>,
@@ -71,7 +71,7 @@ impl fmt::Display for UpgradedProcesses {
 /// A process that has disks.
 struct Running {
     process: u32,
-    /// Where its successor finds it.
+    /// Path of the socket at which it waits for its successor.
     place: PathBuf,
     places: Vec<String>,
 }

@@ -25,7 +25,7 @@ struct Place {
     path: PathBuf,
 }
 
-/// Whether there is a socket for each namespace.
+/// Checks that there is a socket for each namespace.
 pub(super) fn check(flags: &AttachFlags) -> Result<(), Failure> {
     match (flags.vhost_user.len(), flags.nsid.len()) {
         (0, _) => Ok(()),
@@ -92,8 +92,8 @@ pub(super) fn serve(
     }
     let tally = server.stop();
     drop((files, kept));
-    if attaching.is_told() {
-        eprintln!("{}", told(&tally));
+    if attaching.prints_text() {
+        eprintln!("{}", summary(&tally));
     }
     outcome
 }
@@ -123,7 +123,7 @@ fn places(attaching: &Attaching<'_>, inheritance: Option<&mut Inheritance>) -> R
     paths.zip(listeners).zip(offered).map(place).collect()
 }
 
-/// Goes on in place of another process.
+/// Takes over from another process.
 fn succeed(
     attaching: &Attaching<'_>,
     holder: &VhostHolder,
@@ -152,7 +152,7 @@ fn disk(export: &nbd::Export, socket: PathBuf) -> AttachedDisk {
     }
 }
 
-fn told(tally: &Tally) -> String {
+fn summary(tally: &Tally) -> String {
     let Tally { clients, requests, errors } = *tally;
     format!(
         "detached after {} of {}, {} answered with an error",

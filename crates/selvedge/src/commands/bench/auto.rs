@@ -16,7 +16,7 @@ use crate::report::locale;
 use crate::report::queues::{AutoReport, TrialReport};
 use crate::sweep::environment::MachineTime;
 
-/// Length of a trial unless somebody says otherwise, and the least that tells anything.
+/// Default duration of a trial, and the least useful one.
 const TRIAL: Duration = Duration::from_secs(3);
 const TRIAL_MIN: Duration = Duration::from_millis(300);
 /// The first of this number of parts of a trial is not counted.
@@ -44,7 +44,7 @@ pub(super) fn check(flags: &BenchFlags, workload: &Workload, state: &VerifyState
         return refuse("--verify of a workload that writes: each trial would have to read all of it back");
     }
     if flags.auto_trial.is_some_and(|trial| trial < TRIAL_MIN) {
-        return Err(Failure::usage("--auto-trial is too short to tell anything: give it 0.3 s at least"));
+        return Err(Failure::usage("--auto-trial is too short: the minimum is 0.3 s"));
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ pub(super) fn check(flags: &BenchFlags, workload: &Workload, state: &VerifyState
 /// Finds the number of queues, if that is asked for, and says each step on stderr.
 ///
 /// # Errors
-/// When a trial fails or somebody stops it.
+/// Failure of a trial, or an interruption.
 pub(super) fn find(
     setting: &Setting<'_>,
     flags: &BenchFlags,
@@ -86,7 +86,7 @@ pub(super) fn find(
     }
 }
 
-/// One trial: the queues that there were, and what they brought.
+/// Runs one trial with this number of queues.
 fn run(
     setting: &Setting<'_>,
     flags: &BenchFlags,

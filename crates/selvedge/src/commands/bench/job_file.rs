@@ -37,7 +37,7 @@ use crate::top::initiator::progress;
 const BYTES_MAX: u64 = 1 << 20;
 /// Jobs that run at the same time: each has connections and threads of its own.
 const TOGETHER_MAX: usize = 32;
-/// How late a job may notice that it shall no longer begin.
+/// Longest delay until a waiting job notices a stop request.
 const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// A job with all that can be known before anything is connected.
@@ -59,11 +59,11 @@ struct Finished<'a> {
     elapsed: Duration,
 }
 
-/// What `-o json` prints.
+/// Output of `-o json`.
 #[derive(Serialize)]
 struct JobFileReport<'a> {
     job_file: String,
-    /// What was not done as fio does it, and what was typed against the file.
+    /// Differences from fio, and options on the command line that override the file.
     notes: &'a [String],
     jobs: Vec<JobReport<'a>>,
 }
@@ -155,7 +155,7 @@ fn namespaces(file: &JobFile, nsids: &[u32]) -> Result<Vec<u32>, String> {
     })
 }
 
-/// Asks whether data may be overwritten, for each namespace in turn.
+/// Asks for consent to overwrite data, for each namespace in turn.
 fn ask_to_write(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
     let nsids: BTreeSet<u32> = planned.iter().map(|planned| planned.nsid).collect();
     for nsid in nsids {
@@ -179,7 +179,8 @@ fn read(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| wrong(&error))
 }
 
-/// Says on stderr what is not done as fio does it, and refuses what would change the result unless it may.
+/// Prints differences from fio on stderr, and refuses options that would change the result unless
+/// they may be ignored.
 fn notes(
     file: &JobFile,
     typed: &WorkloadFlags,
@@ -201,14 +202,14 @@ fn notes(
     notes.iter().for_each(|note| eprintln!("selvedge: {note}"));
     if refused > 0 && !ignore_unsupported {
         return Err(Failure::usage(format!(
-            "nothing is run: {} of {path} cannot be had; --ignore-unsupported runs without",
+            "nothing is run: {} of {path} not supported; --ignore-unsupported runs without",
             units::plural(refused as u64, "option")
         )));
     }
     Ok(notes)
 }
 
-/// What was typed against options of the job, a line for each.
+/// Returns the options of the job that the command line overrides, a line for each.
 fn overrides(typed: &WorkloadFlags, job: &Job) -> Vec<String> {
     let typed = [
         ("rw", typed.kind.is_some()),
@@ -261,8 +262,8 @@ fn plan<'a>(
     Ok(planned)
 }
 
-/// Refuses what cannot work before anything is written: whoever waits an hour for the first job shall not hear then
-/// that there is no room for the second one.
+/// Refuses impossible jobs before anything is written: an hour after the start of the first job is
+/// too late to report a lack of room for the second.
 fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
     let mut fitted = Vec::new();
     let mut connected: BTreeMap<u32, Arc<Paths>> = BTreeMap::new();
@@ -290,7 +291,7 @@ fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Whether one of two workloads verifies blocks that the other one writes.
+/// True if one of two workloads verifies blocks that the other one writes.
 fn would_spoil(one: &Fitted, other: &Fitted) -> bool {
     let meets = |(start, end): (u64, u64)| other.ranges().any(|(from, to)| start < to && from < end);
     let apart = !one.ranges().any(meets);
@@ -401,7 +402,7 @@ fn run_group<'a>(
     (finished, broken)
 }
 
-/// Lets a job's delay pass, if nobody wants it to stop.
+/// Waits for a job's delay, or until a stop request.
 pub(super) fn wait(delay: Option<Duration>, stop: &AtomicBool) {
     let Some(delay) = delay else { return };
     let began = Instant::now();
@@ -423,7 +424,7 @@ fn print(job: &Finished<'_>, setting: &Setting<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Whether all was a success, or why not: the first job that was none is named.
+/// Fails unless all jobs were a success; the error names the first one that was not.
 fn conclude(finished: Vec<Finished<'_>>, broken: Option<Failure>, planned: usize) -> Result<(), Failure> {
     let left = planned - finished.len();
     let tell = |failure: Failure, name: Option<&str>| {

@@ -14,18 +14,18 @@ use crate::flags::bench::{BenchFlags, PathFlags};
 use crate::flags::connection::{ConnectionFlags, Transport};
 use crate::mptcp::{Applied, MptcpPlan};
 
-/// What is wanted of the paths to a namespace.
+/// Options of the paths to a namespace.
 pub(in crate::commands) struct PathsAsked<'a> {
     pub(in crate::commands) flags: &'a PathFlags,
     pub(in crate::commands) nsid: u32,
-    /// Whether a path that is lost is connected again.
+    /// True if lost paths are reconnected.
     pub(in crate::commands) is_kept: bool,
-    /// Whether a write whose answer was lost waits until its old controller can write no more.
+    /// True if a write whose response was lost waits until its old controller can write no more.
     pub(in crate::commands) quiesce: bool,
 }
 
 impl<'a> PathsAsked<'a> {
-    /// Those of a benchmark.
+    /// Returns the options of a benchmark.
     pub(in crate::commands) fn of(flags: &'a BenchFlags, nsid: u32) -> Self {
         let is_kept = flags.connection.traddr.len() > 1
             || flags.paths.reconnect_delay.is_some()
@@ -34,7 +34,7 @@ impl<'a> PathsAsked<'a> {
     }
 }
 
-/// How the paths are connected and kept.
+/// Returns the engine's options for the paths.
 pub(in crate::commands) fn options(
     asked: &PathsAsked<'_>,
     (connection, nqn): (&Connection, &Nqn),
@@ -55,7 +55,7 @@ pub(in crate::commands) fn options(
     let mut options = if is_kept {
         PathOptions::new(paths, nsid)
     } else {
-        // A single connection that is lost ends the run, as long as nobody says otherwise.
+        // By default, the loss of a single connection ends the run.
         PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(paths, nsid) }
     };
     options.policy = flags.iopolicy;

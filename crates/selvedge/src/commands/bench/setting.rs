@@ -1,4 +1,4 @@
-//! What all runs of one command have in common: where the target is, what carries the I/O, and who stops them.
+//! Common data of all runs of one command: target, I/O interface, and stop flag.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,7 +28,7 @@ pub(in crate::commands) struct Setting<'a> {
     nqn: Nqn,
     pub(in crate::commands) ring: RingOptions,
     pub(in crate::commands) stop: &'a Stop,
-    /// What the NICs on the way are good for, where that is asked for.
+    /// Queues of the NICs on the way, if queues are to be matched.
     matching: Option<Matching>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Setting<'a> {
         &self.nqn
     }
 
-    /// Whether queues are to be no more than the NICs have, and placed.
+    /// True if queues are limited to those of the NICs, and placed.
     pub(super) fn is_matched(&self) -> bool {
         self.flags.match_hw_queues == Some(Switch::On)
     }
@@ -72,8 +72,8 @@ impl<'a> Setting<'a> {
         workload.queues(count, self.flags.queue_size)
     }
 
-    /// Where queues go, if they are to be matched; other ports with each call, so that those of connections that have
-    /// just ended are not in the way.
+    /// Places the queues, if they are to be matched; each call chooses other ports, since those of
+    /// connections that have just ended are still in use.
     pub(in crate::commands) fn place(&self, queues: Queues) -> Option<Placements> {
         let matching = self.matching.as_ref().filter(|_| self.is_matched())?;
         Some(matching.place(queues.count, Uuid::new_v4().as_u64_pair().1))
@@ -122,7 +122,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Asks whether data may be overwritten, if there is any in these ranges.
+    /// Asks for consent to overwrite data, if these ranges have any.
     ///
     /// # Errors
     /// It may not.

@@ -27,7 +27,7 @@ pub(super) fn of_unknown(unknown: &[&str]) -> String {
     format!("this kernel does not know the option {}", names.join(", "))
 }
 
-/// What the kernel's answer means for this request, with what it logged.
+/// Explains the kernel's error for this request, with its log.
 pub(super) fn of_refusal(error: &io::Error, log: &[String], request: &Request) -> String {
     let is_tls = request.path.tls.is_some();
     let has_secret = request.path.secrets.is_some();
@@ -37,7 +37,7 @@ pub(super) fn of_refusal(error: &io::Error, log: &[String], request: &Request) -
         libc::EADDRNOTAVAIL => "this machine does not have the address of --host-traddr",
         libc::ENODEV if request.path.host_iface.is_some() => "there is no such interface (--host-iface)",
         libc::ESRCH if is_tls => {
-            "nobody does TLS handshakes for the kernel: start tlshd (package ktls-utils)"
+            "no program does TLS handshakes for the kernel: start tlshd (package ktls-utils)"
         }
         libc::ENOKEY if !is_tls => {
             "the target asks this host to authenticate: name the file of its secret with --dhchap-secret-file"
@@ -79,26 +79,26 @@ mod tests {
 
     #[test]
     fn answers_are_words() {
-        let told = |number, log: &[&str]| {
+        let explained = |number, log: &[&str]| {
             let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
             of_refusal(&io::Error::from_raw_os_error(number), &log, &request())
         };
-        assert!(told(libc::ECONNREFUSED, &[]).contains("is a target listening"));
-        let refused = told(libc::EIO, &["nvme nvme0: Connect for subsystem nqn.a is not allowed"]);
+        assert!(explained(libc::ECONNREFUSED, &[]).contains("is a target listening"));
+        let refused = explained(libc::EIO, &["nvme nvme0: Connect for subsystem nqn.a is not allowed"]);
         assert!(refused.contains("refuses this host"), "{refused}");
         assert!(
             refused.ends_with("; the kernel's log: nvme nvme0: Connect for subsystem nqn.a is not allowed")
         );
-        assert!(told(libc::EKEYREJECTED, &[]).contains("authentication failed"));
-        assert!(told(libc::ECONNRESET, &[]).contains("it may require TLS"));
-        assert!(told(libc::ENOKEY, &[]).contains("--dhchap-secret-file"));
-        assert!(told(libc::EHOSTUNREACH, &[]).contains("No route to host"));
-        assert!(!told(libc::ESRCH, &[]).contains("tlshd"), "there is no TLS here");
+        assert!(explained(libc::EKEYREJECTED, &[]).contains("authentication failed"));
+        assert!(explained(libc::ECONNRESET, &[]).contains("it may require TLS"));
+        assert!(explained(libc::ENOKEY, &[]).contains("--dhchap-secret-file"));
+        assert!(explained(libc::EHOSTUNREACH, &[]).contains("No route to host"));
+        assert!(!explained(libc::ESRCH, &[]).contains("tlshd"), "there is no TLS here");
     }
 
     #[test]
     fn a_missing_option_says_what_it_takes() {
-        let told = of_unknown(&["concat", "nr_io_queues"]);
-        assert!(told.contains("`concat` (it takes Linux 6.16") && told.ends_with("`nr_io_queues`"), "{told}");
+        let text = of_unknown(&["concat", "nr_io_queues"]);
+        assert!(text.contains("`concat` (it takes Linux 6.16") && text.ends_with("`nr_io_queues`"), "{text}");
     }
 }

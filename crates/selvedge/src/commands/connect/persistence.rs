@@ -181,7 +181,7 @@ fn keys(flags: &ConnectFlags, path: &ConnectOptions) -> Vec<(&'static str, Strin
     keys
 }
 
-/// What was taken out.
+/// Entries removed from a file.
 pub(in crate::commands) struct Forgotten {
     pub(in crate::commands) place: PathBuf,
     pub(in crate::commands) entries: usize,
@@ -265,7 +265,7 @@ fn replace(file: &KeptFile, path: &Path, text: &str, has_secrets: bool) -> Resul
 }
 
 fn unreadable(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::failed(format!("{}: {error}; it is left as it is", path.display()))
+    Failure::failed(format!("{}: {error}; the file is unchanged", path.display()))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
@@ -335,7 +335,8 @@ fn line(flags: &ConnectFlags, connection: &Connection, queues: Option<u16>) -> D
     DiscoveryLine { address: path.address.into(), options }
 }
 
-/// What nvme-cli's options and files have the same names for: a number, or that it is on.
+/// Returns settings that have the same names as options and in nvme-cli's files: with a number, or
+/// without for a switch.
 fn settings(flags: &ConnectFlags, queues: Option<u16>) -> Vec<(&'static str, Option<i64>)> {
     let (kernel, connection) = (&flags.kernel, &flags.connection);
     let numbers: [(&'static str, Option<i64>); 9] = [
@@ -412,7 +413,7 @@ mod tests {
         let path = folder.path().join("config.json");
         fs::write(&path, "{broken").unwrap();
         let refused = keep_entries(&path, &entries("-a 127.0.0.1 -n nqn.a")).unwrap_err().line().unwrap();
-        assert!(refused.contains("left as it is"), "{refused}");
+        assert!(refused.contains("the file is unchanged"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{broken");
     }
 

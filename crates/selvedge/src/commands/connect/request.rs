@@ -1,4 +1,4 @@
-//! What the kernel is asked for: which subsystems at which addresses, and by which options.
+//! Requests to the kernel: subsystems, addresses and options.
 
 use std::net::SocketAddr;
 
@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::flags::connect::ConnectFlags;
 use crate::kernel_initiator::FabricsOptions;
 
-/// One controller that is wanted.
+/// Connection to a controller.
 pub(super) struct Request {
     pub(super) nqn: Nqn,
-    /// Where, from where, and as whom.
+    /// Addresses and identity of the connection.
     pub(super) path: ConnectOptions,
-    /// Whether the discovery service says that it takes TLS.
+    /// True if the discovery log says that the port requires TLS.
     pub(super) requires_tls: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn requests(flags: &ConnectFlags, connection: &Connection) -> Result<
     if found.is_empty() { Err(discover::none(connection)) } else { Ok(found) }
 }
 
-/// What a discovery service shows.
+/// Returns the subsystems in a discovery log.
 fn shown_by(connection: &Connection) -> Result<Vec<Request>, Failure> {
     let mut found = Vec::new();
     for record in discover::read(connection)?.records.iter().filter(|record| record.is_tcp_subsystem) {

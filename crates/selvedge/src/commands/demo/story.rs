@@ -1,5 +1,4 @@
-//! How the demo is told: as text while it happens, or as one JSON value at its end. It does nothing of what it
-//! tells.
+//! Output of the demo: as text while it runs, or as one JSON value at its end. The module runs none of the steps.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -36,7 +35,7 @@ pub(in crate::commands) struct Facts {
     elapsed_s: f64,
 }
 
-/// What a target costs that is connected and has nothing to do.
+/// Cost of a connected, idle target.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct IdleCost {
     pub(super) queues: usize,

@@ -15,7 +15,8 @@ use crate::top::initiator::progress;
 
 /// Commands under way: with one, each has the way and the target for itself; with many, something becomes the limit.
 const DEPTHS: [u32; 2] = [1, 32];
-/// What is read, and for how long. A tenth of it is not counted: connections are new, and disks may sleep.
+/// Workload of the reads. A tenth of the time is not counted: connections are new, and disks may
+/// sleep.
 const WORKLOAD: [&str; 6] =
     ["--rw=randread", "--bs=4k", "--numjobs=1", "--runtime=2", "--time_based", "--ramp_time=0.2"];
 
@@ -60,14 +61,14 @@ fn run(flags: &BenchFlags, setting: &Setting<'_>, depth: u32) -> Result<Measured
 
 fn measured(outcome: Outcome, depth: u32) -> Result<MeasuredRun, Failure> {
     if outcome.interrupted {
-        return Err(Failure::interrupted("interrupted while it measured"));
+        return Err(Failure::interrupted("interrupted during the measurement"));
     }
     if let Some(failure) = outcome.failure {
         return Err(failure);
     }
     let total = outcome.tallies.total();
     let stages = StagesReport::of_all(&outcome.stages).filter(|_| total.count() > 0);
-    let stages = stages.ok_or_else(|| Failure::failed("no read ended while it was measured"))?;
+    let stages = stages.ok_or_else(|| Failure::failed("no read completed during the measurement"))?;
     Ok(MeasuredRun {
         iodepth: depth,
         queue_size: outcome.queue_entries,

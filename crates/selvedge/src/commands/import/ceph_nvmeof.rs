@@ -20,11 +20,11 @@ use crate::flags::import::CephNvmeofFlags;
 
 /// The longest that one read of the cluster may take, in milliseconds.
 const OPERATION_TIMEOUT_MS: u64 = 30_000;
-/// A state is read this often until nobody changes it meanwhile.
+/// Maximum number of attempts to read a state that does not change meanwhile.
 const ATTEMPTS: usize = 5;
 
 pub(super) fn run(flags: &CephNvmeofFlags) -> Result<(), Failure> {
-    // The state may have secrets that nobody encrypted.
+    // The state may have secrets in clear.
     core::forbid_core_dumps();
     let choice = choice(flags)?;
     let (place, pairs) = match (&flags.file, &flags.pool) {
@@ -106,7 +106,7 @@ fn state(pool: &str, flags: &CephNvmeofFlags) -> Result<(String, Pairs), Failure
     Err(Failure::failed(format!("{place} changed each time it was read; stop the group's gateways first")))
 }
 
-/// Writes files of secrets. One that is there already is somebody's, unless it has the same secret.
+/// Writes files of secrets. An existing file is kept, unless it has the same secret.
 fn write(files: &[SecretFile], folder: Option<&Path>, force: bool) -> Result<(), Failure> {
     let Some(folder) = folder.filter(|_| !files.is_empty()) else { return Ok(()) };
     let failed = |path: &Path, error: &std::io::Error| {

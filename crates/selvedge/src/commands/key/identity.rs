@@ -18,7 +18,7 @@ pub(in crate::commands) struct Identity {
     identity: String,
     /// The suite that it is for, by its name in TLS.
     suite: &'static str,
-    /// How it is derived: `standard`, or `compat` for what nvme-cli did until 2025.
+    /// Derivation: `standard`, or `compat` for that of nvme-cli until 2025.
     derivation: String,
     /// The number of the key in the kernel, where it was put there.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 
-/// Where the kernel shows the keys that this process may see.
+/// File in which the kernel lists the keys that this process may see.
 const KEYS: &str = "/proc/keys";
 
 /// The number of a keyring: one of those that each process has, a number itself, or one that has this name.

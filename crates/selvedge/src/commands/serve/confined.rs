@@ -1,4 +1,4 @@
-//! What `serve` needs of the machine, from its flags and from what it is to serve; it gives up the rest.
+//! Resources that `serve` needs, from its flags and its configuration; all others are given up.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ use crate::flags::serve::ServeFlags;
 use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 
-/// Gives up what a target with these flags and this configuration does not need, and what may not be named later. No thread
-/// may run yet.
+/// Gives up all privileges and files that a target with these flags and this configuration does not
+/// need, except those that `list` allows later. No thread may run yet.
 pub(super) fn confine(
     flags: &ServeFlags,
     list: Option<&AllowedStorage>,
@@ -60,7 +60,7 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
     }
 }
 
-/// Files that the flags name, which are read anew when they change, and where links of their names lead.
+/// Returns the files that flags name, which are reloaded when they change, and the targets of their links.
 fn named_files(flags: &ServeFlags) -> impl Iterator<Item = PathBuf> {
     let own = &flags.administered;
     let certificates = [&own.control_tls_cert, &own.control_tls_key, &own.control_tls_client_ca];
@@ -78,8 +78,8 @@ fn images(fabric: &FabricConfig) -> impl Iterator<Item = Option<PathBuf>> {
     })
 }
 
-/// Folders of files that are served, folders in which hosts make some, and devices. A device may lie in a folder with others,
-/// which nobody has asked for.
+/// Returns the folders of served files, the folders in which hosts create files, and the devices. The folder of a device may
+/// hold other devices, which are not served.
 fn served(fabric: &FabricConfig) -> Vec<PathBuf> {
     let namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     let disks = namespaces.filter_map(|namespace| match &namespace.backend {
@@ -91,13 +91,13 @@ fn served(fabric: &FabricConfig) -> Vec<PathBuf> {
     disks.chain(storages.map(|storage| storage.directory.clone())).collect()
 }
 
-/// Files of hosts' secrets, which are read anew when they are changed.
+/// Returns the files of hosts' secrets, which are reloaded when they change.
 fn secrets(fabric: &FabricConfig) -> impl Iterator<Item = PathBuf> {
     let keys = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
     keys.flat_map(|key| key.files()).map(|(_, file)| file.to_owned())
 }
 
-/// Where control sockets are made and removed.
+/// Returns the folders of control sockets.
 fn control_folders(flags: &ServeFlags) -> Vec<PathBuf> {
     let chosen = &flags.administered.control;
     if chosen.is_empty() {
@@ -110,8 +110,8 @@ fn control_folders(flags: &ServeFlags) -> Vec<PathBuf> {
     chosen.iter().filter_map(folder).collect()
 }
 
-/// Whether a port has a congestion control that not every process may choose. The kernel loads those that it lacks for root
-/// alone, and has done so afterwards.
+/// True if a port has a congestion control that needs privileges to choose. The kernel loads
+/// missing ones for root alone, and they are available afterwards.
 fn has_privileged_congestion(fabric: &FabricConfig) -> bool {
     let named = fabric.ports.iter().filter_map(|port| port.congestion.as_deref());
     named.filter(|name| *name != congestion::SYSTEM).any(|name| {

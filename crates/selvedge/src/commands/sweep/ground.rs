@@ -1,5 +1,5 @@
-//! What a sweep stands on: the target, its namespace, the way there. It is looked at once, before anything is measured,
-//! so that what cannot work is told at once.
+//! Basis of a sweep: the target, its namespace, the path. It is inspected once, before the first measurement, so that
+//! errors are reported early.
 
 use std::net::SocketAddr;
 
@@ -70,14 +70,14 @@ impl Ground {
         paths::prepare_machine(&flags.connection, &flags.paths)
     }
 
-    /// What a report says of where it was made.
+    /// Returns the facts about the environment for a report.
     pub(super) fn facts(&self) -> Vec<FactGroup> {
         let mut groups = environment::facts(&self.addresses);
         groups.insert(1, self.target.clone());
         groups
     }
 
-    /// What tells this namespace from others, and what the report's statements need to know.
+    /// Returns the identity of the namespace, and the facts that the report's statements need.
     pub(super) fn identity(&self) -> Identity {
         let namespace = &self.namespace;
         let uuid = namespace.uuid.map(|uuid| Uuid::from_bytes(uuid).to_string());
@@ -95,10 +95,10 @@ impl Ground {
         }
     }
 
-    /// Whether this is what the sweep was begun on.
+    /// Checks that this is the namespace on which the sweep was begun.
     ///
     /// # Errors
-    /// When it is not: nobody has agreed to writing here.
+    /// Another namespace, for which there is no consent to write.
     pub(super) fn is_still(&self, before: &Identity) -> Result<(), Failure> {
         let now = self.identity();
         if (&now.nqn, now.nsid, now.bytes, &now.unique)
@@ -110,8 +110,8 @@ impl Ground {
             "namespace {} of {} is not the one this sweep was begun on ({} instead of {}): begin a new sweep",
             now.nsid,
             now.nqn,
-            told(&now),
-            told(before)
+            description(&now),
+            description(before)
         )))
     }
 
@@ -126,7 +126,7 @@ impl Ground {
     }
 }
 
-fn told(identity: &Identity) -> String {
+fn description(identity: &Identity) -> String {
     format!("{}, {}", Size(identity.bytes), identity.unique.as_deref().unwrap_or("without an identifier"))
 }
 

@@ -1,5 +1,5 @@
-//! One measurement: a run of `bench` on a connection of its own, or several in a row until they are steady. Which one is
-//! made when is the sweep's to say.
+//! Measurement of a point: a run of `bench` on a connection of its own, or several in a row until
+//! they are steady. The sweep owns the order.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::sweep::steady;
 /// Why there is no measurement.
 #[derive(Debug)]
 pub(super) enum Missed {
-    /// Somebody wants it to end.
+    /// The sweep was interrupted.
     Interrupted,
     /// The target is not there, or went away.
     Lost(String),
@@ -39,9 +39,9 @@ pub(super) struct Meter<'a> {
     clock: Option<TargetClock>,
 }
 
-/// How the target's processor time is known.
+/// Source of the target's processor time.
 enum TargetClock {
-    /// It tells.
+    /// The target's metrics.
     Control(Box<Client>),
     /// The kernel reports on its process.
     Process(u32),
@@ -52,8 +52,8 @@ impl TargetClock {
         match self {
             Self::Process(pid) => process_time(*pid),
             Self::Control(client) => {
-                let told = client.text("/metrics").map_err(|error| error.line().unwrap_or_default())?;
-                let reactors = Measured::all(&told)
+                let metrics = client.text("/metrics").map_err(|error| error.line().unwrap_or_default())?;
+                let reactors = Measured::all(&metrics)
                     .filter(|measured| measured.name == "selvedge_reactor_cpu_seconds_total")
                     .map(|measured| measured.value);
                 Ok(Duration::try_from_secs_f64(reactors.sum()).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! How far a sweep is, on stderr: on a terminal one line that changes every second, elsewhere a line for each
-//! measurement. It prints no results.
+//! Progress of a sweep on stderr: on a terminal one line that changes every second, elsewhere a
+//! line for each measurement. It prints no results.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -30,11 +30,11 @@ struct State {
     /// Measurements that were there before, and that are there.
     before: usize,
     done: usize,
-    /// What one takes at least.
+    /// Least duration of a measurement.
     takes: Duration,
     doing: String,
     since: Instant,
-    /// When the last one ended.
+    /// End of the last measurement.
     ended: Instant,
     last: String,
 }
@@ -76,26 +76,26 @@ impl Progress {
         }
     }
 
-    /// It is done.
+    /// Prints the result of a measurement.
     pub(super) fn measured(&self, measurement: &Measurement) {
         let latency = measurement.response_ns.unwrap_or(measurement.total.lat_ns);
         let (iops, p99) = (units::count(measurement.total.iops), units::time_ns(latency.p99 as f64));
         self.ended(format!("{iops} IOPS, p99 {p99}"));
     }
 
-    /// It failed.
+    /// Prints the failure of a measurement.
     pub(super) fn failed(&self, reason: &str) {
         self.ended(format!("failed: {reason}"));
     }
 
     /// Something that a person should know, and that ends nothing.
     pub(super) fn warn(&self, what: &str) {
-        // The line that changes is drawn anew below.
+        // The line that changes is redrawn below.
         let before = if self.drawer.is_some() { "\r\x1b[K" } else { "" };
         eprintln!("{before}selvedge: {}", locale::shown(what));
     }
 
-    /// How long the rest takes, as far as can be told.
+    /// Returns the estimated remaining time.
     pub(super) fn left(&self) -> Duration {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).left(Instant::now())
     }
@@ -114,7 +114,8 @@ impl Progress {
 }
 
 impl State {
-    /// How long the rest takes: as long as what was done did, and as it must before anything was.
+    /// Estimates the remaining time from the measurements done so far, or from the plan before the
+    /// first.
     fn left(&self, now: Instant) -> Duration {
         let here = self.done - self.before;
         let each = if here > 0 { (self.ended - self.began) / here as u32 } else { self.takes };

@@ -1,4 +1,4 @@
-//! Tells a target how far a sweep of it is. Whatever happens to that, the sweep goes on: it is told once, and tried again.
+//! Publication of a sweep's progress on the target. Errors do not stop the sweep: they are reported once, and it retries.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// answers costs a long sweep little.
 const PAUSE_MAX: u32 = 32;
 
-/// Where it is told.
+/// Sender of a sweep's progress.
 pub(super) struct Publisher {
     client: Client,
     path: String,
-    /// How often it has failed since it last worked.
+    /// Number of failures since the last success.
     failures: u32,
     /// Times that it is left out.
     pause: u32,
@@ -45,15 +45,15 @@ impl Publisher {
         Ok(Some(Self { client, path, failures: 0, pause: 0, has_warned: false }))
     }
 
-    /// Tells it; gives what a person should know, once. `is_last` is tried in any case.
+    /// Sends the state; returns a warning, once. The last state is always sent.
     pub(super) fn publish(&mut self, body: &SweepBody, is_last: bool) -> Option<String> {
         if self.pause > 0 && !is_last {
             self.pause -= 1;
             return None;
         }
-        let told = serde_json::to_value(body).map_err(Failure::failed);
-        let told = told.and_then(|body| self.client.change::<Value>(Method::PUT, &self.path, &body));
-        match told {
+        let body = serde_json::to_value(body).map_err(Failure::failed);
+        let sent = body.and_then(|body| self.client.change::<Value>(Method::PUT, &self.path, &body));
+        match sent {
             Ok(_) => {
                 self.failures = 0;
                 None
@@ -70,7 +70,7 @@ impl Publisher {
     }
 }
 
-/// How many times are left out after this many failures in a row and one more.
+/// Returns the number of skipped measurements after this number of failures in a row and one more.
 fn pause_after(failures: u32) -> u32 {
     PAUSE_MAX.min((1_u32 << failures.min(PAUSE_MAX.ilog2())) - 1)
 }

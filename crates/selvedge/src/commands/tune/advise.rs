@@ -18,7 +18,7 @@ use crate::tune::advice::{Case, Measured, Path, Recommendations, tls};
 
 /// Times that a target is connected to, for its round trip.
 const PROBES: u32 = 3;
-/// How long one may take.
+/// Time-out of a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Looks, and recommends.
@@ -41,7 +41,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
         let flows = topology.flows.iter().filter(|flow| flow.peer.ip() == address.ip());
         let interface = machine.route(address.ip(), None).or_else(|error| {
             let known = flows.clone().find_map(|flow| flow.interface.clone());
-            known.ok_or_else(|| Failure::failed(format!("there is no way to {address}: {error}")))
+            known.ok_or_else(|| Failure::failed(format!("no route to {address}: {error}")))
         })?;
         let rtt_us = if machine.is_live() {
             Some(round_trip(address)?.as_micros() as u64)
@@ -72,7 +72,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
 /// The shortest time that a connection took to be made.
 ///
 /// # Errors
-/// When none could be: advice for a way that nobody has seen would be a guess.
+/// No connection: advice for an unknown path would be a guess.
 fn round_trip(address: SocketAddr) -> Result<Duration, Failure> {
     let probe = |_| {
         let began = Instant::now();

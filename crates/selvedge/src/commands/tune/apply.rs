@@ -46,7 +46,7 @@ pub(super) fn run(flags: &ApplyFlags) -> Result<(), Failure> {
     }
 }
 
-/// How a plan is carried out.
+/// Options for applying a plan.
 pub(super) struct How<'a> {
     pub(super) machine: &'a MachineFlags,
     pub(super) journal: PathBuf,
@@ -68,16 +68,20 @@ pub(super) fn carry_out(topology: &Topology, plan: Plan, how: How<'_>) -> Result
         )));
     }
     let stop = Stop::on_signals()?;
-    let mut told =
-        Told { is_quiet: how.is_quiet, kill_before_write: how.kill_before_write, writes: 0, stop: &stop };
-    apply(&LiveSettings, &how.journal, &plan.steps, &mut told).map_err(|error| {
+    let mut watch = ChangeWatch {
+        is_quiet: how.is_quiet,
+        kill_before_write: how.kill_before_write,
+        writes: 0,
+        stop: &stop,
+    };
+    apply(&LiveSettings, &how.journal, &plan.steps, &mut watch).map_err(|error| {
         if stop.is_asked() { Failure::interrupted(error) } else { Failure::failed(error) }
     })?;
     let seen = super::see(how.machine).map(|topology| Standing::of(&topology)).unwrap_or(plan.after);
     Ok(Applied { steps: plan.steps, journal: how.journal, before: plan.before, planned: plan.after, seen })
 }
 
-/// Where the journal is.
+/// Returns the path of the journal.
 pub(super) fn journal(flags: &JournalFlags) -> Result<PathBuf, Failure> {
     if let Some(path) = &flags.journal {
         return Ok(path.clone());
@@ -87,14 +91,14 @@ pub(super) fn journal(flags: &JournalFlags) -> Result<PathBuf, Failure> {
     Ok(journal_path(network_namespace().map_err(cannot)?))
 }
 
-/// What was done.
+/// Changes made, as printed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::commands) struct Applied {
     steps: Vec<Step>,
     journal: PathBuf,
     before: Standing,
     planned: Standing,
-    /// As it was seen right afterwards.
+    /// Standing observed after the changes.
     seen: Standing,
 }
 
@@ -111,15 +115,15 @@ impl Applied {
     }
 }
 
-/// Tells each change, and ends where a test wants an end.
-struct Told<'a> {
+/// Prints each change, and kills the process before the write that a test chooses.
+struct ChangeWatch<'a> {
     is_quiet: bool,
     kill_before_write: Option<u32>,
     writes: u32,
     stop: &'a Stop,
 }
 
-impl Watch for Told<'_> {
+impl Watch for ChangeWatch<'_> {
     fn done(&mut self, step: &Step) {
         if !self.is_quiet {
             // Who does not read it shall have the changes nevertheless.

@@ -13,7 +13,7 @@ use crate::flags::tune::{JournalFlags, MachineFlags, WishFlags};
 use crate::report;
 use crate::tune::PlanReport;
 
-/// What was done: the changes, or where there was nothing to change, the plan that says why.
+/// Result: the changes, or the plan with the reasons for no change.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(in crate::commands) enum Tuned {

@@ -15,7 +15,7 @@ use crate::report;
 /// Undoes what the journal tells.
 pub(super) fn run(flags: &RevertFlags) -> Result<(), Failure> {
     let path = journal(&flags.journal)?;
-    let restored = revert(&LiveSettings, &path, &mut Nobody).map_err(Failure::failed)?;
+    let restored = revert(&LiveSettings, &path, &mut Unwatched).map_err(Failure::failed)?;
     match flags.output.output_format {
         OutputFormat::Json => report::print_json(&Reverted::of(&restored))?,
         OutputFormat::Normal => report::print(text(&restored))?,
@@ -49,7 +49,9 @@ fn text(restored: &Restored) -> String {
         text.push_str(&format!("  no longer there: {change}\n"));
     }
     for change in &restored.changed_since {
-        text.push_str(&format!("  somebody had changed it since, it is as before the plan now: {change}\n"));
+        text.push_str(&format!(
+            "  changed since the plan was applied; restored to the value before the plan: {change}\n"
+        ));
     }
     if !restored.was_complete {
         text.push_str("The plan had not been applied to its end\n");
@@ -86,9 +88,9 @@ impl Reverted {
     }
 }
 
-/// Nobody waits for single changes.
-struct Nobody;
+/// Observer that ignores single changes.
+struct Unwatched;
 
-impl Watch for Nobody {
+impl Watch for Unwatched {
     fn done(&mut self, _: &Step) {}
 }

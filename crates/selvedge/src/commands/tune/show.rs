@@ -47,7 +47,7 @@ impl<'a> Drawing<'a> {
         replace(self.file, text.as_bytes()).map_err(cannot)
     }
 
-    /// What is drawn, by the file's ending.
+    /// Returns the form of the picture, by the file's suffix.
     pub(super) fn of(file: &'a Path) -> Result<Self, Failure> {
         match file.extension().and_then(|ending| ending.to_str()) {
             Some("svg") => Ok(Self { file, form: Form::Svg }),

@@ -20,7 +20,7 @@ const VECTOR: usize = 16;
 const TAG: usize = 32;
 const BLOCK: usize = 16;
 
-/// What a group's secrets are encrypted with.
+/// Key of a group's encrypted secrets.
 pub(crate) struct EncryptionKey(Zeroizing<[u8; 2 * HALF]>);
 
 impl fmt::Debug for EncryptionKey {
@@ -37,7 +37,7 @@ impl EncryptionKey {
         Ok(Self(Zeroizing::new(*first)))
     }
 
-    /// What was encrypted with it.
+    /// Decrypts a text. The error names the damage.
     pub(super) fn decrypt(&self, text: &str) -> Result<Zeroizing<String>, &'static str> {
         let damaged = "its encrypted form is damaged";
         let token = STANDARD.decode(text.trim()).map_err(|_| damaged)?;

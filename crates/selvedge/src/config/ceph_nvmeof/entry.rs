@@ -5,21 +5,21 @@ use serde_json::{Map, Value};
 
 use super::{Reader, Remark, VERSION_KEY};
 
-/// One request, and the key that it is kept by.
+/// A stored request, with its key.
 pub(super) struct Entry {
     pub(super) key: String,
-    /// What stands in the key after its kind: the names of what it is about.
+    /// Names in the key after its kind.
     about: String,
     fields: Map<String, Value>,
 }
 
 impl Entry {
-    /// Whether the key says that it is about this subsystem, or something in it.
+    /// True if the key names this subsystem, or an object in it.
     pub(super) fn is_of(&self, nqn: &str) -> bool {
         self.within(nqn).is_some()
     }
 
-    /// What the key names in this subsystem; nothing for the subsystem itself.
+    /// Name in the key after this subsystem's; empty for the subsystem itself, `None` for another.
     pub(super) fn within(&self, nqn: &str) -> Option<&str> {
         let rest = self.about.strip_prefix(nqn)?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('_') }
@@ -66,7 +66,7 @@ impl Reader<'_> {
     pub(super) fn state(&mut self, pairs: &Pairs) -> State {
         let mut state = State::default();
         for (key, value) in pairs {
-            // A request to look at a size anew says nothing of how it was set up.
+            // A request to refresh a size has no setting.
             if key == VERSION_KEY || key.starts_with("ns-refresh-size_") {
                 continue;
             }
@@ -123,7 +123,7 @@ impl Reader<'_> {
         None
     }
 
-    /// Whether a field says something.
+    /// True if the field has a value that is not empty.
     pub(super) fn says(entry: &Entry, name: &str) -> bool {
         entry.fields.get(name).is_some_and(says_something)
     }
@@ -138,7 +138,7 @@ impl Reader<'_> {
     }
 }
 
-/// Gateways write down fields that nobody has set, too.
+/// True if a value is not empty: gateways also store fields that were never set.
 fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -14,11 +14,12 @@ const SECRET: Place = Place { field: "dhchap_key", encrypted: "key_encrypted", k
 const CONTROLLER_SECRET: Place =
     Place { field: "dhchap_ctrlr_key", encrypted: "ctrlr_key_encrypted", kind: "ctrl.key" };
 const TLS_KEY: Place = Place { field: "psk", encrypted: "psk_encrypted", kind: "tls.key" };
-/// What a subsystem proves itself with to every host that has a secret.
+/// Secret by which a subsystem authenticates to every host that has a secret.
 const SUBSYSTEM_SECRET: Place = Place { kind: "ctrl.key", ..SECRET };
 
 impl Reader<'_> {
-    /// Who may use a subsystem: nobody whom the gateways would not let in, or would have asked for a proof first.
+    /// Hosts of a subsystem. No host gets in that the gateways would refuse, or would have
+    /// authenticated first.
     pub(super) fn access(&mut self, entry: &Entry, hosts: &[Entry], config: &mut SubsystemConfig) {
         let controller = self.secret::<Secret>(entry, &SUBSYSTEM_SECRET, &config.nqn);
         if matches!(controller, Kept::Lost) {

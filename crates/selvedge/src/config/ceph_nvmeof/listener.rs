@@ -33,7 +33,7 @@ impl Ports {
         self.of.get(subsystem).cloned().unwrap_or_default()
     }
 
-    /// Whether one of these ports was not secure.
+    /// True if one of these ports was not secure.
     pub(super) fn has_clear(&self, ids: &[u16]) -> bool {
         self.configs.iter().any(|port| port.tls.is_none() && ids.contains(&port.id))
     }

@@ -53,8 +53,8 @@ impl Reader<'_> {
             ["subsystem_nqn", "nsid", "block_size", "uuid", "anagrpid", "no_auto_visible", "read_only"];
         // What counted when the image was made, or added.
         let former = ["create_image", "size", "force", "rbd_data_pool_name"];
-        let told = ["trash_image", "disable_auto_resize", "encryption_entries", "encryption_algorithm"];
-        self.only(entry, &[&image[..], &taken[..], &former[..], &told[..]].concat());
+        let reported = ["trash_image", "disable_auto_resize", "encryption_entries", "encryption_algorithm"];
+        self.only(entry, &[&image[..], &taken[..], &former[..], &reported[..]].concat());
         let nsid = self.nsid(entry, subsystem)?;
         if Self::says(entry, "encryption_entries") || Self::says(entry, "encryption_algorithm") {
             self.lose(
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Some(config)
     }
 
-    /// Its number, of which the key has the last word: requests may have been without.
+    /// Identifier of the namespace. The key decides, since requests may have been without one.
     fn nsid(&mut self, entry: &Entry, subsystem: &str) -> Option<u32> {
         let nsid = entry.within(subsystem)?.parse::<u32>().ok();
         let named = self.number(entry, "nsid")?;
@@ -137,7 +137,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Its load-balancing group.
+    /// Load-balancing group of the namespace.
     fn group(&mut self, entry: &Entry) -> Option<u32> {
         let group = self.number(entry, "anagrpid")?;
         let known = u32::try_from(group).ok().filter(|group| *group <= ANA_GROUPS_MAX);
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Some(known.unwrap_or(1).max(1))
     }
 
-    /// Which hosts see it, unless all do.
+    /// Limits the hosts that see the namespace, unless all do.
     fn see(&mut self, entry: &Entry, state: &State, subsystem: &str, namespace: &mut NamespaceConfig) {
         for host in &state.namespace_hosts {
             let about = host.within(subsystem).and_then(|about| about.split_once('_'));
@@ -168,7 +168,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What hosts may use of it in a second. 0 means unlimited.
+    /// Limits of the namespace for each second; 0 means unlimited.
     fn limits(&mut self, entry: &Entry) -> Option<QosConfig> {
         let [iops, bytes, read, write] =
             ["rw_ios_per_second", "rw_mbytes_per_second", "r_mbytes_per_second", "w_mbytes_per_second"];

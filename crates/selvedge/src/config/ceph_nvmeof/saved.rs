@@ -66,7 +66,7 @@ fn json(text: &str) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
-/// What is left of a dump.
+/// Unread part of a dump.
 struct Dump<'a> {
     lines: std::iter::Peekable<std::iter::Zip<std::ops::RangeFrom<usize>, std::str::Lines<'a>>>,
     bytes: usize,

@@ -14,7 +14,7 @@ const STEM_MAX: usize = 200;
 #[derive(PartialEq, Eq)]
 pub(crate) struct SecretFile {
     pub(crate) path: PathBuf,
-    /// What stands in it.
+    /// Content of the file.
     pub(crate) text: Zeroizing<String>,
 }
 
@@ -57,7 +57,7 @@ impl SecretFiles {
     }
 }
 
-/// What has become of a secret.
+/// Fate of a secret.
 pub(super) enum Kept {
     /// There is none.
     None,
@@ -74,12 +74,12 @@ impl Kept {
     }
 }
 
-/// Where a secret stands in an entry, and what it is for.
+/// Field of a secret in an entry, and kind of the secret.
 pub(super) struct Place {
     pub(super) field: &'static str,
     /// The field that says whether it is encrypted.
     pub(super) encrypted: &'static str,
-    /// How its file is called.
+    /// Name of the kind, which is part of the file's name.
     pub(super) kind: &'static str,
 }
 

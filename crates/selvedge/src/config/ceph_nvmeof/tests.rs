@@ -14,7 +14,7 @@ const LISTED: &str = include_str!("recorded/listomapvals.txt");
 const KEY: &str = include_str!("recorded/encryption.pem");
 const STORE: &str = "nqn.2016-06.io.spdk:store.g1";
 const OPEN: &str = "nqn.2016-06.io.spdk:open.g1";
-/// What the state was made with.
+/// Secret of the subsystem in the recorded state.
 const SUBSYSTEM_SECRET: &str = "DHHC-1:01:/hwym28OAOum/KSgwCfBfge1j5ZWH6wAypW1zbGX2KzkX2jZ:";
 const HOST_SECRET: &str = "DHHC-1:01:H0D8ktokFpR1CXnubPWC8tXX0o4YM13gWrxU0FYOD1PSgP0x:";
 const TLS_KEY: &str = "NVMeTLSkey-1:01:Umd2iCLuYk1I/OFexcp5y9YCy39MIVelFlVpkfIu+MfxiUBy:";
@@ -47,7 +47,7 @@ fn changed(key: &str, change: impl FnOnce(&mut Value)) -> Pairs {
     pairs
 }
 
-/// What is lost by such a change.
+/// Losses after such a change of the recorded state.
 fn losses(key: &str, change: impl FnOnce(&mut Value)) -> Vec<String> {
     imported(&changed(key, change)).losses.iter().map(ToString::to_string).collect()
 }
@@ -290,7 +290,7 @@ fn losses_name_their_keys() {
 }
 
 #[test]
-fn nobody_gets_more_than_the_gateways_gave() {
+fn no_host_gets_more_than_the_gateways_gave() {
     let open = format!("host_{OPEN}_{}", host(9));
     let keyed = changed(&open, |value| {
         *value =

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 /// Largest block that the kernel serves from a file, in bytes.
 const FILE_BLOCK_BYTES_MAX: u64 = 4096;
 
-/// What a namespace is made of.
+/// Storage of a namespace.
 #[derive(Debug, PartialEq)]
 pub(super) struct Device {
     pub(super) backend: BackendConfig,
@@ -56,8 +56,8 @@ fn sector_bytes(path: &str) -> io::Result<u32> {
     Ok(rustix::fs::ioctl_blksszget(device)?)
 }
 
-/// What would be there on the machine that the configuration is from. Most devices have blocks of 512 bytes, and most
-/// file systems of 4,096.
+/// Likely storage on the machine that the configuration is from. Most devices have blocks of 512
+/// bytes, and most file systems of 4,096.
 fn guess(path: &str, error: &io::Error) -> Device {
     let (backend, block_size, kind) = if path.starts_with("/dev/") {
         (BackendConfig::Block { path: path.into() }, 512, "block device")

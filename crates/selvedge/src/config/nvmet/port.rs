@@ -9,9 +9,9 @@ use serde::Deserialize as _;
 
 use super::{KnownPort, KnownReferral, Object, Reader, join, text};
 
-/// What is said where there is no secure channel, or none is asked for.
+/// Values that stand for "no secure channel".
 const PLAIN: &[&str] = &["not specified", "not required", "none", ""];
-/// How the kernel calls the secure channel.
+/// Name of the secure channel in the kernel.
 const TLS: &str = "tls1.3";
 
 impl Reader {
@@ -45,7 +45,8 @@ impl Reader {
         self.ports.push(KnownPort { path: path.to_owned(), id, subsystems, ana });
     }
 
-    /// Where the kernel listens, on TCP, and what it says of TLS there. Every other port is left out.
+    /// Address on which the kernel listens for TCP, with its TLS setting. Ports of other transports
+    /// are left out.
     fn address(&mut self, path: &str, address: &Object) -> Option<(NetAddress, Option<TlsUse>)> {
         let kind = text(address, "trtype").unwrap_or_default();
         if kind != "tcp" {
@@ -78,8 +79,8 @@ impl Reader {
         Some((listened, tls))
     }
 
-    /// What an address says of a secure channel, unless it says what there is not: what hosts were to reach through one must
-    /// not be served in the clear.
+    /// TLS setting of an address. An unknown requirement leaves the port out: hosts that were to
+    /// use a secure channel must not be served in the clear.
     fn tls(&mut self, path: &str, address: &Object) -> Option<Option<TlsUse>> {
         let what = "there is nothing like it here, and in the clear it is not served";
         let requirement = self.expect(address, path, "treq", &[PLAIN, &["required"]].concat(), what);
@@ -96,7 +97,7 @@ impl Reader {
     /// Keys are in the kernel's keyring, which is not saved.
     fn warn_of_keys(&mut self, path: &str, tls: Option<TlsUse>) {
         let without = match tls {
-            Some(TlsUse::Required) => "nobody gets in here without one",
+            Some(TlsUse::Required) => "no host gets in here without one",
             Some(TlsUse::Allowed) => "without one a host gets in in the clear alone",
             Some(TlsUse::Off) | None => return,
         };
@@ -107,7 +108,7 @@ impl Reader {
         self.warn(path, what);
     }
 
-    /// Whether a referral's address is one without a secure channel, which is named otherwise.
+    /// True if a referral's address has no secure channel. Any other is reported as lost.
     fn is_plain(&mut self, path: &str, address: &Object) -> bool {
         let what = "a referral says nothing of TLS here: add it yourself, if its hosts know by themselves";
         let treq = self.expect(address, path, "treq", PLAIN, what);
@@ -151,7 +152,7 @@ impl Reader {
     }
 
     fn referral(&mut self, path: &str, referral: &Object, port: u16) {
-        // Name and port number are the other side's business: hosts are told address and service.
+        // Name and port number are the other side's business: hosts get address and service.
         self.only(referral, path, &["addr", "enable", "name", "portid"]);
         if text(referral, "enable").is_some_and(|enable| enable == "0") {
             return self.lose(&join(path, "enable"), "a referral that is not enabled is none here");

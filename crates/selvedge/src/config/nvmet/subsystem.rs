@@ -12,9 +12,9 @@ use super::{Object, Reader, device, join, says_something, text};
 
 /// The model that the kernel names where none was set.
 const KERNEL_MODEL: &str = "Linux";
-/// What is to be known of a name such as `mysub`.
+/// Warning about a name such as `mysub`.
 const UNQUALIFIED: &str = "the name does not begin with nqn.: Linux takes it, and other hosts may not";
-/// The one ANA group that the kernel has without being told.
+/// ANA group that the kernel has by default.
 const KERNEL_GROUP: u32 = 1;
 
 impl Reader {
@@ -58,8 +58,9 @@ impl Reader {
         Some(config)
     }
 
-    /// Whether a controller of the kernel's is passed through instead of namespaces. Every subsystem has the settings
-    /// for that, and they mean nothing as long as they are not enabled and name no controller.
+    /// True if a controller of the kernel's is passed through instead of namespaces. Every
+    /// subsystem has the settings for that, but without effect unless they are enabled or name a
+    /// controller.
     fn is_passed_through(&mut self, path: &str, subsystem: &Object) -> bool {
         let mut is_enabled = false;
         for (path, passthru) in self.list(subsystem, path, "passthru") {
@@ -111,7 +112,8 @@ impl Reader {
         }
     }
 
-    /// Who may use it: nobody whom the kernel would not let in, or would have asked for a proof first.
+    /// Hosts of the subsystem. No host gets in that the kernel would refuse, or would have
+    /// authenticated first.
     fn access(&mut self, path: &str, subsystem: &Object, attributes: &Object, config: &mut SubsystemConfig) {
         let hosts = self.names(subsystem, path, "allowed_hosts");
         config.allow_any_host = text(attributes, "allow_any_host").is_some_and(|any| any == "1");

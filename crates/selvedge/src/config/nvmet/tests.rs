@@ -62,8 +62,8 @@ fn changed(old: &str, new: &str) -> String {
     text
 }
 
-/// What is taken over of the whole with something else in one place, which must lose what stands at `paths` and
-/// nothing besides.
+/// Imports the recorded configuration with one change, which must lose the settings at `paths` and
+/// no others.
 fn imported(old: &str, new: &str, paths: &[&str]) -> FabricConfig {
     let imported = read(&changed(old, new)).unwrap();
     let lost: Vec<&str> = imported.losses.iter().map(|loss| loss.path.as_str()).collect();
@@ -232,7 +232,7 @@ fn a_host_with_a_key_does_not_get_in_without_it() {
 }
 
 #[test]
-fn nobody_gets_in_whom_the_kernel_would_keep_out() {
+fn no_host_gets_in_that_the_kernel_would_keep_out() {
     let fabric = imported("0016d3ccabcd\" }", "0016d3cc0000\" }", &["subsystems[0].allowed_hosts[0]"]);
     assert_eq!(fabric.subsystems[0].hosts, Vec::<String>::new());
     let any = "\"allow_any_host\": \"1\", \"cntlid_max\"";

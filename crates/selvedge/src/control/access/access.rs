@@ -1,4 +1,5 @@
-//! Decides who somebody is that asks for something, and what it may do. Whoever shows a wrong token waits longer each time.
+//! Identifies the callers of the API and looks up their rights. After each wrong token, the next
+//! attempt from the same network has to wait longer.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,13 +29,13 @@ const ONLY_TOKEN: &str = "of --control-token-file";
 /// A number that no user and no group has.
 const NOBODYS_ID: u32 = u32::MAX - 1;
 
-/// Who may do what.
+/// Tokens, certificates, users and groups that may use the API, and their rights.
 #[derive(Debug)]
 pub(crate) struct Access {
     file: Option<Mutex<Watched>>,
     /// The hash of the one token that may do everything.
     token: Option<Fingerprint>,
-    /// Whoever reaches the door may do everything.
+    /// True if every caller has all rights, without a token.
     is_open: bool,
     offenders: Mutex<Offenders<Network>>,
     since: Instant,
@@ -49,7 +50,8 @@ struct Watched {
 }
 
 impl Access {
-    /// What the file says, and the token that may do everything.
+    /// Reads the access file, if there is one, and stores the hash of the token that has all
+    /// rights.
     pub(crate) fn new(file: Option<&Path>, token: Option<&Token>) -> Result<Self, Failure> {
         let watch = |path: &Path| {
             let wrong = |error| Failure::usage(format!("the access file: {error}"));
@@ -60,46 +62,46 @@ impl Access {
         };
         let file = file.map(watch).transpose()?;
         if file.is_some() {
-            // The C library loads what looks up names when it first needs it, and a confined process loads nothing. Numbers that
-            // nobody has make it ask everywhere.
+            // The C library loads its name-lookup modules at their first use, and a confined
+            // process can load nothing. A look-up of unassigned numbers loads all of them.
             let _ = (uzers::get_user_by_uid(NOBODYS_ID), uzers::get_group_by_gid(NOBODYS_ID));
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
 
-    /// Nobody but this process, its user and root.
+    /// Admits only this process, its user and root.
     pub(crate) fn of_this_process() -> Self {
         Self { file: None, token: None, is_open: false, offenders: Mutex::default(), since: Instant::now() }
     }
 
-    /// The same for a door that is open to everybody who reaches it.
+    /// The same access, with all rights for every caller.
     #[must_use]
     pub(crate) fn open(self) -> Self {
         Self { is_open: true, ..self }
     }
 
-    /// Whether others than the target's own user may come by the Unix socket.
+    /// True if users other than the target's own may connect to the Unix socket.
     pub(crate) fn has_others(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether anybody has a token or certificate.
+    /// True if there is a token or a certificate that a remote caller can show.
     pub(crate) fn has_remote(&self) -> bool {
         self.token.is_some() || self.file.is_some()
     }
 
-    /// What may be named by all who administer, where that is limited.
+    /// List of the storage that all administrators may name; `None` without limit.
     pub(crate) fn storage(&self) -> Option<AllowedStorage> {
         self.file().storage.clone()
     }
 
-    /// Who that is, by the `Authorization` header of its request or else by its connection.
+    /// Identifies a caller by the `Authorization` header of its request, or else by its connection.
     pub(in crate::control) fn identify(&self, peer: &Peer, header: Option<&[u8]>) -> Result<Caller, Refusal> {
         let file = self.file();
         let (identity, rights) = match peer {
             Peer::Process => (Identity::Process, Rights::admin()),
             Peer::Local { uid, .. } => local(&file, *uid)?,
-            Peer::Remote { .. } if self.is_open => (Identity::Nobody, Rights::admin()),
+            Peer::Remote { .. } if self.is_open => (Identity::Unknown, Rights::admin()),
             Peer::Remote { address, certificate } => {
                 let network = Network::of(address.ip());
                 self.check_patience(network)?;
@@ -124,7 +126,7 @@ impl Access {
         Moment::default().after(self.since.elapsed())
     }
 
-    /// Refuses somebody that has just failed, whatever it shows.
+    /// Refuses a network whose last attempt failed, until its waiting time is over.
     fn check_patience(&self, network: Network) -> Result<(), Refusal> {
         let due = self.offenders.lock().unwrap_or_else(PoisonError::into_inner).due(&network);
         let left = due.since(self.now());
@@ -157,8 +159,8 @@ impl Access {
         }
     }
 
-    /// What the file says now. One that cannot be read leaves what the one before it said, except where it is gone: then
-    /// it says nothing.
+    /// Current content of the access file. If the file is unreadable, its last content stays in
+    /// force; if it is gone, it is empty.
     fn file(&self) -> Arc<AccessFile> {
         let Some(watched) = &self.file else { return Arc::default() };
         let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +188,8 @@ fn unknown(what: &str) -> Refusal {
     Refusal::new(401, what).hint(hint)
 }
 
-/// The lists that all have to have what somebody names. An operator without any names nothing outside the target: files
+/// Lists of which each has to contain what the caller names. Without one, an operator names
+/// nothing outside the target: files
 /// of the target's own user are not its to serve.
 fn lists(file: &AccessFile, rights: &Rights) -> Vec<AllowedStorage> {
     let lists: Vec<AllowedStorage> = file.storage.iter().chain(&rights.storage).cloned().collect();

@@ -1,5 +1,5 @@
-//! The file that says who may administer a target, and what they may name: tokens by their hash, certificates, users and
-//! groups of the machine. It is data; who somebody is, `access` decides.
+//! The file with the rights of administrators, and with the storage they may name: tokens by their
+//! hash, certificates, users and groups of the machine. It is data; `access` identifies callers.
 
 use std::fs::Metadata;
 use std::io::Read as _;
@@ -15,7 +15,7 @@ use super::super::limits::ACCESS_FILE_BYTES_MAX;
 use super::allowed_storage::AllowedStorage;
 use super::rights::Rights;
 
-/// What a new file begins with.
+/// First lines of a new file.
 const HEAD: &str = "# Who may administer the target, and what they may name. `selvedge token` changes the tokens;\n\
                     # docs/administration.md says what else may stand here.\n\n";
 
@@ -23,7 +23,7 @@ const HEAD: &str = "# Who may administer the target, and what they may name. `se
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccessFile {
-    /// What may be named by all of them.
+    /// Storage that all callers may name; without it, no limit beside their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage: Option<AllowedStorage>,
     #[serde(default, rename = "token", skip_serializing_if = "Vec::is_empty")]
@@ -36,10 +36,10 @@ pub(crate) struct AccessFile {
     pub(crate) groups: Vec<LocalEntry>,
 }
 
-/// A token that somebody has, by its hash.
+/// A token, by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TokenEntry {
-    /// Whose it is, or what for.
+    /// Name of the token's owner or purpose.
     pub(crate) name: String,
     #[serde(flatten)]
     pub(crate) rights: Rights,
@@ -65,7 +65,7 @@ pub(crate) struct CertificateEntry {
 /// A user or group of the machine, who use the Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LocalEntry {
-    /// Its name, or its number.
+    /// Name or number of the user or group.
     pub(crate) name: String,
     #[serde(flatten)]
     pub(crate) rights: Rights,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_told() {
+    fn an_error_names_the_wrong_setting() {
         let wrong = [
             ("role = \"metrics\"", "role = \"root\"", "unknown variant `root`"),
             ("subsystems = [\"nqn.a\"]", "", "an operator needs `subsystems`"),
@@ -189,9 +189,9 @@ mod tests {
             ("pools", "pool", "unknown field"),
             ("2027-01-01T00:00:00Z", "tomorrow", "expires"),
         ];
-        for (from, to, told) in wrong {
+        for (from, to, expected) in wrong {
             let error = AccessFile::parse(&FILE.replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(told), "{told}: {error}");
+            assert!(error.contains(expected), "{expected}: {error}");
         }
     }
 }

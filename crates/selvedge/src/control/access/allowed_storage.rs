@@ -1,5 +1,5 @@
-//! The files, devices, images and secrets that may be named by whoever administers. Without such a list a target would
-//! serve to its hosts any file that its user can open.
+//! The files, devices, images and secrets that administrators may name. Without such a list a
+//! target would serve to its hosts any file that its user can open.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::Refusal;
 use crate::spec::ceph::image_path;
 
-/// What may be named.
+/// Storage and secrets that may be named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AllowedStorage {
@@ -50,7 +50,8 @@ impl AllowedStorage {
     }
 
     /// Refuses what a subsystem of `wanted` names that it does not name in `before`, and that is in none of the lists. What
-    /// another subsystem names is its own: whoever may change this one may not have its hosts read that one's blocks.
+    /// another subsystem names is its own: a caller that may change this subsystem must not have its
+    /// hosts read the other's blocks.
     pub(super) fn allow(&self, before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
         for (at, subsystem) in wanted.subsystems.iter().enumerate() {
             let known = before.subsystem(&subsystem.nqn);
@@ -82,7 +83,8 @@ impl AllowedStorage {
     }
 }
 
-/// Whether an image's cluster is one that is in use already, or the machine's own: another file could lead anywhere.
+/// True if the image's cluster is in use already or is the machine's default: another configuration
+/// file could lead to any cluster.
 fn is_conf_known(image: &RbdConfig, before: &FabricConfig) -> bool {
     let mut backends = before.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     image.conf.is_none()
@@ -90,7 +92,7 @@ fn is_conf_known(image: &RbdConfig, before: &FabricConfig) -> bool {
             .any(|known| matches!(&known.backend, BackendConfig::Rbd(known) if known.conf == image.conf))
 }
 
-/// What a subsystem names, and by which of its settings.
+/// Places that a subsystem names, each with the name of the setting.
 fn places(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Place<'_>)> {
     let storage = subsystem
         .storage
@@ -134,7 +136,8 @@ impl Place<'_> {
     }
 }
 
-/// Whether a path leads into one of these, wherever links on the way lead. A file that is to be made is where its folder is.
+/// True if a path, with its links resolved, leads into one of these folders. For a file that does
+/// not exist yet, its folder counts.
 fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
     let real = path.canonicalize().or_else(|_| {
         let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
@@ -148,8 +151,8 @@ fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
 }
 
-/// Whether a device is named by a link that the system keeps, such as `/dev/zvol/tank/disk`: it leads to a node elsewhere,
-/// and nobody but root can turn it.
+/// True if the system's own link names the device, such as `/dev/zvol/tank/disk`: the link leads to
+/// a node elsewhere, and only root can change it.
 fn is_link_in_dev(path: &Path, roots: &[PathBuf]) -> bool {
     let dev = Path::new("/dev");
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
@@ -209,11 +212,11 @@ mod tests {
             "in/a/b",
             "inn",
         ] {
-            let told = refused(&list, &file(folder.path().join(other))).expect(other);
+            let error = refused(&list, &file(folder.path().join(other))).expect(other);
             assert!(
-                told.contains("subsystems[0].namespaces[0].backend.file.path")
-                    && told.contains("directories"),
-                "{told}"
+                error.contains("subsystems[0].namespaces[0].backend.file.path")
+                    && error.contains("directories"),
+                "{error}"
             );
         }
         assert!(
@@ -221,7 +224,7 @@ mod tests {
             "an empty list has nothing"
         );
         let known = file(outside.join("disk"));
-        assert_eq!(list.allow(&known, &known), Ok(()), "what is served already is not named anew");
+        assert_eq!(list.allow(&known, &known), Ok(()), "storage that is served already needs no permission");
         let mut others = known.clone();
         others.subsystems[0].nqn = "nqn.b".to_owned();
         assert!(list.allow(&known, &others).is_err(), "but by another subsystem it is");

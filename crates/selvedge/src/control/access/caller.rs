@@ -1,4 +1,4 @@
-//! Who asks for something: by what it is known, from where, and what it may do.
+//! The caller of a request: its identity, its address and its rights.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) enum Peer {
     Process,
     /// A process of this machine, on the Unix socket.
     Local { uid: u32, pid: Option<i32> },
-    /// Somebody by TCP, with the certificate that it has proved to be its own.
+    /// A client over TCP, with the certificate whose key it has proved to have.
     Remote { address: SocketAddr, certificate: Option<CertificateDer<'static>> },
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// By what somebody is known.
+/// Identity by which a caller is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Identity {
@@ -56,8 +56,9 @@ pub(crate) enum Identity {
         nqn: String,
         host_id: Option<String>,
     },
-    /// Somebody who has shown nothing that is known.
-    Nobody,
+    /// A caller without valid credentials.
+    #[serde(rename = "nobody")]
+    Unknown,
 }
 
 impl fmt::Display for Identity {
@@ -69,25 +70,25 @@ impl fmt::Display for Identity {
             Self::Token(name) => write!(f, "token {name}"),
             Self::Certificate { name, .. } => write!(f, "certificate {name}"),
             Self::Host { nqn, .. } => write!(f, "host {nqn}"),
-            Self::Nobody => f.write_str("nobody known"),
+            Self::Unknown => f.write_str("unknown caller"),
         }
     }
 }
 
-/// Somebody who asks, and is known.
+/// The sender of a request, with its rights.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) identity: Identity,
     pub(crate) rights: Rights,
-    /// Each of these lists has to have what it names.
+    /// Lists of which each has to contain the storage that the caller names.
     pub(in crate::control) lists: Vec<AllowedStorage>,
 }
 
 impl Caller {
-    /// Anybody at all, where all that can be asked is everybody's to know.
+    /// A caller without credentials, for routes that are open to everybody.
     pub(in crate::control) fn anybody() -> Self {
         let rights = Rights { role: Role::Metrics, subsystems: Vec::new(), storage: None };
-        Self { identity: Identity::Nobody, rights, lists: Vec::new() }
+        Self { identity: Identity::Unknown, rights, lists: Vec::new() }
     }
 
     /// Refuses what it may not do.

@@ -1,4 +1,4 @@
-//! What whoever administers may do: a role, and what it is limited to.
+//! Rights of an administrator: a role, and its limits.
 
 use std::fmt;
 
@@ -23,12 +23,12 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Whoever may do everything.
+    /// All rights.
     pub(crate) const fn admin() -> Self {
         Self { role: Role::Admin, subsystems: Vec::new(), storage: None }
     }
 
-    /// Refuses rights that say nothing, or what nobody would expect.
+    /// Refuses rights without effect, or with an unexpected one.
     pub(super) fn check(&self) -> Result<(), String> {
         match (self.role, self.subsystems.is_empty()) {
             (Role::Operate, true) => Err(format!(
@@ -39,7 +39,8 @@ impl Rights {
         }
     }
 
-    /// Whether `needed` may be done, with this subsystem if it is done with one.
+    /// Refuses an action that needs a higher role, or another subsystem. `subsystem` is the
+    /// subsystem of the action, if it has one.
     pub(in crate::control) fn allow(&self, needed: Role, subsystem: Option<&str>) -> Result<(), String> {
         if self.role < needed {
             return Err(format!("it takes the role {needed}, and this is {}", self.role));

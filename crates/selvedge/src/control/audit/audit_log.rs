@@ -1,5 +1,6 @@
-//! The audit log: who has changed what, or has failed to come in, on disk before it is acknowledged. Whoever moves the file
-//! away, as logrotate does, has the next one begin where it ends.
+//! The audit log: changes and failed logins with their callers, on disk before a change is
+//! acknowledged. After a rotation (logrotate moves the file away) the next file continues the
+//! chain.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -22,10 +23,10 @@ use crate::state_directory::StateDirectory;
 
 /// The log in a state directory.
 pub(crate) const NAME: &str = "audit.jsonl";
-/// What its directory keeps beside it: by it a log is known that has lost its end.
+/// File in the state directory with the head of the log, which shows that a log has lost its end.
 const HEAD_NAME: &str = "audit-head.json";
 const HEAD_BYTES_MAX: u64 = 1024;
-/// By this the journal knows a line that somebody should see.
+/// Prefix that gives a line of the journal the priority "notice".
 const NOTICE: &str = "<5>";
 
 /// The log.
@@ -40,7 +41,7 @@ pub(crate) struct AuditLog {
 enum Place {
     Nowhere,
     File(PathBuf),
-    /// Where the journal takes what is written to standard error.
+    /// Standard error, which the journal records.
     Journal,
 }
 
@@ -48,13 +49,14 @@ enum Place {
 struct Inner {
     head: Head,
     file: Option<(File, u64)>,
-    /// What could not be written, and why the last could not.
+    /// Number of records that could not be written, and the error of the last.
     missed: u64,
     trouble: Option<String>,
     crowds: Crowds,
 }
 
-/// Those who are refused, apart from each other: a crowd of the one kind does not keep others from being recorded.
+/// Counts of refusals by kind: many refusals of one kind do not keep those of others out of the
+/// log.
 #[derive(Debug, Default)]
 struct Crowds {
     strangers: Crowd,
@@ -63,7 +65,7 @@ struct Crowds {
     administrators: Crowd,
 }
 
-/// Who was refused in the running minute.
+/// Refusals of one kind in the running minute.
 #[derive(Debug, Default)]
 struct Crowd {
     since: Option<Instant>,
@@ -72,7 +74,7 @@ struct Crowd {
 }
 
 impl Crowds {
-    /// The one that an event belongs to, if it is one of somebody who was refused.
+    /// The count that a refusal belongs to; `None` for all other events.
     fn of(&mut self, event: &Event) -> Option<&mut Crowd> {
         match (event.kind, &event.who) {
             (Kind::FailedLogin, _) => Some(&mut self.strangers),
@@ -126,9 +128,9 @@ impl AuditLog {
         Ok(log)
     }
 
-    /// Finds where the log ends; what is wrong with that, if something is.
+    /// Finds the end of the log; returns a description of a damage, if there is one.
     fn resume(&self) -> Result<Option<String>, Failure> {
-        // A target does not stay away from its hosts because somebody has spoilt this file.
+        // A damaged log must not keep a target from its hosts.
         let (kept, spoilt) = match self.directory.as_ref().map(|directory| kept_head(&directory.folder)) {
             None => (None, None),
             Some(Ok(kept)) => (kept, None),
@@ -183,12 +185,12 @@ impl AuditLog {
         }
     }
 
-    /// Whether anything is recorded.
+    /// True if a log is written.
     pub(in crate::control) const fn is_kept(&self) -> bool {
         !matches!(self.place, Place::Nowhere)
     }
 
-    /// Its latest records.
+    /// Latest records of the log.
     pub(in crate::control) fn tail(&self) -> Result<Tail, Refusal> {
         match &self.place {
             Place::File(path) => Tail::of(path)
@@ -204,8 +206,9 @@ impl AuditLog {
         }
     }
 
-    /// Records what happened. What cannot be written is told in the log, and no change is made from then on. Those who are
-    /// refused get a line each up to a limit, and are counted beyond it: they must not fill a disk.
+    /// Records an event. If it cannot be written, an error is logged and all changes are refused
+    /// from then on. Refusals have a line each up to a limit, and are counted beyond it, since
+    /// strangers must not fill a disk.
     pub(crate) fn write(&self, event: Event) {
         if !self.is_kept() {
             return;
@@ -275,7 +278,7 @@ impl Inner {
     }
 }
 
-/// What a state directory knows of the end of the log, whoever has it.
+/// Reads the head of the log from a state directory, also from one that a target uses.
 pub(crate) fn head_in(directory: &Path) -> Result<Option<Head>, Failure> {
     let folder = PrivateFolder::open(directory).map_err(|error| Failure::failed(error.to_string()))?;
     kept_head(&folder).map_err(Failure::failed)
@@ -326,7 +329,7 @@ mod tests {
             self.folder.path().join("state").join(NAME)
         }
 
-        /// What is wrong with these files, or how many records they have.
+        /// Verifies these files; returns the number of records, or the mistake.
         fn verify(&self, files: &[PathBuf]) -> Result<u64, String> {
             let end =
                 head_in(&self.folder.path().join("state")).unwrap_or_else(|failure| panic!("{failure:?}"));
@@ -343,20 +346,23 @@ mod tests {
     }
 
     #[test]
-    fn its_tail_is_told_as_the_document_says_where_it_is_in_a_file() {
+    fn the_tail_of_a_log_in_a_file_follows_the_schema() {
         let bed = Bed::new();
         let log = bed.log();
         let tail = |log: &AuditLog| serde_json::to_value(log.tail().unwrap()).unwrap();
         assert_eq!(tail(&log), serde_json::json!({ "records": [], "has_older": false }));
         write(&log, 3);
-        let told = tail(&log);
+        let tail_json = tail(&log);
         assert_eq!(
-            (&told["records"][0]["result"], &told["records"][2]["seq"]),
+            (&tail_json["records"][0]["result"], &tail_json["records"][2]["seq"]),
             (&"number 2".into(), &0.into())
         );
         let document = super::super::super::openapi::document().unwrap();
         let schema = &document["components"]["schemas"]["AuditTail"];
-        assert_eq!(super::super::super::schema_tests::mistake(&document, schema, &told, "AuditTail"), None);
+        assert_eq!(
+            super::super::super::schema_tests::mistake(&document, schema, &tail_json, "AuditTail"),
+            None
+        );
         let refusal = AuditLog::none().tail().unwrap_err();
         assert!(refusal.status == 404 && refusal.to_string().contains("keeps no audit log"), "{refusal}");
         let journal = AuditLog { place: Place::Journal, ..AuditLog::none() };
@@ -423,10 +429,10 @@ mod tests {
         let bed = Bed::new();
         let log = bed.log();
         write(&log, 1);
-        // A folder in the file's place cannot be written, whoever tries.
+        // A folder in the file's place cannot be written, also as root.
         fs::rename(bed.path(), bed.path().with_extension("1")).unwrap();
         fs::create_dir(bed.path()).unwrap();
-        assert_eq!(log.check(), Ok(()), "nobody knows yet");
+        assert_eq!(log.check(), Ok(()), "the failure is not known yet");
         write(&log, 2);
         let refusal = log.check().unwrap_err();
         assert_eq!(refusal.status, 507);
@@ -451,14 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_is_refused_fills_no_disk_and_hides_nobody_else() {
+    fn many_refusals_fill_no_disk_and_hide_no_other_event() {
         let bed = Bed::new();
         let log = bed.log();
         let text = || fs::read_to_string(bed.path()).unwrap();
         let most = REFUSED_PER_MINUTE_MAX as usize;
         let host = Identity::Host { nqn: "nqn.h".to_owned(), host_id: None };
         let refused = |kind, who: &Identity| Event { kind, who: Some(who.clone()), ..Event::default() };
-        (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Nobody)));
+        (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Unknown)));
         assert_eq!(text().lines().count(), most);
         (0..1000).for_each(|_| log.write(refused(Kind::RefusedConnect, &host)));
         assert_eq!(text().lines().count(), 2 * most);
@@ -466,11 +472,11 @@ mod tests {
         assert_eq!(text().lines().count(), 3 * most);
         (0..1000).for_each(|_| log.write(refused(Kind::Refused, &Identity::Token("a".to_owned()))));
         assert_eq!(text().lines().count(), 4 * most);
-        // Each that is done is recorded, whoever does it.
+        // Changes are recorded without a limit.
         (0..=most).for_each(|_| log.write(refused(Kind::Change, &host)));
         assert_eq!(text().lines().count(), 5 * most + 1);
         log.lock().crowds.strangers.since = None;
-        log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Nobody) });
+        log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Unknown) });
         let omitted = 1000 - most + 5;
         assert!(
             text().lines().next_back().unwrap().contains(&format!("\"omitted\":{omitted}")),
@@ -480,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_end_keeps_nobody_from_serving() {
+    fn a_target_starts_with_a_damaged_log() {
         let bed = Bed::new();
         write(&bed.log(), 2);
         fs::write(bed.path().with_file_name(HEAD_NAME), "{").unwrap();

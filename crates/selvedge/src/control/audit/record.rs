@@ -11,10 +11,10 @@ use super::super::access::Identity;
 use super::super::fingerprint::Fingerprint;
 use super::super::limits::AUDIT_PART_BYTES_MAX;
 
-/// What stands between what is hashed and the hash.
+/// Separator between the hashed part of a line and its hash.
 const HASH: &str = ",\"hash\":\"";
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -23,33 +23,33 @@ pub(crate) enum Kind {
     /// Something was changed.
     #[default]
     Change,
-    /// Somebody who is known was refused something.
+    /// A request of an authenticated caller was refused.
     Refused,
-    /// Somebody did not come in.
+    /// A caller or host failed to authenticate.
     FailedLogin,
-    /// A host was not let in, for another reason than that it did not prove who it is.
+    /// A host's connect was refused for another reason than authentication.
     RefusedConnect,
     /// Records are missing before this one.
     Gap,
 }
 
-/// What happened, who did it, and what came of it.
+/// An event, with its caller and its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Event {
     #[serde(rename = "event")]
     pub(crate) kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) who: Option<Identity>,
-    /// Where that was.
+    /// Address or process that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
-    /// What was asked for: a method and a path, or a command of a host.
+    /// The request: method and path, or a command of a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) what: Option<String>,
-    /// What stood in the request.
+    /// Body of the request.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(crate) request: Value,
-    /// What is another than before, with both.
+    /// Settings that the change altered, with their old and new values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) changes: Vec<Value>,
     /// done, or why not.
@@ -68,13 +68,14 @@ impl Event {
         Self { kind, result: "done".to_owned(), ..Self::default() }
     }
 
-    /// Somebody did not come in, for this reason.
+    /// An authentication that failed, with the reason.
     pub(crate) fn failed_login(who: Identity, from: impl fmt::Display, why: impl fmt::Display) -> Self {
         let (from, result) = (Some(from.to_string()), why.to_string());
         Self { kind: Kind::FailedLogin, who: Some(who), from, result, ..Self::default() }
     }
 
-    /// The same, with no part larger than a line has room for: a larger one is told by its size.
+    /// The same event with a request and changes that fit on a line; those that do not are replaced
+    /// by their size or number.
     pub(super) fn bounded(self) -> Self {
         let size = |value: &Value| value.to_string().len();
         let request = match size(&self.request) {
@@ -94,7 +95,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Where a log is: the number of its next record, and the hash of its last.
+/// State of a log after a record: number of the next record, and hash of the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Records before it, in all files together.
@@ -111,7 +112,7 @@ struct Written<'a> {
     prev: Fingerprint,
 }
 
-/// What is read of a line.
+/// Parts of a line that the chain is checked by.
 #[derive(Deserialize)]
 struct Read {
     seq: u64,
@@ -207,7 +208,7 @@ mod tests {
             swapped.swap(at, at + 1);
             assert!(follow(&swapped).is_err(), "{at}");
         }
-        // One that is made anew has a hash of its own, and what follows has the old one's.
+        // A forged record has another hash than the one that the next record names.
         let mut forged = all.clone();
         let before = follow(&all[..2]).unwrap();
         forged[2] = before.append(&Event::default(), Timestamp::UNIX_EPOCH).unwrap().0;
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_a_line_is_told_by_its_size() {
+    fn too_large_a_part_of_an_event_is_replaced_by_its_size() {
         let large = "x".repeat(AUDIT_PART_BYTES_MAX);
         let event = Event { request: json!({ "a": large }), changes: vec![json!(large)], ..Event::default() };
         let bounded = event.bounded();

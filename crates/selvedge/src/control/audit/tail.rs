@@ -1,5 +1,5 @@
-//! The end of the audit log as it is told: who did what, when and with which result. What stood in requests is left in the
-//! file.
+//! The end of the audit log as the API returns it: caller, time, request and result of each record.
+//! The bodies of requests stay in the file.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -15,29 +15,29 @@ use super::super::limits::{AUDIT_TAIL_BYTES_MAX, AUDIT_TAIL_RECORDS_MAX};
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AuditTail")]
 pub(in crate::control) struct Tail {
-    /// The latest first.
-    records: Vec<Told>,
-    /// Whether there are older ones.
+    /// Latest record first.
+    records: Vec<Record>,
+    /// True if the log has older records.
     has_older: bool,
 }
 
 /// A record.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AuditRecord")]
-struct Told {
-    /// Its number, counted from 0.
+struct Record {
+    /// Number of the record, from 0.
     seq: u64,
-    /// When it was written.
+    /// Time of the record, as RFC 3339.
     time: String,
     /// `start`, `stop`, `change`, `refused`, `failed_login`, `refused_connect` or `gap`.
     event: String,
-    /// Who it was, by what it is known.
+    /// Identity of the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<String>,
-    /// Where that was.
+    /// Address or process that the request came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<String>,
-    /// What was asked for.
+    /// Method and path, or a command of a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     what: Option<String>,
     /// done, or why not.
@@ -46,7 +46,7 @@ struct Told {
     omitted: u64,
 }
 
-/// What is read of a line.
+/// Parts of a line that are returned.
 #[derive(Deserialize)]
 struct Line {
     seq: u64,
@@ -60,7 +60,7 @@ struct Line {
     omitted: u64,
 }
 
-impl From<Line> for Told {
+impl From<Line> for Record {
     fn from(line: Line) -> Self {
         let Line { seq, time, event, who, from, what, result, omitted } = line;
         Self { seq, time, event, who: who.map(|who| who.to_string()), from, what, result, omitted }
@@ -68,7 +68,7 @@ impl From<Line> for Told {
 }
 
 impl Tail {
-    /// That of a file; nothing where there is none yet.
+    /// Reads the end of a file; empty if there is no file.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         match File::open(path) {
             Ok(mut file) => {
@@ -84,10 +84,10 @@ impl Tail {
         }
     }
 
-    /// That of the end of a file, which may begin and end in the middle of a line.
+    /// Parses the end of a file, which may begin and end in the middle of a line.
     fn of_end(end: &str) -> Self {
         let lines = end.lines().rev().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-        let records: Vec<Told> = lines.take(AUDIT_TAIL_RECORDS_MAX).map(Told::from).collect();
+        let records: Vec<Record> = lines.take(AUDIT_TAIL_RECORDS_MAX).map(Record::from).collect();
         let has_older = records.last().is_some_and(|first| first.seq > 0);
         Self { records, has_older }
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_come_first_and_what_stood_in_requests_is_not_told() {
+    fn the_latest_records_come_first_and_without_the_bodies_of_requests() {
         let tail = Tail::of_end(&log(3, 10));
         assert_eq!((numbers(&tail), tail.has_older), (vec![2, 1, 0], false));
         assert_eq!(tail.records[0].who.as_deref(), Some("token team-a"));
@@ -135,16 +135,16 @@ mod tests {
 
     #[test]
     fn each_way_of_being_known_is_read() {
-        for (who, told) in [
+        for (who, name) in [
             (json!("process"), "this process"),
-            (json!("nobody"), "nobody known"),
+            (json!("nobody"), "unknown caller"),
             (json!({ "user": { "uid": 7, "name": "ann" } }), "user ann (7)"),
             (json!({ "host": { "nqn": "nqn.h", "host_id": null } }), "host nqn.h"),
             (json!({ "certificate": { "name": "c", "sha256": "0".repeat(64) } }), "certificate c"),
         ] {
             let line = json!({ "seq": 1, "time": "t", "event": "change", "who": who, "result": "done" });
             let tail = Tail::of_end(&line.to_string());
-            assert_eq!(tail.records[0].who.as_deref(), Some(told), "{tail:?}");
+            assert_eq!(tail.records[0].who.as_deref(), Some(name), "{tail:?}");
             assert!(tail.has_older);
         }
     }

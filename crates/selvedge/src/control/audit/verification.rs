@@ -20,10 +20,10 @@ pub(crate) struct Verified {
     pub(crate) first: u64,
     /// The number of the last.
     pub(crate) last: u64,
-    /// The hash of the last: whoever notes it can tell later that nothing before it was changed.
+    /// Hash of the last record. A copy of it proves later that no earlier record was changed.
     #[schemars(with = "String")]
     pub(crate) hash: Fingerprint,
-    /// Whether the target's state knows this record as the last; not known without the state.
+    /// True if this record is the last in the target's state; missing without the state.
     pub(crate) is_end_known: Option<bool>,
 }
 

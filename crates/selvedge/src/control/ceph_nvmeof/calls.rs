@@ -22,7 +22,7 @@ use super::failed::Reply;
 use super::native::Native;
 use super::{connections, gateway, hosts, listeners, namespace_settings, namespaces, subsystems};
 
-/// What calls are answered with.
+/// Parts of a server of calls.
 #[derive(Clone)]
 struct Service {
     /// The control API.
@@ -64,7 +64,8 @@ async fn call(State(service): State<Service>, Path(name): Path<String>, request:
     answered.unwrap_or_else(|_| refuse(&Status::deadline_exceeded("the call took too long")))
 }
 
-/// Whether a call may change something: what it looks at first has to be what others have made of it by now.
+/// True if a call may change something. Such a call first needs the changes that other gateways
+/// have made.
 fn changes(name: &str) -> bool {
     !["list_", "get_", "show_", "namespace_get_"].iter().any(|looks| name.starts_with(looks))
 }
@@ -118,7 +119,7 @@ async fn dispatch(name: &str, native: Native, request: Request) -> Response {
     })
 }
 
-/// What answers one call.
+/// Handler of one call.
 struct Handler<F>(F);
 
 impl<Q, A, F, W> UnaryService<Q> for Handler<F>

@@ -10,7 +10,7 @@ use super::hosts::host_of;
 use super::listeners::listeners_of;
 use super::native::Native;
 
-/// What stands where a host that is not connected has no address.
+/// Address of a host that is not connected.
 const NOWHERE: &str = "<n/a>";
 
 /// A controller, as the control API shows it.

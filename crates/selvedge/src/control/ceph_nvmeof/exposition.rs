@@ -15,7 +15,7 @@ use super::listeners::listeners_of;
 use super::namespaces::bdev_name;
 use super::subsystems::group_name;
 
-/// What a namespace has done: its name in ceph-nvmeof, its metric's help, and the number.
+/// Counter of a namespace: its name in ceph-nvmeof, the help of its metric, and its value.
 type Count = (&'static str, &'static str, fn(&NamespaceMetrics) -> f64);
 
 const COUNTS: [Count; 6] = [
@@ -30,13 +30,13 @@ const COUNTS: [Count; 6] = [
 pub(in crate::control) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let administration = ask.administration;
     let group = administration.membership().map(gateway::Membership::status);
-    let told = Told {
+    let exposed = Exposed {
         fabric: administration.shown(),
         metrics: administration.metrics(),
         gateway: host_name(group.as_ref()),
         group: group.as_ref().map(group_name).unwrap_or_default().to_owned(),
     };
-    Ok(Answer::text(CONTENT_TYPE, told.text()))
+    Ok(Answer::text(CONTENT_TYPE, exposed.text()))
 }
 
 /// Commands, bytes and seconds.
@@ -48,15 +48,15 @@ fn of(counted: &NamespaceMetrics, operation: Operation) -> (f64, f64, f64) {
     })
 }
 
-/// What is told.
-struct Told {
+/// Data of the exposition.
+struct Exposed {
     fabric: FabricConfig,
     metrics: Metrics,
     gateway: String,
     group: String,
 }
 
-impl Told {
+impl Exposed {
     fn text(&self) -> String {
         let mut text = Exposition::default();
         text.family("ceph_nvmeof_gateway_info", "gauge", "Gateway information");

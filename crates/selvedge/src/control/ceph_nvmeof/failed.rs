@@ -8,7 +8,7 @@ use ceph_nvmeof::{
     SubsystemsInfoCli,
 };
 
-/// What a success says, as strerror(3) does.
+/// Message of a success, as strerror(3) has it.
 const SUCCESS: &str = "Success";
 
 /// A call that failed.

@@ -14,9 +14,9 @@ use super::failed::Failed;
 use super::native::Native;
 use super::subsystems::group_name;
 
-/// The version of ceph-nvmeof whose calls these are, which its command compares with its own.
+/// Version of ceph-nvmeof that has these calls; its command compares it with its own.
 pub(super) const VERSION: &str = "1.5.1";
-/// What is logged unless somebody has said otherwise.
+/// Log level by default.
 const USUAL_LEVEL: &str = "warn";
 
 pub(super) async fn info(native: Native, request: GetGatewayInfoReq) -> Result<GatewayInfo, Failed> {
@@ -59,7 +59,7 @@ pub(super) async fn log_level(
     Ok(GatewayLogLevelInfo { log_level: level as i32, ..GatewayLogLevelInfo::default() })
 }
 
-/// How much is logged; what is said of single modules is left out.
+/// Log level of the whole program; levels of single modules are left out.
 async fn level(native: &Native) -> Result<String, Failed> {
     let shown = native.ask("GET", "/v1/log", None).await?;
     let all = shown["level"].as_str().unwrap_or_default();

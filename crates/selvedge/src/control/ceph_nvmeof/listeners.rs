@@ -28,7 +28,7 @@ struct AnaGroups {
     ana_groups: Vec<AnaGroupConfig>,
 }
 
-/// What is at a place that a call names.
+/// A listener of a gateway, which a call may name.
 struct Place {
     /// The number of its port.
     port: u16,
@@ -53,7 +53,7 @@ impl Places {
         Ok(Self { own, is_group: group.is_some(), all })
     }
 
-    /// Those of a gateway with this address; of all gateways for `*`.
+    /// Listeners of a gateway at this address; of all gateways for `*`.
     fn at<'a>(
         &'a self,
         host_name: &'a str,
@@ -189,7 +189,7 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
     Ok(ReqStatus::default())
 }
 
-/// Whether hosts use a subsystem of this target by one of these ports.
+/// True if hosts use a subsystem of this target by one of these ports.
 async fn has_hosts_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<bool, Failed> {
     let connections = native.ask("GET", "/v1/connections", None).await?;
     let mut controllers = connections["controllers"].as_array().into_iter().flatten();
@@ -235,7 +235,8 @@ pub(super) async fn of_gateway(
     Ok(GatewayListenersInfo { gw_listeners, ..GatewayListenersInfo::default() })
 }
 
-/// What Ceph's monitors tell its own gateways, and nobody here.
+/// Refuses the states that Ceph's monitors set at its own gateways. Here the gateways agree on
+/// them.
 pub(super) async fn set_ana_state(_: Native, _: AnaInfo) -> Result<ReqStatus, Failed> {
     Err(Failed::new(EPERM, "ANA states follow from which gateway serves what, which the gateways agree on"))
 }
@@ -248,7 +249,7 @@ const fn state(state: GroupState) -> AnaState {
     }
 }
 
-/// Where a subsystem is found at this gateway.
+/// Listeners of a subsystem at this gateway.
 pub(super) fn listeners_of(
     ports: &[PortConfig],
     own: &str,
@@ -278,7 +279,7 @@ fn is_found_at(subsystem: &SubsystemConfig, port: u16) -> bool {
     subsystem.ports.is_empty() || subsystem.ports.contains(&port)
 }
 
-/// Whether a subsystem's connections have to be TLS on a port.
+/// True if a subsystem's connections have to be TLS on a port.
 fn is_secure(port: &PortConfig, subsystem: &SubsystemConfig) -> bool {
     port.tls.map_or_else(|| is_keyed(subsystem), |tls| tls == TlsUse::Required)
 }
@@ -287,7 +288,7 @@ fn is_keyed(subsystem: &SubsystemConfig) -> bool {
     subsystem.host_keys.iter().any(HostKeyConfig::has_tls_key)
 }
 
-/// Where the other gateways of the group are found, as they have registered.
+/// Listeners of the group's other gateways, as they have registered.
 fn others_places(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<Place> {
     let others = group.gateways.iter().filter(|gateway| gateway.name != group.gateway);
     let places = others.flat_map(|gateway| {
@@ -328,8 +329,8 @@ fn unescaped(traddr: &str) -> String {
     traddr.parse::<HostAddress>().map_or_else(|_| traddr.to_owned(), |written| written.host())
 }
 
-/// Whether a listener takes connections to this address, or is one of all that are meant. One that takes those to all of the
-/// machine's addresses does.
+/// True if a listener accepts connections to this address. A listener on all of the machine's
+/// addresses does, and for a wildcard address each listener does.
 fn is_at(listener: &ListenerInfo, traddr: &str, trsvcid: u32) -> bool {
     let is_any =
         |text: &str| text.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified());

@@ -34,7 +34,7 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     Ok(ReqStatus::default())
 }
 
-/// What is there already is not what is wrong with a setting.
+/// Turns "exists already" into "invalid", since a setting cannot exist already.
 fn invalid(failed: Failed) -> Failed {
     if failed.errno == EEXIST { Failed { errno: EINVAL, ..failed } } else { failed }
 }
@@ -67,7 +67,7 @@ pub(super) async fn change_group(
     let doing = format!("Failure changing load balancing group for namespace with ID {nsid} in {nqn}");
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     check_group(&native, group).await.map_err(|failed| failed.amid(&doing))?;
-    // Whoever serves it has to let go of its image first.
+    // The gateway that serves it has to release its image first.
     let known = native.group().await?;
     let is_its = |known: &&LoadBalancingStatus| known.id == namespace.ana_group;
     let owned = known.as_ref().and_then(|known| known.load_balancing_groups.iter().find(is_its));

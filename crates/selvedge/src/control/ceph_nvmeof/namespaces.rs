@@ -260,7 +260,7 @@ fn image_of(namespace: &NamespaceConfig) -> Option<&RbdConfig> {
     }
 }
 
-/// What ceph-nvmeof calls what is behind a namespace.
+/// Name of the namespace's bdev, as ceph-nvmeof's tools expect one.
 pub(super) fn bdev_name(namespace: &NamespaceConfig) -> String {
     namespace.uuid.map(|uuid| format!("bdev_{uuid}")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The control API, as a call asks it: in this process, as whoever has made the call.
+//! Requests of a call to the control API: in this process, with the identity of the caller.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct Refused {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct ErrorBody {
     error: String,
     hint: Option<String>,
 }
@@ -99,12 +99,12 @@ impl Native {
         if status.is_success() {
             return Ok((status != StatusCode::NO_CONTENT).then_some(body));
         }
-        let told = serde_json::from_slice::<Told>(&body).ok();
-        let what = told.map_or_else(
+        let refused = serde_json::from_slice::<ErrorBody>(&body).ok();
+        let what = refused.map_or_else(
             || status.to_string(),
-            |told| match told.hint {
-                Some(hint) => format!("{}; {hint}", told.error),
-                None => told.error,
+            |refused| match refused.hint {
+                Some(hint) => format!("{}; {hint}", refused.error),
+                None => refused.error,
             },
         );
         Err(Refused { status: status.as_u16(), what })
@@ -131,7 +131,7 @@ impl Native {
         }
     }
 
-    /// Where this gateway listens.
+    /// Ports of this gateway.
     pub(super) async fn ports(&self) -> Result<Vec<PortConfig>, Failed> {
         Ok(self.get::<Ports>("/v1/ports").await?.ports)
     }
@@ -145,7 +145,7 @@ impl Native {
         }
     }
 
-    /// What was done, for somebody who has been shown what it was done to.
+    /// Counters of the target, for a caller that has read access to their objects.
     pub(super) async fn metrics(&self) -> Result<Metrics, Failed> {
         let administration = self.administration.clone();
         let counted = tokio::task::spawn_blocking(move || administration.metrics()).await;

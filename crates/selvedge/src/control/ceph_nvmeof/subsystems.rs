@@ -54,7 +54,7 @@ pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Resul
     if let Some(key) = given(&request.dhchap_key)
         && let Err(refused) = set_key(&native, &nqn, Some(key)).await
     {
-        // Nobody may use it yet: it goes as if it had not been there.
+        // No host may use it yet, so its removal leaves no trace.
         if let Err(left) = native.ask("DELETE", &of_subsystem(&nqn), None).await {
             tracing::warn!(nqn, error = left.what, "a subsystem that got no key stays");
         }
@@ -188,7 +188,7 @@ fn shown(subsystem: &SubsystemConfig, controllers: (u32, u32)) -> SubsystemCli {
     }
 }
 
-/// Whether the subsystem authenticates to hosts.
+/// True if the subsystem authenticates to hosts.
 fn has_key(subsystem: &SubsystemConfig) -> bool {
     subsystem.dhchap_ctrl_secret_sealed.is_some()
         || subsystem.host_keys.iter().any(|key| key.dhchap_ctrl_secret_file.is_some())

@@ -86,7 +86,7 @@ impl Door {
         })
     }
 
-    /// What Prometheus gets.
+    /// Metrics as Prometheus gets them.
     fn metrics(&self) -> String {
         let request = Request::builder().uri("/metrics/ceph-nvmeof").body(Body::empty()).unwrap();
         let service = self.native.clone().layer(axum::Extension(self.peer.clone()));
@@ -158,11 +158,11 @@ fn a_subsystem_comes_and_goes_and_each_call_may_come_twice() {
     assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &alone).status, EINVAL);
     assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &create("no name")).status, EINVAL);
     for (call, expected) in [("add_host", [0, EEXIST]), ("remove_host", [0, ENOENT])] {
-        let told = match call {
+        let statuses = match call {
             "add_host" => [(); 2].map(|()| door.status(call, &add_host(NQN, HOST))),
             _ => [(); 2].map(|()| door.status(call, &remove_host(NQN, HOST))),
         };
-        assert_eq!(told, expected, "{call}");
+        assert_eq!(statuses, expected, "{call}");
     }
     assert_eq!([(); 2].map(|()| door.status("add_host", &add_host(NQN, "*"))), [0, EEXIST]);
     assert_eq!([(); 2].map(|()| door.status("remove_host", &remove_host(NQN, "*"))), [0, 0]);
@@ -444,7 +444,7 @@ fn dashboards_find_what_they_ask_for() {
 }
 
 #[test]
-fn whoever_may_read_changes_nothing() {
+fn a_caller_with_read_access_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.toml");
     let (token, other) = ("the_token_of_a_reader", "the_token_of_an_operator");

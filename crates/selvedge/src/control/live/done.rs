@@ -1,8 +1,8 @@
-//! What commands of one kind came to in an interval, as sums. How it is told is not its concern.
+//! Sums over the commands of one kind in an interval. It keeps out their presentation.
 
 use engine::target::{Histogram, OperationMetrics, Stage};
 
-/// How many stages there are.
+/// Number of stages.
 pub(super) const STAGES: usize = Stage::ALL.len();
 
 /// Commands that went well, and what their time was spent on.
@@ -17,7 +17,8 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// What was done between the two; `None` where a counter fell, since it was made anew.
+    /// Commands done between two samples; `None` if a counter fell, since its object was removed
+    /// and added again.
     pub(super) fn between(now: &OperationMetrics, before: Option<&OperationMetrics>) -> Option<Self> {
         let whole = Self::of(now);
         match before {
@@ -59,7 +60,7 @@ impl Done {
         }
     }
 
-    /// How many commands.
+    /// Number of commands.
     pub(super) fn commands(&self) -> u64 {
         self.latency.count()
     }

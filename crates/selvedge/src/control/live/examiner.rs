@@ -13,16 +13,16 @@ use crate::diagnosis::look::{Look, Moment};
 #[derive(Debug)]
 pub(in crate::control) struct Examiner {
     began: Instant,
-    /// What the next look is compared with. Whoever holds it examines.
+    /// The last look, for comparison with the next. The holder of the lock examines.
     former: Mutex<Former>,
     found: Mutex<Option<Found>>,
 }
 
 #[derive(Debug, Default)]
 struct Former {
-    /// The last look, while somebody looks live.
+    /// The last look, kept while there are viewers.
     look: Option<Moment>,
-    /// How long the last examination took.
+    /// Duration of the last examination.
     took: Duration,
 }
 
@@ -39,17 +39,17 @@ impl Default for Examiner {
 }
 
 impl Examiner {
-    /// What was found, unless that is too long ago to be true.
+    /// Latest findings, unless they are older than `LOOK_AGE_MAX`.
     pub(super) fn latest(&self) -> Option<Arc<Findings>> {
         self.found_within(LOOK_AGE_MAX)
     }
 
-    /// Examines the target if it is time to, for those who look live: what is new. It never waits.
+    /// Examines the target if it is time to, for viewers; returns new findings. It never waits.
     pub(super) fn renew(&self, look: impl Fn(f64) -> Look) -> Option<Arc<Findings>> {
         let mut former = match self.former.try_lock() {
             Ok(former) => former,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody examines it now.
+            // Another thread examines it now.
             Err(TryLockError::WouldBlock) => return None,
         };
         let now_s = self.now_s();
@@ -74,10 +74,11 @@ impl Examiner {
         findings
     }
 
-    /// What is found now, for whoever asks once: as it was a moment ago, or after two looks a second apart.
+    /// Current findings for a single request: those of the last seconds, or those of two looks a
+    /// second apart.
     pub(super) fn examine(&self, look: impl Fn(f64) -> Look) -> Arc<Findings> {
         let former = lock(&self.former);
-        // Whoever was here first may just have done it.
+        // The previous holder of the lock may just have examined it.
         if let Some(found) = self.found_within(FINDINGS_INTERVAL) {
             return found;
         }
@@ -94,7 +95,8 @@ impl Examiner {
         found
     }
 
-    /// Forgets the look that nobody will compare with another one: it takes as much memory as the metrics.
+    /// Drops the last look, which takes as much memory as the metrics, since there will be no
+    /// second one to compare with.
     pub(super) fn rest(&self) {
         if let Ok(mut former) = self.former.try_lock() {
             former.look = None;

@@ -1,4 +1,5 @@
-//! What is wrong with the target and what to do, by the rules by which `selvedge doctor` judges it, as it is told.
+//! Findings about the target and their cures, by the rules of `selvedge doctor`, as the API returns
+//! them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,16 +10,16 @@ use crate::diagnosis::finding::Finding;
 use crate::diagnosis::look::Moment;
 use crate::diagnosis::served::Served;
 
-/// What the rules of `selvedge doctor` find at the target itself.
+/// Findings of the rules of `selvedge doctor` at the target itself.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(in crate::control) struct Findings {
-    /// When it was looked at for the second time, in seconds since 1970.
+    /// Time of the second look, in seconds since 1970.
     time_s: u64,
     /// Seconds between the two looks.
     interval_s: f64,
     /// Causes, the one that costs most first.
     pub(super) findings: Vec<Finding>,
-    /// What the target does not look at, and who does.
+    /// Areas that the target does not examine, each with the command that does.
     not_looked_at: Vec<NotLookedAt>,
 }
 
@@ -30,7 +31,7 @@ struct NotLookedAt {
     reason: String,
 }
 
-/// What a target knows nothing of, and the command that looks at it.
+/// Areas outside the target, and the command that examines each.
 const ELSEWHERE: [(&str, &str); 3] = [
     (
         "this machine's processors, interrupts, network cards and TCP settings",
@@ -41,15 +42,15 @@ const ELSEWHERE: [(&str, &str); 3] = [
 ];
 
 impl Findings {
-    /// What two looks of the target at itself come to.
+    /// Findings from two looks of the target at itself.
     pub(super) fn of(before: &Moment, now: &Moment) -> Self {
-        // Digits that mean nothing are not told.
+        // Digits below a millisecond would only be noise.
         let interval_s = ((now.at_s - before.at_s) * 1000.0).round() / 1000.0;
         let findings = crate::diagnosis::findings(&Served::between(before, now));
         Self { interval_s, findings, ..Self::none() }
     }
 
-    /// What is said where its own answers cannot be read, for this reason.
+    /// Findings if the target's own answers cannot be read, for this reason.
     pub(super) fn unread(reason: &str) -> Self {
         let mut none = Self::none();
         none.not_looked_at.insert(0, NotLookedAt::new(("this target", reason)));

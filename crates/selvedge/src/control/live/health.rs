@@ -22,7 +22,7 @@ const SLOW_STORAGE: Duration = Duration::from_secs(1);
 /// Limits are worth a line when they hold back more than one command of a hundred.
 const HELD_SHARE: f64 = 0.01;
 
-/// How serious something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "HealthLevel")]
@@ -35,7 +35,7 @@ pub(super) enum Level {
     Critical,
 }
 
-/// How the target is.
+/// Health of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::control) struct Health {
     /// The most serious of all findings.
@@ -48,14 +48,14 @@ pub(in crate::control) struct Health {
     pub(super) findings_omitted: usize,
 }
 
-/// Something that somebody should know.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "HealthFinding")]
 pub(in crate::control) struct Finding {
     pub(super) level: Level,
-    /// What is the matter.
+    /// Description of the problem.
     pub(super) what: String,
-    /// What to do, or where to look.
+    /// Action to take, or place to look at.
     pub(super) cure: &'static str,
     /// The subsystem that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,13 +75,13 @@ impl Finding {
     }
 }
 
-/// What is looked at.
+/// Input of the checks.
 pub(super) struct Looked<'a> {
     pub(super) now: &'a Sample,
     /// The sample before, and what was done since.
     pub(super) before: &'a Sample,
     pub(super) interval: &'a Interval<'a>,
-    /// What had gone wrong until a minute ago, or since there are samples.
+    /// Troubles counted until a minute ago, or until the first sample.
     pub(super) minute: &'a Troubles,
     /// The namespaces as they were seen last.
     pub(super) namespaces: &'a [NamespaceStatus],
@@ -91,8 +91,8 @@ pub(super) struct Looked<'a> {
     pub(super) diagnosed: Option<&'a diagnosis::finding::Finding>,
 }
 
-/// What has gone wrong since the target started, as far as it is told for a minute. Numbers of a whole target would be kept
-/// a dozen times for it.
+/// Counters of troubles since the target started, for findings that last a minute. Samples of the
+/// whole target would take a dozen times the memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Troubles {
     /// Of namespaces that had any, by the subsystem's name and their number.
@@ -106,7 +106,7 @@ pub(super) struct Troubles {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Failed {
     commands: u64,
-    /// Those of them for which the storage had no space.
+    /// Failed commands for which the storage had no space.
     without_space: u64,
     /// Errors of the storage.
     media: u64,
@@ -314,7 +314,8 @@ fn limits(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What `doctor` finds first, unless something as serious is told already: of most causes both know.
+/// Adds the first finding of `doctor`, unless there is one as serious already: most causes are
+/// known to both.
 fn diagnosed(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     let Some(first) = looked.diagnosed else { return };
     let level = match first.severity {

@@ -34,7 +34,7 @@ impl From<&Done> for Step {
     }
 }
 
-/// What was done in one step.
+/// Commands of one step.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at: Instant,
@@ -93,13 +93,13 @@ impl History {
         HistoryAnswer::new(Some(&self.all))
     }
 
-    /// That of one namespace.
+    /// History of one namespace.
     pub(super) fn of_namespace(&self, nqn: &str, nsid: u32) -> HistoryAnswer {
         HistoryAnswer::new(self.namespaces.get(&(nqn.to_owned(), nsid)))
     }
 }
 
-/// What was done in the last hour, as far as it was sampled.
+/// History of the last hour, as far as it was sampled.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "History")]
 pub(in crate::control) struct HistoryAnswer {
@@ -113,7 +113,7 @@ pub(in crate::control) struct HistoryAnswer {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct HistoryPoint {
-    /// When it ended, in seconds since 1970.
+    /// End of the step, in seconds since 1970.
     time_s: u64,
     /// The time that it is over.
     interval_s: f32,

@@ -31,19 +31,20 @@ pub(in crate::control) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     viewers: Vec<Sender<Message>>,
-    /// Somebody has come who knows nothing yet.
+    /// Set when a viewer has come that has no roster yet.
     wants_roster: bool,
     history: History,
     thread: Option<JoinHandle<()>>,
-    /// The thread that samples now; one with a lower number ends.
+    /// Number of the thread that samples now; a thread with a lower number ends.
     round: u64,
-    /// Whether there is one. It is said here before it ends, so that whoever comes starts another.
+    /// True while there is a thread. The thread clears it before it ends, so a later viewer starts
+    /// another.
     is_running: bool,
-    /// Since when nobody has looked.
+    /// Time since which there is no viewer.
     left: Option<Instant>,
 }
 
-/// What the thread is to do next.
+/// Next action of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Sample, for those who look.
@@ -69,7 +70,8 @@ impl Hub {
         }
         if !state.is_running {
             if let Some(ended) = state.thread.take() {
-                // It has said so, and waits for nobody. What a panic there had to say stands in its own message.
+                // It has announced its end and waits for nothing. The message of a panic has been
+                // printed.
                 let _ = ended.join();
             }
             let failed =
@@ -116,7 +118,7 @@ impl Hub {
     /// Sends all viewers this. One that does not read misses it: nothing is kept for anybody.
     pub(super) fn send(&self, message: &Message) {
         for viewer in &self.lock().viewers {
-            // Whoever is gone is forgotten before the next sample.
+            // Viewers that have left are removed before the next sample.
             let _ = viewer.try_send(message.clone());
         }
     }
@@ -126,7 +128,7 @@ impl Hub {
         act(&mut self.lock().history)
     }
 
-    /// Ends the thread, unless somebody looks through another door.
+    /// Ends the thread, unless there are viewers on another listener.
     pub(in crate::control) fn rest(&self) {
         let thread = {
             let mut state = self.lock();
@@ -134,14 +136,14 @@ impl Hub {
             if !state.viewers.is_empty() {
                 return;
             }
-            // Whoever comes from now on starts another.
+            // A viewer that comes later starts another thread.
             state.round += 1;
             (state.is_running, state.history) = (false, History::default());
             self.changed.notify_all();
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // What a panic there had to say stands in its own message.
+            // The message of a panic has been printed.
             let _ = thread.join();
         }
     }
@@ -153,11 +155,11 @@ impl Hub {
             return;
         }
         (state.is_running, state.history) = (false, History::default());
-        // Whoever looks is not left waiting.
+        // Viewers must not be left waiting.
         state.viewers.clear();
     }
 
-    /// How many look.
+    /// Number of viewers.
     #[cfg(test)]
     pub(super) fn viewers(&self) -> usize {
         let mut state = self.lock();

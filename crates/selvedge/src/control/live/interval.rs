@@ -1,5 +1,5 @@
 //! What a target did between two samples of it: by namespace and kind of command, by queue and by reactor. It keeps out
-//! how that is told.
+//! its presentation.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -23,7 +23,7 @@ impl Sample {
     }
 }
 
-/// What commands came to, by kind.
+/// Sums over commands, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub(super) read: Done,
@@ -67,7 +67,7 @@ impl Kinds {
         self.read.commands() + self.write.commands() + self.other.commands()
     }
 
-    /// Whether nothing happened.
+    /// True if no command was done.
     pub(super) fn is_idle(&self) -> bool {
         self.commands() + self.errors == 0
     }
@@ -78,12 +78,12 @@ impl Kinds {
     }
 }
 
-/// What happened between two samples.
+/// Activity between two samples.
 #[derive(Debug, Default)]
 pub(super) struct Interval<'a> {
     pub(super) seconds: f64,
     pub(super) all: Kinds,
-    /// Those on which anything happened, by the subsystem's name and their number.
+    /// Namespaces with any activity, by the subsystem's name and their number.
     pub(super) namespaces: BTreeMap<(&'a str, u32), Kinds>,
 }
 

@@ -1,5 +1,5 @@
-//! What is looked at live: one thread samples the target as long as somebody looks, and for a while longer, for all
-//! viewers together. It keeps out who may look, which is the routes' to say.
+//! The live view: one thread samples the target while there are viewers, and for a while longer,
+//! for all viewers together. It keeps out permissions, which the routes check.
 
 mod done;
 pub(super) mod examiner;

@@ -27,10 +27,11 @@ pub(super) fn own_flows(status: &TargetStatus) -> Vec<(Flow, String)> {
     flows.collect()
 }
 
-/// One TCP connection of a controller's, as far as the target knows it; the kernel counts what waits for all of an MPTCP one.
+/// A TCP connection of a controller, as far as the target knows it. For MPTCP, the kernel counts
+/// queued bytes over all subflows.
 fn flow(controller: &ControllerStatus, (stream, subflow): (&StreamInfo, &SubflowInfo)) -> Flow {
     let plain = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
-    let told = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let bounded = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     Flow {
         owner: FlowOwner::Target { pid: Some(std::process::id()) },
         controller: format!("cntlid {}", controller.cntlid),
@@ -41,14 +42,14 @@ fn flow(controller: &ControllerStatus, (stream, subflow): (&StreamInfo, &Subflow
         local: plain(subflow.local),
         peer: plain(subflow.remote),
         interface: None,
-        receive_queue_bytes: told(stream.unread_bytes),
-        send_queue_bytes: told(stream.unsent_bytes),
+        receive_queue_bytes: bounded(stream.unread_bytes),
+        send_queue_bytes: bounded(stream.unsent_bytes),
         rtt_us: Some(subflow.rtt_us),
-        retransmissions: Some(told(subflow.retransmits)),
+        retransmissions: Some(bounded(subflow.retransmits)),
     }
 }
 
-/// What is known of a reactor without its thread: the processor that it is kept on.
+/// The worker of a reactor, without its thread: the CPU that it is pinned to.
 fn worker(reactors: &[ReactorStatus], number: usize) -> Option<Worker> {
     let cpu = reactors.iter().find(|reactor| reactor.number == number)?.cpu?;
     let cpu = u32::try_from(cpu).ok()?;

@@ -1,4 +1,4 @@
-//! A target's look at itself: what it would answer to whoever asks for its status, metrics and configuration.
+//! A target's look at itself: its answers to requests for status, metrics and configuration.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::administration::Administration;
 use crate::diagnosis::look::Look;
 
-/// What the target says of itself now.
+/// Looks at the target: its status, metrics and configuration now.
 pub(super) fn own_look(administration: &Administration, at_s: f64) -> Look {
     Look {
         name: String::new(),
@@ -21,9 +21,9 @@ pub(super) fn own_look(administration: &Administration, at_s: f64) -> Look {
     }
 }
 
-fn value(told: &impl Serialize) -> Value {
-    serde_json::to_value(told).unwrap_or_else(|error| {
-        tracing::warn!(%error, "what the target says of itself cannot be written");
+fn value(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the target's own status cannot be encoded; its rules see none");
         Value::Null
     })
 }

@@ -1,6 +1,6 @@
-//! The packet paths of the target's connections: network card's queue, interrupt, CPU, reactor. The machine is looked at when
-//! somebody asks, for all who ask together, and no more often than that is worth; never by a reactor. It knows no target:
-//! connections come from outside.
+//! The packet paths of the target's connections: network card's queue, interrupt, CPU, reactor. The
+//! machine is examined on request, once for all requests of the next seconds, and never by a
+//! reactor. It knows no target: connections come from outside.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,30 +10,31 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use topology::{Flow, Machine, observe_own};
 
-use super::super::limits::{PATHS_AGE_MAX, PATHS_INTERVAL, PATHS_TOLD_MAX};
+use super::super::limits::{PATHS_AGE_MAX, PATHS_INTERVAL, PATHS_SHOWN_MAX};
 use crate::packet_path::{self, Survey};
 
 /// The machine, and what of it was seen last.
 #[derive(Debug)]
 pub(in crate::control) struct PacketPaths {
     machine: Machine,
-    /// Whoever holds it looks.
+    /// The last look. The holder of the lock examines the machine.
     last: Mutex<Option<Last>>,
 }
 
 #[derive(Debug)]
 struct Last {
     at: Instant,
-    /// How long the look took.
+    /// Duration of the look.
     took: Duration,
     seen: Arc<Seen>,
 }
 
-/// Where the packets of the target's connections go, as `selvedge tune show` tells it of a whole machine.
+/// Packet paths of the target's connections, as `selvedge tune show` shows those of a whole
+/// machine.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PacketPaths")]
 pub(in crate::control) struct Seen {
-    /// When it was looked at, in seconds since 1970.
+    /// Time of the look, in seconds since 1970.
     time_s: u64,
     /// Connections that are left out, since there are too many.
     flows_omitted: usize,
@@ -42,12 +43,13 @@ pub(in crate::control) struct Seen {
 }
 
 impl PacketPaths {
-    /// Those on this machine.
+    /// Packet paths on this machine.
     pub(in crate::control) fn on(machine: Machine) -> Self {
         Self { machine, last: Mutex::default() }
     }
 
-    /// What was seen a moment ago, or is now, of these connections, each with the name of the thread that works on it.
+    /// Returns the packet paths of these connections, each with the name of its worker's thread,
+    /// from the last look if that is recent.
     ///
     /// # Errors
     /// Why the machine cannot be seen.
@@ -68,8 +70,8 @@ impl PacketPaths {
 
 impl Seen {
     fn of(machine: &Machine, mut flows: Vec<(Flow, String)>) -> Result<Self, String> {
-        let flows_omitted = flows.len().saturating_sub(PATHS_TOLD_MAX);
-        flows.truncate(PATHS_TOLD_MAX);
+        let flows_omitted = flows.len().saturating_sub(PATHS_SHOWN_MAX);
+        flows.truncate(PATHS_SHOWN_MAX);
         let topology = observe_own(machine, flows).map_err(|error| error.to_string())?;
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Ok(Self { time_s, flows_omitted, survey: Survey::new(topology) })
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_targets_connections_is_told_as_of_a_hosts() {
+    fn a_targets_connections_have_the_findings_of_a_hosts() {
         for name in ["cpu72-queues32", "rss-holes", "bond", "vlan"] {
             let (machine, flows) = flows(name);
             let seen = PacketPaths::on(machine).look(|| flows).unwrap();
@@ -129,9 +131,9 @@ mod tests {
     #[test]
     fn more_connections_than_anybody_reads_are_counted() {
         let (machine, flows) = flows("vlan");
-        let many = |flow: &(Flow, String)| vec![flow.clone(); PATHS_TOLD_MAX + 3];
+        let many = |flow: &(Flow, String)| vec![flow.clone(); PATHS_SHOWN_MAX + 3];
         let seen = PacketPaths::on(machine).look(|| many(&flows[0])).unwrap();
-        assert_eq!((seen.survey.topology.flows.len(), seen.flows_omitted), (PATHS_TOLD_MAX, 3));
+        assert_eq!((seen.survey.topology.flows.len(), seen.flows_omitted), (PATHS_SHOWN_MAX, 3));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(in crate::control) fn findings(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(in crate::control) fn topology(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    told(&*packet_paths(ask)?)
+    compact(&*packet_paths(ask)?)
 }
 
 pub(in crate::control) fn topology_picture(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -48,7 +48,7 @@ fn packet_paths(ask: &Ask<'_>) -> Result<Arc<Seen>, Refusal> {
 }
 
 pub(in crate::control) fn history(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    told(&ask.administration.live().with_history(|history| history.of_all()))
+    compact(&ask.administration.live().with_history(|history| history.of_all()))
 }
 
 pub(in crate::control) fn namespace_history(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -58,11 +58,12 @@ pub(in crate::control) fn namespace_history(ask: &Ask<'_>) -> Result<Answer, Ref
     if !subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid) {
         return Err(Refusal::not_found(format!("there is no namespace {nsid} in {}", subsystem.nqn)));
     }
-    told(&ask.administration.live().with_history(|history| history.of_namespace(&subsystem.nqn, nsid)))
+    compact(&ask.administration.live().with_history(|history| history.of_namespace(&subsystem.nqn, nsid)))
 }
 
-/// An hour has thousands of numbers, and so has a large machine: each on a line of its own would be twice as much.
-fn told(answer: &impl Serialize) -> Result<Answer, Refusal> {
+/// Encodes an answer on one line: an hour has thousands of numbers, and so has a large machine;
+/// with a line for each the answer would be twice as long.
+fn compact(answer: &impl Serialize) -> Result<Answer, Refusal> {
     let text = serde_json::to_string(answer).map_err(|error| Refusal::new(500, error))?;
     Ok(Answer::text("application/json", text + "\n"))
 }

@@ -1,5 +1,6 @@
-//! What changes seldom: who is connected by which queues, and what is served. It is told when somebody begins to look,
-//! and every few seconds, since the kernel is asked about each connection.
+//! The slowly changing part of the live view: connected hosts with their queues, and what is
+//! served. It is sent when a viewer begins to look, and every few seconds, since it costs a system
+//! call for each connection.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,13 +17,13 @@ use super::super::administration::Administration;
 use super::super::limits::{ROSTER_NAMESPACES_MAX, ROSTER_QUEUES_MAX};
 use crate::version;
 
-/// Who is connected, and what is served.
+/// Connected hosts, and the served subsystems and namespaces.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LiveRoster")]
 pub(in crate::control) struct Roster {
     /// The program's version.
     version: &'static str,
-    /// When the target started, in seconds since 1970.
+    /// Start of the target, in seconds since 1970.
     started_s: u64,
     ports: Vec<PortStatus>,
     subsystems: Vec<SubsystemStatus>,
@@ -32,9 +33,9 @@ pub(in crate::control) struct Roster {
     controllers: Vec<ControllerLine>,
     /// Queues that are left out, with their controllers, since there are too many.
     queues_omitted: usize,
-    /// How much one host may take, and one network.
+    /// Limits of one host and of one network.
     quotas: Quotas,
-    /// How often hosts got no controller or queue, by the rule in their way.
+    /// Refused connects and queues, by the rule that refused them.
     refusals: BTreeMap<&'static str, u64>,
 }
 
@@ -47,14 +48,14 @@ struct ControllerLine {
     host_nqn: String,
     /// The port it came by.
     port: u16,
-    /// Whether it takes I/O commands.
+    /// True if it takes I/O commands.
     ready: bool,
-    /// Whether its host is gone, and the storage still works on commands of it.
+    /// True if its host is gone while storage still works on commands of it.
     ending: bool,
-    /// How its host has authenticated.
+    /// State of its host's authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     authentication: Option<AuthenticationStatus>,
-    /// Its queues, the admin queue first.
+    /// Queues of the controller, the admin queue first.
     queues: Vec<QueueLine>,
 }
 
@@ -68,7 +69,7 @@ struct QueueLine {
     /// The host's end.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<SocketAddr>,
-    /// What the kernel reports; missing when the connection has just ended.
+    /// Round-trip time as the kernel reports it; missing if the connection has just ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_us: Option<u32>,
     /// Segments that were sent again.

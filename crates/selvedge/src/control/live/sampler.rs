@@ -1,5 +1,5 @@
-//! The thread that samples a target for all who look: each second while somebody does, less often for the history alone,
-//! and not at all when nobody has looked for long.
+//! The thread that samples a target for all viewers: each second while there are viewers, less
+//! often for the history alone, and not at all after a while without viewers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use super::own_look::own_look;
 use super::roster::Roster;
 use super::tick::Tick;
 
-/// Errors, refusals and hosts that fell silent are told for this long.
+/// Time for which errors, refusals and silent hosts are reported.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Starts the thread that has this number at its hub. It ends by itself when the administration is gone.
@@ -38,7 +38,7 @@ fn run(hub: &Hub, round: u64, target: &Weak<Administration>) {
         if next == Next::End {
             return;
         }
-        // Not longer than for one sample: whoever owns the target may want to end it.
+        // Held for one sample only, since the owner of the target may want to end it.
         let Some(administration) = target.upgrade() else {
             hub.rest_by_itself(round);
             return;
@@ -47,17 +47,17 @@ fn run(hub: &Hub, round: u64, target: &Weak<Administration>) {
     }
 }
 
-/// What is remembered from one sample to the next.
+/// State between one sample and the next.
 #[derive(Default)]
 struct Sampler {
     before: Option<Arc<Sample>>,
     /// The sample with which the last step of the history ended.
     step: Option<Arc<Sample>>,
-    /// What had gone wrong, a step apart, in the last minute.
+    /// Troubles of the last minute, a step apart.
     minute: VecDeque<(Instant, Troubles)>,
     namespaces: Vec<NamespaceStatus>,
     group: Option<GroupStatus>,
-    /// What the rules of `doctor` have found.
+    /// Latest findings of the rules of `doctor`.
     findings: Option<Arc<Findings>>,
 }
 
@@ -111,12 +111,12 @@ impl Sampler {
     }
 
     /// Has the rules of `doctor` judge the target when it is time to.
-    fn examine(&mut self, administration: &Administration, hub: &Hub, is_somebody_new: bool) {
+    fn examine(&mut self, administration: &Administration, hub: &Hub, is_viewer_new: bool) {
         let examiner = administration.examiner();
         let new = examiner.renew(|at_s| own_look(administration, at_s));
         let is_new = new.is_some();
         self.findings = new.or_else(|| examiner.latest());
-        if let Some(findings) = self.findings.as_deref().filter(|_| is_new || is_somebody_new) {
+        if let Some(findings) = self.findings.as_deref().filter(|_| is_new || is_viewer_new) {
             hub.send(&Message::Findings(event("findings", findings)));
         }
     }

@@ -138,7 +138,7 @@ fn who_looks_is_sent_who_is_there_and_what_is_done() {
 }
 
 #[test]
-fn whoever_asks_once_is_told_what_is_wrong_and_what_was_not_looked_at() {
+fn a_single_request_returns_findings_and_the_areas_not_examined() {
     let (bed, document) = (Bed::new(), openapi::document().unwrap());
     let ask = || {
         let (head, body) = bed.ask("/v1/findings", "read");
@@ -153,7 +153,7 @@ fn whoever_asks_once_is_told_what_is_wrong_and_what_was_not_looked_at() {
     let elsewhere = found["not_looked_at"].as_array().unwrap();
     assert_eq!(elsewhere.len(), 3, "{found}");
     assert!(elsewhere.iter().all(|what| what["reason"].as_str().unwrap().starts_with("selvedge doctor")));
-    // Whoever comes a moment later shares it.
+    // A request soon after shares the result.
     assert_eq!(ask(), found);
     let (head, _) = bed.ask("/v1/findings", "metrics");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
@@ -168,7 +168,7 @@ fn who_looks_is_sent_findings_as_soon_as_two_looks_are_made() {
     read_until(&mut first, "event: findings\ndata: ");
     let found: Value = serde_json::from_str(&read_until(&mut first, "\n")).unwrap();
     assert_eq!(found["findings"], serde_json::json!([]));
-    // Whoever comes later does not wait for the next ones.
+    // A later viewer does not wait for the next findings.
     let (mut second, _) = bed.begin("/v1/live", "read");
     read_until(&mut second, "event: findings\ndata: ");
     let again: Value = serde_json::from_str(&read_until(&mut second, "\n")).unwrap();
@@ -176,7 +176,7 @@ fn who_looks_is_sent_findings_as_soon_as_two_looks_are_made() {
 }
 
 #[test]
-fn where_packets_go_is_told_and_drawn_for_those_who_may_read() {
+fn packet_paths_are_listed_and_drawn_for_callers_with_read_access() {
     let (bed, document) = (Bed::new(), openapi::document().unwrap());
     let (head, body) = bed.ask("/v1/topology", "read");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}{body}");
@@ -185,7 +185,7 @@ fn where_packets_go_is_told_and_drawn_for_those_who_may_read() {
         mistake(&document, &document["components"]["schemas"]["PacketPaths"], &seen, "PacketPaths"),
         None
     );
-    assert_eq!(seen["topology"]["flows"], serde_json::json!([]), "nobody is connected");
+    assert_eq!(seen["topology"]["flows"], serde_json::json!([]), "no host is connected");
     let (head, picture) = bed.ask("/v1/topology/picture", "read");
     assert!(head.contains("content-type: image/svg+xml") && picture.starts_with("<svg "), "{head}{picture}");
     assert!(head.contains("content-security-policy: default-src 'none'; style-src 'unsafe-inline'; sandbox"));
@@ -204,7 +204,7 @@ fn only_those_who_may_read_may_look() {
     assert!(head.starts_with("HTTP/1.1 403") && body.contains("it takes the role read"), "{head}{body}");
     let (head, _) = bed.ask("/v1/history", "metrics");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
-    assert!(!bed.administration.live().is_running(), "nobody samples for those who may not look");
+    assert!(!bed.administration.live().is_running(), "a refused viewer starts no sampling");
     let (head, _) = bed.ask("/v1/live", "unknown");
     assert!(head.starts_with("HTTP/1.1 401"), "{head}");
 }
@@ -267,7 +267,7 @@ fn sampling_begins_again_with_the_next_viewer() {
 }
 
 #[test]
-fn one_that_never_reads_costs_a_few_events_and_nobody_else() {
+fn a_viewer_that_never_reads_costs_a_few_events_and_delays_no_other() {
     let hub = Hub::default();
     let start = |_| std::thread::Builder::new().spawn(|| {});
     let silent = hub.enter(start).unwrap();
@@ -286,7 +286,7 @@ fn one_that_never_reads_costs_a_few_events_and_nobody_else() {
     assert_eq!(hub.wait(1, None), Next::Step, "the history goes on without viewers");
     hub.rest();
     assert_eq!(hub.wait(1, None), Next::End);
-    // Whoever comes while that one ends has another.
+    // A viewer that comes while that thread ends has another.
     let mut later = hub.enter(start).unwrap();
     assert_eq!(hub.wait(3, None), Next::Tick { wants_roster: true });
     hub.send(&Message::Tick(Bytes::new()));
@@ -373,7 +373,7 @@ fn diagnosed(
 }
 
 #[test]
-fn the_line_says_what_doctor_finds_unless_as_serious_is_told_already() {
+fn the_line_has_the_finding_of_doctor_unless_another_is_as_serious() {
     use diagnosis::finding::{Finding, Severity};
     let base = Instant::now();
     let (before, now) = (sample(0, vec![subsystem(1, 0)], base), sample(1, vec![subsystem(1, 0)], base));
@@ -413,8 +413,8 @@ fn a_tick_says_what_was_done_since_the_last_one() {
     );
     assert_eq!(tick["all"]["errors_per_s"].as_f64(), Some(10.0));
     assert_eq!(tick["all"]["read"]["buckets"], serde_json::json!([0, 0, 200]));
-    let anew = sample(13, vec![subsystem(1, 5)], base);
-    assert_eq!(Interval::between(&anew, &now).all.commands(), 0, "what fell is not known");
+    let restarted = sample(13, vec![subsystem(1, 5)], base);
+    assert_eq!(Interval::between(&restarted, &now).all.commands(), 0, "what fell is not known");
     assert!(Interval::between(&now, &now).all.is_idle());
 }
 

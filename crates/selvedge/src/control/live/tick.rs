@@ -1,4 +1,4 @@
-//! What is told each second: what was done since the last time, and how the target is.
+//! The event of each second: activity since the previous event, and health of the target.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::UNIX_EPOCH;
@@ -16,7 +16,7 @@ use super::interval::{Interval, Kinds, Sample, busy};
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LiveTick")]
 pub(in crate::control) struct Tick {
-    /// When it ended, in seconds since 1970.
+    /// End of the second, in seconds since 1970.
     time_s: f64,
     /// The time that rates are over.
     interval_s: f64,
@@ -34,7 +34,7 @@ pub(in crate::control) struct Tick {
     reactors: Vec<ReactorTick>,
 }
 
-/// What was done for hosts.
+/// Commands done for hosts.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "LiveLoad")]
 struct Load {
@@ -62,7 +62,8 @@ struct Flow {
     p50_us_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99_us_max: Option<u64>,
-    /// What each stage adds to the mean, by its name: `receive`, `limits`, `buffer`, `storage`, `others`.
+    /// Share of each stage in the mean, in microseconds: `receive`, `limits`, `buffer`, `storage`,
+    /// `others`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stages_us: BTreeMap<&'static str, f64>,
     /// Commands that limits held back, each second.

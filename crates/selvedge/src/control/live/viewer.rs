@@ -1,4 +1,5 @@
-//! One who looks, as the body of an answer that goes on: what it is sent, until its time is over or the server ends.
+//! A viewer, as the body of an answer that goes on: events, until its time is over or the server
+//! ends.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,7 +22,7 @@ pub(in crate::control) struct Ending(pub(in crate::control) watch::Receiver<()>)
 #[derive(Debug)]
 pub(in crate::control) struct Viewer {
     messages: Receiver<Message>,
-    /// Whether it wants one tick and no more.
+    /// True if the viewer wants one tick only.
     once: bool,
 }
 
@@ -30,7 +31,8 @@ impl Viewer {
         Self { messages, once }
     }
 
-    /// What it is sent. Its time is bounded: whoever goes on looking asks again, and has to be allowed again.
+    /// Returns the stream of events. Its duration is bounded: a viewer that continues sends a new
+    /// request, whose rights are checked again.
     pub(in crate::control) fn view(self, ending: Option<Ending>) -> View {
         let end = async move {
             let ended = async move {

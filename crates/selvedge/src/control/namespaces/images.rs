@@ -20,9 +20,9 @@ use crate::spec::ceph::{check_image, image_path};
 use crate::spec::namespace::check_size;
 use crate::spec::size::Size;
 
-/// How long somebody who waits for an image's users to go waits between looks.
+/// Interval at which a removal checks again whether the image is still open elsewhere.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// What a cluster says to a connection that it has shut out (`ESHUTDOWN`).
+/// Error of a connection that the cluster has blocklisted (`ESHUTDOWN`).
 const SHUT_OUT: i32 = libc::ESHUTDOWN;
 
 /// An image within reach.
@@ -31,7 +31,7 @@ pub(in crate::control) struct Image {
     config: RbdConfig,
 }
 
-/// What an image that is made for a namespace is to be like.
+/// Properties of an image that is created for a namespace.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CreateImage")]
@@ -96,7 +96,7 @@ pub(in crate::control) struct Tasks {
     tasks: Vec<Task>,
 }
 
-/// What becomes of the image of a namespace that is removed.
+/// Fate of the image of a namespace that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::control) enum Afterwards {
     Delete,
@@ -104,7 +104,7 @@ pub(in crate::control) enum Afterwards {
 }
 
 impl Image {
-    /// Connects to the image's cluster, by a connection that serves nobody else.
+    /// Connects to the image's cluster, by a connection of its own.
     pub(in crate::control) fn reach(config: &RbdConfig) -> Result<Self, Refusal> {
         let options = ClusterOptions {
             conf: config.conf.clone(),
@@ -161,7 +161,7 @@ impl Image {
         Ok(reached)
     }
 
-    /// Whether no operation of its connection takes forever.
+    /// True if the operations of its connection have a time-out.
     fn is_bounded(&self) -> bool {
         self.pool.cluster().options().operation_timeout_ms > 0
     }
@@ -184,7 +184,8 @@ impl Image {
         Ok(())
     }
 
-    /// Removes it once nobody still has it open, for which it waits a while.
+    /// Removes the image. If other clients have it open, waits up to `IMAGE_RELEASE_TIMEOUT` for
+    /// them.
     fn remove(&self, afterwards: Afterwards) -> Result<(), Refusal> {
         let deadline = Instant::now() + IMAGE_RELEASE_TIMEOUT;
         loop {
@@ -233,15 +234,16 @@ pub(in crate::control) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -
     }
 }
 
-/// Looks whether the image of a namespace to come to this subsystem is there: what is wrong with it keeps nobody waiting then who
-/// changes something else. It stays open as long as what this gives is there, and the change takes it as it is.
+/// Opens the image of a new namespace before the change begins: an image that cannot be opened then
+/// delays no other change. The image stays open as long as the value that this returns, and the
+/// change uses it as it is.
 pub(in crate::control) fn look(
     administration: &Administration,
     nqn: &str,
     config: &NamespaceConfig,
 ) -> Result<Option<EarlyImages>, Refusal> {
     let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
-    // Another cluster may not be there: who waits for a connection to it must keep nobody else from theirs.
+    // Another cluster may be unreachable: waiting for it must not delay connections to the others.
     if administration.image_connection(image).is_some()
         && let Some(early) = administration.open_early(nqn, config)
     {
@@ -299,7 +301,7 @@ pub(in crate::control) fn resize(
     let image = changeable(image_of(config)?).map_err(|refusal| refusal.about("size"))?;
     check_size(size, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
     let reached = Image::reach(image)?;
-    // Whoever resizes it means what hosts see.
+    // A new size is meant as hosts see it, without the header.
     let before = reached.size()?;
     let header = reached.whole_size()?.saturating_sub(before);
     if size == before {
@@ -314,7 +316,7 @@ pub(in crate::control) fn resize(
     run(ask, "resize", image, work)
 }
 
-/// What is to become of the image of a namespace that is removed, if that was said.
+/// Fate of the image of a namespace that is removed; `None` if the request does not say.
 pub(in crate::control) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>, Refusal> {
     match (ask.flag("delete_image")?, ask.flag("trash_image")?) {
         (false, false) => Ok(None),
@@ -324,7 +326,7 @@ pub(in crate::control) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>
     }
 }
 
-/// An image that can be removed after its namespace, as far as can be told before.
+/// The image of a namespace, if nothing known beforehand prevents its removal.
 pub(in crate::control) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, Refusal> {
     let namespace = namespace(ask)?;
     let image = Image::reach(changeable(image_of(&namespace)?)?)?;
@@ -401,7 +403,7 @@ pub(in crate::control) fn remove_snapshot(ask: &Ask<'_>) -> Result<Answer, Refus
     Ok(Answer::done())
 }
 
-/// Which namespace is on this image, in words.
+/// Name of the namespace that is on this image, such as "namespace 1 of nqn…".
 fn served_as(fabric: &FabricConfig, image: &RbdConfig) -> Option<String> {
     let wanted = BackendConfig::Rbd(image.clone());
     fabric.subsystems.iter().find_map(|subsystem| {
@@ -482,7 +484,7 @@ impl From<Snapshot> for ShownSnapshot {
 }
 
 impl CreateImageBody {
-    /// What it is to be like, beside its size.
+    /// Properties of the image, without its size.
     pub(in crate::control) fn new_image(&self) -> NewImage {
         new_image(&self.features, self.object_size, self.data_pool.as_deref())
     }
@@ -503,7 +505,7 @@ impl CloneBody {
         checked_image(config)
     }
 
-    /// What it is to be like.
+    /// Properties of the clone.
     pub(in crate::control) fn new_image(&self) -> NewImage {
         new_image(&self.features, self.object_size, self.data_pool.as_deref())
     }

@@ -1,6 +1,6 @@
-//! `/v1/subsystems/{nqn}/namespaces`: namespaces as requests carry them, and what is done to them. Identifiers may be left to us,
-//! and paths are from the root on, since the target's working directory is nobody's. What is done to the images of Ceph
-//! clusters below them is `images`'.
+//! `/v1/subsystems/{nqn}/namespaces`: namespaces as requests carry them, and changes of namespaces.
+//! The target chooses identifiers that a request leaves out. Paths are absolute, since a daemon's
+//! working directory means nothing to its clients. Images of Ceph clusters are in `images`.
 
 pub(super) mod images;
 pub(in crate::control) mod snapshot_set;
@@ -31,7 +31,7 @@ use crate::spec::size::Size;
 #[derive(Clone, Debug)]
 pub(crate) struct NamespaceBody {
     config: NamespaceConfig,
-    /// Whether it says its ANA group.
+    /// True if the request names an ANA group.
     is_grouped: bool,
     create_image: Option<CreateImageBody>,
 }
@@ -105,11 +105,11 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::created(location, find(ask, &ask.administration.shown(), config.nsid)?)
 }
 
-/// What was done about the image of a namespace to come. It counts until the namespace is there, or cannot be.
+/// Image of a new namespace, held until the namespace is added or refused.
 enum Prepared {
     Nothing,
     Made(Image),
-    /// It is open.
+    /// The image was there, and is open.
     Open {
         _early: EarlyImages,
     },
@@ -173,7 +173,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     task.map_or_else(|| show(ask), |task| Answer::begun(&task))
 }
 
-/// Opens a namespace's file or device anew, after it has failed.
+/// Reopens a namespace's file or device after a failure.
 pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
     let config = find(ask, &ask.administration.fabric(), nsid)?.clone();
@@ -203,7 +203,7 @@ pub(super) fn field(base: &str, name: impl fmt::Display) -> String {
     if base.is_empty() { name.to_string() } else { format!("{base}.{name}") }
 }
 
-/// Checks a namespace. Mistakes are told with fields under `base`.
+/// Checks a namespace. Mistakes name fields under `base`.
 pub(super) fn check_namespace(namespace: &mut NamespaceConfig, base: &str) -> Result<(), Refusal> {
     if let Some((name, path)) = namespace::path_of(&mut namespace.backend) {
         check_path(path).map_err(|refusal| refusal.about(field(base, name)))?;
@@ -226,17 +226,17 @@ impl NamespaceBody {
         Some(self.config.nsid).filter(|nsid| *nsid > 0)
     }
 
-    /// What its image is to be like, if that is to be made first.
+    /// Properties of the namespace's image, if the request has it created first.
     pub(super) fn create_image(&self) -> Option<&CreateImageBody> {
         self.create_image.as_ref()
     }
 
-    /// Whether it is on an image of a Ceph cluster.
+    /// True if the namespace is on an image of a Ceph cluster.
     pub(super) fn is_on_image(&self) -> bool {
         matches!(self.config.backend, BackendConfig::Rbd(_))
     }
 
-    /// Whether an image can be made for it, if one is to be made.
+    /// Refuses a request to create an image that cannot be created for this namespace.
     fn check_create(&self) -> Result<(), Refusal> {
         let Some(create) = &self.create_image else { return Ok(()) };
         let wrong = |what: &str| Err(Refusal::unprocessable(what).about("create_image"));
@@ -341,8 +341,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Beside<'_, A> {
     }
 }
 
-/// Reads one name: the namespace's own with its seed, and nothing for what is said beside it. Whoever gives the map learns by
-/// this which name is wrong.
+/// Reads one name: a setting of the namespace by its seed, or `None` for a name that stands beside
+/// the settings. An error names the field that is wrong.
 struct Key<'a, K> {
     seed: &'a mut Option<K>,
     is_grouped: &'a mut bool,

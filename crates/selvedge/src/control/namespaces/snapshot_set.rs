@@ -34,11 +34,11 @@ pub(crate) struct SnapshotSetBody {
 pub(in crate::control) struct SnapshotSet {
     name: String,
     snapshots: Vec<MemberSnapshot>,
-    /// How long writes were held for it, in milliseconds.
+    /// Time for which writes were held, in milliseconds.
     held_ms: u64,
 }
 
-/// One of them.
+/// The snapshot of one namespace's image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 struct MemberSnapshot {
     nsid: u32,

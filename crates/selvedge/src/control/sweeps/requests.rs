@@ -18,7 +18,7 @@ pub(in crate::control) struct Sweeps {
     sweeps: Vec<Progress>,
 }
 
-/// Where a sweep is found that was published.
+/// Subsystem and name of a published sweep.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(in crate::control) struct SweepTitle {
     subsystem: String,

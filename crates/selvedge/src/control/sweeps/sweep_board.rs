@@ -1,4 +1,5 @@
-//! Where sweeps are told: the last ones of each caller. It keeps out what they say, and how it is asked for.
+//! The board of published sweeps: the last ones of each caller. It keeps out their content and the
+//! routes to it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,19 +17,19 @@ pub(in crate::control) struct SweepBoard {
     notes: Mutex<Vec<Note>>,
 }
 
-/// A sweep, as it was told last.
+/// A sweep as last published.
 #[derive(Debug)]
 struct Note {
     subsystem: String,
     name: String,
-    /// Whose it is: nobody else replaces it.
+    /// Owner of the sweep; other callers cannot replace it.
     owner: Identity,
     heard: Instant,
     heard_s: u64,
     body: SweepBody,
 }
 
-/// What a sweep is called, and whose it is.
+/// Name and owner of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Title<'a> {
     pub(super) subsystem: &'a str,
@@ -36,13 +37,13 @@ pub(super) struct Title<'a> {
     pub(super) owner: &'a Identity,
 }
 
-/// Where a sweep is, and whether it is still heard of.
+/// State of a sweep, including that its reports have stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "HeardSweepState")]
 pub(super) enum HeardState {
     Running,
-    /// It was to say something by now: it may be killed, or cut off.
+    /// No report within the time it had announced: the sweep may be killed, or cut off.
     Silent,
     Complete,
     Interrupted,
@@ -59,19 +60,19 @@ pub(super) struct Progress {
     /// The machine that measures, as it calls itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
-    /// When it was begun, as it says.
+    /// Start of the sweep, as RFC 3339, by the clock of the machine that measures.
     began: String,
     pub(super) state: HeardState,
     /// Why it ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// When it was heard of last, in seconds since 1970, by this target's clock.
+    /// Time of the last report, in seconds since 1970, by this target's clock.
     heard_s: u64,
     /// Measurements that are made, those among them that failed, and all that are planned.
     done: u32,
     failed: u32,
     planned: u32,
-    /// Seconds that the rest takes, as it was told.
+    /// Estimate of the remaining time, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_s: Option<f64>,
     /// The point that is measured.
@@ -85,11 +86,11 @@ pub(super) struct Progress {
 pub(in crate::control) struct PublishedSweep {
     #[serde(flatten)]
     pub(super) progress: Progress,
-    /// What its pictures have from left to right.
+    /// Number on the horizontal axis of the sweep's charts.
     along: Along,
     /// The points that have been measured.
     pub(super) points: Vec<SweepPoint>,
-    /// How many more there are.
+    /// Measured points beyond those in `points`.
     points_omitted: u32,
 }
 
@@ -165,7 +166,7 @@ impl SweepBoard {
         notes.iter().map(|note| note.progress(now)).collect()
     }
 
-    /// One with its points.
+    /// Returns one sweep with its points.
     pub(super) fn get(&self, subsystem: &str, name: &str, now: Instant) -> Option<PublishedSweep> {
         let notes = self.lock();
         let note = notes.iter().find(|note| note.is_of(subsystem, name))?;
@@ -181,11 +182,11 @@ impl SweepBoard {
 }
 
 impl Note {
-    /// Refuses to be replaced by somebody else's, or by another that runs at the same time.
+    /// Refuses a replacement by another caller, or by another sweep while this one runs.
     fn check(&self, title: Title<'_>, body: &SweepBody, now: Instant) -> Result<(), Refusal> {
         let hint = "publish it by another name: --publish=NAME";
         if self.owner != *title.owner {
-            let what = format!("somebody else has published a sweep {} here", self.name);
+            let what = format!("a sweep {} of another caller is published here", self.name);
             return Err(Refusal::conflict(what).hint(hint));
         }
         if self.is_running(now) && self.body.began != body.began {
@@ -196,7 +197,8 @@ impl Note {
     }
 }
 
-/// Drops what has to go for one more of this caller: first its own, then of whoever has most. What runs stays.
+/// Drops the sweep that has to go for one more of this caller: first an ended one of its own, then
+/// one of the caller with most sweeps. Running sweeps stay.
 fn make_room(notes: &mut Vec<Note>, owner: &Identity, now: Instant) -> Result<(), Refusal> {
     let count = |notes: &[Note], of: &Identity| notes.iter().filter(|note| note.owner == *of).count();
     let oldest = |notes: &[Note], may_go: &dyn Fn(&Note) -> bool| {

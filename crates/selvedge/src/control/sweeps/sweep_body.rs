@@ -1,5 +1,5 @@
-//! What a sweep says: all that is known so far, each time anew, so that what was lost on the way is in what comes
-//! next. It keeps out who tells it.
+//! A report of a sweep. Each report has everything known so far, so a lost report is made good by
+//! the next one. It keeps out the sender.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::super::refusal::Refusal;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SweepSoFar")]
 pub(crate) struct SweepBody {
-    /// When it was begun, as RFC 3339 has it. One that is resumed keeps it.
+    /// Start of the sweep, as RFC 3339. A resumed sweep has that of its first start.
     pub(crate) began: String,
     /// The machine that measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub(crate) struct SweepBody {
     pub(crate) done: u32,
     pub(crate) failed: u32,
     pub(crate) planned: u32,
-    /// Seconds that the rest takes, as far as can be told.
+    /// Estimate of the remaining time, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_s: Option<f64>,
     /// The point that is measured now.
@@ -34,22 +34,22 @@ pub(crate) struct SweepBody {
     pub(crate) measuring: Option<String>,
     /// Within this number of seconds there is word again, if all is well: nothing is sent while something is measured.
     pub(crate) quiet_s: f64,
-    /// What its pictures have from left to right.
+    /// Number on the horizontal axis of the sweep's charts.
     pub(crate) along: Along,
-    /// The points that have been measured, as far as they are told.
+    /// Measured points, as many as a report has room for.
     pub(crate) points: Vec<SweepPoint>,
-    /// How many more there are.
+    /// Measured points beyond those in `points`.
     #[serde(default)]
     pub(crate) points_omitted: u32,
 }
 
-/// Where a sweep is.
+/// State of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SweepState {
     Running,
     Complete,
-    /// Somebody has ended it, and it can be resumed.
+    /// Ended early by its user; it can be resumed.
     Interrupted,
     Failed,
 }
@@ -71,13 +71,13 @@ pub(crate) enum Along {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepPoint {
-    /// What tells it apart from the others.
+    /// Name of the point, different from all others.
     pub(crate) label: String,
     /// The workload that it belongs to.
     pub(crate) workload: String,
     /// The line that it belongs to: points that differ in one number only.
     pub(crate) line: String,
-    /// That number; without one it has no place in a picture.
+    /// The number; a point without it is in no chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) x: Option<f64>,
     /// Measurements.

@@ -66,8 +66,8 @@ impl Wall {
     fn publish(&self, caller: &str, name: &str, state: SweepState, after: Duration) -> Result<bool, u16> {
         let owner = Identity::Token(caller.to_owned());
         let title = Title { subsystem: MINE, name, owner: &owner };
-        let told = self.board.publish(title, body(state), self.began + after);
-        told.map_err(|refusal| refusal.status)
+        let published = self.board.publish(title, body(state), self.began + after);
+        published.map_err(|refusal| refusal.status)
     }
 
     fn names(&self) -> Vec<String> {
@@ -105,7 +105,7 @@ fn a_name_is_its_publishers_and_of_one_sweep_at_a_time() {
         wall.board.publish(title, other.clone(), wall.began + after).map_err(|refusal| refusal.status)
     };
     assert_eq!(publish_other(second(1)), Err(409), "two that run would take turns");
-    // Nobody knows whether the silent one goes on.
+    // The silent one may or may not go on.
     assert_eq!(publish_other(QUIET + second(1)), Ok(true));
 }
 
@@ -120,7 +120,7 @@ fn what_runs_stays_and_the_oldest_that_has_ended_goes() {
     let names = wall.names();
     assert_eq!(names.len(), SWEEPS_PER_CALLER_MAX);
     assert!(names.contains(&"a0".to_owned()) && !names.contains(&"a1".to_owned()), "{names:?}");
-    // Whoever has only such that run has to wait.
+    // A caller that has only running sweeps has to wait.
     for number in 0..SWEEPS_PER_CALLER_MAX {
         wall.publish("b", &format!("b{number}"), SweepState::Running, second(20)).unwrap();
     }
@@ -133,9 +133,9 @@ fn what_runs_stays_and_the_oldest_that_has_ended_goes() {
 }
 
 #[test]
-fn whoever_has_most_makes_room_for_others() {
+fn the_caller_with_most_sweeps_makes_room_for_others() {
     let wall = Wall::new();
-    // The oldest of all is of somebody who has but one.
+    // The oldest of all belongs to a caller that has no other.
     wall.publish("few", "first", SweepState::Complete, second(0)).unwrap();
     let mut count = 1;
     for caller in ["a", "b", "c"] {

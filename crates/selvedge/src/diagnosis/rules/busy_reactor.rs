@@ -38,7 +38,7 @@ fn finding(target: &Served) -> Option<Finding> {
         (one, all) => format!("{one} of {all} reactors of {} is busy all the time", target.name),
     };
     let uneven = idle > 0;
-    let told: Vec<String> = target
+    let busy: Vec<String> = target
         .reactors_busy
         .iter()
         .take(8)
@@ -47,7 +47,7 @@ fn finding(target: &Served) -> Option<Finding> {
     let share = if uneven { idle as f64 / all as f64 } else { 0.3 };
     let finding = Finding::new(Severity::Limits, &target.name, cause)
         .ranked(share)
-        .seen(format!("at work, without waiting for events: {}", told.join(", ")))
+        .seen(format!("at work, without waiting for events: {}", busy.join(", ")))
         .seen(format!(
             "reactor {first} ({:.0} %): {} commands/s of {}",
             most * 100.0,

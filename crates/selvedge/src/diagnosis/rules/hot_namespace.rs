@@ -12,7 +12,7 @@ pub(crate) const RULE: Rule = Rule { name: "hot-namespace", judge };
 const BUSY: f64 = 0.9;
 /// A namespace that has this part of the commands or bytes is who fills it.
 const PART_MIN: f64 = 0.75;
-/// One that takes fewer commands in a second is not in use: nobody waits there.
+/// Least IOPS of a namespace in use; below it, no host waits.
 const IOPS_MIN: f64 = 1.0;
 
 /// A namespace, with its commands and bytes in a second.
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // A target with room; one whose namespaces share it; one that has nobody else; others that do nothing.
+        // A target with room; one whose namespaces share it; one with a single namespace; others without load.
         for target in [
             with(0.6, &[(90_000.0, 4096.0), (2000.0, 4096.0)]),
             with(0.98, &[(50_000.0, 4096.0), (40_000.0, 4096.0)]),

@@ -14,10 +14,10 @@ pub(crate) const RULE: Rule = Rule { name: "lossy-path", judge };
 const PART_MIN: f64 = 0.001;
 /// Segments that were sent again that are more than an accident.
 const SEGMENTS_MIN: u64 = 8;
-/// Bytes of a segment over Ethernet: larger ones make the part that was lost larger than it is told.
+/// Bytes of a segment over Ethernet: for larger ones, the computed loss is too small.
 const SEGMENT_BYTES: u64 = 1448;
 
-/// What was sent to a host.
+/// Data sent to a host.
 #[derive(Default)]
 struct Sent<'a> {
     again: u64,

@@ -1,5 +1,5 @@
-//! The rules about targets, one file each with its cases beside it, in the order in which findings of one cost are told: what
-//! explains other findings comes before these.
+//! Rules about targets, one file each with its cases beside it, in the order in which findings of one cost are reported:
+//! causes that explain other findings come first.
 
 pub(crate) mod busy_reactor;
 pub(crate) mod host_not_reading;

@@ -16,7 +16,7 @@ fn judge(target: &Served) -> Vec<Finding> {
 
 fn down(target: &Served, namespace: &ServedNamespace) -> Option<Finding> {
     let name = namespace.name();
-    let reason = namespace.reason.as_deref().unwrap_or("no reason is told");
+    let reason = namespace.reason.as_deref().unwrap_or("no reason reported");
     let (cause, cure, command) = match namespace.state.as_str() {
         "failed" => (
             format!("{name} takes no writes: its storage could not be synchronized"),
@@ -29,7 +29,7 @@ fn down(target: &Served, namespace: &ServedNamespace) -> Option<Finding> {
         ),
         "absent" if reason.contains("blocklist") => (
             format!("{name} is absent: the cluster has put its gateway on the blocklist"),
-            "See why it was taken for dead: it was cut off, or another gateway took over. It opens its images anew by \
+            "See why it was taken for dead: it was cut off, or another gateway took over. It reopens its images by \
              itself.",
             "ceph osd blocklist ls".to_owned(),
         ),

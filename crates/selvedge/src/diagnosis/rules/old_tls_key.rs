@@ -6,13 +6,13 @@ use crate::diagnosis::served::Served;
 
 pub(crate) const RULE: Rule = Rule { name: "old-tls-key", judge };
 
-/// Hosts that are told by name.
-const TOLD_MAX: usize = 3;
+/// Maximum number of hosts named in a finding.
+const NAMED_MAX: usize = 3;
 
 fn judge(target: &Served) -> Vec<Finding> {
     let hosts = &target.old_tls_hosts;
     let Some(first) = hosts.keys().next() else { return Vec::new() };
-    let told: Vec<&str> = hosts.keys().take(TOLD_MAX).map(String::as_str).collect();
+    let named: Vec<&str> = hosts.keys().take(NAMED_MAX).map(String::as_str).collect();
     let counted = chart::units::plural(hosts.len() as u64, "host");
     let cause = format!("{counted} of {} with TLS by keys as nvme-cli before 2025 derives them", target.name);
     let queues = hosts.values().sum();
@@ -22,8 +22,8 @@ fn judge(target: &Served) -> Vec<Finding> {
             .seen(format!(
                 "derivation compat: {} of {}{}",
                 chart::units::plural(queues, "queue"),
-                told.join(", "),
-                if hosts.len() > told.len() { " and others" } else { "" }
+                named.join(", "),
+                if hosts.len() > named.len() { " and others" } else { "" }
             ))
             .cure(
                 "Insert the key by `selvedge key identity --insert` on the host, or upgrade its nvme-cli, and connect again.",
@@ -45,13 +45,13 @@ mod tests {
 
     #[test]
     fn old_hosts_are_named() {
-        for (hosts, told) in [
+        for (hosts, ending) in [
             (&["nqn.a"][..], "2 queues of nqn.a"),
             (&["nqn.a", "nqn.b"], "4 queues of nqn.a, nqn.b"),
             (&["nqn.a", "nqn.b", "nqn.c", "nqn.d"], "8 queues of nqn.a, nqn.b, nqn.c and others"),
         ] {
             let found = named_first(&with(hosts), RULE.name);
-            assert!(found.severity == Severity::MayCost && found.evidence[0].ends_with(told), "{found:?}");
+            assert!(found.severity == Severity::MayCost && found.evidence[0].ends_with(ending), "{found:?}");
         }
     }
 

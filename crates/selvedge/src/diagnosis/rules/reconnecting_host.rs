@@ -24,7 +24,7 @@ fn judge(target: &Served) -> Vec<Finding> {
         .reconnected
         .iter()
         .map(|(host, count)| {
-            let cause = format!("{host} has given up its controllers of {} and connected anew", target.name);
+            let cause = format!("{host} has given up its controllers of {} and reconnected", target.name);
             cure(Finding::new(Severity::Slows, host, cause).ranked(0.7).seen(format!(
                 "{} new within {interval_s:.1} s, in place of as many that ended",
                 units::plural(*count, "controller")
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // Some fell silent long ago; nobody ever did.
+        // Some fell silent long ago; none ever did.
         for target in [silent(0, 8), well()] {
             assert_eq!(RULE.findings(&target), []);
         }

@@ -6,7 +6,7 @@ use crate::diagnosis::served::{Grown, Served};
 
 pub(crate) const RULE: Rule = Rule { name: "refused-host", judge };
 
-/// Refusals since the target started that are more than somebody's mistake.
+/// Number of refusals since the start of the target that is more than a typing error.
 const EARLIER_MIN: u64 = 3;
 
 fn judge(target: &Served) -> Vec<Finding> {

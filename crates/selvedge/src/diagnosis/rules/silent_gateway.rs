@@ -1,5 +1,5 @@
-//! A gateway of a group that is not heard of, one that does not reach what the group shares, and namespaces that nobody
-//! serves.
+//! Gateways of a group without a heartbeat, gateways that cannot reach the group's shared state, and namespaces that no
+//! gateway serves.
 
 use chart::units;
 

@@ -14,7 +14,7 @@ const HANGS_MS: u64 = 1_000;
 /// Commands that take longer at the storage than this on average, in nanoseconds, are slow for any disk that is not
 /// overloaded: a turning one takes 8 ms.
 const SLOW_NS: f64 = 10e6;
-/// It waits for what was written, and may take longer.
+/// Flush, which waits for written data and may take longer.
 const FLUSH: &str = "flush";
 
 fn judge(target: &Served) -> Vec<Finding> {

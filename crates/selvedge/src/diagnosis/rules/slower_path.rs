@@ -20,7 +20,8 @@ const IOPS_MIN: f64 = 10.0;
 /// between two commands may be that wait, and no slower way.
 const GAPS_MIN: f64 = 2.0;
 
-/// One that takes fewer commands than this part of another's is not compared with it: a queue that is full is longer.
+/// Least share of another path's commands from which on a path is compared with it: a full queue
+/// has a longer latency.
 const LOAD_MIN: f64 = 0.25;
 
 /// A path: a port and an address of a host, with the fastest of its queues.
@@ -33,7 +34,7 @@ struct Path<'a> {
     iops: f64,
 }
 
-/// Where a path ends: the target's port, and the host's address.
+/// Ends of a path: the target's port, and the host's address.
 type Ends<'a> = (u16, &'a str);
 
 fn judge(target: &Served) -> Vec<Finding> {

@@ -60,11 +60,11 @@ fn finding(host: &Host, name: &str, bond: &Bond) -> Option<Finding> {
         .costing(share)
         .seen(format!("/sys/class/net/{name}/bonding: mode {}, xmit_hash_policy {}", bond.mode, bond.hash));
     let finding = if sum >= BYTES_MIN {
-        let told: Vec<String> = carried
+        let links: Vec<String> = carried
             .iter()
             .map(|(name, bytes)| format!("{name} {}", chart::units::bytes(*bytes as f64)))
             .collect();
-        finding.seen(format!("sent in {:.1} s: {}", host.interval_s(), told.join(", ")))
+        finding.seen(format!("sent in {:.1} s: {}", host.interval_s(), links.join(", ")))
     } else {
         finding
     };

@@ -1,5 +1,5 @@
-//! What the tuner would change: flows that share a receive queue, and interrupts and workers on the wrong processors. It is
-//! the tuner's own finding, plan and model.
+//! Changes that the tuner would make: flows that share a receive queue, and interrupts and workers
+//! on the wrong processors. Finding, plan and model are the tuner's own.
 
 use crate::diagnosis::finding::{Finding, Severity};
 use crate::doctor::case::Case;

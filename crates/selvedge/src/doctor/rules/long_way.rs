@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_told_from_the_target() {
+    fn time_on_the_way_differs_from_time_at_the_target() {
         let found = named_first(&with(4900, 5e6), RULE.name);
         assert_eq!(found.cost_percent, 98.0);
         assert!(found.cause.contains("takes 4.90 ms of the 5.00 ms"), "{found:?}");

@@ -34,7 +34,7 @@ fn by_card(host: &Host, name: &str) -> Option<Finding> {
         return None;
     }
     let is_damage = grown.iter().any(|(counter, _)| DAMAGE.contains(counter));
-    let told: Vec<String> = grown.iter().map(|(counter, count)| format!("{counter} {count}")).collect();
+    let counters: Vec<String> = grown.iter().map(|(counter, count)| format!("{counter} {count}")).collect();
     let (cause, cure, command) = if is_damage {
         (
             format!("Packets arrive damaged at {name}"),
@@ -51,7 +51,7 @@ fn by_card(host: &Host, name: &str) -> Option<Finding> {
     Some(
         Finding::new(Severity::Slows, name, cause)
             .ranked(0.4)
-            .seen(format!("grown in {:.1} s: {}", host.interval_s(), told.join(", ")))
+            .seen(format!("grown in {:.1} s: {}", host.interval_s(), counters.join(", ")))
             .cure(cure, "Nothing has to be sent again.")
             .command(command),
     )
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // Losses of last week, bytes that were received, a counter that began anew.
+        // Losses of last week, bytes that were received, a counter that restarted.
         let mut earlier = with("rx_missed_errors", 7);
         earlier.host.before = earlier.host.now.clone();
-        let mut anew = with("rx_missed_errors", 7);
-        std::mem::swap(&mut anew.host.before, &mut anew.host.now);
-        for case in [earlier, with("rx_bytes", 1 << 30), anew] {
+        let mut restarted = with("rx_missed_errors", 7);
+        std::mem::swap(&mut restarted.host.before, &mut restarted.host.now);
+        for case in [earlier, with("rx_bytes", 1 << 30), restarted] {
             assert_eq!(RULE.findings(&case), []);
         }
     }

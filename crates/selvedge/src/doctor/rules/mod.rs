@@ -1,5 +1,5 @@
-//! The rules: those about machines, one file each with its cases beside it, and those about targets, which are the diagnosis'.
-//! They stand in the order in which findings of one cost are told: what explains other findings comes before these.
+//! Rules: those about machines, one file each with its cases beside it, and those about targets, from `diagnosis`. They
+//! stand in the order in which findings of one cost are reported: causes that explain other findings come first.
 
 mod bond_hash;
 mod busy_worker;

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // The card has no such thing; the interface carries no storage; nobody could ask.
+        // The card has no such offload; the interface carries no storage; ethtool was not available.
         let mut cannot = without(&["tx-tcp-segmentation"]);
         let settings = cannot.host.links.get_mut("eth0").unwrap().settings.as_mut().unwrap();
         settings.switchable.remove("tx-tcp-segmentation");

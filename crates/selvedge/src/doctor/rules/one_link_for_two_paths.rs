@@ -30,10 +30,10 @@ fn judge(case: &Case) -> Vec<Finding> {
         others.then(|| {
             let own = meant.source_interface.as_deref().unwrap_or_default();
             let cause = format!("{} paths to {nqn} share {name}: one of them comes from an address of {own}", ends.len());
-            let told: Vec<String> = ends.iter().map(|(local, peer)| format!("{local} to {peer}")).collect();
+            let flows: Vec<String> = ends.iter().map(|(local, peer)| format!("{local} to {peer}")).collect();
             Finding::new(Severity::MayCost, name, cause)
                 .costing(1.0 - 1.0 / ends.len() as f64)
-                .seen(format!("by {name}: {}", told.join(", ")))
+                .seen(format!("by {name}: {}", flows.join(", ")))
                 .seen(format!("route to {} from {}: dev {name}", meant.target.ip(), ends_source(meant)))
                 .cure(
                     "Give each address a route of its own (a rule and a table), or bind the path to its interface \

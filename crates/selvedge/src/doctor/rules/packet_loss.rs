@@ -17,7 +17,7 @@ const BYTES_MIN: u64 = 8 * 1448;
 /// Congestion controls that take every loss for a full queue.
 const BY_LOSS: [&str; 2] = ["cubic", "reno"];
 
-/// What was sent by an interface, in bytes.
+/// Data sent over an interface, in bytes.
 #[derive(Default)]
 struct Sent<'a> {
     bytes: u64,
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_target_that_answers_are_told_by_its_rule() {
+    fn losses_of_a_target_that_answers_belong_to_its_own_rule() {
         let mut case = lost(1_000_000, 100_000_000);
         for flow in &mut case.host.survey.topology.flows {
             flow.owner = topology::FlowOwner::Target { pid: None };
         }
-        assert_eq!(RULE.findings(&case).len(), 1, "nobody else tells them");
+        assert_eq!(RULE.findings(&case).len(), 1, "no other rule reports them");
         case.targets = crate::doctor::sample::with_target().targets;
         assert_eq!(RULE.findings(&case), []);
     }

@@ -1,5 +1,5 @@
-//! Packets that are smaller than the interface's, since the way or the other end takes no larger ones; and packets that
-//! vanish, since they are larger than the way takes and nobody says so.
+//! Packets that are smaller than the interface's, since the path or the other end takes no larger ones; and larger packets
+//! that are lost without an ICMP error.
 
 use topology::InterfaceKind;
 
@@ -155,7 +155,7 @@ fn black_holes(host: &Host) -> Vec<Finding> {
             continue;
         }
         let cause = format!(
-            "Large packets to {peer} vanish by {interface}: the way takes smaller ones and nobody says so"
+            "Large packets to {peer} vanish by {interface}: the path takes smaller ones only, and no ICMP error says so"
         );
         let small = if answers { "a new connection to it was made at once" } else { "it still sends" };
         found.push(

@@ -11,7 +11,7 @@ use crate::tune::advice::link_mbps;
 
 pub(super) const RULE: Rule = Rule { name: "queueing-limit", judge };
 
-/// Disciplines that share a rate that is set among classes; their rates are told with their classes, not here.
+/// Disciplines that share a set rate among classes; their rates are reported with their classes, not here.
 const WITH_CLASSES: [&str; 3] = ["htb", "hfsc", "cbq"];
 
 fn judge(case: &Case) -> Vec<Finding> {

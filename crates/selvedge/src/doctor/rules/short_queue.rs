@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // Long enough, or nobody waits.
+        // Long enough, or no command waits.
         for (waiting_ns, entries) in [(100e3, 128), (5e3, 16)] {
             assert_eq!(RULE.findings(&with(waiting_ns, entries)), [], "{waiting_ns} {entries}");
         }

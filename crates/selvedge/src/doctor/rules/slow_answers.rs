@@ -9,7 +9,7 @@ use crate::doctor::rule::Rule;
 
 pub(super) const RULE: Rule = Rule { name: "slow-answers", judge };
 
-/// What takes less is what disks take that are well: flash a tenth of it, a network of disks nearly all.
+/// Latency of sound disks: flash needs a tenth of it, networked disks nearly all.
 const SLOW_NS: f64 = 1e6;
 /// Less of a read's time is not what one waits for.
 const SHARE_MIN: f64 = 0.5;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_and_limits_are_told_apart() {
+    fn storage_and_limits_are_distinguished() {
         let found = named_first(&with([0.0, 1e3, 6e6, 1e3], Some([0.0, 5.8e6])), RULE.name);
         assert_eq!((found.severity, found.cost_percent), (Severity::Slows, 97.0));
         assert!(found.evidence[0].contains("storage 5.80 ms"), "{found:?}");

@@ -39,7 +39,7 @@ fn finding(host: &Host, name: &str, link: &Link) -> Option<Finding> {
     let negotiation = match modes.negotiates {
         Some(true) => "both ends negotiate",
         Some(false) => "negotiation is off at this end",
-        None => "whether it negotiates is not told",
+        None => "auto-negotiation is unknown",
     };
     let other =
         if modes.peer.is_empty() { "the other end tells no modes" } else { "the other end offers it, too" };

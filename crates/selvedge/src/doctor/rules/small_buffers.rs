@@ -18,7 +18,7 @@ const BUSY_US_MIN: u64 = 50_000;
 /// Buffers of this size are small in any network that is called one.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Which buffer.
+/// End of the connection with the small buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Here,
@@ -93,7 +93,7 @@ fn held(host: &Host, side: Side) -> Option<Finding> {
     )
 }
 
-/// What a buffer should be allowed for a connection, where its link says its speed.
+/// Returns the buffer size that a connection needs, if the speed of its link is known.
 fn wanted(host: &Host, connection: &topology::Connection) -> Option<u64> {
     let mbps = link_mbps(&host.survey.topology, host.interface_of(connection)?)?;
     Some(buffer_wanted_bytes(mbps, u64::from(connection.rtt_us)).max(1 << 20))

@@ -28,7 +28,7 @@ fn judge(case: &Case) -> Vec<Finding> {
         if dropped == 0 && !answers_others {
             continue;
         }
-        let finding = told(host, path, interface);
+        let finding = finding(host, path, interface);
         let finding = if dropped > 0 {
             let interval_s = host.interval_s();
             finding.seen(format!(
@@ -44,8 +44,8 @@ fn judge(case: &Case) -> Vec<Finding> {
     found
 }
 
-fn told(host: &Host, path: &NetworkPath, interface: &str) -> Finding {
-    // A further path that nobody has asked for is missed by nobody yet.
+fn finding(host: &Host, path: &NetworkPath, interface: &str) -> Finding {
+    // A further path that is not in use yet is missed by no host.
     let severity = if path.is_wanted { Severity::Outage } else { Severity::MayCost };
     let cause = format!(
         "{interface} drops the packets of {}: its source validation is strict, and answers to them leave by {}",
@@ -105,7 +105,7 @@ fn reached(path: &NetworkPath) -> bool {
     matches!(path.probe, Some(Probe::Reached { .. } | Probe::Refused { .. }))
 }
 
-/// Whether nothing comes back, though it is wanted.
+/// True if no packet comes back on a path in use.
 fn fails(host: &Host, path: &NetworkPath) -> bool {
     path.probe == Some(Probe::Silent) || kernel_state(host, path).is_some()
 }
@@ -175,7 +175,7 @@ mod tests {
         case.host.paths[1].probe = Some(Probe::Silent);
         let found = named_first(&case, RULE.name);
         assert!(found.evidence.iter().any(|line| line.contains("answers packets from another")), "{found:?}");
-        // Nobody has asked for it yet.
+        // The path is not in use yet.
         case.host.paths[1].is_wanted = false;
         assert_eq!(named_first(&case, RULE.name).severity, Severity::MayCost);
     }

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn look_alikes_are_well() {
-        // One that answers, one that was not tried, one that nobody wants.
+        // One that answers, one that was not tried, one that is not in use.
         let mut untried = healthy();
         untried.host.paths[0].probe = None;
         let mut unwanted = healthy();

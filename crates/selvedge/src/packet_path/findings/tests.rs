@@ -79,7 +79,7 @@ fn a_finding_names_its_flows_and_queues() {
 }
 
 #[test]
-fn two_flows_in_one_of_two_queues_are_told_and_three_in_two_are_not_when_none_is_free() {
+fn two_flows_in_one_of_two_queues_are_reported_and_three_in_two_are_not_when_none_is_free() {
     let mut machine = tuned();
     let busy: Vec<Flow> = machine.flows.drain(..).filter(Flow::is_io).collect();
     machine.flows = busy;
@@ -97,13 +97,13 @@ fn two_flows_in_one_of_two_queues_are_told_and_three_in_two_are_not_when_none_is
         }
     }
     machine.flows.push(again);
-    let told = |machine: &Topology| {
+    let is_reported = |machine: &Topology| {
         let survey = Survey::new(machine.clone());
         survey.findings.iter().any(|finding| finding.kind == FindingKind::SharedQueue)
     };
-    assert!(!told(&machine));
+    assert!(!is_reported(&machine));
     machine.flows.remove(3);
-    assert!(told(&machine));
+    assert!(is_reported(&machine));
 }
 
 #[test]

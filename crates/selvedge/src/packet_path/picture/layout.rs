@@ -1,5 +1,6 @@
-//! Where the parts of the picture lie: each column is as high as the longest, and its rows are spread over that.
-//! Workers lie beside the processor that they run on, so that a flow that is received there has a straight line.
+//! Positions of the picture's parts: each column is as high as the longest, and its rows are spread
+//! over that. Workers are drawn beside the processor that they run on, and a flow that is received
+//! there has a straight line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use topology::{Flow, Interface, InterfaceKind, Interrupt, Leg};
 use crate::packet_path::words;
 use crate::packet_path::{Survey, name};
 
-/// Where columns begin and end, from left to right.
+/// Horizontal positions of columns, from left to right.
 pub(super) mod columns {
     pub(crate) const WIDTH: f64 = 1120.0;
     pub(crate) const FLOW: f64 = 16.0;
@@ -28,9 +29,9 @@ pub(super) mod columns {
     pub(crate) const WORKER_ROOM: f64 = 200.0;
 }
 
-/// Where the rows begin.
+/// Vertical position of the first row.
 pub(super) const TOP: f64 = 142.0;
-/// How much of that a page shows itself: title and summary.
+/// Part of that height which a page shows by itself: title and summary.
 pub(super) const TITLES: f64 = 84.0;
 /// Height of a box.
 pub(super) const BOX: f64 = 14.0;
@@ -71,11 +72,11 @@ pub(super) struct WorkerRow {
     pub(super) connection: (SocketAddr, SocketAddr),
     pub(super) y: f64,
     pub(super) text: String,
-    /// Whether it lies beside its processor; it does not where that is not known.
+    /// True if the worker is drawn beside its processor, which must be known for that.
     pub(super) is_at_cpu: bool,
 }
 
-/// What stands over a group.
+/// Heading of a group.
 pub(super) struct Head {
     pub(super) x: f64,
     pub(super) y: f64,
@@ -219,7 +220,7 @@ fn counts(survey: &Survey) -> BTreeMap<(&str, Option<u32>), (usize, usize)> {
     counts
 }
 
-/// What a column needs at least.
+/// Returns the least height of a column.
 fn length<T>(groups: &[Group<T>]) -> f64 {
     let lines: usize = groups.iter().flat_map(|group| &group.rows).map(|(_, lines)| lines).sum();
     groups.len() as f64 * HEAD + lines as f64 * ROW

@@ -1,6 +1,6 @@
 //! The picture of a survey, as SVG: flows on the left, then receive queues, interrupts and processors, workers on the
-//! right, and lines between them that are red and crossed where two meet or a way is longer than it had to be. What is
-//! straight and green is as it should be. What lies where is told in `layout`.
+//! right, and lines between them that are red and crossed where two meet or a way is longer than it had to be. Straight
+//! green lines are as they should be. `layout` has the positions.
 
 mod layout;
 
@@ -17,7 +17,7 @@ use super::survey::{Survey, name};
 use super::words::{chosen, machine};
 use layout::{Layout, QueueBox, columns};
 
-/// How the picture's parts look.
+/// Style sheet of the picture.
 pub(crate) const STYLE: &str = include_str!("../picture.css");
 
 /// Processors that a line of "one of these" leads to: more would say nothing.
@@ -26,7 +26,7 @@ const GUESSES_MAX: usize = 8;
 /// Height and width of the cross on a line that is not as it should be.
 const CROSS: f64 = 6.0;
 
-/// What a line says; the names are its classes.
+/// Kind of a line; the names are its classes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Line {
     Good,
@@ -51,7 +51,7 @@ pub(crate) fn picture(survey: &Survey, look: Look) -> String {
     drawn(survey, look, Some(STYLE))
 }
 
-/// The same without its style, for a page that has it.
+/// Draws the picture without its style, for a page that has it.
 pub(crate) fn bare_picture(survey: &Survey) -> String {
     drawn(survey, Look::File, None)
 }
@@ -93,12 +93,12 @@ fn drawn(survey: &Survey, look: Look, style: Option<&str>) -> String {
 
 pub(crate) const TITLE: &str = "Where NVMe/TCP queues are received and worked on";
 
-/// What the picture shows, in numbers.
+/// Returns a summary of the picture in numbers.
 pub(crate) fn summary(survey: &Survey) -> String {
     let io = survey.topology.flows.iter().filter(|flow| flow.is_io()).count();
     let mut parts = vec![plural(io as u64, "I/O flow")];
-    let told = survey.findings.iter().filter(|finding| finding.kind.is_caution());
-    parts.extend(told.map(|finding| {
+    let cautions = survey.findings.iter().filter(|finding| finding.kind.is_caution());
+    parts.extend(cautions.map(|finding| {
         let over = finding.interface.as_ref().map_or_else(String::new, |interface| format!(" ({interface})"));
         format!("{}{over}", finding.kind.title())
     }));
@@ -117,7 +117,7 @@ fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64
     }
 }
 
-/// Says what the colour says to those who do not see colours.
+/// Draws a cross on a bad line, for readers who do not see its colour.
 fn cross(svg: &mut String, (x, y): (f64, f64)) {
     let (left, top) = (x - CROSS / 2.0, y - CROSS / 2.0);
     let _ = writeln!(
@@ -229,7 +229,7 @@ fn free(queue: &QueueBox) -> &'static str {
 
 /// A flow's name, its lines and its worker; what they say in words for who points at it.
 fn flow_lines(svg: &mut String, layout: &Layout, y: f64, flow: &Flow, legs: &[Leg]) {
-    let _ = writeln!(svg, "<g class=\"flow\">\n<title>{}</title>", escaped(&told(flow, legs)));
+    let _ = writeln!(svg, "<g class=\"flow\">\n<title>{}</title>", escaped(&sentence(flow, legs)));
     let ends = format!("{} → {}", flow.local.port(), flow.peer);
     // What has no queue's number is called by its other end anyway.
     let label = flow.queue_id.map_or_else(|| ends.clone(), |_| format!("{} · {ends}", name(flow)));
@@ -288,7 +288,7 @@ fn to_worker(svg: &mut String, layout: &Layout, flow: &Flow, leg: &Leg, several:
 }
 
 /// The course of a flow in a sentence.
-fn told(flow: &Flow, legs: &[Leg]) -> String {
+fn sentence(flow: &Flow, legs: &[Leg]) -> String {
     let mut text = format!("{}: {} to {}", name(flow), flow.local, flow.peer);
     for leg in legs {
         let _ = write!(text, "; {}", leg.interface);

@@ -83,7 +83,7 @@ fn collisions_are_red() {
     };
     let far = in_use.iter().filter(is_far).count();
     assert_eq!(svg.matches("line bad").count(), 1 + shared.flows.len() + 32 + far);
-    // Whoever sees no red sees a cross.
+    // Red lines have a cross, too, for readers who see no red.
     assert_eq!(svg.matches("class=\"cross\"").count(), svg.matches("line bad").count());
 }
 

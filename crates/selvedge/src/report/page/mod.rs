@@ -16,7 +16,7 @@ use super::markdown;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Nothing is fetched from anywhere; style and script are in the page itself.
+/// Content security policy: nothing is fetched; style and script are in the page itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
     base-uri 'none'; form-action 'none'";
 

@@ -23,7 +23,7 @@ pub(crate) struct Live {
     began: Instant,
     watch: Watch,
     view: View<InitiatorPlace>,
-    /// When it was drawn, unless there are news since.
+    /// Time of the last drawing, unless there are news since.
     drawn_at: Option<Instant>,
 }
 
@@ -61,14 +61,14 @@ impl Live {
         self.drawn_at = None;
     }
 
-    /// Does what keys ask for, and draws if there is anything new. Says whether somebody wants the run to end.
+    /// Handles keys, and draws if there are news. Returns true if a key ends the run.
     ///
     /// # Errors
     /// When the terminal can no longer be used.
     pub(crate) fn turn(&mut self) -> io::Result<bool> {
         while event::poll(Duration::ZERO)? {
             self.drawn_at = None;
-            // A terminal of another size is drawn anew like any other news.
+            // A terminal of another size is redrawn like any other news.
             let Event::Key(key) = event::read()? else { continue };
             match self.view.press(key, self.watch.rates()) {
                 Wish::Quit => return Ok(true),
@@ -85,8 +85,8 @@ impl Live {
         Ok(false)
     }
 
-    /// Gives the terminal back, with what happened as lines to be kept.
+    /// Restores the terminal, and returns the news as lines.
     pub(crate) fn end(self) -> Vec<String> {
-        self.watch.news().map(|(at, line)| screen::told(*at, line)).collect()
+        self.watch.news().map(|(at, line)| screen::news_line(*at, line)).collect()
     }
 }

@@ -6,10 +6,10 @@ use engine::initiator::{PathState, PathStatus};
 
 use crate::report::paths::PathReport;
 
-/// Connections of a path that are told one by one.
+/// Maximum number of a path's connections that are listed.
 const CONNECTIONS_SHOWN_MAX: usize = 8;
 
-/// What was shown last.
+/// State shown last.
 #[derive(Debug, Default)]
 pub(crate) struct PathView {
     /// Commands of each path, and the sum of their times.
@@ -33,7 +33,7 @@ impl PathView {
         fitted(&rows, columns)
     }
 
-    /// What is new about the paths' states.
+    /// Returns the changes of the paths' states.
     pub(crate) fn news(&mut self, paths: &[PathStatus]) -> Vec<String> {
         let states: Vec<PathState> = paths.iter().map(|path| path.state).collect();
         if self.states.len() != states.len() {
@@ -57,10 +57,10 @@ impl PathView {
     }
 }
 
-/// What is shown of a path. The least widths keep columns where they are while numbers change.
+/// Number of cells of a path. Minimum widths keep columns in place while numbers change.
 const CELLS: usize = 9;
 const WIDTHS: [usize; CELLS] = [21, 12, 13, 7, 8, 14, 17, 8, 8];
-/// Which of them to leave out first where there is no room for all; those not named here stay.
+/// Cells to leave out if there is no room for all, the first one first; others stay.
 const LEFT_OUT: [usize; 6] = [8, 7, 6, 2, 5, 1];
 /// Columns before a line's first cell, and between two.
 const INDENT: usize = 2;

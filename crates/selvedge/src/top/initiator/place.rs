@@ -1,5 +1,5 @@
-//! Where one can be in the view of an initiator: for each place its columns, its rows and what a row leads to. Which of them
-//! is chosen is the view's, and how wide a column becomes is the sheet's.
+//! Lists of the view of an initiator: columns, rows, and the list that a row opens. The view owns
+//! the selection, and the sheet the widths.
 
 use chart::units;
 
@@ -11,14 +11,15 @@ use super::rates::{ConnectionRates, PathRates, Rates, ShareRates, WorkerRates};
 use crate::bench::histogram::LatencyNs;
 use crate::report::table::Side;
 
-/// Where one is. Paths and workers are told by their number, which stays for the whole run.
+/// List of the view. Paths and workers are identified by their number, which stays for the whole
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitiatorPlace {
     Paths,
     Workers,
     /// The connections of a path.
     PathConnections(usize),
-    /// What each worker does on a path.
+    /// Shares of the workers on a path.
     Lanes(usize),
     /// The connections of a worker.
     WorkerConnections(usize),
@@ -268,7 +269,7 @@ mod tests {
             assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{place:?}");
             let mut keys: Vec<_> = grid.rows.iter().map(|row| &row.key).collect();
             keys.dedup();
-            assert_eq!(keys.len(), rows, "{place:?}: rows are told apart");
+            assert_eq!(keys.len(), rows, "{place:?}: keys of rows are unique");
             assert!(place.first_order().0 < grid.columns.len());
         }
         for gone in [

@@ -1,5 +1,6 @@
-//! How far a run is, once a second on stderr: one line that changes on a terminal, or all of the terminal where that is
-//! wanted, and a line every few seconds elsewhere. The run knows nothing of it, and it prints no results.
+//! Progress of a run on stderr, once a second: one line that changes on a terminal, the whole
+//! terminal if wanted, and a line every few seconds elsewhere. The run does not depend on it, and
+//! it prints no results.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use crate::failure::Failure;
 use crate::report::paths::PathReport;
 use crate::report::{locale, terminal};
 
-/// Where nobody watches a line change, a line this often says that things go on.
+/// Interval of progress lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Keys are waited for by looking for them this often.
@@ -37,7 +38,7 @@ pub(crate) fn follow(run: &Run<'_>, name: Option<&str>) -> Result<Outcome, Failu
         match (step, &mut progress.screen) {
             (Step::Silence, _) | (Step::Begun, None) => {}
             (Step::Begun, Some(screen)) => screen.begin(),
-            (Step::Told, _) => progress.hear(running.sample()),
+            (Step::Progress, _) => progress.hear(running.sample()),
         }
     }
     drop(progress);
@@ -49,13 +50,13 @@ struct Progress {
     began: Instant,
     terminal: bool,
     line_at: Instant,
-    /// Whether the terminal's cursor stands behind a line of ours.
+    /// True if the terminal's cursor is behind a line of ours.
     on_line: bool,
     length: Option<Duration>,
     label: &'static str,
     view: PathView,
-    /// What was told last, and when.
-    told: Option<(Tally, Instant)>,
+    /// Last totals shown, and the time.
+    shown: Option<(Tally, Instant)>,
     /// All of the terminal, which has no lines then.
     screen: Option<Live>,
 }
@@ -77,18 +78,18 @@ impl Progress {
             length,
             label,
             view: PathView::default(),
-            told: None,
+            shown: None,
             screen: about.map(Live::take).transpose().map_err(failed)?,
         })
     }
 
-    /// How long at most nobody may look at the keys; `None` where there is no screen that they change.
+    /// Returns the longest time between two looks at the keys; `None` without a screen.
     fn look_interval(&self) -> Option<Duration> {
         self.screen.as_ref().map(|_| LOOK_INTERVAL)
     }
 
     /// Does what keys ask for and draws the screen, if there is one, until the run is to end: then a second Ctrl-C is to
-    /// end it at once, as always, and what comes is told in lines.
+    /// end it at once, as always, and further news are printed as lines.
     fn turn(&mut self, stop: &AtomicBool) {
         let Some(screen) = &mut self.screen else { return };
         match screen.turn() {
@@ -102,7 +103,7 @@ impl Progress {
         }
     }
 
-    /// Gives the terminal back, and tells there what happened meanwhile.
+    /// Restores the terminal, and prints the news there.
     fn leave_screen(&mut self) {
         let Some(screen) = self.screen.take() else { return };
         let mut stderr = std::io::stderr().lock();
@@ -132,8 +133,8 @@ impl Progress {
         let mut total = Tally::default();
         sample.totals.iter().for_each(|tally| total.merge(tally));
         let now = Instant::now();
-        let earlier = self.told.replace((total.clone(), now));
-        // Counting starts anew after the ramp, and then there is nothing to compare with for a second.
+        let earlier = self.shown.replace((total.clone(), now));
+        // Counting restarts after the ramp; for a second there is no earlier total.
         if let Some((earlier, at)) = earlier
             && let Some(last) = total.since(&earlier)
         {
@@ -157,7 +158,7 @@ impl Progress {
         let _ = writeln!(std::io::stderr().lock(), "[{:3.0} s] {line}", self.began.elapsed().as_secs_f64());
     }
 
-    /// What was done in the last interval, `interval` long, with lines of details for those who watch.
+    /// Prints the work of the last interval, `interval` long, with lines of details on a terminal.
     fn working(&mut self, last: &Tally, interval: Duration, details: &[String]) {
         let seconds = interval.as_secs_f64();
         if seconds <= 0.0 {
@@ -217,7 +218,7 @@ impl Progress {
     }
 }
 
-/// What the screen says of a run.
+/// Returns the screen's data about a run.
 ///
 /// # Errors
 /// When there is no ring for the I/O.

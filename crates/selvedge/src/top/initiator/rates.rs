@@ -1,5 +1,5 @@
-//! What the workers of a run have done as rates since they last said so: commands, bytes and latencies of paths and workers,
-//! and what the kernel knows of their connections.
+//! Rates of a run's workers since their last report: commands, bytes and latencies of paths and
+//! workers, and the kernel's data about their connections.
 
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use engine::transport::info::StreamInfo;
@@ -16,12 +16,13 @@ pub(crate) struct Done {
     pub(crate) latency: Option<LatencyNs>,
 }
 
-/// What was carried since the last sample; nothing is known where there was none, and where counting began anew.
+/// Data carried since the last sample; `None` without an earlier sample, or if counting has
+/// restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Flow {
     pub(crate) iops: Option<f64>,
     pub(crate) bytes_per_s: Option<f64>,
-    /// Which part of all commands that is.
+    /// Share of all commands.
     pub(crate) share_percent: Option<f64>,
     pub(crate) mean_ns: Option<f64>,
 }
@@ -34,12 +35,12 @@ pub(crate) struct PathRates {
     pub(crate) in_flight: u64,
     /// Commands that were sent again, here or elsewhere, since the beginning.
     pub(crate) requeued: u64,
-    /// What each worker does on it.
+    /// Shares of the workers.
     pub(crate) shares: Vec<ShareRates>,
     pub(crate) connections: Vec<ConnectionRates>,
 }
 
-/// What one worker does on one path.
+/// Share of one worker on one path.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareRates {
     pub(crate) worker: usize,
@@ -58,7 +59,7 @@ pub(crate) struct ConnectionRates {
     pub(crate) received_bytes_per_s: Option<f64>,
     pub(crate) acknowledged_bytes_per_s: Option<f64>,
     pub(crate) retransmits_per_s: Option<f64>,
-    /// What the kernel knows of it.
+    /// Kernel's data about the connection.
     pub(crate) stream: Option<StreamInfo>,
 }
 
@@ -143,7 +144,7 @@ impl PathRates {
     }
 }
 
-/// What shares have carried since the beginning, or in a time.
+/// Totals of shares, since the beginning or in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Carried {
     commands: u64,
@@ -195,7 +196,7 @@ impl Since {
         }
     }
 
-    /// The rate of a counter, unless it counts anew.
+    /// Returns the rate of a counter; `None` if it has restarted.
     fn rate(&self, now: u64, earlier: u64) -> Option<f64> {
         now.checked_sub(earlier).map(|difference| difference as f64 / self.seconds)
     }
@@ -211,7 +212,7 @@ fn sum<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     sum
 }
 
-/// What was measured since the last sample, if anything is.
+/// Returns the work since the last sample, if it was measured.
 fn lately(sample: &Sample, earlier: Option<&Sample>, seconds: f64) -> Option<Done> {
     let earlier =
         earlier.filter(|earlier| earlier.phase == sample.phase && sample.phase == Phase::Measuring)?;
@@ -326,12 +327,12 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_anew_has_no_rate() {
+    fn counters_that_restarted_have_no_rate() {
         let (before, after) = (sample(1, 2, 6000), sample(1, 3, 3000));
-        let anew = Rates::of(&after, Some(&before));
-        assert!(anew.lately.is_none() && anew.paths[0].flow == Flow::default());
-        assert_eq!(anew.paths[0].connections[0].received_bytes_per_s, None);
-        assert!(anew.workers[0].latency.is_none());
+        let restarted = Rates::of(&after, Some(&before));
+        assert!(restarted.lately.is_none() && restarted.paths[0].flow == Flow::default());
+        assert_eq!(restarted.paths[0].connections[0].received_bytes_per_s, None);
+        assert!(restarted.workers[0].latency.is_none());
         // Another socket of the same queue is not compared with the one before, though its counters are higher.
         let mut again = sample(1, 3, 9000);
         let stream = again.shares[0][0].connections[0].stream.as_mut().unwrap();

@@ -17,7 +17,7 @@ use crate::bench::sample::Phase;
 
 /// Letters of the bar of time.
 const BAR_WIDTH: usize = 16;
-/// What stands before the totals.
+/// Width of the labels before the totals.
 const LABEL_WIDTH: usize = 13;
 /// Letters that the picture's name and its scale take, so that there is room for a minute on 80 columns.
 const SCALE_WIDTH: usize = 17;
@@ -52,7 +52,7 @@ fn title(watch: &Watch) -> String {
     format!("selvedge bench{paused}  {}  {}", watch.about.workload, watch.about.target)
 }
 
-/// What it does, how far it is and what is left of its time.
+/// Returns the phase, the elapsed time and the remaining time.
 fn time(watch: &Watch, phase: Phase, now: Duration) -> String {
     let elapsed = watch.elapsed(now);
     let phase = match phase {
@@ -103,16 +103,16 @@ fn picture(history: &[f64], width: usize) -> String {
     format!("IOPS {letters} █ {}", units::count(most))
 }
 
-/// What happened last; it is an alarm for as long as a path is not there.
+/// Returns the latest news, in the alarm style as long as a path is lost.
 fn news(watch: &Watch, rates: &Rates) -> Vec<Line<'static>> {
     let is_whole = rates.paths.iter().all(|path| path.status.state == PathState::Live);
     let style: Style = if is_whole { DIM } else { ALARM };
     let mut last: Vec<_> = watch.news().rev().take(NEWS_SHOWN).collect();
     last.reverse();
-    last.iter().map(|(at, line)| Line::styled(told(*at, line), style)).collect()
+    last.iter().map(|(at, line)| Line::styled(news_line(*at, line), style)).collect()
 }
 
 /// News as a line.
-pub(super) fn told(at: Duration, line: &str) -> String {
+pub(super) fn news_line(at: Duration, line: &str) -> String {
     format!("[{:3.0} s] {line}", at.as_secs_f64())
 }

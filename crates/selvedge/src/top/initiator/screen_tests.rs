@@ -56,7 +56,7 @@ fn a_run_on_one_path_has_its_time_its_totals_and_its_path() {
 }
 
 #[test]
-fn four_paths_are_told_apart_and_the_lost_one_is_an_alarm() {
+fn the_one_lost_path_of_four_is_an_alarm() {
     let screen = shown(LARGE, &one_lost(), &[]);
     line(
         &screen,

@@ -1,5 +1,5 @@
-//! What has been heard of a run over time: its rates, the last minute, the news of its paths, and how long it takes. Time is
-//! what the caller says it is.
+//! History of a run: its rates, the last minute, the news of its paths, and its duration. The
+//! caller supplies the time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,16 +14,16 @@ const NEWS_MAX: usize = 100;
 /// Workers say something once a second; their silence is reported after this.
 const LATE: Duration = Duration::from_secs(3);
 
-/// What is known of a run before it begins.
+/// Facts about a run before it begins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
-    /// What it does, and with which blocks.
+    /// Type of I/O and block size.
     pub(crate) workload: String,
     /// On which namespace.
     pub(crate) target: String,
-    /// Its jobs, and what carries their I/O.
+    /// Number of jobs, and I/O interface.
     pub(crate) means: String,
-    /// How long it takes at most, if that is known.
+    /// Longest duration, if known.
     pub(crate) length: Option<Duration>,
 }
 
@@ -31,19 +31,19 @@ pub(crate) struct About {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) about: About,
-    /// When its workers were let go.
+    /// Time at which the workers started.
     began_at: Option<Duration>,
     heard_at: Option<Duration>,
     last: Option<Sample>,
     latest: Option<Rates>,
-    /// What is shown while it is paused.
+    /// Rates shown while the view is paused.
     frozen: Option<Rates>,
     history: VecDeque<f64>,
     news: VecDeque<(Duration, String)>,
 }
 
 impl Watch {
-    /// Nothing is known yet but this.
+    /// Returns a watch without samples.
     pub(crate) fn new(about: About) -> Self {
         Self { about, ..Self::default() }
     }
@@ -76,12 +76,12 @@ impl Watch {
         self.news.push_back((now, crate::target_rates::printable(line)));
     }
 
-    /// What happened, and when, the oldest first.
+    /// News with their times, the oldest first.
     pub(crate) fn news(&self) -> impl DoubleEndedIterator<Item = &(Duration, String)> {
         self.news.iter()
     }
 
-    /// What is to be shown, if anything was heard.
+    /// Rates to show, if there was a sample.
     pub(crate) fn rates(&self) -> Option<&Rates> {
         self.frozen.as_ref().or(self.latest.as_ref())
     }
@@ -91,17 +91,17 @@ impl Watch {
         self.frozen = if self.frozen.is_some() { None } else { self.latest.clone() };
     }
 
-    /// Whether what is shown stands still.
+    /// True if the view is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// How long the workers have worked.
+    /// Time since the workers started.
     pub(crate) fn elapsed(&self, now: Duration) -> Duration {
         self.began_at.map_or(Duration::ZERO, |began_at| now.saturating_sub(began_at))
     }
 
-    /// That the workers are silent, and since when, if they are.
+    /// Returns a message if the workers are silent, with the time since their last report.
     pub(crate) fn absence(&self, now: Duration) -> Option<String> {
         let silent = now.saturating_sub(self.heard_at.or(self.began_at)?);
         (silent > LATE).then(|| format!("the workers have said nothing for {} s", silent.as_secs()))
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_workers_are_told_of_once_they_are_late() {
+    fn silent_workers_are_reported_once_they_are_late() {
         let mut watch = Watch::new(About::default());
         assert_eq!(watch.absence(Duration::from_secs(100)), None, "they have not begun");
         watch.begin(Duration::from_secs(100));

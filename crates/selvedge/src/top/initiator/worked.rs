@@ -12,7 +12,7 @@ use super::watch::{About, Watch};
 use crate::bench::histogram::Tally;
 use crate::bench::sample::{Phase, Sample};
 
-/// When the second sample is looked at.
+/// Time of the second sample.
 pub(super) const NOW: Duration = Duration::from_millis(3100);
 /// Workers of the run.
 const WORKERS: u64 = 2;
@@ -92,7 +92,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
     }
 }
 
-/// The same, where this path was lost at the time of an earlier one.
+/// Returns the sample with this path lost at the time of an earlier one.
 pub(super) fn lost(mut sample: Sample, earlier: &Sample, path: usize) -> Sample {
     sample.paths[path].state = PathState::Reconnecting;
     sample.paths[path].error = Some("it was cut".into());
@@ -103,7 +103,7 @@ pub(super) fn lost(mut sample: Sample, earlier: &Sample, path: usize) -> Sample 
     sample
 }
 
-/// One second of 3000 commands.
+/// Rates of one second of 3000 commands.
 pub(super) fn rates(paths: u64) -> Rates {
     Rates::of(&sample(paths, 3, 6000), Some(&sample(paths, 2, 3000)))
 }

@@ -1,5 +1,6 @@
-//! What to set for a target and a workload. Each recommendation says its reason and what it rests on: a rule, a
-//! measurement, or the table of the published study of one host with a 100 Gbit/s link and a fast target.
+//! Recommended settings for a target and a workload. Each one has its reason and its basis: a rule,
+//! a measurement, or the table of the published study of one host with a 100 Gbit/s link and a fast
+//! target.
 
 mod network;
 mod queues;
@@ -23,7 +24,7 @@ use crate::sweep::summary::Summary;
 pub(crate) use network::{LONG_US, buffer_wanted_bytes};
 pub(crate) use queues::link_mbps;
 
-/// What advice is asked for.
+/// Data that advice depends on.
 #[derive(Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) topology: &'a Topology,
@@ -38,7 +39,7 @@ pub(crate) struct Case<'a> {
     pub(crate) congestion_now: String,
     pub(crate) receive_buffer: String,
     pub(crate) send_buffer: String,
-    /// How the processors' frequency is governed, where it is.
+    /// Governor of the processors' frequency, if there is one.
     pub(crate) governor: Option<String>,
     /// Time that sealing a command's data takes, where it was timed.
     pub(crate) seal_ns: Option<f64>,
@@ -53,7 +54,7 @@ pub(crate) struct Path {
     pub(crate) rtt_us: Option<u64>,
 }
 
-/// What was measured before.
+/// Results of an earlier sweep.
 #[derive(Debug)]
 pub(crate) struct Measured<'a> {
     pub(crate) folder: String,
@@ -61,11 +62,11 @@ pub(crate) struct Measured<'a> {
     pub(crate) summaries: &'a [Summary],
 }
 
-/// What a recommendation rests on.
+/// Basis of a recommendation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "basis", content = "basis_of")]
 pub(crate) enum Basis {
-    /// A rule, which is told.
+    /// Rule, with its text.
     Rule(String),
     /// A measurement, which is named.
     Measured(String),
@@ -83,14 +84,14 @@ impl fmt::Display for Basis {
     }
 }
 
-/// One recommendation.
+/// Recommended value of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Recommendation {
-    /// What to set.
+    /// Name of the setting.
     pub(crate) setting: String,
     /// To what.
     pub(crate) value: String,
-    /// What it is now, where that is known and another.
+    /// Current value, if it is known and differs.
     pub(crate) now: Option<String>,
     pub(crate) why: String,
     #[serde(flatten)]
@@ -109,7 +110,7 @@ pub(crate) struct Recommendations {
 }
 
 impl Recommendations {
-    /// What is recommended.
+    /// Returns the recommendations.
     pub(crate) fn of(case: &Case<'_>) -> Self {
         let load = queues::load(case);
         let mut recommendations = vec![load.outstanding_advice(), load.queues_advice()];

@@ -1,4 +1,5 @@
-//! What the way needs: congestion control, packet size, buffers; and the processors' own settings.
+//! Advice on the network: congestion control, packet size, buffers; and on the processors' own
+//! settings.
 
 use chart::units;
 
@@ -18,22 +19,22 @@ const HEADER_BYTES: u32 = 52;
 /// known.
 const LOST_PER_FLOW: u64 = 10;
 
-/// Whether one of the ways has delay, or connections over it have lost segments again and again.
+/// True if a path has delay, or connections over it have lost segments repeatedly.
 pub(super) fn is_long(case: &Case<'_>) -> bool {
     case.paths.iter().any(|path| path.rtt_us.is_some_and(|rtt| rtt >= LONG_US)) || loses(case)
 }
 
-/// Whether connections to these addresses have sent more than a few segments again.
+/// True if connections to these addresses have resent more than a few segments.
 fn loses(case: &Case<'_>) -> bool {
     lost(case).is_some_and(|(lost, flows)| lost > LOST_PER_FLOW * flows)
 }
 
-/// Segments that connections to these addresses have sent again, and how many connections tell.
+/// Segments resent by connections to these addresses, and number of connections with that figure.
 fn lost(case: &Case<'_>) -> Option<(u64, u64)> {
     let is_there = |address| case.paths.iter().any(|path| path.address.ip() == address);
     let flows = case.topology.flows.iter().filter(|flow| is_there(flow.peer.ip()));
-    let told: Vec<u64> = flows.filter_map(|flow| flow.retransmissions).map(u64::from).collect();
-    (!told.is_empty()).then(|| (told.iter().sum(), told.len() as u64))
+    let counts: Vec<u64> = flows.filter_map(|flow| flow.retransmissions).map(u64::from).collect();
+    (!counts.is_empty()).then(|| (counts.iter().sum(), counts.len() as u64))
 }
 
 /// Congestion control.
@@ -96,8 +97,8 @@ pub(super) fn packets(case: &Case<'_>) -> Vec<Recommendation> {
         let Some(interface) = case.topology.interface(&path.interface) else { continue };
         let is_fast = link_mbps(case.topology, &path.interface).is_some_and(|mbps| mbps >= FAST_MBPS);
         let setting = format!("MTU of {}", interface.name);
-        let is_told = found.iter().any(|advice| advice.setting == setting);
-        if !is_fast || interface.mtu_bytes >= JUMBO_BYTES || interface.mtu_bytes <= HEADER_BYTES || is_told {
+        let is_known = found.iter().any(|advice| advice.setting == setting);
+        if !is_fast || interface.mtu_bytes >= JUMBO_BYTES || interface.mtu_bytes <= HEADER_BYTES || is_known {
             continue;
         }
         let packets = |mtu: u32| (case.block_bytes + 24).div_ceil(u64::from(mtu - HEADER_BYTES));

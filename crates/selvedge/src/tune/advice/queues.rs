@@ -1,4 +1,5 @@
-//! How many I/O queues, and how much outstanding: by measurement where there is one, else by rules and a table.
+//! Advice on the number of I/O queues and of outstanding commands: by measurement if there is one,
+//! else by rules and a table.
 
 use chart::units;
 use engine::limits::IO_QUEUES_MAX;
@@ -19,7 +20,7 @@ const PDU_BYTES: u64 = 24 + 24;
 /// More processors than this are "very high core count systems".
 const MANY_CORES: u32 = 64;
 
-/// What is recommended of queues and outstanding commands.
+/// Recommended queues and outstanding commands.
 #[derive(Debug)]
 pub(super) struct Load {
     queues: u32,
@@ -295,7 +296,7 @@ impl Load {
     }
 }
 
-/// Says it where paths are not apart: one link carries no more by two paths, and they end together.
+/// Warns if two paths share one link, which carries no more by two paths, and fails for both.
 fn shared_link(case: &Case<'_>) -> Option<String> {
     let names = |path: &Path| -> Vec<String> {
         let devices = devices(case.topology, &path.interface);

@@ -50,7 +50,7 @@ fn a_large_host_on_a_short_way_has_as_many_queues_as_its_nic() {
 }
 
 #[test]
-fn a_way_that_loses_is_told_from_one_that_lost() {
+fn a_path_with_losses_differs_from_one_that_had_some() {
     let mut topology = sample::topology("cpu72-queues32").unwrap();
     let congestion = |topology: &Topology| {
         value(&Recommendations::of(&case(topology, "eth0", 50)), "congestion").unwrap().value.clone()
@@ -155,7 +155,7 @@ fn each_interface_brings_its_queues_and_the_processors_are_the_limit() {
 }
 
 #[test]
-fn a_link_of_two_paths_counts_once_and_is_told() {
+fn a_link_of_two_paths_counts_once_and_is_named() {
     let vlan = |name: &str| topology::Interface {
         name: name.to_owned(),
         kind: topology::InterfaceKind::Vlan,
@@ -172,15 +172,15 @@ fn a_link_of_two_paths_counts_once_and_is_told() {
             .collect();
         let all = Recommendations::of(&case);
         let outstanding = value(&all, "outstanding I/O").unwrap().why.clone();
-        let is_told =
+        let is_named =
             value(&all, "I/O queues of each path").is_some_and(|advice| advice.why.contains("go by eth0"));
-        (outstanding, is_told)
+        (outstanding, is_named)
     };
     let (alone, _) = with(&["eth0"]);
     assert_eq!(with(&["eth0", "eth0"]), (alone.clone(), true));
     assert_eq!(with(&["a", "b"]), (alone.clone(), true));
-    let (both, is_told) = with(&["eth0", "eth1"]);
-    assert!(both != alone && !is_told);
+    let (both, is_named) = with(&["eth0", "eth1"]);
+    assert!(both != alone && !is_named);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn what_a_cable_without_a_device_says_of_its_speed_is_not_believed() {
 }
 
 #[test]
-fn nothing_is_said_of_losses_that_nobody_saw() {
+fn losses_without_figures_lead_to_no_advice() {
     let topology = machine(vec![device("eth0", 25_000, 8)]);
     let why = |topology: &Topology| {
         let all = Recommendations::of(&case(topology, "eth0", 50));

@@ -1,5 +1,5 @@
-//! What TLS costs on this machine, and how many queues it takes to fill the links with it: records of a queue are sealed and
-//! opened by one processor.
+//! Cost of TLS on this machine, and the number of queues that fill the links with it: records of a
+//! queue are sealed and opened by one processor.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::{Basis, Case, Recommendation};
 
 /// Samples that sealing is timed in, of which the shortest counts: others may have had the processor meanwhile.
 const SAMPLES: u32 = 20;
-/// How long one is.
+/// Duration of one sample.
 const SAMPLE: Duration = Duration::from_millis(1);
 
 /// Time that one processor of this machine takes to seal a command's data with AES-128-GCM, in nanoseconds.
@@ -32,7 +32,7 @@ pub(crate) fn seal_ns(block_bytes: u64) -> Option<f64> {
     Some(shortest * block_bytes as f64 / record_bytes as f64)
 }
 
-/// What it costs, where it was timed.
+/// Returns the cost of TLS, if it was timed.
 pub(super) fn tls(case: &Case<'_>) -> Option<Recommendation> {
     let seal_ns = case.seal_ns?;
     let rate = case.block_bytes as f64 / seal_ns * 1e9;

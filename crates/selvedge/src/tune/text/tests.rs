@@ -15,7 +15,7 @@ fn two_machines_read_as_reviewed() {
     for name in ["virtio-one-queue", "vlan"] {
         let shown = text(sample::topology(name).unwrap());
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/tune/text/{name}.txt"));
-        // Whoever sets this reviews what has changed.
+        // With this variable set, review the changed files.
         if std::env::var_os("SELVEDGE_UPDATE_FIXTURES").is_some() {
             std::fs::write(&file, &shown).unwrap();
         }
@@ -29,7 +29,7 @@ fn without_flows_it_says_what_would_bring_some() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = words(NO_FLOWS);
     assert!(sentence.contains("nvme connect") && words(&shown).contains(&sentence), "{shown}");
-    // The queues of cards are told nevertheless.
+    // Queues of cards are shown nevertheless.
     assert!(shown.contains("Queues of eth1"), "{shown}");
     let empty = text(Topology::default());
     assert!(words(&empty).contains(&sentence), "{empty}");

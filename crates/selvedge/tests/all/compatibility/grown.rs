@@ -1,4 +1,5 @@
-//! Whether a document of schemas still says what an earlier one said: what was there is there, and what is new is asked of nobody.
+//! Check of a new document of schemas against an earlier one: old fields have to be there, and new
+//! ones must be optional.
 
 use serde_json::{Map, Value};
 
@@ -26,7 +27,7 @@ pub(super) fn compare(place: &str, before: &Value, now: &Value, lost: &mut Vec<S
 }
 
 fn object(place: &str, before: &Map<String, Value>, now: &Map<String, Value>, lost: &mut Vec<String>) {
-    // What refuses other fields is what others send; all else is what they are told.
+    // Objects that refuse other fields are requests; all else is answers.
     let is_sent = before.get("additionalProperties") == Some(&Value::Bool(false));
     let none = Value::Array(Vec::new());
     let are_fields = place.ends_with("/properties");
@@ -57,13 +58,14 @@ fn what_goes_or_is_asked_for_is_found() {
         compare("", &before, &now, &mut lost);
         lost
     };
-    let told = r#"{"properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
+    let answer = r#"{"properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
     let more = r#"{"properties": {"a": {"type": "string"}, "b": {}}, "required": ["b", "a"]}"#;
-    assert!(lost(told, more).is_empty(), "more is told");
-    assert_eq!(lost(more, told).len(), 2, "a field and that it is always there");
-    assert_eq!(lost(told, &told.replace("string", "number")).len(), 1, "another type");
-    let [told, more] = [told, more].map(|text| text.replacen('{', r#"{"additionalProperties": false, "#, 1));
-    assert_eq!(lost(&told, &more), ["/required, which is new: \"b\""], "more is asked for");
+    assert!(lost(answer, more).is_empty(), "a new field of an answer");
+    assert_eq!(lost(more, answer).len(), 2, "a field and that it is always there");
+    assert_eq!(lost(answer, &answer.replace("string", "number")).len(), 1, "another type");
+    let [answer, more] =
+        [answer, more].map(|text| text.replacen('{', r#"{"additionalProperties": false, "#, 1));
+    assert_eq!(lost(&answer, &more), ["/required, which is new: \"b\""], "more is asked for");
     let either = r#"{"oneOf": [{"const": "x"}, {"const": "y"}]}"#;
     let third = r#"{"oneOf": [{"const": "z"}, {"const": "y"}, {"const": "x"}]}"#;
     assert!(lost(either, third).is_empty());

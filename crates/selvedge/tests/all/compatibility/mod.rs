@@ -21,7 +21,7 @@ const WHY: &str = "SELVEDGE_BEFORE names the program of the release before";
 const CHANGED: &str = "nqn.2026-01.io.selvedge:changed";
 const HOST: &str = "nqn.2026-01.io.selvedge:host";
 
-/// One of both programs.
+/// A program, of this version or an earlier one.
 #[derive(Clone, Debug)]
 struct Program(PathBuf);
 
@@ -50,7 +50,7 @@ impl Program {
         self.command(folder, arguments).output().expect("the program runs")
     }
 
-    /// What a command that succeeds prints.
+    /// Output of a command that succeeds.
     fn printed(&self, folder: &Path, arguments: &[&str]) -> String {
         let output = self.run(folder, arguments);
         assert!(output.status.success(), "{self:?} {arguments:?}: {}", stderr(&output));
@@ -119,8 +119,8 @@ fn bench<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&fixed[..], &["--verify", "--destroy-data", "-o", "json"], more].concat()
 }
 
-fn assert_verified(told: &Value) {
-    let verify = &told["verify"];
+fn assert_verified(report: &Value) {
+    let verify = &report["verify"];
     assert!(verify["blocks_wrong"] == 0 && verify["blocks_read_back"].as_u64() > Some(0), "{verify}");
 }
 
@@ -161,7 +161,7 @@ fn hosts_of_each_use_targets_of_the_other() {
     }
 }
 
-/// What a target was told by commands, and keeps in its state.
+/// Changes a target by commands, for its state to keep.
 fn change(program: &Program, folder: &Path) {
     let nqn = CHANGED;
     for command in [
@@ -176,7 +176,7 @@ fn change(program: &Program, folder: &Path) {
     }
 }
 
-/// What commands say of a target, without what is new at each start.
+/// Descriptions of a target by commands, without the parts that differ at each start.
 fn described(program: &Program, folder: &Path) -> Vec<String> {
     let commands = [
         &["namespace", "list"][..],
@@ -277,9 +277,9 @@ fn each_is_upgraded_to_the_other_under_load() {
         wait_until("it connects", || controllers().len() == 1);
         let first = controllers();
         // The command is the new program's, as where a package was installed over another one.
-        let told = next.run(folder, &["upgrade", "--control", "unix:control.sock", "-o", "json"]);
-        let told = json(&told);
-        let process = told["process"].as_u64().expect("a number");
+        let report = next.run(folder, &["upgrade", "--control", "unix:control.sock", "-o", "json"]);
+        let report = json(&report);
+        let process = report["process"].as_u64().expect("a number");
         let _ends = End(process);
         assert_eq!(controllers(), first, "the host's controller is another one");
         let program = fs::read_link(format!("/proc/{process}/exe")).expect("it runs");
@@ -288,7 +288,7 @@ fn each_is_upgraded_to_the_other_under_load() {
     }
 }
 
-/// A process that somebody else has started, ended with the test.
+/// A process that another one has started, ended with the test.
 struct End(u64);
 
 impl Drop for End {
@@ -299,9 +299,9 @@ impl Drop for End {
 }
 
 fn controllers(folder: &Path) -> Vec<u64> {
-    let told = before().asked(folder, &["connection", "list", "-o", "json"]);
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let all = told["controllers"].as_array().expect("a list");
+    let report = before().asked(folder, &["connection", "list", "-o", "json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let all = report["controllers"].as_array().expect("a list");
     all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect()
 }
 
@@ -313,13 +313,13 @@ fn metrics(program: &Program) -> BTreeSet<String> {
     let mut stream = UnixStream::connect(folder.path().join("control.sock")).expect("it is administered");
     let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("it reads");
-    let mut told = String::new();
-    stream.read_to_string(&mut told).expect("text");
-    let kinds = told.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned);
+    let mut report = String::new();
+    stream.read_to_string(&mut report).expect("text");
+    let kinds = report.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned);
     kinds.collect()
 }
 
-/// What is said of commands, by page: their options and the commands below them.
+/// Options and commands below, by page.
 fn options(generated: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for page in fs::read_dir(generated.join("man")).expect("a folder").flatten() {

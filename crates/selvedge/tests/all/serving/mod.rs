@@ -25,18 +25,18 @@ impl Serving {
         Self::spawn(namespace, more, Stdio::piped())
     }
 
-    /// One that serves this target.toml.
+    /// Serves this target.toml.
     pub(crate) fn of_file(file: &str) -> Self {
         Self::serve("none", &["-c", file], Stdio::inherit())
     }
 
-    /// One that is administered by this socket.
+    /// Serves a namespace, with this control socket.
     pub(crate) fn administered(namespace: &str, socket: &Path) -> Self {
         let control = format!("unix:{}", socket.display());
         Self::serve(&control, &["-s", "0", "-n", NQN, "--namespace", namespace], Stdio::inherit())
     }
 
-    /// One with this control address, of these arguments alone.
+    /// Serves with this control address, and these arguments alone.
     pub(crate) fn controlled(control: &str, arguments: &[&str]) -> Self {
         Self::serve(control, arguments, Stdio::piped())
     }
@@ -118,7 +118,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a command printed, which must have succeeded.
+/// JSON that a command printed, which must have succeeded.
 pub(crate) fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).expect("stdout is JSON")

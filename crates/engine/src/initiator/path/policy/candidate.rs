@@ -1,29 +1,29 @@
-//! What a policy sees of a path: plain values, nothing that could do I/O.
-//! Where they come from is `path_connections`'s concern, and what follows from them a policy's.
+//! Properties of a path that a policy judges: plain values, nothing that could do I/O. They come
+//! from `path_connections`, and a policy draws the conclusions.
 
-/// How a path may be used for a namespace, after its ANA state and its connections.
+/// Use of a path for a namespace, after its ANA state and its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Not at present.
     #[default]
     None,
-    /// Where there is no optimized path.
+    /// Only if there is no optimized path.
     NonOptimized,
-    /// Gladly.
+    /// Preferred.
     Optimized,
 }
 
 /// A path as the policies see it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Candidate {
-    /// How it may be used.
+    /// Permitted use.
     pub(crate) access: Access,
     /// Distance of its network interface from the thread that asks, as the firmware's tables count it; 0 where nothing
     /// is known.
     pub(crate) distance: u32,
     /// Commands it was given and has not completed.
     pub(crate) in_flight: u32,
-    /// Whether it can take a command at once.
+    /// Set if it can take a command at once.
     pub(crate) has_room: bool,
     /// Time it takes for each command in flight, in nanoseconds, for commands like the one that is asked for; 0 when it
     /// is not known.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::candidate::Candidate;
 use super::{latency, numa, queue_depth, round_robin};
 
-/// Which path a command takes.
+/// Policy that chooses the path of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoPolicy {
     /// The nearest path, always.
@@ -25,7 +25,7 @@ impl IoPolicy {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Numa, Self::RoundRobin, Self::QueueDepth, Self::Latency];
 
-    /// Its name, as Linux spells its own.
+    /// Name, as Linux spells its own.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Numa => "numa",
@@ -76,12 +76,12 @@ impl Chooser {
         Some(at)
     }
 
-    /// Whether it looks at how far paths are from the processor.
+    /// True if it uses the distance of paths from the processor.
     pub(crate) const fn looks_at_distance(&self) -> bool {
         matches!(self.policy, IoPolicy::Numa)
     }
 
-    /// Whether it looks at time, and so wants to know how paths fare.
+    /// True if it uses time, and so needs the latencies of paths.
     pub(crate) const fn looks_at_time(&self) -> bool {
         matches!(self.policy, IoPolicy::Latency)
     }

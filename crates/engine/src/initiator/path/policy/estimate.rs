@@ -1,5 +1,5 @@
-//! What a path has done lately, learned from its completions: time per command in flight, by kind and size of command.
-//! What follows from it is a policy's.
+//! Recent speed of a path, learned from its completions: time per command in flight, by kind and
+//! size of command. A policy draws the conclusions.
 
 use crate::ring::Moment;
 
@@ -9,8 +9,8 @@ const SIZES: usize = 5;
 const CLASSES: usize = 2 * SIZES;
 /// A new sample counts one part in this many.
 const INERTIA: u64 = 16;
-/// A sample counts as at most this many times what was expected: a stall is told by silence, and should not be held
-/// against a path once it is over.
+/// A sample counts as at most this many times what was expected: a stall shows as silence, and
+/// should not be held against a path once it is over.
 const SURPRISE_MAX: u64 = 2;
 
 /// The class of a command of `length` bytes.
@@ -25,13 +25,13 @@ pub(crate) fn class_of(sends: bool, length: usize) -> usize {
     size + if sends { SIZES } else { 0 }
 }
 
-/// What is known of one path from one thread.
+/// Estimate of one path's speed by one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Estimate {
     service_ns: [u64; CLASSES],
-    /// When it last completed something, or began to owe an answer.
+    /// Time when it last completed something, or began to owe an answer.
     heard: Moment,
-    /// When it was last given something.
+    /// Time when it was last given something.
     asked: Moment,
 }
 

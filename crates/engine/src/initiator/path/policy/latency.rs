@@ -8,7 +8,7 @@ use super::candidate::{Candidate, usable};
 const TRIAL: u32 = 4;
 /// A path that has had nothing to do for this time gets a command, to see how it is now.
 const PROBE_AFTER_NS: u64 = 500_000_000;
-/// How much worse than the best a path may be that is taken because the best has no room.
+/// Ratio to the best up to which another path is taken because the best has no room.
 const SECOND_BEST: u64 = 2;
 /// Silence beyond what is expected counts this many times: a path that has stopped is left alone long before it is
 /// declared dead.
@@ -30,7 +30,7 @@ pub(super) fn choose(paths: &[Candidate]) -> Option<usize> {
     (expected_ns(path) <= best.saturating_mul(SECOND_BEST)).then_some(at)
 }
 
-/// When a command given to `path` now will be done, as far as can be told.
+/// Expected completion of a command given to `path` now.
 fn expected_ns(path: &Candidate) -> u64 {
     let ahead = u64::from(path.in_flight);
     if path.service_ns == 0 {

@@ -1,4 +1,5 @@
-//! Which path a command takes: the policies by name, each in its own file, and what they know of a path. They do no I/O.
+//! Policies that choose the path of a command, each in its own file, and what they know of a path.
+//! They do no I/O.
 
 mod candidate;
 mod chooser;

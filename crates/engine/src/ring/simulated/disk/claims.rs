@@ -1,5 +1,5 @@
-//! Holds on files that go from one process to another, so that nobody comes in between. A lock belongs to what was opened
-//! (flock(2)): it is there until the last of those has ended who have that open.
+//! Holds on files that go from one process to another without a gap for a third. A lock belongs to
+//! what was opened (flock(2)): it is there until the last process that has that open has ended.
 
 use super::{Disks, Storage};
 use crate::ring::simulated::scheduler::{self, ProcessId, with};
@@ -12,7 +12,7 @@ pub struct Hold {
 }
 
 impl Storage {
-    /// What keeps others off, for another process.
+    /// Hold on the file's lock, for another process.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -39,21 +39,22 @@ pub fn inherit(holds: Vec<Hold>) {
     });
 }
 
-/// It lets go of what it has not claimed.
+/// Releases what the running process has inherited and not claimed.
 pub fn forget() {
     if let Some(process) = with(|world| world.running()) {
         release(process);
     }
 }
 
-/// What a process has inherited is released. They are dropped outside of the world, which they have to do with.
+/// Releases what a process has inherited. The holds are dropped outside of the world, which they
+/// have to do with.
 pub(in crate::ring::simulated) fn release(process: ProcessId) {
     let released = with(|world| world.disks.take_inherited(process));
     drop(released);
 }
 
 impl Disks {
-    /// One more has a file open, or one less.
+    /// Counts one more opening of a file, or one less.
     pub(super) fn count(&mut self, file: usize, is_shared: bool, is_more: bool) {
         let file = &mut self.files[file];
         let count = if is_shared { &mut file.shared } else { &mut file.exclusive };
@@ -68,7 +69,7 @@ impl Disks {
         of.into_iter().map(|(_, hold)| hold).collect()
     }
 
-    /// Whether a process has a file by the hold of the former one.
+    /// True if a process has a file by the hold of the previous process.
     pub(super) fn is_claimed(&self, process: Option<ProcessId>, file: usize) -> bool {
         self.inherited.iter().any(|(of, hold)| Some(*of) == process && hold.file == file)
     }

@@ -1,4 +1,5 @@
-//! Who has what open: processes that share a socket have it until the last of them has closed it, and each is told what comes.
+//! Holders of ends and listeners: processes that share a socket have it until the last of them has
+//! closed it, and each is notified of what comes.
 
 use std::os::fd::RawFd;
 
@@ -16,7 +17,7 @@ pub(super) fn release(holders: &mut Holders, holder: Option<ProcessId>) -> Optio
 }
 
 impl Network {
-    /// Who has an end of a connection or a listener open, and who watches it.
+    /// Holders and watchers of an end of a connection, or of a listener.
     pub(super) fn opened(&mut self, descriptor: RawFd) -> (&mut Holders, &mut Vec<(usize, u32)>) {
         if descriptor >= LISTENERS_AT {
             let listener = &mut self.listeners[(descriptor - LISTENERS_AT) as usize];
@@ -45,7 +46,7 @@ impl World {
         }
     }
 
-    /// What a process has closed altogether is no longer watched by it.
+    /// Ends a process's watches of what it has closed altogether.
     pub(super) fn forget_watchers(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         let (holders, watchers) = self.network.opened(descriptor);
         if holders.contains(&holder) {
@@ -56,7 +57,7 @@ impl World {
         *self.network.opened(descriptor).1 = watchers;
     }
 
-    /// Somebody else has it open, too: nobody for what goes from one process to another.
+    /// Adds a holder; `None` for what goes from one process to another.
     pub(in crate::ring::simulated) fn hold(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         self.network.opened(descriptor).0.push(holder);
     }

@@ -1,4 +1,4 @@
-//! What a fiber asks of the cluster, and waits for.
+//! Requests of a fiber to the cluster, and its waits for them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,12 @@ use crate::ring::simulated::disk::Effect;
 use crate::ring::simulated::scheduler::{self, World, with};
 use crate::ring::{Moment, simulated};
 
-/// What the cluster answers.
+/// Answer of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
     Flag(bool),
-    /// Nothing where there is no such object.
+    /// Pairs of an object; `None` if there is no such object.
     Pairs(Option<BTreeMap<String, Vec<u8>>>),
     Bytes(Vec<u8>),
     Number(u64),
@@ -42,7 +42,8 @@ pub(crate) fn call(
     wait(client, place(name, 0), work, timeout_ms)
 }
 
-/// Has the monitors shut somebody out (or nobody), and waits until this connection has the newest map.
+/// Makes the monitors shut out a client (or none), and waits until this connection has the newest
+/// map.
 pub(crate) fn call_monitor(client: ClientId, timeout_ms: u64, blocked: Option<(ClientId, u64)>) -> Outcome {
     let work: Work = Box::new(move |world, now| {
         if let Some((other, seconds)) = blocked {
@@ -77,7 +78,7 @@ fn wait(client: ClientId, osd: usize, work: Work, timeout_ms: u64) -> Outcome {
     }
 }
 
-/// Sends something that nobody waits for.
+/// Sends an operation whose answer is ignored.
 pub(crate) fn instant(
     client: ClientId,
     name: &str,
@@ -117,7 +118,7 @@ fn make_calls(id: ClientId) {
     }
 }
 
-/// One more operation of the running process has taken too long.
+/// Counts one more operation of the running process that has taken too long.
 pub(crate) fn note_late() {
     with(|world| {
         if let Some(process) = world.running() {
@@ -126,7 +127,7 @@ pub(crate) fn note_late() {
     });
 }
 
-/// How many operations on images of the running process have taken too long.
+/// Number of operations on images of the running process that have taken too long.
 pub(crate) fn ended_late() -> u64 {
     with(|world| world.running().and_then(|process| world.rados.late.get(&process).copied()).unwrap_or(0))
 }
@@ -166,7 +167,7 @@ pub(crate) fn notify(client: ClientId, name: &str, timeout_ms: u64) -> Outcome {
     }
 }
 
-/// Has this called when somebody notifies, or the watch is lost.
+/// Registers a callback for notifications, and for the loss of the watch.
 pub(crate) fn watch(client: ClientId, cookie: u64, callback: impl Fn() + Send + Sync + 'static) {
     with(|world| world.rados.clients[client.0].watches.insert(cookie, Arc::new(callback)));
 }
@@ -177,7 +178,7 @@ pub(crate) fn unwatch(client: ClientId, cookie: u64) {
     drop(callback);
 }
 
-/// Whether the cluster knows of a watch.
+/// True if the cluster knows of a watch.
 pub(crate) fn watches(name: &str, watcher: Locker) -> bool {
     with(|world| world.rados.store.objects.get(name).is_some_and(|object| object.watchers.contains(&watcher)))
 }

@@ -18,7 +18,7 @@ impl ClientId {
         Self(number)
     }
 
-    /// Its number.
+    /// Number of the connection.
     pub const fn number(self) -> usize {
         self.0
     }
@@ -33,19 +33,19 @@ pub(super) struct Client {
     pub(super) machine: MachineId,
     /// The newest map that it has.
     pub(super) epoch: u64,
-    /// It has learned that it is shut out.
+    /// Set once it has learned that it is shut out.
     pub(super) is_shut_out: bool,
     pub(super) is_closed: bool,
     /// To which OSDs its way was cut, and carries nothing before the system sends again.
     pub(super) stuck: BTreeSet<usize>,
-    /// What it has sent meanwhile, and what it was to be sent.
+    /// Operations it has sent meanwhile, and answers that were to reach it.
     pub(super) outbox: Vec<usize>,
     pub(super) inbox: Vec<usize>,
-    /// When what it has sent to each OSD last arrives there, and is done there.
+    /// Last arrival at each OSD of what it has sent, and last execution there.
     pub(super) arrival: BTreeMap<usize, Moment>,
     pub(super) execution: BTreeMap<usize, Moment>,
     pub(super) heard: Moment,
-    /// What is to be called for each of its watches: when it is notified, or lost.
+    /// Callback of each of its watches, for a notification or the loss of the watch.
     pub(super) watches: BTreeMap<u64, Callback>,
     pub(super) calls: Vec<Callback>,
     /// The thread that makes the calls.
@@ -86,7 +86,7 @@ impl World {
         id
     }
 
-    /// Whether a client can say something to an OSD now: its process runs, and its connection carries.
+    /// True if a client can reach an OSD now: its process runs, and its connection carries.
     pub(super) fn is_responsive(&self, id: ClientId, osd: usize) -> bool {
         let client = &self.rados.clients[id.0];
         !client.is_closed
@@ -95,7 +95,7 @@ impl World {
             && !self.is_paused(client.process)
     }
 
-    /// Whether a client's watches are there for an OSD.
+    /// True if a client's watches are there for an OSD.
     pub(super) fn is_watching(&self, id: ClientId, osd: usize) -> bool {
         let client = &self.rados.clients[id.0];
         let patience = std::time::Duration::from_millis(self.rados.mood.watch_ms);
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Nothing more is asked by this connection. What it has sent goes on.
+    /// Closes a connection to further requests. Those sent go on.
     pub(super) fn close_client(&mut self, id: ClientId) {
         self.rados.store.forget_watches(id);
         let client = &mut self.rados.clients[id.0];
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// A process has ended: nobody waits for what it has sent.
+    /// Records that a process has ended: the answers to its requests are ignored.
     pub(in super::super) fn leave_rados(&mut self, process: ProcessId) {
         for client in self.rados.clients.iter_mut().filter(|client| client.process == process) {
             client.inbox.clear();

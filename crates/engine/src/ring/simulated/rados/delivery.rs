@@ -8,11 +8,11 @@ use super::{Answer, ClientId, MONITOR, Step};
 use crate::ring::Moment;
 use crate::ring::simulated::scheduler::{MachineId, What, World};
 
-/// What an OSD or the monitors do.
+/// Work of an OSD or the monitors.
 pub(crate) type Work = Box<dyn FnOnce(&mut World, Moment) -> Outcome>;
-/// What came of it: an error is its number.
+/// Result of the work: an error is its number.
 pub(crate) type Outcome = Result<Answer, i32>;
-/// What follows at the client.
+/// Continuation at the client.
 pub(super) type Then = Box<dyn FnOnce(&mut World, Outcome)>;
 
 /// An operation.

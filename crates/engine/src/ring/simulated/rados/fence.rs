@@ -1,4 +1,5 @@
-//! Who is shut out of the cluster, by its maps: each change makes a new one, and an OSD acts by the one that it has.
+//! Blocklist of the cluster, by its maps: each change makes a new one, and an OSD acts by the one
+//! that it has.
 
 use super::{ClientId, MONITOR, OSDS, Rados, Step};
 use crate::ring::Moment;
@@ -7,7 +8,8 @@ use crate::ring::simulated::scheduler::{What, World};
 /// The time after which monitors look again whose time is over (`mon_tick_interval`).
 const TICK_NS: u64 = 5_000_000_000;
 
-/// From which map on somebody is shut out, until when, and in which map it no longer is.
+/// Entry of the blocklist: the map that shuts a client out, its end, and the map that no longer
+/// does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     since: u64,
@@ -16,13 +18,13 @@ pub(super) struct Span {
 }
 
 impl Rados {
-    /// Whether a client is shut out by this map.
+    /// True if a client is shut out by this map.
     pub(super) fn is_blocked(&self, client: ClientId, epoch: u64) -> bool {
         let mut spans = self.spans.get(&client).into_iter().flatten();
         spans.any(|span| span.since <= epoch && span.lifted.is_none_or(|lifted| epoch < lifted))
     }
 
-    /// Whether a client is shut out by the newest map.
+    /// True if a client is shut out by the newest map.
     pub(super) fn is_blocked_now(&self, client: ClientId) -> bool {
         self.is_blocked(client, self.epoch)
     }

@@ -1,5 +1,6 @@
-//! An image that somebody has open, as librbd has it: its operations go to the OSDs of its objects, and whoever writes needs its
-//! exclusive lock. No OSD looks at that lock: what was sent while one had it takes effect unless its client is shut out.
+//! An open image, as librbd has it: its operations go to the OSDs of its objects, and a writer
+//! needs its exclusive lock. No OSD looks at that lock: what was sent under it takes effect unless
+//! its client is shut out.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +17,7 @@ use crate::ring::simulated::remote::RemoteOperation;
 use crate::ring::simulated::scheduler::{self, with};
 use crate::ring::simulated::{self, thread};
 
-/// The time between two attempts to have a lock from somebody who does not answer, in milliseconds.
+/// The time between two attempts to get a lock from an owner that does not answer, in milliseconds.
 const ASK_AGAIN_MS: u64 = 500;
 
 /// An open image.
@@ -24,7 +25,7 @@ const ASK_AGAIN_MS: u64 = 500;
 pub(crate) struct ImageHandle {
     client: ClientId,
     name: String,
-    /// What tells it from the client's others.
+    /// Number that distinguishes it from the client's others.
     cookie: u64,
     object_size: u64,
     timeout_ms: u64,
@@ -97,7 +98,7 @@ impl ImageHandle {
         with(|world| world.rados.clients[self.client.0].watches.insert(self.cookie, callback));
     }
 
-    /// Who has its lock.
+    /// Owner of its lock.
     pub(crate) fn owner(&self) -> Result<Option<Locker>, i32> {
         match self.header(|image| Answer::Owner(image.lock))? {
             Answer::Owner(owner) => Ok(owner),
@@ -176,7 +177,7 @@ impl ImageHandle {
         Ok(())
     }
 
-    /// Whether it has the lock, as far as it knows.
+    /// True if it has the lock, as far as it knows.
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked.load(Ordering::Acquire) && !self.is_shut_out()
     }
@@ -243,7 +244,7 @@ impl ImageHandle {
         pieces
     }
 
-    /// What an OSD does for a piece.
+    /// Work of an OSD for a piece.
     fn work(&self, operation: &mut RemoteOperation, piece: Piece) -> Work {
         let name = self.name.clone();
         let Piece { offset, length, begin, .. } = piece;
@@ -300,7 +301,7 @@ impl Drop for ImageHandle {
             return;
         }
         with(|world| world.rados.clients[self.client.0].watches.remove(&self.cookie));
-        // Whoever is shut out is refused here, too. Closing gives the lock back.
+        // A client that is shut out is refused here, too. Closing gives the lock back.
         let _ = call(self.client, &self.name, self.timeout_ms, move |store, _| {
             if let Some(image) = store.image_mut(&name) {
                 image.watchers.remove(&watcher);

@@ -1,4 +1,5 @@
-//! What a cluster keeps: objects with pairs, and images with a header and their blocks. Who may change it is not its concern.
+//! Content of a cluster: objects with pairs, and images with a header and their blocks. Permission
+//! to change it is not its concern.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,8 @@ use super::ClientId;
 use crate::ring::Moment;
 use crate::ring::simulated::disk::Effect;
 
-/// Who has the exclusive lock of an image, or watches something: a connection, and the number of what it has open.
+/// Owner of the exclusive lock of an image, or of a watch: a connection, and the number of what it
+/// has open.
 pub(crate) type Locker = (ClientId, u64);
 
 /// An object, by its pairs.
@@ -31,7 +33,7 @@ pub(crate) struct StoredImage {
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<String, Object>,
     images: BTreeMap<String, StoredImage>,
-    /// Something has changed that others rely on, since somebody looked.
+    /// Set once something that others rely on has changed since the last check.
     pub(crate) has_changed: bool,
 }
 

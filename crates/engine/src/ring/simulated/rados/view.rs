@@ -1,4 +1,4 @@
-//! The cluster as whoever checks it sees it: all that is so at one moment, whoever knows of it.
+//! The cluster as a check sees it: all that is so at one moment, including what no process knows.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,22 +6,22 @@ use std::rc::Rc;
 use super::ClientId;
 use crate::ring::simulated::scheduler::{MachineId, ProcessId, World, with};
 
-/// What has to be so; else why not.
+/// Invariant; returns how it is violated.
 pub(super) type Check = Rc<dyn Fn(&View<'_>) -> Option<String>>;
 
 /// The cluster at one moment.
 pub struct View<'a>(&'a World);
 
-/// Who has the lock of an image.
+/// Owner of the lock of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The number of its connection.
     pub client: usize,
-    /// Its process, and the machine of that.
+    /// Process, and the machine it runs on.
     pub process: ProcessId,
     /// See `process`.
     pub machine: MachineId,
-    /// Whether it has let go of the image, and may only have failed to say so.
+    /// Set if it has let go of the image, and may only have failed to say so.
     pub has_let_go: bool,
 }
 
@@ -31,17 +31,17 @@ impl View<'_> {
         self.0.rados.store.objects.get(&format!("{pool}/{name}")).map(|object| &object.pairs)
     }
 
-    /// Whether the connection with this number is shut out by the newest map.
+    /// True if the connection with this number is shut out by the newest map.
     pub fn is_shut_out(&self, client: usize) -> bool {
         self.0.rados.is_blocked_now(ClientId::of(client))
     }
 
-    /// Whether it is, or was until that was over.
+    /// True if it is shut out, or was in the past.
     pub fn was_shut_out(&self, client: usize) -> bool {
         self.0.rados.spans.contains_key(&ClientId::of(client))
     }
 
-    /// Who has the lock of an image.
+    /// Owner of the lock of an image.
     pub fn holder(&self, pool: &str, name: &str) -> Option<Holder> {
         let locker = self.0.rados.store.image(&format!("{pool}/{name}"))?.lock?;
         let client = &self.0.rados.clients[locker.0.number()];
@@ -84,7 +84,7 @@ impl View<'_> {
         clients
     }
 
-    /// Whether a process has ended, in whatever way.
+    /// True if a process has ended, in whatever way.
     pub fn has_died(&self, process: ProcessId) -> bool {
         self.0.has_died(process)
     }

@@ -64,7 +64,7 @@ fn a_copy_that_the_disk_fails_says_which_half_has_failed() {
         }
         rig.store_with(0, Err(libc::EIO));
         let answered = rig.statuses();
-        // An error of the disk is one of writing for whoever wants a copy; only short reads say otherwise.
+        // An error of the disk is reported as one of writing, except for short reads.
         assert_eq!(answered.len(), 1);
         assert!([status, Status::WRITE_FAULT].contains(&answered[0].1), "{answered:?}");
     }

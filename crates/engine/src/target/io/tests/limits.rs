@@ -89,7 +89,7 @@ fn stages(rig: &Rig, operation: Operation) -> ([u64; 5], u64) {
 }
 
 #[test]
-fn the_time_of_a_command_is_told_by_what_it_is_spent_on() {
+fn the_time_of_a_command_is_counted_by_stage() {
     let write = IoCommand::Write { start: 0, blocks: 1, force_unit_access: false };
     // Ten seconds for the limits, then three until its data has come.
     let mut rig = Rig::with_limits(4, QosConfig::default());
@@ -113,7 +113,8 @@ fn the_time_of_a_command_is_told_by_what_it_is_spent_on() {
     assert_eq!(stages(&rig, Operation::Read), ([0, 0, 0, 7_000, 0], 7_000));
 }
 
-/// The first of a pair waits for the second, and so do others for both: that time is nobody's stage but theirs.
+/// The first of a pair waits for the second, and other commands wait for both: that time belongs to
+/// no other stage.
 #[test]
 fn what_is_left_of_a_commands_time_is_others() {
     let mut rig = Rig::on_memory(4);

@@ -1,5 +1,6 @@
-//! Commands in memory and on virtual time, without a socket, a thread or a disk: what goes in is what a queue hands over, and
-//! what comes out are answers, requests for data, and operations that nobody carries out but the test.
+//! Commands in memory and on virtual time, without a socket, a thread or a disk: the tests hand
+//! over what a queue would, and check replies, requests for data, and storage operations, which the
+//! test itself carries out.
 
 mod abort;
 mod answers;

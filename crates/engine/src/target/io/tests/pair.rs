@@ -23,7 +23,7 @@ fn a_pair_writes_only_where_it_finds_what_it_compares() {
     let mut rig = Rig::on_memory(4);
     rig.fill(0, &block(1));
     send_pair(&mut rig, 1, 2);
-    assert_eq!(rig.answers(), [], "it waits until nobody else writes there");
+    assert_eq!(rig.answers(), [], "it waits until no other command writes there");
     rig.read_messages();
     assert_eq!(rig.statuses(), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
     assert_eq!(rig.memory(0, 4096), block(2));

@@ -30,7 +30,7 @@ pub(super) const BLOCK: usize = 4096;
 /// Entries of the queue.
 const ENTRIES: u16 = 32;
 
-/// What a command was answered.
+/// Reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) command_id: u16,
@@ -61,7 +61,7 @@ pub(super) struct Rig {
     /// The data of commands whose data was not in their capsules, by their identifiers.
     unsent: HashMap<u16, Vec<u8>>,
     answers: Vec<Answer>,
-    /// How long data is on its way that is asked for.
+    /// Delay of requested data.
     pub(super) data_takes: Duration,
     /// A file that stands for a disk; nothing is read from it or written to it.
     _folder: Option<tempfile::TempDir>,
@@ -220,7 +220,7 @@ impl Rig {
         }
     }
 
-    /// What was answered since this was asked last.
+    /// Replies since the previous call.
     pub(super) fn answers(&mut self) -> Vec<Answer> {
         std::mem::take(&mut self.answers)
     }
@@ -230,7 +230,7 @@ impl Rig {
         self.answers().into_iter().map(|answer| (answer.command_id, answer.status)).collect()
     }
 
-    /// What the storage is to do, in the order in which it was asked, without taking it.
+    /// Queued storage operations, in order, without removing them.
     pub(super) fn operations(&self) -> Vec<String> {
         let name = |operation: &StorageOp| match operation {
             StorageOp::Read { buffer, offset } => format!("read {} at {offset}", buffer.len()),
@@ -296,7 +296,7 @@ impl Rig {
         }
     }
 
-    /// What was counted of the commands on the namespace.
+    /// Counters of the namespace.
     pub(super) fn counts(&self) -> NamespaceCounts {
         let counted = self.commands.of.controller.subsystem.counters.by_namespace();
         counted.get(&1).cloned().unwrap_or_default()
@@ -311,7 +311,7 @@ impl Rig {
         });
     }
 
-    /// What blocks of memory hold.
+    /// Contents of blocks in memory.
     pub(super) fn memory(&self, offset: u64, length: usize) -> Vec<u8> {
         let Backend::Memory(memory) = &*self.namespace.backend else { panic!("it is on memory") };
         let mut bytes = vec![0; length];

@@ -18,7 +18,7 @@ fn namespace() -> Arc<Namespace> {
 }
 
 #[test]
-fn when_the_last_reactor_has_passed_nobody_writes_in_what_was_claimed() {
+fn when_the_last_reactor_has_passed_no_write_is_left_in_the_claimed_range() {
     model(|| {
         let range = ByteRange { offset: 0, length: 4096 };
         let (namespace, left) = (namespace(), Shared::new(Left::new(2)));

@@ -56,7 +56,8 @@ impl Connection {
         data: &[u8],
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        // Who came by a port that is closed by now is not told that nothing is there: the host would not come again.
+        // No response if the port has been removed meanwhile: after an error the host would not
+        // connect again.
         if env.fabric.directory().port(self.port).is_none() {
             return Err(Disconnect::Gone);
         }
@@ -82,7 +83,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Its host has to authenticate, or may anew.
+    /// Prepares for the authentication of the host, if it has to authenticate or may repeat it.
     pub(super) fn may_authenticate(&mut self, wants_proof: Option<WantsProof>, entries: u16) {
         if let Some(WantsProof { subsystem, host_nqn, concatenation }) = wants_proof {
             let party = Party { host_nqn, network: Network::of(self.peer.ip()) };

@@ -24,8 +24,9 @@ use crate::target::reactor::host_authentication::Outcome;
 use crate::target::reactor::role::Role;
 use crate::target::served::GeneratedKey;
 
-/// What a host may do in clear that has authenticated to get a TLS key: Linux makes the controller ready before it comes back,
-/// and looks at it. It has no namespaces and no logs, and can change nothing of the target.
+/// True for a command that is allowed without TLS after an authentication that has generated a TLS
+/// key. Linux enables the controller and identifies it before it reconnects. Such a connection has
+/// no namespaces and no logs, and can change nothing of the target.
 pub(super) fn may_prepare(entry: &SubmissionEntry) -> bool {
     match entry.opcode {
         admin_opcode::FABRICS => {
@@ -37,15 +38,15 @@ pub(super) fn may_prepare(entry: &SubmissionEntry) -> bool {
     }
 }
 
-/// What is asked of a host that has to authenticate, in the result of its Connect.
+/// Authentication requirements in the response to a Connect.
 pub(super) fn asked(connected: &Connected) -> u64 {
     let concatenates = |wanted: &WantsProof| wanted.concatenation.generates();
     let channel = connected.wants_proof.as_ref().is_some_and(concatenates);
     required::AUTHENTICATION | if channel { required::SECURE_CHANNEL } else { 0 }
 }
 
-/// How long a host may take to authenticate: its association's keep alive time-out, after which it is given up anyway. An I/O
-/// queue's Connect does not say it, and its controller knows it.
+/// Time within which a host has to authenticate: the keep alive time-out of its association. The
+/// Connect of an I/O queue does not contain it, so its controller's is used.
 pub(super) fn time_to_prove(connect: &Connect, controller_id: u16, env: &Environment<'_>) -> Duration {
     let controller = if connect.queue_id == 0 { None } else { env.fabric.controller(controller_id) };
     let keep_alive_ms = controller.map_or(connect.keep_alive_ms, |controller| controller.keep_alive_ms());
@@ -103,7 +104,7 @@ impl Connection {
         done: AuthenticationDone,
         env: &mut Environment<'_>,
     ) {
-        // Who has left, or is being left, is told nothing more.
+        // A connection that has ended, or is ending, gets no further response.
         if self.queue.is_terminated() || matches!(self.role, Role::Left) {
             return;
         }

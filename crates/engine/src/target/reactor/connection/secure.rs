@@ -20,7 +20,7 @@ use crate::target::reactor::role::Role;
 use crate::target::reactor::securing::Stage;
 
 impl Connection {
-    /// Its turn, as long as it is not known what it is.
+    /// Handles readiness to receive while TLS has not been ruled out or established.
     #[cold]
     pub(super) fn secure(
         &mut self,
@@ -186,8 +186,8 @@ impl Connection {
         });
     }
 
-    /// Ends the queue of a host that has let its keys get old, after all that is under way: Linux' hosts cannot replace keys,
-    /// and connect anew.
+    /// Ends the queue of a host that has not replaced worn keys, after all that is under way. Linux
+    /// hosts cannot replace keys, and reconnect.
     pub(super) fn end_before_keys_do(&mut self) {
         if !self.is_draining && self.frozen.is_none() && self.queue.is_worn() {
             tracing::info!(peer = %self.peer, "the TLS keys of a queue are worn, and its host has not replaced them: it ends");

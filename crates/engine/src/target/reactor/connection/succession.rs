@@ -1,5 +1,5 @@
-//! A queue that comes to rest for another process: it ends what was under way, and keeps what comes meanwhile as it came. A queue
-//! of the former process begins so.
+//! Quiescing of a queue for another process: it ends commands under way, and keeps those that
+//! arrive meanwhile as received. A queue taken over from the previous process begins in this state.
 
 use std::sync::Arc;
 
@@ -37,17 +37,18 @@ impl Connection {
         self.lift_limits(env);
     }
 
-    /// Whether it ends anyway, so that nobody takes it over.
+    /// True if the connection is ending anyway, and is therefore not handed over.
     pub(in crate::target::reactor) fn is_leaving(&self) -> bool {
         self.is_draining || self.queue.is_terminated() || matches!(self.role, Role::Left)
     }
 
-    /// Whether it waits for its host alone: for a command, or for more of one.
+    /// True if the connection waits only for its host: for a command, or for the rest of one.
     pub(in crate::target::reactor) fn waits_for_host(&self) -> bool {
         !self.is_queue || self.is_preparing || self.queue.waits_for_host() || self.authenticates()
     }
 
-    /// Whether its host has neither sent nor taken anything of what it owes for as long as it may.
+    /// True if the host owes data or a reply's receipt, and has made no progress for the stall
+    /// limit.
     pub(in crate::target::reactor) fn is_stalled(&self, order: &Freeze, now: Moment) -> bool {
         let moved = self.frozen.as_ref().map_or(order.begun, |frozen| frozen.moved);
         self.waits_for_host() && now >= moved.after(order.stall)
@@ -65,7 +66,8 @@ impl Connection {
         });
     }
 
-    /// Whether nothing of it is under way. It is asked for it often, so that commands go on that came to wait for limits since.
+    /// True if nothing is under way. Lifts the limits of commands on each call, because further
+    /// ones may have started to wait since.
     pub(in crate::target::reactor) fn comes_to_rest(&mut self, env: &mut Environment<'_>) -> bool {
         let unsent_bytes = self.queue.unsent_bytes();
         if let Some(frozen) = &mut self.frozen
@@ -88,12 +90,13 @@ impl Connection {
         is_idle && !self.is_preparing && !self.authenticates() && self.queue.is_at_rest()
     }
 
-    /// Whether nothing has come of it: another process may have it as it is.
+    /// True if nothing has been received: the connection can be handed over as it is.
     fn is_untouched(&self) -> bool {
         self.securing.as_ref().is_some_and(|securing| securing.is_untouched())
     }
 
-    /// Whether it reads on although it is to come to rest: there is something that only its host can end.
+    /// True if the queue still has to read although it is being frozen, because only its host can
+    /// end something.
     pub(super) fn wants_more_before_rest(&self) -> bool {
         let Some(frozen) = &self.frozen else { return true };
         if frozen.is_thawing {
@@ -132,8 +135,8 @@ impl Connection {
         }
     }
 
-    /// What another process needs to go on with it; from now on nothing of it is read, done or sent here. `None` when it is not
-    /// at rest.
+    /// State for the other process. From now on nothing is read, executed or sent on this
+    /// connection here. `None` if the connection is not quiesced.
     pub(in crate::target::reactor) fn hand_over(&mut self, now: Moment) -> Option<Frozen> {
         let (socket, port, peer) = (self.queue.socket().clone(), self.port, self.peer);
         if !self.is_queue {
@@ -181,7 +184,7 @@ impl Connection {
         Some(Frozen { socket, port, peer, queue: Some(queue) })
     }
 
-    /// Whose it is, as people are told.
+    /// Host and queue, for messages.
     pub(in crate::target::reactor) fn name(&self) -> String {
         let queue_id = self.io().map_or(0, |commands| commands.of.queue_id);
         match self.controller() {
@@ -190,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// Whether another process may have it.
+    /// True once the connection has been handed over.
     pub(in crate::target::reactor) fn is_handed(&self) -> bool {
         self.frozen.as_ref().is_some_and(|frozen| frozen.is_handed)
     }
@@ -227,7 +230,7 @@ impl Connection {
         self.process(&received, env)
     }
 
-    /// A queue of the former process, which rests.
+    /// A queue of the previous process, which rests.
     pub(in crate::target::reactor) fn adopt(
         &mut self,
         adoption: Adoption,
@@ -247,7 +250,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Becomes what it was, by a Connect as its host would send it: whether the host may is asked anew.
+    /// Restores the queue by a Connect like its host's, which checks again that the host may connect.
     fn rejoin(
         &mut self,
         queue: &HandedQueue,
@@ -331,7 +334,7 @@ fn handed_stream(stream: StreamState, protection: &Protection) -> HandedStream {
     }
 }
 
-/// What protects a stream that was handed over.
+/// TLS parameters of a stream that was handed over.
 fn protection(stream: &HandedStream) -> Result<Protection, String> {
     let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
     let identity = stream.identity.parse().map_err(|_| "its TLS identity is none")?;
@@ -339,7 +342,7 @@ fn protection(stream: &HandedStream) -> Result<Protection, String> {
     Ok(Protection { suite, identity, derivation })
 }
 
-/// How a queue that was handed over is at rest.
+/// State of a queue that was handed over.
 fn queue_state(queue: &HandedQueue) -> Result<QueueState, String> {
     let stream = match &queue.stream {
         Some(stream) => Some(stream_state(stream)?),

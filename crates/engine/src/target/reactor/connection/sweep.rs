@@ -15,15 +15,15 @@ impl Connection {
         self.queue.take_received_since_look()
     }
 
-    /// Whether sweeps have to look at it, even if it has no turn in between: time alone changes what they find, or another
-    /// connection does. A queue that rests is not one of these.
+    /// True if sweeps have to look at the connection even without a turn, because its state changes
+    /// with time or with other connections. A quiesced queue is not one of these.
     pub(in crate::target::reactor) fn needs_sweep(&self) -> bool {
         self.is_draining || self.queue.has_deadline() || self.io().is_some_and(Commands::needs_sweep)
     }
 
-    /// Whether it leaves nothing to a sweep after its turn, as a keep alive does. That is asked of admin queues only, whose turns
-    /// are few, and they record at once that their host is alive: what all queues of a controller share must not be written
-    /// with each I/O.
+    /// True if the connection leaves nothing to a sweep after its turn, such as a keep alive.
+    /// Checked for admin queues only, whose turns are few; they record at once that their host is
+    /// alive. State shared by all queues of a controller must not be written with each I/O.
     pub(in crate::target::reactor) fn is_settled(&mut self, now: Moment) -> bool {
         let Role::Admin(commands) = &self.role else { return false };
         if self.needs_sweep() || self.queue.is_worn() || self.queue.keeps_input() {

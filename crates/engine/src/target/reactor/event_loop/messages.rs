@@ -16,7 +16,7 @@ use crate::target::io::Commands;
 use crate::target::messaging::{Abort, Arrival, Fence, Fenced, Message};
 
 impl EventLoop {
-    /// Does what somebody else wants of this reactor.
+    /// Handles a message to this reactor.
     pub(crate) fn on_message(&mut self, message: Message, now: Moment) {
         match message {
             Message::Connection(arrival) => self.on_arrival(arrival),
@@ -46,7 +46,7 @@ impl EventLoop {
                 if !self
                     .turn_of(connection, serial, now, |connection, env| connection.pair_goes_on(slot, env))
                 {
-                    self.ended_for_nobody(connection, slot);
+                    self.discard_orphaned(connection, slot);
                 }
             }
             Message::Resume => {
@@ -66,7 +66,7 @@ impl EventLoop {
                     connection.with_io(env, |commands, ctx| [commands.worker_done(slot, status, &data, ctx)]);
                 };
                 if !self.turn_of(connection, serial, now, finish) {
-                    self.ended_for_nobody(connection, slot);
+                    self.discard_orphaned(connection, slot);
                 }
             }
             Message::Abort(abort) => self.on_abort(&abort, now),

@@ -1,5 +1,5 @@
-//! Queues that go over to another process, and come from one: a reactor brings all that it has to rest, says how that is, and
-//! waits for the word to go on or to forget them.
+//! Hand-over of a reactor's queues to another process, and take-over from one: the reactor quiesces
+//! all its queues, reports their state, and waits until it is to resume or to close them.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ impl EventLoop {
 
     /// Brings all queues to rest.
     fn freeze(&mut self, order: Freeze, now: Moment) {
-        self.freezing = Some(Freezing { order, is_told: false });
+        self.freezing = Some(Freezing { order, is_reported: false });
         for token in self.tokens(|connection| connection.is_queue) {
             self.turn(token, now, |connection, env, _| {
                 connection.freeze(env);
@@ -32,14 +32,14 @@ impl EventLoop {
         self.next_sweep = now;
     }
 
-    /// Whether queues come to rest, or are there.
+    /// True while queues are being quiesced, or are quiesced.
     pub(super) const fn is_freezing(&self) -> bool {
         self.freezing.is_some()
     }
 
     /// Says how the queues are once all of them rest, or which one does not.
     pub(super) fn settle_freezing(&mut self, now: Moment) {
-        let Some(Freezing { order, is_told: false }) = &self.freezing else { return };
+        let Some(Freezing { order, is_reported: false }) = &self.freezing else { return };
         let order = order.clone();
         let (mut waiting, mut owing) = (Vec::new(), Vec::new());
         for token in self.tokens(|connection| !connection.is_leaving()) {
@@ -76,8 +76,8 @@ impl EventLoop {
     }
 
     fn tell(&mut self, what: Result<Vec<Frozen>, String>) {
-        if let Some(Freezing { order, is_told }) = &mut self.freezing {
-            *is_told = true;
+        if let Some(Freezing { order, is_reported }) = &mut self.freezing {
+            *is_reported = true;
             let _ = order.answer.send(what);
         }
     }

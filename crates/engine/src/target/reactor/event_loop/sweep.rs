@@ -11,7 +11,7 @@ use super::{EventLoop, NEVER};
 use crate::limits::POOL_IDLE_BYTES_MAX;
 use crate::ring::Moment;
 
-/// How often what needs it is looked at.
+/// Interval of sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 /// The same while the target ends and queues wait for each other.
 const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
@@ -76,7 +76,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is more to look at than keep alive timers.
+    /// True if there is more to look at than keep alive timers.
     fn needs_sweep(&self) -> bool {
         !self.watched.is_empty()
             || !self.orphaned.is_empty()
@@ -106,7 +106,7 @@ impl EventLoop {
     /// with its admin queue may wake later.
     fn end_silent(&mut self, now: Moment) {
         if self.is_freezing() {
-            // What they send is not read, so that nobody can say that they are silent.
+            // Received bytes are not read meanwhile, so silence cannot be determined.
             self.next_sweep = now.after(SHUTDOWN_INTERVAL);
             return;
         }

@@ -14,9 +14,10 @@ use super::words::{HandedState, OfferedPart};
 
 /// Disks that are served.
 pub(in super::super) struct Part {
-    /// What this process has written down of them, and where.
+    /// Record of this process, and its path.
     pub(in super::super) record: Option<(Record, PathBuf)>,
-    /// The same once more, where another process had written in its place. It goes when they do.
+    /// Second copy of the record, written if another process had replaced the file; removed with
+    /// the disks.
     pub(in super::super) restored: Mutex<Option<KeptRecord>>,
     pub(in super::super) disks: Vec<RecordedDisk>,
     /// Of this process, and of those that were killed.
@@ -24,7 +25,7 @@ pub(in super::super) struct Part {
     pub(in super::super) holder: PartHolder,
 }
 
-/// What serves them.
+/// Server of the disks.
 pub(in super::super) enum PartHolder {
     /// NBD clients, with a copy of the socket that listens.
     Nbd { holder: Holder, listener: OwnedFd },
@@ -35,7 +36,7 @@ pub(in super::super) enum PartHolder {
 }
 
 impl Part {
-    /// What the next process prepares with.
+    /// Returns the data and descriptors with which the next process prepares.
     pub(super) fn offer(&self, arguments: &[String]) -> io::Result<(OfferedPart, Vec<OwnedFd>)> {
         let (way, descriptors) = match &self.holder {
             PartHolder::Nbd { listener, .. } => (DiskWay::Nbd, vec![listener.try_clone()?]),

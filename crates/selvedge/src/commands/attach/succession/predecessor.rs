@@ -1,5 +1,5 @@
-//! The process that is replaced: it waits for the next one, hands its disks over, and is told when it is over. As long as it has
-//! not said `Go`, whatever goes wrong leaves it as it was.
+//! Previous process of an upgrade: it waits for the next one, hands over its disks, and learns of the outcome. Before it has
+//! sent `Go`, every error leaves it as it was.
 
 use std::env;
 use std::io;
@@ -23,14 +23,14 @@ use crate::bell::Rope;
 use crate::control::socket::{self, SocketFile};
 use crate::succession::{Line, OtherProcess};
 
-/// How long the next process may take to connect to all targets.
+/// Time for the next process to connect to all targets.
 const PREPARATION: Duration = Duration::from_secs(60);
-/// How long it may take to take over clients, which wait meanwhile.
+/// Time for the next process to take over the clients, which wait meanwhile.
 const TAKING: Duration = Duration::from_secs(5);
-/// How long after the end of its words a process may take to die.
+/// Time for a process to exit after its connection has ended.
 const DEATH: Duration = Duration::from_secs(3);
 
-/// What a service manager tells its service's main process alone.
+/// Environment variables that a service manager sets for the main process alone.
 const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
 
 /// A process that may be replaced by another one.
@@ -39,9 +39,9 @@ pub(in super::super) struct Predecessor {
     file: Option<SocketFile>,
 }
 
-/// What is handed over.
+/// State that is handed over.
 struct Estate {
-    /// How the process was started.
+    /// Command line of the process.
     line: CommandLine,
     parts: Mutex<Vec<Entry>>,
     /// The file that is run, by device and inode.
@@ -83,9 +83,9 @@ impl Predecessor {
             record::remove_left_places();
             let (listener, file) =
                 socket::listen(&record::succession_place(&folder, std::process::id()), false)
-                    .map_err(told)?;
+                    .map_err(text_of)?;
             let thread = thread::Builder::new().name("succession".to_owned());
-            thread.spawn(move || waiting.wait(&listener)).map_err(told)?;
+            thread.spawn(move || waiting.wait(&listener)).map_err(text_of)?;
             Ok(file)
         };
         let file = begin().map_err(|reason| {
@@ -101,7 +101,7 @@ impl Predecessor {
         Registration { predecessor: self, arguments }
     }
 
-    /// Whether another process serves in place of this one.
+    /// True if another process serves in place of this one.
     pub(in super::super) fn is_over(&self) -> bool {
         self.estate.is_over.load(Ordering::Acquire)
     }
@@ -115,7 +115,7 @@ impl Drop for Predecessor {
 }
 
 impl Registration<'_> {
-    /// They are served, and may be handed over.
+    /// Registers served disks, which may be handed over.
     pub(in super::super) fn hold(&self, part: Part) {
         let mut parts = self.predecessor.estate.parts();
         if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
@@ -131,17 +131,17 @@ impl Registration<'_> {
         }
     }
 
-    /// Whether block devices were left to another process, which may not serve them yet.
+    /// True if block devices were left to another process, which may not serve them yet.
     pub(in super::super) fn has_left_devices(&self) -> bool {
         self.predecessor.estate.leaves_devices.load(Ordering::Acquire)
     }
 
-    /// Whether the process that the devices were left to has died.
+    /// True if the process that took over the devices has died.
     pub(in super::super) fn is_forsaken(&self) -> bool {
         self.predecessor.estate.is_forsaken.load(Ordering::Acquire)
     }
 
-    /// Whether another process serves them.
+    /// True if another process serves the disks.
     pub(in super::super) fn is_over(&self) -> bool {
         self.predecessor.is_over()
     }
@@ -158,12 +158,12 @@ impl Estate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the threads look that look after disks.
+    /// Wakes the threads that look after disks.
     fn wake(&self) {
         self.parts().iter().filter_map(|entry| entry.rope.as_ref()).for_each(Rope::pull);
     }
 
-    /// Those that are served, with how a process for them alone is started.
+    /// Returns the served disks, with the command line of a process for them alone.
     fn served(&self) -> Vec<Served> {
         let parts = self.parts();
         parts.iter().filter_map(|entry| Some((entry.arguments.clone(), entry.part.clone()?))).collect()
@@ -198,22 +198,22 @@ impl Estate {
 
     /// Talks to who has come; whether another process serves now.
     fn serve(&self, line: &Line) -> Result<bool, String> {
-        let peer = rustix::net::sockopt::socket_peercred(line).map_err(told)?;
+        let peer = rustix::net::sockopt::socket_peercred(line).map_err(text_of)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
+            return Err(format!("user {} may not upgrade this process", peer.uid.as_raw()));
         }
-        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
+        line.wait_at_most(Some(PREPARATION)).map_err(text_of)?;
         match line.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => {
-                line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false)
+                line.say(&Word::About(self.about()), &[]).map_err(text_of).map(|()| false)
             }
             Ok((Word::Hello { version, .. }, _)) => {
                 let successor = peer.pid.as_raw_nonzero().get();
-                tracing::info!(process = successor, version, "the next process comes");
+                tracing::info!(process = successor, version, "the next process has connected");
                 self.hand_over(line, peer.pid)
             }
-            Ok(_) => Err("it does not begin with a greeting".to_owned()),
-            // Somebody has looked whether this process waits.
+            Ok(_) => Err("unexpected first message".to_owned()),
+            // The other process has only checked that this one waits.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => {
                 // What it cannot read, it may not be able to say; the reason is for people.
@@ -255,20 +255,20 @@ impl Estate {
         if !obstacles.is_empty() {
             return refuse(obstacles);
         }
-        let next = OtherProcess::open(peer).map_err(told)?;
+        let next = OtherProcess::open(peer).map_err(text_of)?;
         // One that ends meanwhile is not handed over, and with it none.
         let parts = self.served();
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
-        offer(line, &parts, &has_resumed).map_err(told)?;
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(text_of)?;
+        offer(line, &parts, &has_resumed).map_err(text_of)?;
         match line.hear() {
             Ok((Word::Ready, _)) => {}
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
             Err(error) => return Err(format!("the next process has not become ready: {error}")),
         }
-        line.wait_at_most(Some(TAKING)).map_err(told)?;
+        line.wait_at_most(Some(TAKING)).map_err(text_of)?;
         if let Err(reason) = give(line, &parts) {
             // In this order: the next process must not believe that this one has died.
             let _ = rustix::io::write(&resumed, b"!");
@@ -309,7 +309,7 @@ fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
         descriptors.extend(own);
     }
     let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|own| own.as_fd()).collect();
-    line.say(&Word::State(handed), &borrowed).map_err(told)?;
+    line.say(&Word::State(handed), &borrowed).map_err(text_of)?;
     match line.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (client, reason) in failed {
@@ -319,17 +319,17 @@ fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
             }
         }
         Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
+        Ok(_) => return Err("unexpected message of the next process, instead of Taken".to_owned()),
         Err(error) => return Err(format!("the next process does not take the clients over: {error}")),
     }
-    line.say(&Word::Go, &[]).map_err(told)
+    line.say(&Word::Go, &[]).map_err(text_of)
 }
 
-/// `Go` was said. Whether the next process serves; where it has died, this one does, and its clients connect again.
+/// Waits for the next process after `Go`. Returns true if it serves; if it has died, this one serves on, and clients connect again.
 fn await_service(line: &Line, parts: &[Served], next: &OtherProcess) -> bool {
     let _ = line.wait_at_most(None);
     let is_said = matches!(line.hear(), Ok((Word::Serving, _)));
-    // Its words may fail it, and it serves all the same: it was told to.
+    // Without its message it serves all the same, since it has received `Go`.
     if is_said || !next.has_died(DEATH) {
         let process = next.number();
         tracing::info!(process, "the next process serves; this one ends");
@@ -342,6 +342,6 @@ fn await_service(line: &Line, parts: &[Served], next: &OtherProcess) -> bool {
     false
 }
 
-fn told(error: impl std::fmt::Display) -> String {
+fn text_of(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -15,9 +15,9 @@ use super::words::{HandedPart, HandedState, OfferedPart, Word};
 use crate::failure::Failure;
 use crate::succession::{Line, OtherProcess, PLACE_VARIABLE, await_death};
 
-/// How long the former process may take to end once this one serves.
+/// Time for the previous process to end once this one serves.
 const END: Duration = Duration::from_secs(30);
-/// How long after the end of its words a process may take to die.
+/// Time for a process to exit after its connection has ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A process that goes on in place of another one.
@@ -25,19 +25,19 @@ pub(in super::super) struct Successor {
     inheritances: Mutex<Vec<Inheritance>>,
 }
 
-/// What one part of this process goes on with.
+/// State that one part of this process takes over.
 pub(in super::super) struct Inheritance {
     number: usize,
-    /// What is offered.
+    /// Offer of the previous process.
     pub(in super::super) offered: OfferedPart,
-    /// Its descriptors.
+    /// Descriptors of the offer.
     pub(in super::super) descriptors: Vec<OwnedFd>,
     says: Sender<(usize, Said)>,
     hears: Receiver<Heard>,
     is_done: bool,
 }
 
-/// What a part says.
+/// Message of a part.
 enum Said {
     Ready,
     Taken(Result<Vec<(String, String)>, String>),
@@ -45,24 +45,24 @@ enum Said {
     Fails,
 }
 
-/// What a part hears.
+/// Message to a part.
 enum Heard {
     State(HandedState, Vec<OwnedFd>),
     Serve(Service),
     GiveUp(String),
 }
 
-/// How a part is to begin to serve.
+/// Start of a part's service.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Service {
     /// The former process has died: what it had sent may still be carried out.
     pub(in super::super) has_former_died: bool,
-    /// It has gone on after it had handed over: what it handed over is no longer true.
+    /// The previous process has resumed after the handover: the handed state is out of date.
     pub(in super::super) is_disowned: bool,
 }
 
 impl Successor {
-    /// What this process is, if it was started as one.
+    /// Returns the successor, if this process was started as one.
     pub(in super::super) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(place) = env::var_os(PLACE_VARIABLE) else { return Ok(None) };
         match greet(Path::new(&place)) {
@@ -71,17 +71,18 @@ impl Successor {
                 let place = Path::new(&place).display();
                 Err(Failure::failed(format!("the process at {place} is not replaced: {error}")))
             }
-            // It has died before it has offered anything: what it served is attached anew. Where it lives after all, it has what
-            // this process will not get.
+            // It has died before its offer: its disks are attached again. If it is alive after all, it holds their
+            // resources, and attaching fails.
             Err(error) => {
                 await_death();
-                eprintln!("selvedge: the former process does not answer ({error}); attaching anew");
+                eprintln!("selvedge: the previous process does not answer ({error}); attaching again");
                 Ok(None)
             }
         }
     }
 
-    /// Whether all that is offered is served by this process, too. Each part is known by how it is started.
+    /// Fails unless this process serves all offered parts. Parts are identified by their command
+    /// lines.
     pub(in super::super) fn check<'a>(
         &self,
         parts: &(impl Iterator<Item = &'a Vec<String>> + Clone),
@@ -97,7 +98,8 @@ impl Successor {
         }
     }
 
-    /// What the part goes on with that is started so; `None` for one that the former process does not have.
+    /// Returns the state of the part with this command line; `None` if the previous process does
+    /// not have it.
     pub(in super::super) fn take(&self, arguments: &[String]) -> Option<Inheritance> {
         let mut all = self.inheritances.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().position(|one| one.offered.arguments == arguments)?;
@@ -162,7 +164,7 @@ struct Speaker {
     former: OtherProcess,
     /// Has something to read once the former process has gone on after it had handed over.
     has_resumed: OwnedFd,
-    /// Where the former process writes.
+    /// Standard output and error of the previous process.
     outputs: [OwnedFd; 2],
     parts: Vec<Sender<Heard>>,
     said: Receiver<(usize, Said)>,
@@ -221,7 +223,7 @@ impl Speaker {
         });
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
-        // Where nobody listens, nobody needs to know.
+        // Without a listener, the message is not needed.
         let _ = self.line.say(&Word::Serving, &[]);
         if !self.former.has_died(END) {
             tracing::warn!("the former process has not ended yet");
@@ -294,16 +296,16 @@ impl Speaker {
         Untaken { reason, may_serve: false }
     }
 
-    /// Whether the former process has gone on since it handed over.
+    /// True if the previous process has resumed since the handover.
     fn has_former_resumed(&self) -> bool {
         rustix::io::read(&self.has_resumed, &mut [0; 1]).is_ok_and(|read| read > 0)
     }
 }
 
-/// Why the clients were not taken over.
+/// Reason why the clients were not taken over.
 struct Untaken {
     reason: String,
-    /// Whether this process may serve if nobody else does.
+    /// True if this process may serve if no other one does.
     may_serve: bool,
 }
 

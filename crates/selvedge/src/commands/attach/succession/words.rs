@@ -1,4 +1,4 @@
-//! What the two processes of an upgrade of `attach` say to each other.
+//! Messages between the two processes of an upgrade of `attach`.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use super::super::record::{DiskWay, RecordedDisk};
 use engine::target::hand_over::{About, Speech};
 
-/// What is said.
+/// Message between the two processes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// The next process is there, or somebody who only wants to know.
+    /// The next process has connected, or a process that only asks.
     Hello {
-        /// Its version, for the log.
+        /// Version, for the log.
         version: String,
-        /// Whether it only asks how the process was started.
+        /// True to ask only for the command line.
         asks_only: bool,
     },
-    /// How the process was started.
+    /// Command line of the process.
     About(About),
-    /// What the former process serves. Descriptors: the end of a pipe that tells whether it has gone on, standard output and error,
-    /// then those of each part.
+    /// Disks of the previous process. Descriptors: the read end of a pipe that becomes readable if
+    /// it resumes, standard output and error, then those of each part.
     Offer(Vec<OfferedPart>),
-    /// Nothing is handed over, and the former process goes on.
+    /// Refusal with reasons: the previous process resumes, and hands over no disks.
     Refused(Vec<String>),
     /// The next process has its own connections to the targets, and waits.
     Ready,
-    /// How the clients of each part are; their descriptors go with this.
+    /// Clients of each part; their descriptors are attached.
     State(Vec<HandedPart>),
     /// The next process has them, but for those that it names with a reason.
     Taken(Vec<(String, String)>),
@@ -45,9 +45,9 @@ impl Speech for Word {
 /// Disks of one connection, which are served in one way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OfferedPart {
-    /// How a process for these disks alone is started, by which both processes know them.
+    /// Command line of a process for these disks alone, which identifies the part.
     pub(crate) arguments: Vec<String>,
-    /// Where the former process has written down what it has attached.
+    /// Path of the previous process' record.
     pub(crate) record: Option<PathBuf>,
     /// In which way they are served.
     pub(crate) way: DiskWay,
@@ -58,7 +58,7 @@ pub(crate) struct OfferedPart {
 }
 
 impl OfferedPart {
-    /// What its disks are found by.
+    /// Returns the places of its disks.
     pub(crate) fn places(&self) -> Vec<String> {
         let mut places: Vec<String> = self.disks.iter().map(RecordedDisk::place).collect();
         places.dedup();
@@ -66,16 +66,16 @@ impl OfferedPart {
     }
 }
 
-/// How the clients of a part are.
+/// State of a part's clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HandedPart {
-    /// What the next process goes on with.
+    /// State for the next process.
     pub(crate) state: HandedState,
     /// Descriptors that go with it.
     pub(crate) descriptors: usize,
 }
 
-/// The same for each way to serve disks.
+/// State of the clients, by the way of serving disks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HandedState {
     /// NBD clients.

@@ -1,5 +1,5 @@
-//! What gateways tell each other of their hosts: when it is said and read, and what is known of it. What follows from it is
-//! `presence`'s.
+//! Reports of gateways to each other on their hosts: when they are written and read, and the last
+//! ones. The conclusions are those of `presence`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use super::membership::Membership;
 use super::presence::{Presence, PresenceWatch, UnreachedHost, stranded, unreached};
 use super::store::StoreError;
 
-/// What this gateway has said, and what it has heard.
+/// Last reports, of this gateway and of the others.
 #[derive(Debug, Default)]
-pub(super) struct HostsTold {
+pub(super) struct HostReports {
     next_ms: u64,
     said: Option<Presence>,
     heard: BTreeMap<String, Presence>,
@@ -22,18 +22,18 @@ impl Membership {
     /// Says which hosts are here, and hears which are elsewhere, if it is time. On a thread that nothing waits for.
     pub(super) fn exchange_hosts(&self) {
         let now_ms = self.now_ms();
-        let mut told = self.hosts_told();
-        if !self.duty.acts() || now_ms < told.next_ms {
+        let mut reports = self.host_reports();
+        if !self.duty.acts() || now_ms < reports.next_ms {
             return;
         }
-        told.next_ms = now_ms + GATEWAY_PRESENCE_MS;
-        let (said, watch) = (told.said.clone(), told.watch.clone());
+        reports.next_ms = now_ms + GATEWAY_PRESENCE_MS;
+        let (said, watch) = (reports.said.clone(), reports.watch.clone());
         // Who asks for the group's status does not wait for the cluster.
-        drop(told);
+        drop(reports);
         match self.exchange(said.as_ref(), watch, now_ms) {
             Ok((said, heard, watch)) => {
-                let mut told = self.hosts_told();
-                (told.said, told.heard, told.watch) = (Some(said), heard, watch);
+                let mut reports = self.host_reports();
+                (reports.said, reports.heard, reports.watch) = (Some(said), heard, watch);
             }
             Err(error) => tracing::debug!(%error, "gateways do not hear which hosts are here"),
         }
@@ -52,7 +52,7 @@ impl Membership {
             (seen.state.clone(), seen.me.clone())
         };
         watch.note(unreached(&state, &me, &guests, &heard), now_ms);
-        let says = Presence::new(me.epoch, &guests, watch.told());
+        let says = Presence::new(me.epoch, &guests, watch.reported());
         if said != Some(&says) {
             self.store().say_presence(&me.gateway, &says)?;
         }
@@ -67,7 +67,7 @@ impl Membership {
 
     /// The hosts of this gateway that have no path to another one which serves what they may use.
     pub fn own_unreached(&self) -> Vec<UnreachedHost> {
-        self.hosts_told().watch.told().iter().cloned().collect()
+        self.host_reports().watch.reported().iter().cloned().collect()
     }
 
     /// The guests of a gateway, by their numbers, that have no path to another one which may serve.
@@ -77,19 +77,19 @@ impl Membership {
             let seen = self.seen();
             (seen.state.clone(), seen.me.clone())
         };
-        let mut told = self.hosts_told().heard.clone();
+        let mut reports = self.host_reports().heard.clone();
         // Of its own hosts it knows who has come since it said who is there.
-        told.insert(me.gateway, Presence::new(me.epoch, &guests, &BTreeSet::new()));
-        stranded(&state, name, &told)
+        reports.insert(me.gateway, Presence::new(me.epoch, &guests, &BTreeSet::new()));
+        stranded(&state, name, &reports)
     }
 
     /// The same of all gateways that may serve, as far as they have said so.
     pub(super) fn all_unreached(&self) -> Vec<UnreachedHost> {
         let seen = self.seen();
-        let told = self.hosts_told();
+        let reports = self.host_reports();
         let others = seen.state.alive().filter(|(name, _)| **name != seen.me.gateway);
         let theirs =
-            others.filter_map(|(name, gateway)| Some(told.heard.get(name)?.unreached_at(gateway.epoch)));
-        told.watch.told().iter().chain(theirs.flatten()).cloned().collect()
+            others.filter_map(|(name, gateway)| Some(reports.heard.get(name)?.unreached_at(gateway.epoch)));
+        reports.watch.reported().iter().chain(theirs.flatten()).cloned().collect()
     }
 }
