@@ -317,7 +317,7 @@ impl Client {
         }
     }
 
-    /// What a question for block status came to.
+    /// Sends the answer to a block status request.
     pub(crate) fn extent_came(&mut self, answer: &ExtentAnswer, block_bytes: u32) {
         self.requests -= 1;
         if !self.is_gone() {

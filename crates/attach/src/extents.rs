@@ -12,7 +12,7 @@ use engine::ring::Waker;
 use nbd::Replies;
 use nvme::identify::bits::deallocate_features::READS_ZEROES;
 
-/// How long a controller may take; after that the range counts as data.
+/// Time limit of a controller; after it the range counts as data.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Part of DLFEAT that says what deallocated blocks read as.
 const READS_MASK: u8 = 0b111;
@@ -31,7 +31,7 @@ pub(crate) struct ExtentJob {
     waker: Waker,
 }
 
-/// What is known of the beginning of a range.
+/// State of the beginning of a range.
 pub(crate) struct ExtentAnswer {
     pub(crate) client: ClientId,
     pub(crate) replies: Replies,
@@ -51,7 +51,7 @@ impl Extents {
         Self { jobs, answers: channel(), waker }
     }
 
-    /// Asks. The answer comes by the waker. Returns false when nobody answers.
+    /// Sends a question; the waker announces the answer. Returns false if the thread has ended.
     pub(crate) fn ask(
         &self,
         client: ClientId,
@@ -70,7 +70,7 @@ impl Extents {
     }
 }
 
-/// The thread that asks. It ends when nobody has questions for it.
+/// Thread that asks the controllers. It ends when all senders are dropped.
 pub(crate) struct ExtentThread(JoinHandle<()>);
 
 impl ExtentThread {

@@ -72,7 +72,7 @@ pub struct Server {
     hands: Vec<Hand>,
     /// Ended after the workers.
     handshakes: Option<HandshakeThread>,
-    /// It ends behind them, too.
+    /// Thread for block status, joined after those that serve.
     extents: Option<ExtentThread>,
     exports: Vec<Export>,
 }

@@ -54,7 +54,7 @@ impl Storage {
         self.extents = Some(extents);
     }
 
-    /// Asks which part of a range is a hole. Returns false when nobody answers.
+    /// Asks which part of a range is a hole. Returns false if there is no thread for it.
     pub(crate) fn ask_extent(
         &self,
         client: ClientId,

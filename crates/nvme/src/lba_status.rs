@@ -13,7 +13,7 @@ pub const LIST_HEAD_BYTES: usize = size_of::<LbaStatusList>();
 /// Bytes of an entry of the list.
 pub const DESCRIPTOR_BYTES: usize = size_of::<LbaStatusDescriptor>();
 
-/// What is listed (ATYPE, CDW13 bits 31:24).
+/// Kinds of lists (ATYPE, CDW13 bits 31:24).
 pub mod action {
     /// Blocks that are allocated.
     pub const ALLOCATED: u8 = 0x02;

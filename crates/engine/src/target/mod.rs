@@ -265,8 +265,8 @@ impl Target {
         self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
     }
 
-    /// Looks whether files and devices have grown whose size nobody named, and has their namespaces grow with them: hosts are
-    /// notified. The file systems are asked, which may take long; no I/O waits for it. Returns true if one has grown.
+    /// Extends namespaces whose file or device has grown, unless the configuration has its size, and notifies hosts. The file
+    /// system may take long to answer; no I/O waits for it. Returns true if one has grown.
     ///
     /// # Errors
     /// When the change cannot be carried out: it is tried again with the next look.

@@ -66,7 +66,7 @@ impl EnvCompleter for ColonBash {
     }
 }
 
-/// What Bash reads. The reply lacks what stands before the last colon, since that is on the line already.
+/// Script for Bash. Replies lack the text before the last colon, which is on the line already.
 const SCRIPT: &str = r#"FUNCTION() {
     local IFS=$'\013' rest="$COMP_LINE" words=() last=-1 index=0 i word before
     for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
@@ -172,8 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// What Bash would put on the line for these words, where the program answers with `answers`; the words that it was asked
-    /// with come first.
+    /// Returns the words that the program gets, and the replies that Bash inserts for `answers`.
     fn completed(line: &str, words: &str, current: usize, answers: &str) -> String {
         let mut script = Vec::new();
         ColonBash.write_registration(VARIABLE, "selvedge", "selvedge", "answer", &mut script).unwrap();

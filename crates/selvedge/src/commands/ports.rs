@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::flags::control::{ControlFlags, ListenerAction, ReferralAction};
 use crate::spec::service::{DISCOVERY_SERVICE_DEFAULT, SERVICE_DEFAULT};
 
-/// Where a target listens.
+/// Runs `selvedge listener`.
 pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
     match action {
         ListenerAction::Add {

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::config_json::Wanted;
 
-/// Where nvme-cli 3 looks for it. Files of other hosts' identities are in a folder of the same name with `.d`.
+/// Path of nvme-cli 3's configuration. Files of other host identities are in a folder of the same name with `.d`.
 pub(crate) const FABRICS_CONF: &str = "/etc/nvme/nvme-fabrics.conf";
 /// Bytes that nvme-cli reads of one.
 const BYTES_MAX: usize = 1 << 20;
@@ -159,7 +159,7 @@ pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
 pub(crate) struct PathEntry {
     /// The subsystem; none for a discovery service.
     pub(crate) nqn: Option<String>,
-    /// Where it is, and settings of this path, by nvme-cli's names with hyphens.
+    /// Address and settings of the path, by nvme-cli's names with hyphens.
     pub(crate) parts: Vec<(String, String)>,
     /// Keys of the endpoint, such as secrets.
     pub(crate) keys: Vec<(&'static str, String)>,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_are_told_apart() {
+    fn both_forms_are_distinguished() {
         for ini in [THEIRS, "[Host]\n", "\n# only a comment\n", "[ Subsystem ]"] {
             assert!(is_ini(ini), "{ini}");
         }

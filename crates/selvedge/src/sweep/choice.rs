@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::statistics::compare;
 use super::summary::{LatencySummary, Quantity, Summary};
 
-/// What comes this close to the best is as good.
+/// Share of the best result from which on a result counts as equally good.
 pub(crate) const AS_GOOD: f64 = 0.95;
 /// And so is a tail that is this little longer.
 const TAIL_AS_GOOD: f64 = 1.10;
@@ -15,7 +15,7 @@ const TAIL_AS_GOOD: f64 = 1.10;
 pub(crate) const QUEUES_RULE: &str = "the fewest queues whose throughput comes within 5 % of the best and whose p99 is within \
      10 % of the shortest among those, or which the runs do not tell from these";
 
-/// How many queues to use, of a family that differs in their number.
+/// Number of queues to use, of a family that differs in it.
 #[derive(Debug)]
 pub(crate) struct QueueChoice<'a> {
     /// The fewest that the runs do not tell from those that are as good as any by their means.
@@ -30,7 +30,7 @@ impl<'a> QueueChoice<'a> {
     /// Of this family, in the order of its numbers of queues.
     pub(crate) fn of(family: &Family<'a>) -> Option<Self> {
         let best = fewest_queues(family)?;
-        let is_alike = |other: &&&Summary| other.queues == best.queues || !is_told(best, other);
+        let is_alike = |other: &&&Summary| other.queues == best.queues || !is_significant(best, other);
         let alike: Vec<&Summary> = family.members.iter().filter(is_alike).copied().collect();
         Some(Self {
             fewest: alike.first().copied().unwrap_or(best),
@@ -50,7 +50,7 @@ impl<'a> QueueChoice<'a> {
 }
 
 /// True if the runs of two points show that one does more, or has another tail.
-fn is_told(one: &Summary, other: &Summary) -> bool {
+fn is_significant(one: &Summary, other: &Summary) -> bool {
     let differs = |of: fn(&Summary) -> &Quantity| {
         compare(&of(one).sample(), &of(other).sample()).is_some_and(|both| both.differs == Some(true))
     };

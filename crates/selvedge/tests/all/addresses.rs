@@ -30,7 +30,7 @@ impl Bed {
         selvedge(&[line, &["--control", &self.control]].concat())
     }
 
-    /// What a command says that is refused.
+    /// Returns the error of a command that is refused.
     fn refused(&self, line: &[&str]) -> String {
         let output = self.ask(line);
         assert_ne!(output.status.code(), Some(0), "{line:?}");

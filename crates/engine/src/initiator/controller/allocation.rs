@@ -48,7 +48,7 @@ impl Controller {
     }
 }
 
-/// What a list says of the blocks from `start` on.
+/// Returns the extent that a list describes at `start`; `None` if it is ambiguous.
 fn first_extent(list: &[u8], start: u64, blocks: u64) -> Option<Extent> {
     let (head, entries) = LbaStatusList::read_from_prefix(list).ok()?;
     let count = (head.count.get() as usize).min(ENTRIES);

@@ -56,7 +56,7 @@ impl FabricConfig {
         found
     }
 
-    /// Those that another configuration, such as the one before, does not have.
+    /// Returns the names with a comma or a space that another configuration, such as the previous one, lacks.
     pub fn separated_names_beside(&self, other: &Self) -> Vec<SeparatedName> {
         let known = other.separated_names();
         let mut found = self.separated_names();
