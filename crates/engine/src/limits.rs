@@ -210,6 +210,11 @@ pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Letters of a sealed secret in a configuration: eight of the longest kind (`SECRETS_PER_HOST_MAX`) take 1,160.
 pub const SEALED_SECRET_BYTES_MAX: usize = 2048;
+/// Questions which blocks are allocated that wait for the file system; with more, hosts are asked to come again. Each host's admin
+/// queue has its own limit.
+pub const ALLOCATION_JOBS_MAX: usize = 1024;
+/// Entries of one list of allocated blocks: two system calls each.
+pub const LBA_STATUS_DESCRIPTORS_MAX: usize = 255;
 /// Steps of authentication that wait to be computed; with more, the last one of the network with the most is given up: its host
 /// comes again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;

@@ -498,6 +498,9 @@ fn check(before: &FabricConfig, wanted: &FabricConfig, permissions: Permissions)
         let refusal = Refusal::conflict("no address would be left to listen on").about("ports");
         return Err(refusal.hint("add another port first"));
     }
+    if let Some(name) = wanted.separated_names_beside(before).first() {
+        return Err(Refusal::unprocessable(name.reason()).about(&name.path));
+    }
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
         let Some(old) = before.subsystem(&subsystem.nqn) else { continue };
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {

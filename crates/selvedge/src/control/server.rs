@@ -107,7 +107,7 @@ impl Control {
     ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
             (Endpoint::Tcp(address), Some(_)) => {
-                Endpoint::Tls { host: address.ip().to_string(), port: address.port() }
+                Endpoint::Tls { host: address.host(), port: address.port().unwrap_or_default() }
             }
             (endpoint, _) => endpoint,
         };

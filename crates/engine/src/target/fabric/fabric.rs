@@ -28,8 +28,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest,
-    RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
+    Address, AllocationJob, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets,
+    PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -54,6 +54,7 @@ pub(crate) struct Fabric {
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
+    pub(crate) allocation_jobs: WorkerJobs<AllocationJob>,
     /// Directory of reservations that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -107,6 +108,7 @@ impl Fabric {
             generated_keys: GeneratedKeys::default(),
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
+            allocation_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),

@@ -2,6 +2,7 @@
 
 mod abort;
 mod address;
+mod allocation_job;
 mod arrival;
 mod asker;
 mod authentication_done;
@@ -22,6 +23,7 @@ mod worker_jobs;
 
 pub(crate) use abort::Abort;
 pub(crate) use address::Address;
+pub(crate) use allocation_job::AllocationJob;
 pub(crate) use arrival::Arrival;
 pub(crate) use asker::Asker;
 pub use asker::AskingHost;

@@ -432,6 +432,11 @@ impl Namespace {
         })
     }
 
+    /// True if its file or device has grown, and it has not yet. This may wait for the file system.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.backend.has_grown(1 << self.block_shift)
+    }
+
     /// Looks whether the file or device has another size now; whether it had.
     pub(crate) fn rescan(&self) -> bool {
         let before = self.blocks();
