@@ -382,7 +382,7 @@ impl File {
         most: usize,
     ) -> io::Result<(Vec<Range<u64>>, bool)> {
         if self.is_device {
-            return Ok((vec![from..until], true));
+            return Ok((std::iter::once(from..until).collect(), true));
         }
         let (mut found, mut at) = (Vec::new(), from);
         while at < until {

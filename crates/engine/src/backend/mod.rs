@@ -366,7 +366,7 @@ impl Backend {
     pub fn allocated(&self, from: u64, until: u64, most: usize) -> io::Result<(Vec<Range<u64>>, bool)> {
         match self {
             Self::Device(Device::File(file)) => file.allocated(from, until, most),
-            _ => Ok((vec![from..until], true)),
+            _ => Ok((std::iter::once(from..until).collect(), true)),
         }
     }
 
