@@ -63,7 +63,7 @@ impl Bed {
         config.reactors = Reactors::Count(2);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = &mut config.fabric.ports[0];
-        (port.tls, port.address) = (Some(TlsUse::Allowed), listener.local_addr().unwrap());
+        (port.tls, port.address) = (Some(TlsUse::Allowed), listener.local_addr().unwrap().into());
         config.inherited = vec![Arc::new(listener)];
         let target = Some(Target::start(&config).unwrap());
         Self { folder, config, target }

@@ -242,7 +242,7 @@ fn a_key_is_replaced_twice_and_more_under_io() {
 fn pass_on(bed: &mut Bed) {
     let mut config = configure(Engine::Automatic, Vec::new());
     config.fabric = bed.target.config();
-    config.fabric.ports[0].address = bed.target.ports()[0];
+    config.fabric.ports[0].address = bed.target.ports()[0].into();
     let listening = bed.target.listening().unwrap();
     config.inherited = listening.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
     config.is_held = true;
@@ -302,7 +302,7 @@ fn a_target_that_has_been_restarted_makes_another_key() {
     let Bed { folder, target } = bed;
     drop(target);
     let mut again = configure(Engine::Automatic, config.subsystems);
-    again.fabric.ports[0].address = address;
+    again.fabric.ports[0].address = address.into();
     let bed = Bed { target: Target::start(&again).unwrap(), folder };
     pass(&volume, 1).unwrap();
     let after = bed.identities();

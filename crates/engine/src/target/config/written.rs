@@ -10,6 +10,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use uuid::Uuid;
 
+use super::fabric::ReferralConfig;
 use crate::limits::{NAMESPACES_MAX, WRITE_DELAY_MS_MAX};
 use crate::transport::congestion;
 use crate::units::{Size, parse_time};
@@ -38,7 +39,8 @@ impl<'de, T: Check> Deserialize<'de> for Checked<T> {
 
 impl Check for Nqn {
     fn check(text: &str) -> Result<Self, String> {
-        Self::configured(text).map_err(|error| format!("`{text}`: {error}"))
+        // A comma or a space, which earlier versions took, is refused where a configuration is new.
+        Self::new(text).map_err(|error| format!("`{text}`: {error}"))
     }
 }
 
@@ -239,6 +241,12 @@ pub(super) fn write_delay_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
         }
     }
     deserializer.deserialize_any(Delay)
+}
+
+/// Referrals; one whose address is written with its port is split.
+pub(super) fn referrals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReferralConfig>, D::Error> {
+    let written = Vec::<ReferralConfig>::deserialize(deserializer)?;
+    Ok(written.into_iter().map(ReferralConfig::split).collect())
 }
 
 /// A service is a number, and some write it as text.

@@ -5,13 +5,15 @@ mod controllers;
 mod directory;
 mod fabric;
 mod generated_keys;
+mod promises;
 mod psks;
 mod reservable;
 
 pub(crate) use admission::Fault;
 pub use admission::Quotas;
 pub(crate) use controllers::NoController;
-pub(crate) use fabric::{Fabric, PromisedId};
+pub(crate) use fabric::Fabric;
+pub(crate) use promises::{Promise, PromisedId, WantedId};
 mod target_config;
 pub(crate) use directory::Directory;
 pub use target_config::{Reactors, TargetConfig};

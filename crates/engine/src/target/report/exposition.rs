@@ -390,6 +390,13 @@ impl Metrics {
         let name = "selvedge_discovery_controllers_ended_total";
         text.family(name, "counter", "Discovery controllers ended to make room for others.");
         text.sample(name, &[], self.discovery_ended);
+        let name = "selvedge_displaced_controllers_total";
+        text.family(
+            name,
+            "counter",
+            "Controllers of hosts without proof of their name ended for a proved host with the same HOSTID.",
+        );
+        text.sample(name, &[], self.displaced);
         let name = "selvedge_queue_depth";
         text.family(name, "gauge", "I/O commands under way on the queue.");
         for (controller, queue) in queues() {

@@ -75,6 +75,11 @@ impl EventLoop {
                     connection.answer_held(command_id, status, result);
                 });
             }
+            Message::AnswerWith { connection, serial, command_id, data } => {
+                self.turn_of(connection, serial, now, |connection, env| {
+                    connection.answer_held_with(command_id, &data, env);
+                });
+            }
             Message::Authentication { connection, serial, done } => {
                 self.turn_of(connection, serial, now, |connection, env| connection.step_done(*done, env));
             }
