@@ -222,7 +222,7 @@ fn nothing_is_advised_where_the_runs_tell_no_difference() {
     assert_eq!(said.title, "No difference is known between -i 1, 2 and 4");
     assert_eq!(said.kind, FindingKind::Observation, "nothing to do follows from it");
     assert!(all.iter().all(|finding| !finding.title.starts_with("Use")), "{all:#?}");
-    // Runs of which one number is told from the others.
+    // Runs in which one number differs from the others.
     let (plan, points) = sweep(arguments, |point| match point.queues() {
         1 => closed(point, 10_000.0),
         _ => noisy(point),

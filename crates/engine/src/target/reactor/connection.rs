@@ -454,7 +454,7 @@ impl Connection {
         }
     }
 
-    /// Answers a command of an admin queue with data that somebody else has found.
+    /// Answers a command of an admin queue with data from another thread.
     pub(super) fn answer_held_with(&mut self, command_id: u16, data: &[u8], env: &mut Environment<'_>) {
         let Role::Admin(commands) = &mut self.role else { return };
         if self.queue.is_terminated() {
