@@ -26,6 +26,7 @@ mod log;
 mod machine;
 mod mptcp;
 mod packet_path;
+mod probe;
 mod report;
 mod service;
 mod size_watch;

@@ -12,9 +12,9 @@ use nvme::tcp::Digests;
 
 use super::nvme_cli::{self, KnownHost, Meant};
 use super::tls::{Tls, TlsChoice};
-use crate::doctor::probe::{Probe, probe};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
+use crate::probe::{Probe, probe};
 use crate::spec::secret;
 
 /// A target, and this host as it shall appear there.

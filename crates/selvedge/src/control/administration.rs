@@ -1,7 +1,4 @@
-//! The one owner of what is served: every change, by whomever it is asked for, is checked, put into effect and kept
-//! here, one after the other. What is kept on disk is always what was served before a change or after it. No change may in
-//! passing throw blocks away by making a namespace smaller, or take back a write protection that was to be forever; whether a
-//! configuration is consistent is the engine's to say.
+//! The one owner of what is served: checks, applies and stores one change after the other. None may shrink a namespace in passing.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;

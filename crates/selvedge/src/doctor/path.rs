@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use topology::Way;
 
-use super::probe::Probe;
+use crate::probe::Probe;
 
 /// A way.
 #[derive(Clone, Debug, PartialEq)]

@@ -75,7 +75,6 @@ impl Fabric {
         // change a reservation after it was checked, or after a new namespace has read it.
         let archive = self.archive();
         host.map(|host| check_reservations(&old, &changes, host)).transpose()?;
-        let absent = self.absent();
         let preparation = Preparation {
             old: &old,
             wanted: &wanted,
@@ -87,7 +86,7 @@ impl Fabric {
             opener: self.opener(),
             order,
             reopened: reopened.as_ref(),
-            absent: &absent,
+            absent: &self.absent(),
             absence,
             may_disks_be_absent: self.may_disks_be_absent(),
             sealing_key: self.sealing_key.as_deref(),

@@ -34,11 +34,17 @@ pub struct FabricConfig {
     /// Subsystems to serve.
     pub subsystems: Vec<SubsystemConfig>,
     /// Other discovery services that hosts are referred to.
-    #[serde(deserialize_with = "written::referrals")]
+    #[serde(deserialize_with = "referrals")]
     pub referrals: Vec<ReferralConfig>,
     /// A name of its own for this target's discovery subsystem, beside the well-known one (TP8013).
     #[serde(deserialize_with = "written::optional_nqn")]
     pub discovery_nqn: Option<String>,
+}
+
+/// Referrals; one whose address is written with its port is split.
+fn referrals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReferralConfig>, D::Error> {
+    let written = Vec::<ReferralConfig>::deserialize(deserializer)?;
+    Ok(written.into_iter().map(ReferralConfig::split).collect())
 }
 
 /// An address to listen on.

@@ -10,7 +10,6 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use uuid::Uuid;
 
-use super::fabric::ReferralConfig;
 use crate::limits::{NAMESPACES_MAX, WRITE_DELAY_MS_MAX};
 use crate::transport::congestion;
 use crate::units::{Size, parse_time};
@@ -241,12 +240,6 @@ pub(super) fn write_delay_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
         }
     }
     deserializer.deserialize_any(Delay)
-}
-
-/// Referrals; one whose address is written with its port is split.
-pub(super) fn referrals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReferralConfig>, D::Error> {
-    let written = Vec::<ReferralConfig>::deserialize(deserializer)?;
-    Ok(written.into_iter().map(ReferralConfig::split).collect())
 }
 
 /// A service is a number, and some write it as text.

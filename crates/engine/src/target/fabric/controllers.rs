@@ -5,10 +5,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::admission::{Admission, Rule};
-use super::fabric::Fabric;
 use super::promises::Promises;
 use super::target_config::TargetConfig;
 use crate::ring;
@@ -124,24 +121,5 @@ pub(crate) enum NoController {
 impl From<Rule> for NoController {
     fn from(rule: Rule) -> Self {
         Self::NoPlace(rule)
-    }
-}
-
-impl Fabric {
-    /// Ends a controller of a host that has not proved its name, since one that has proved its own comes with the same HOSTID.
-    pub(super) fn displace(&self, controller: &Arc<Controller>, by: &str) {
-        if let Some(times) = self.refusals.count_displaced() {
-            let (Host { nqn, id, .. }, subsystem) = (&controller.host, &controller.subsystem.nqn);
-            let (id, controller) = (Uuid::from_bytes(*id), controller.id);
-            tracing::warn!(
-                host = nqn,
-                controller,
-                subsystem,
-                times,
-                "Ended a controller: HOSTID {id} is used by {by}, which has proved its name, and this host has not; give each \
-                 host its own HOSTID"
-            );
-        }
-        self.end_controller(controller);
     }
 }
