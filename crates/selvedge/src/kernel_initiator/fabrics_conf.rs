@@ -235,8 +235,8 @@ pub(crate) fn with_path(text: &str, entry: &PathEntry) -> Result<String, String>
     let end = section.entries.last().map_or(section.first, |last| last.line) + 1;
     let mut added = Vec::new();
     match section.entries.iter().find(is_path) {
-        Some(known) => lines[known.line] = line.clone(),
-        None => added.push(line.clone()),
+        Some(known) => lines[known.line] = line,
+        None => added.push(line),
     }
     for (key, value) in &entry.keys {
         let line = format!("{key} = {value}");
