@@ -86,7 +86,7 @@ fn looked_at(case: &Case) -> Vec<String> {
     let mut lines = vec![format!("Linux {}, CPUs {}", topology.kernel, topology.processors.online)];
     let wanted = host.paths.iter().filter(|path| path.is_wanted);
     lines.extend(wanted.map(|path| match (&path.way, &path.probe) {
-        (Ok(way), Some(super::probe::Probe::Reached { rtt_us })) => {
+        (Ok(way), Some(crate::probe::Probe::Reached { rtt_us })) => {
             let took = chart::units::time_ns(*rtt_us as f64 * 1e3);
             format!("{} by {}, connected in {took}", path.name(), way.interface)
         }
