@@ -150,18 +150,18 @@ pub(crate) fn carry_out(scene: &Rc<Scene>, order: Order, membership: &Arc<Member
 /// As the program's administration does it.
 fn change(membership: &Membership, edit: impl Fn(&mut FabricConfig)) -> Result<(), String> {
     membership.catch_up();
-    let wish = |membership: &Membership, turn: &gateway::Turn<'_>| {
-        let mut wanted = membership.fabric(turn);
+    let wish = |membership: &Membership, serving_guard: &gateway::ServingGuard<'_>| {
+        let mut wanted = membership.fabric(serving_guard);
         edit(&mut wanted);
         wanted
     };
-    let turn = membership.turn();
-    let early = membership.open_early(&turn, &wish(membership, &turn)).map_err(|error| error.to_string())?;
-    drop(turn);
+    let serving_guard = membership.serving_guard();
+    let early = membership.open_early(&serving_guard, &wish(membership, &serving_guard)).map_err(|error| error.to_string())?;
+    drop(serving_guard);
     membership.await_images(&early).map_err(|error| error.to_string())?;
-    let turn = membership.turn();
-    let wanted = wish(membership, &turn);
-    membership.put(&turn, &wanted, None).map(drop).map_err(|error| error.to_string())
+    let serving_guard = membership.serving_guard();
+    let wanted = wish(membership, &serving_guard);
+    membership.put(&serving_guard, &wanted, None).map(drop).map_err(|error| error.to_string())
 }
 
 fn edit(config: &mut FabricConfig, order: Order, block_size: usize) {

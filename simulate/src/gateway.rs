@@ -212,7 +212,7 @@ pub(crate) fn config(
 
 /// Has the group serve the volumes, if it can.
 fn configure(scene: &Scene, plan: &GatewayPlan, membership: &Arc<Membership>) {
-    let serving = membership.turn();
+    let serving = membership.serving_guard();
     let mut wanted = membership.fabric(&serving);
     if wanted.subsystems.is_empty() {
         wanted.subsystems.push(subsystem(scene, plan));

@@ -8,7 +8,7 @@ use engine::ceph::ClusterConnection;
 use engine::simulation::{self, disk, sleep};
 use engine::target::hand_over::{Inherits, Lends, NotOffered, Succeeded, Word};
 use engine::target::{Target, TargetConfig};
-use gateway::{HandedMember, Member, Membership, OfferedMember, Turn};
+use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;
 
 use crate::gateway::{self as process, AGAIN};
@@ -24,14 +24,14 @@ pub(crate) struct Lender<'a> {
     membership: &'a Membership,
     offered: OfferedMember,
     connections: Vec<ClusterConnection>,
-    turn: Option<Turn<'a>>,
+    serving_guard: Option<ServingGuard<'a>>,
     has_left: bool,
 }
 
 impl<'a> Lender<'a> {
     pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, String> {
         let offered = membership.offer()?;
-        Ok(Self { target, membership, offered, connections: Vec::new(), turn: None, has_left: false })
+        Ok(Self { target, membership, offered, connections: Vec::new(), serving_guard: None, has_left: false })
     }
 
     /// Offer for the next process.
@@ -47,13 +47,13 @@ impl Lends for Lender<'_> {
     }
 
     fn hold_still(&mut self) -> Result<(), String> {
-        self.turn = Some(self.membership.turn());
+        self.serving_guard = Some(self.membership.serving_guard());
         Ok(())
     }
 
     fn let_go(&mut self) -> Result<Value, String> {
-        let turn = self.turn.as_deref().ok_or("nothing is held still")?;
-        let handed = self.membership.hand_over(&self.offered, turn)?;
+        let serving_guard = self.serving_guard.as_deref().ok_or("nothing is held still")?;
+        let handed = self.membership.hand_over(&self.offered, serving_guard)?;
         self.target.lend_images()?;
         serde_json::to_value(handed).map_err(|error| error.to_string())
     }
@@ -69,7 +69,7 @@ impl Lends for Lender<'_> {
     }
 
     fn begin_again(&mut self) {
-        if let Some(serving) = self.turn.as_deref_mut() {
+        if let Some(serving) = self.serving_guard.as_deref_mut() {
             self.membership.begin_again(serving, self.target);
         }
     }
@@ -81,7 +81,7 @@ impl Lends for Lender<'_> {
 
 impl Drop for Lender<'_> {
     fn drop(&mut self) {
-        self.turn = None;
+        self.serving_guard = None;
         if !self.has_left {
             self.membership.withdraw();
         }
