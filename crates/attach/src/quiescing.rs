@@ -110,7 +110,8 @@ impl Worker {
         let tls = self.tls();
         self.storage.tally.clients += 1;
         let id = (slot, self.storage.tally.clients);
-        let mut client = Client::going_on(id, (&handed, socket, unsent), disk_indices, (&mut self.storage, tls))?;
+        let mut client =
+            Client::going_on(id, (&handed, socket, unsent), disk_indices, (&mut self.storage, tls))?;
         client.freeze(true);
         if let Some(socket) = &client.socket {
             self.ring.watch(socket, slot as u32).map_err(|error| error.to_string())?;

@@ -113,7 +113,7 @@ impl Worker {
     pub(crate) fn run(mut self) -> Tally {
         while !self.is_done() {
             self.storage.flush(&mut self.ring);
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, "the ring of an NBD server's thread failed; closing its connections");
                 break;
             }
@@ -127,7 +127,7 @@ impl Worker {
         self.storage.tally
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let timeout = self.timeout();

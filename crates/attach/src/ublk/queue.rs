@@ -122,7 +122,7 @@ impl Queue {
     /// Serves until the driver has no more requests.
     pub(super) fn run(mut self) -> DeviceTally {
         while self.live > 0 && !self.may_leave() {
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
                 break;
             }
@@ -161,7 +161,7 @@ impl Queue {
         quiesces.load(Ordering::Acquire) || leaves.load(Ordering::Acquire)
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         self.requests.submit()?;
         if !self.is_closed {
             self.queues.flush(&mut self.ring);

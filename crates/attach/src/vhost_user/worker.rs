@@ -98,7 +98,7 @@ impl Worker {
     pub(super) fn run(mut self) -> Tally {
         while !self.is_done() {
             self.service.namespaces.iter_mut().for_each(|namespace| namespace.queues.flush(&mut self.ring));
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, "the ring of a vhost-user thread failed; closing its virtqueues");
                 break;
             }
@@ -112,7 +112,7 @@ impl Worker {
         self.service.tally
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let timeout = self.timeout();
