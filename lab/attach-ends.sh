@@ -51,7 +51,7 @@ attach() {
     attached=$!
 }
 
-# Somebody uses the disk, until it is gone.
+# Uses the disk until it is gone.
 use() {
     local uri="nbd+unix:///1?socket=$world/disk.nbd"
     case $((RANDOM % 3)) in

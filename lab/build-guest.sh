@@ -233,7 +233,7 @@ libraries_of() {
     readelf -d "$@" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u
 }
 
-# What ldd would tell, without running anything of the guest's: follow NEEDED until nothing is new.
+# Libraries that ldd would list, without running the guest's programs: follow NEEDED until nothing is new.
 copy_libraries() {
     local into=$tree/usr/lib/x86_64-linux-gnu from=$userland/usr/lib name path round
     local -a fresh

@@ -11,7 +11,7 @@ readonly VERSION=1.5.1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 program=$(realpath "$1") conf=$(realpath "$2") folder=$3
 readonly GROUP=calls-$$ NQN=nqn.2016-06.io.spdk:calls HOST=nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000000000aa
-# Addresses that nobody else here listens on: a client has to know the port before it is there.
+# Addresses without other listeners on this machine: a client has to know the port before it is there.
 readonly A=127.0.55.1 B=127.0.55.2
 readonly SECRET=DHHC-1:00:MTIzNDU2NzgxMjM0NTY3ODEyMzQ1Njc4MTIzNDU2Nzg+AE0v:
 readonly OTHER_SECRET=DHHC-1:00:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQHMnzFi:
@@ -70,7 +70,7 @@ calls() {
     "$folder/bin/python" "$here/ceph-nvmeof-calls.py" "$world/calls" || die "calls did not end as expected"
 }
 
-# What ceph-csi asks for a volume that it makes and publishes.
+# Requests of ceph-csi for a volume that it creates and publishes.
 publish() {
     local address=$1 status=$2
     cat <<CALLS

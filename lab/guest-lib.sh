@@ -1,4 +1,4 @@
-# What the guest's jobs share: checks that print `ok NAME` or `FAIL NAME`, asking somebody outside, finding a
+# Functions of the guest's jobs: checks that print `ok NAME` or `FAIL NAME`, requests to the machine outside, the search for a
 # namespace's block device, and the kernel's own target (nvmet) through configfs. Sourced, inside the guest only.
 
 checks_failed=0
@@ -38,8 +38,8 @@ finish_checks() {
     ((checks_failed == 0))
 }
 
-# What somebody outside has to do is asked for on the output, `ask N WHOM WORDS`, and answered by `N STATUS` on the
-# input. A check takes both for itself, so that the job's own are kept here before the first one.
+# Requests to the machine outside go to the output, `ask N WHOM WORDS`, and `N STATUS` on the input is the reply. Checks redirect
+# both, and the job's own are kept here before the first check.
 hear_outside() { exec 3>&1 4<&0; }
 
 # ask_outside WHOM WORDS...: the status is that of what was asked for. Checks run in subshells, so that the count
@@ -52,7 +52,7 @@ ask_outside() {
     while read -r -t 120 -u 4 answered status; do
         if [[ $answered == "$number" ]]; then return "$status"; fi
     done
-    echo "nobody answered: $*"
+    echo "no reply: $*"
     return 1
 }
 
@@ -213,7 +213,7 @@ connects_twice() {
     for number in 1 2; do wait_ms 15000 "path $number" find_path "$number"; done
 }
 
-# What all controllers show is one disk.
+# All controllers show one disk.
 is_one_disk() {
     local entry
     local -a shown=() hidden=()

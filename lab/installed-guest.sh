@@ -123,7 +123,7 @@ boot() {
     qemu_pid=''
 }
 
-# Whether the kernel panicked before the job began: on a busy machine QEMU's emulation of several processors lets it do so
+# True if the kernel panicked before the job began: on a busy machine QEMU's emulation of several processors lets it do so
 # now and then, while the kernel changes its own code. It says nothing of what is tried. A job says something at once.
 panicked_at_boot() {
     grep -qa 'Kernel panic' "$scratch/console" && ! grep -qaE '^(job: |ok |FAIL )' "$scratch/console"
@@ -157,7 +157,7 @@ run() {
             grep -am 1 'Kernel panic' "$scratch/console" >&2
             boot || { tail -n 40 "$scratch/console"; exit 124; }
         fi
-        # What precedes the job is the boot's own.
+        # Output before the job belongs to the boot.
         tr -d '\r' <"$scratch/console" | grep -aE '^(ok |FAIL |    |checks: |again|figure: |job: )' || true
         status=$(tr -d '\r' <"$scratch/console" | sed -n 's/^job: status //p')
         [[ -n $status ]] || { tail -n 40 "$scratch/console"; exit 125; }

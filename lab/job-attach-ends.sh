@@ -1,4 +1,4 @@
-# A disk that one process after the other serves, over vhost-user: fio verifies all that it writes, until somebody says so.
+# A disk that one process after the other serves, over vhost-user: fio verifies all that it writes, until a line on the input ends it.
 #
 #   job-attach-ends.sh
 . /guest-lib.sh

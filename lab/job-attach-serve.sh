@@ -89,7 +89,7 @@ ends() {
     kill -TERM "$(cat /tmp/attach.pid)"
     wait_ms 60000 'attach ends' has_ended /tmp/attach.pid
     cat /tmp/attach.log
-    # What the killed one had for NBD clients is told until somebody takes it away.
+    # The socket of the killed process for NBD clients is listed until it is detached.
     "$selvedge" attach list | grep '/tmp/net.nbd.*its process is gone'
     "$selvedge" attach detach all
     [[ ! -e $DISK && ! -e /tmp/net.nbd && -z $(ls /run/selvedge/attach) ]]

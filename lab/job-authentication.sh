@@ -1,6 +1,6 @@
 # DH-HMAC-CHAP with the Linux kernel at either end: its host at our target with every hash function and group that it has,
 # one way and both ways, with nvme-cli's secrets and ours; our host at its target; wrong secrets; other secrets under a host
-# that writes, and the kernel's authentication anew on queues that work.
+# that writes, and the kernel's reauthentication of queues in use.
 #
 #   job-authentication.sh PROGRAM
 #
@@ -92,7 +92,7 @@ falls_back() {
     grep -q 'has authenticated.*group=ffdhe2048' /tmp/target.log
 }
 
-# The kernel authenticates all queues anew when its secret is set, while it writes.
+# The kernel authenticates all queues again when its secret is set, while it writes.
 secrets_change_under_writes() {
     local controller device writer status
     set_key -S /tmp/host-1
@@ -106,7 +106,7 @@ secrets_change_under_writes() {
     set_key -S /tmp/host-3 --overlap 1h
     : >/tmp/target.log
     cat /tmp/host-3 >"/sys/class/nvme/${controller##*/}/dhchap_secret"
-    wait_ms 20000 'both queues authenticate anew' twice_authenticated
+    wait_ms 20000 'both queues authenticate again' twice_authenticated
     set_key -S /tmp/host-3 --dhchap-hash sha512
     status=0
     wait "$writer" || status=$?
@@ -173,7 +173,7 @@ cat /tmp/ours-2 >"$nvmet/hosts/$host/dhchap_ctrl_key"
 for group in null ffdhe2048 ffdhe8192; do
     check "ours to nvmet, both ways, $group" visit sha256 "$group" /tmp/ours-2
 done
-# It may close the connection before it says so.
+# The kernel may close the connection before it sends the reason.
 check 'nvmet refuses a wrong secret' visit_with /tmp/ours-3 "this host's secret is \(not \)\?the one"
 check 'nvmet with a wrong secret is refused' visit_with /tmp/ours-1 "the controller's response is wrong" /tmp/ours-3
 rm "$nvmet/subsystems/$THEIRS/allowed_hosts/$host"

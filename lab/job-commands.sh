@@ -4,8 +4,8 @@
 #   job-commands.sh ADDRESS PORT NQN
 #
 # Namespace 1 has blocks of 512 bytes, namespace 2 of 4096, whose write protection hosts may set, and namespace 3 is hidden
-# from the second host; the target lets hosts create namespaces. What somebody outside has to do is asked for: of the target
-# (`target`) and of the second host (`second`).
+# from the second host; the target lets hosts create namespaces. Requests go to the target (`target`) and to the second host
+# (`second`), both outside.
 . /guest-lib.sh
 
 address=$1 port=$2 nqn=$3
@@ -141,7 +141,7 @@ features_are_set() {
 }
 
 write_protects() {
-    # What hosts may set anywhere (NWPC): Write Protect, and until a power cycle, as owners may.
+    # States that hosts may set anywhere (NWPC): Write Protect, and until a power cycle, as owners may.
     jq -e '.nwpc == 3' /tmp/id-ctrl.json
     fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 1 -f 0x84 -V 1
     fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 2 -f 0x84 -V 3
@@ -153,7 +153,7 @@ write_protects() {
     nvme set-feature "$controller" -n 2 -f 0x84 -V 0
     within_ms 10000 'a namespace that may be written again' \
         nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
-    # What the operator has set, no host lifts.
+    # A host cannot lift the operator's write protection.
     target namespace set "$nqn" 2 --write-protect on
     fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 2 -f 0x84 -V 0
     second refused 10e protect 2 0

@@ -1,7 +1,7 @@
 # Secure channel concatenation (TP8018) with the Linux kernel at either end: its host at our target and our host at its target,
 # and the generated PSK replaced again and again while blocks are written and compared. Both of them authenticated is what
 # Linux does not do up to 7.3.4: its host does not ask the controller, and its target makes no key then.
-# It needs a kernel that knows it, from 6.16 on: SELVEDGE_LAB_KERNEL=trixie-backports for build-guest.sh and run-guest.sh.
+# Requires kernel 6.16 or later: SELVEDGE_LAB_KERNEL=trixie-backports for build-guest.sh and run-guest.sh.
 #
 #   job-concat.sh PROGRAM
 #
@@ -52,7 +52,7 @@ TOML
     wait_ms 20000 'our target listens' grep -q "listening on 127.0.0.1:$REQUIRED" /tmp/target.log
 }
 
-# What is set of the host beside its secrets, such as hash functions.
+# Sets the host's secrets, and further options such as hash functions.
 set_key() {
     "$selvedge" host set-key "$OURS" "$host" --control unix:/tmp/control.sock -S /tmp/host.key -C /tmp/controller.key \
         --tls-concat "$@"
@@ -116,7 +116,7 @@ controller_is() { holds "/sys/class/nvme/${controller##*/}/state" "$1"; }
 
 is_secured_again() { (($(secured) >= $1)) && controller_is live; }
 
-# The kernel has another PSK made, and connects anew.
+# The kernel requests another PSK, and connects again.
 replaces() {
     local before
     before=$(secured)

@@ -14,7 +14,7 @@ host=$(cat /etc/nvme/hostnqn)
 cp "/job/$1" /tmp/selvedge
 selvedge=/tmp/selvedge
 
-# What nvme-cli does not know, and somebody else has written, has to stay.
+# Entries of another program, with keys that nvme-cli does not know, have to stay.
 readonly THEIRS='[{"hostnqn":"nqn.2026-01.org.example:theirs","hostid":"other","colour":{"is":["blue"]},
     "subsystems":[{"nqn":"nqn.2026-01.org.example:a","ports":[{"transport":"fc","traddr":"none","new":1}]}]}]'
 
@@ -159,9 +159,9 @@ says_that_the_module_is_missing() {
 
 says_that_root_is_needed() {
     modprobe nvme-tcp
-    local as_nobody=(setpriv --reuid 1000 --regid 1000 --clear-groups)
-    refuses "is root's" "${as_nobody[@]}" "$selvedge" connect -a "$ADDRESS" -n "$NQN"
-    "${as_nobody[@]}" "$selvedge" connect -a "$ADDRESS" -n "$NQN" --dry-run |
+    local unprivileged=(setpriv --reuid 1000 --regid 1000 --clear-groups)
+    refuses "is root's" "${unprivileged[@]}" "$selvedge" connect -a "$ADDRESS" -n "$NQN"
+    "${unprivileged[@]}" "$selvedge" connect -a "$ADDRESS" -n "$NQN" --dry-run |
         grep "^nqn=$NQN,transport=tcp,traddr=$ADDRESS,trsvcid=4420,hostnqn=$host,"
     nothing_is_left
 }

@@ -1,6 +1,6 @@
 # A disk that loses what it has acknowledged: our target serves it in this guest, and the kernel is the host, with a file system
-# mounted on one namespace and nothing on the other. From the failed sync on nothing may be written until the operator has the
-# namespaces opened anew, also when the disk is in order again; and the host knows.
+# mounted on one namespace and nothing on the other. From the failed sync on nothing may be written until the operator has
+# reopened the namespaces, also when the disk is in order again; and the host knows.
 #
 #   job-failed-sync.sh PROGRAM
 #
@@ -99,7 +99,7 @@ says_state() {
 flush_fails() {
     dmesg -C
     spoil 1
-    # It is acknowledged, and in the page cache below the target.
+    # The write is acknowledged, and in the page cache below the target.
     write_disk /dev/urandom 1
     fails 'No data available' flush_disk
 }
@@ -127,7 +127,7 @@ stays_failed() {
     is_read_only "$disk1"
 }
 
-opens_anew() {
+reopens() {
     "$selvedge" namespace reopen "$NQN" 1 --control "$CONTROL"
     within_ms 10000 'a disk that may be written again' is_writable "$disk1"
     head -c 65536 /dev/urandom >/tmp/written
@@ -135,7 +135,7 @@ opens_anew() {
     flush_disk
     read_disk 3 | cmp - /tmp/written
     says_state 1 ready
-    # It is the disk that it was.
+    # Same disk as before.
     [[ $(namespace_device "$NQN" 1) == "$disk1" && $(cat "/sys/block/${disk1##*/}/uuid") == "$uuid1" ]]
     [[ $(nvme smart-log "$controller" -o json | jq .critical_warning) == 0 ]]
 }
@@ -167,7 +167,7 @@ file_system_is_mounted_again() {
     umount /mnt/disk
 }
 
-# What the host's kernel says, without what the disk below the target does.
+# Messages of the host's kernel, without those about the disk below the target.
 kernel_tells() {
     dmesg | grep -vE 'nullb|loop[0-9]' | sed -E 's/^\[ *[0-9.]+\] /measured: the kernel says: /' >&3
 }
@@ -176,7 +176,7 @@ target_tells() {
     local nsid
     for nsid in "${NSIDS[@]}"; do
         grep -oE "namespace $nsid of $NQN: fdatasync failed: .*" /tmp/target.log
-        grep -E "namespace $nsid of $NQN .*anew" /tmp/target.log || true
+        grep -E "subsystem $NQN: namespace $nsid is reopened" /tmp/target.log || true
     done
 }
 
@@ -198,7 +198,7 @@ if check 'disks' make_disks && check 'our target serves' serve && check 'connect
     kernel_tells
     check 'it stays so though the disk is in order' stays_failed
     check 'the other namespace goes on' eval 'echo more >/mnt/disk/more; sync -f /mnt/disk'
-    check 'opened anew' opens_anew
+    check 'reopened' reopens
     check 'a sync below a file system fails' file_sync_fails
     kernel_tells
     check 'the file system is mounted again' file_system_is_mounted_again

@@ -11,7 +11,7 @@
 . /guest-lib.sh
 
 address=$1 ports=([1]=$2 [2]=$3 [3]=$4) nqn=$5
-# What a host says of a gateway that is gone, until it is there again, and of a path that it must not use any more.
+# Kernel messages of a host about a gateway that is gone, until it returns, and about a path that it must no longer use.
 readonly GONE='error recovery|(send request|receive failed:) +-(32|104)|connect socket: -111|Failed reconnect attempt|Asymmetric|Internal Path|failed: -111'
 
 # The second gateway says where all are. The keep-alive is long because this processor is emulated, and the machine below may
@@ -60,7 +60,7 @@ another_is_optimized() {
     return 1
 }
 
-# Its host is told by the end of its connections, and hears from another one when that has taken over.
+# The host sees its connections end, and another gateway notifies it after the takeover.
 gateway_is_killed() {
     local successor
     gateway kill
@@ -90,7 +90,7 @@ file_is_verified_meanwhile() {
     trap - EXIT
     kill -0 "$fio"
     end_load
-    # It says that it was ended, in its report too: whether all went well is what that report is for.
+    # fio exits with an error when it is ended; its report has the result.
     wait "$fio" || true
     sed -i '/^{/,$!d' /tmp/load.json
     jq -c '.jobs[0] | {error, written: .write.total_ios, read: .read.total_ios}' /tmp/load.json >&3

@@ -123,7 +123,7 @@ writes_zeroes() {
     nvme write-zeroes "$device" -s $((RAW_OFFSET / block)) -c $((RAW_SIZE / 16 / block - 1))
     read_raw
     cmp -n $((RAW_SIZE / 16)) /tmp/raw-again /dev/zero
-    # What follows the range must be as it was.
+    # Bytes behind the range must be unchanged.
     cmp -i $((RAW_SIZE / 16)) /tmp/raw-again /tmp/raw
 }
 

@@ -171,7 +171,7 @@ goes_on_after_reload() {
     [[ $(systemctl show -P MainPID selvedge) == "$pid" ]]
 }
 
-# Somebody else has the port: one line says so, and the service comes when the port is free.
+# Port used by another program: one log line says so, and the service starts when the port is free.
 port_in_use() {
     umount /mnt
     nvme disconnect-all

@@ -1,4 +1,4 @@
-# The kernel's NBD client at `selvedge attach --nbd`, without the kernel's NVMe/TCP: what the block layer is told, xfs and ext4,
+# The kernel's NBD client at `selvedge attach --nbd`, without the kernel's NVMe/TCP: limits in the block layer, xfs and ext4,
 # trim, a target that is killed under writes, and what is left at the end.
 #
 #   job-nbd.sh PROGRAM
@@ -37,7 +37,7 @@ attach() {
     wait_ms 120000 'clients can connect' grep -q '^nbd+unix' /tmp/attach.log || { cat /tmp/attach.log; return 1; }
 }
 
-# Over two connections, as the server says it may. With several the kernel gives a request up after 30 s unless told otherwise.
+# Over two connections, as the server says it may. With several the kernel gives a request up after 30 s by default.
 connects() {
     modprobe nbd
     wait_ms 30000 'the kernel has a device' test -b "$DISK"

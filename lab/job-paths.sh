@@ -3,15 +3,15 @@
 #
 #   job-paths.sh ADDRESS PORT-1 PORT-2 NQN
 #
-# The target numbers these ports 1 and 2, they listen on the loopback of the machine outside, and there is a third one
-# that nobody uses, since a target without any is refused. Namespace 1 has at least 48 MiB, in ANA group 1.
+# The target numbers these ports 1 and 2, they listen on the loopback of the machine outside, and there is an unused
+# third one, since a target without any is refused. Namespace 1 has at least 48 MiB, in ANA group 1.
 . /guest-lib.sh
 
 address=$1 ports=([1]=$2 [2]=$3) nqn=$4
 readonly LISTENS=127.0.0.1
 readonly IMAGES=3
 readonly IMAGE_OFFSET=$((40 << 20))
-# What a host says of a path that was cut, until it is there again: the other end is gone (-32, -104) or refuses
+# Kernel messages of a host about a path that was cut, until it returns: the other end is gone (-32, -104) or refuses
 # (-111).
 readonly CUT='error recovery|(send request|receive failed:) +-(32|104)|connect socket: -111|Failed reconnect attempt'
 
@@ -26,7 +26,7 @@ paths_are_optimized() {
     [[ $(cat "${controllers[1]}/cntlid") != "$(cat "${controllers[2]}/cntlid")" ]]
 }
 
-is_told_as_one() {
+is_listed_as_one() {
     is_one_disk
     nvme list-subsys -o json >/tmp/list-subsys.json
     cat /tmp/list-subsys.json
@@ -44,7 +44,7 @@ set_policy() {
     return 1
 }
 
-# How many reads and writes each path has completed, and [0] both together.
+# Number of reads and writes that each path has completed, and [0] their sum.
 declare -a carried=(0 0 0)
 count() {
     local number
@@ -155,7 +155,7 @@ with_load() {
     kill -0 "$fio"
     end_load
     wait "$images"
-    # It says that it was ended, in its report too: whether all went well is what that report is for.
+    # fio exits with an error when it is ended; its report has the result.
     wait "$fio" || true
     sed -i '/^{/,$!d' /tmp/load.json
     jq -c '.jobs[0] | {error, written: .write.total_ios, read: .read.total_ios}' /tmp/load.json
@@ -250,11 +250,11 @@ if check 'connect over two ports' connects_twice 120; then
     controllers=([1]=$(find_controller 1) [2]=$(find_controller 2))
     paths=([1]=$(find_path 1) [2]=$(find_path 2))
     check 'two paths' paths_are_optimized
-    check 'one disk' is_told_as_one
+    check 'one disk' is_listed_as_one
     for policy in numa round-robin queue-depth; do check_policy "$policy"; done
     check 'all paths are lost and come back' with_load loss_of_all_is_survived
     check 'still two paths' paths_are_optimized
-    check 'still one disk' is_told_as_one
+    check 'still one disk' is_listed_as_one
     check 'disconnect' disconnects
 fi
 check 'kernel log has nothing but the cuts' kernel_log_is_clean "$CUT"

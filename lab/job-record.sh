@@ -1,4 +1,4 @@
-# What a kernel host does in a short life, for a recording: discovery, both digests, each kind of I/O command, a reservation,
+# Commands of a kernel host for a recording: discovery, both digests, each kind of I/O command, a reservation,
 # a reset. The target is crates/engine/examples/record.rs.
 #
 #   job-record.sh ADDRESS PORT NQN
@@ -14,7 +14,7 @@ connect() { nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" -i 2 "$@" "${
 
 moves_data() {
     local disk=$1 block=$2
-    # What repeats makes a recording short.
+    # Repeated bytes make a short recording.
     head -c 16384 < <(yes "block of $disk") >/tmp/some
     dd if=/tmp/some of="$disk" bs="$block" oflag=direct
     dd if="$disk" of=/tmp/read bs=16384 count=1 iflag=direct

@@ -1,5 +1,5 @@
-# A second host of a subsystem, with fewer rights, in a guest of its own: it does what it is told on its input, a word a line
-# with a number in front and with what goes with it behind, and says `answer N STATUS`.
+# A second host of a subsystem, with fewer rights, in a guest of its own: it executes requests from its input, one a line:
+# a number, a word and its arguments. Replies are `answer N STATUS`.
 #
 #   job-second-host.sh ADDRESS PORT NQN
 . /guest-lib.sh

@@ -33,7 +33,7 @@ make_keys() {
     for hmac in 1 2; do
         nvme gen-tls-key -m "$hmac" -n "$host" -c "$OURS" >"/tmp/theirs-$hmac"
         "$selvedge" key generate --tls -m "$hmac" --output "/tmp/ours-$hmac"
-        # What each makes, the other knows.
+        # Each program accepts the other's keys.
         "$selvedge" key check "/tmp/theirs-$hmac"
         nvme check-tls-key -d "$(cat "/tmp/ours-$hmac")" -n "$host" -c "$OURS"
     done
@@ -175,7 +175,7 @@ discovers_by_tls() {
     ! controller_device "$CLEAR"
 }
 
-# refused OUR-WORDS KERNEL-WORDS CONNECT'S-OPTION...: nobody gets in, and both ends say why.
+# refused OUR-WORDS KERNEL-WORDS CONNECT'S-OPTION...: the connection is refused, and both ends give the reason.
 refused() {
     local ours=$1 kernels=$2
     shift 2
@@ -220,16 +220,16 @@ end_writing() {
     wait "$writer" || status=$?
     cat /tmp/fio.log /tmp/target.log
     dmesg | tail -n 30
-    # Its keys may have been worn a moment ago.
+    # The controller may be reconnecting: its keys may just have expired.
     wait_ms 20000 'the controller is live' controller_is live
     disconnect "$OURS"
     return "$status"
 }
 
-connects_anew() {
+connects_again() {
     : >/tmp/target.log
     echo 1 >"/sys/class/nvme/${controller##*/}/reset_controller"
-    wait_ms 20000 'all queues connect anew' is_connected NVMe1R01
+    wait_ms 20000 'all queues connect again' is_connected NVMe1R01
 }
 
 keys_change_under_writes() {
@@ -239,12 +239,12 @@ keys_change_under_writes() {
     begin_writing 8
     cat /tmp/ours-1 >>/tmp/host.key
     set_key /tmp/host.key
-    connects_anew
+    connects_again
     insert nvme-cli /tmp/ours-1 1 "$OURS"
-    connects_anew
+    connects_again
     cp /tmp/ours-1 /tmp/host.key
     set_key /tmp/host.key
-    connects_anew
+    connects_again
     end_writing
 }
 
@@ -258,7 +258,7 @@ target_restarts_under_writes() {
     end_writing
 }
 
-# The kernel cannot replace a queue's keys, so that the queue ends; it then connects the whole controller anew.
+# The kernel cannot replace a queue's keys, so that the queue ends; it then connects the whole controller again.
 keys_get_old_under_writes() {
     local controller writer worn
     end_target

@@ -8,11 +8,11 @@
 
 readonly ADDRESS=10.0.2.15 CONTROL=unix:/run/control.sock
 readonly NQN=nqn.2026-01.io.selvedge:tune
-# What a host says of a target that was away.
+# Kernel messages of a host about a target that was away.
 readonly CUT='error recovery|(send request|receive failed:) +-(32|104)|connect socket: -111|Failed reconnect attempt'
 declare -A queues=([a]=2 [b]=4)
 
-# Its name is how other processes know it.
+# Other processes find the program by its name.
 cp "/job/$1" /tmp/selvedge
 selvedge=/tmp/selvedge
 
@@ -43,7 +43,7 @@ connect() {
     wait_for_namespace "$NQN-$1" 1
 }
 
-# What the target knows: NAME NQN QID HOST-END TARGET-PORT, the name as sysfs has it.
+# Queues in the target's report: NAME NQN QID HOST-END TARGET-PORT, the name as sysfs has it.
 truth() {
     local controller
     "$selvedge" connection list --control "$CONTROL" -o json >/tmp/list.json
@@ -55,7 +55,7 @@ truth() {
     done | sort
 }
 
-# What is shown, in the same words.
+# Queues in the output of the program, in the same format.
 shown() {
     jq -r '.topology.flows[] | select(.owner.kind == "kernel") |
         "\(.controller) \(.subsystem_nqn) \(.queue_id) \(.local)"' /tmp/shown.json | sort
@@ -92,7 +92,7 @@ none_is_wrong() {
     jq -r '.topology.flows[] | select(.owner.kind == "kernel" and .source != "guessed") |
         "\(.controller) \(.subsystem_nqn) \(.queue_id) \(.local)"' /tmp/shown.json | sort >/tmp/sure
     [[ -z $(comm -13 /tmp/truth /tmp/sure) ]]
-    echo "measured: $(wc -l </tmp/sure) of $1 queues are told for sure after $2" >&3
+    echo "measured: $(wc -l </tmp/sure) of $1 queues are known for sure after $2" >&3
 }
 
 # peers_are LETTER=PORT...: each controller's flows go to the port that it was connected to.
@@ -160,7 +160,7 @@ target_starts_again() {
     wait_ms 60000 'all 8 queues again' has_eight
 }
 
-# Its name is free and is given again, while its identifier at the target is a later one.
+# The kernel reuses the free name, while the target assigns a later identifier.
 connect_first_again() {
     disconnect a
     connect a "$1"

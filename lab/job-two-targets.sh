@@ -12,7 +12,7 @@ readonly SAME=nqn.2026-01.io.selvedge:same
 # Namespace 1 is memory, 2 a file that each target makes itself, 3 one that was there when the machine was cloned.
 readonly NAMESPACES=(--namespace memory:8m --namespace file:/srv/made.img,size=8m --namespace file:/srv/cloned.img)
 readonly NSIDS=(1 2 3) BYTES=$((8 << 20)) BLOCK=4096
-# What the kernel says of a namespace that it does not take for another path.
+# Kernel message about a namespace that it does not accept as another path.
 readonly UNLIKE="IDs don't match for shared namespace"
 readonly MACHINES=(a b)
 declare -A machine_id=([a]=3d1219c7c4c5404aaa1f6d2a48adfda4 [b]=9b0e5f52d1c84b7c8f6f4d7a06c1b3e2)
@@ -135,7 +135,7 @@ connects_with_disks() {
     wait_ms 15000 "the disks of machine $1" has_disks "$1"
 }
 
-# Somebody who has several paths has commands take all of them, so that a path that leads elsewhere shows at once.
+# Round-robin over all paths: a path to another disk shows at once.
 spread() {
     local file
     for file in /sys/class/nvme-subsystem/*/iopolicy; do echo round-robin >"$file"; done
@@ -146,7 +146,7 @@ disconnects_all() {
     ! ls -d /sys/class/nvme/nvme*
 }
 
-# What both show, one line a machine and namespace, for people.
+# Identifiers of both, one line a machine and namespace, for the log.
 show() {
     local machine nsid entry block
     for machine in "${MACHINES[@]}"; do
@@ -189,7 +189,7 @@ all_disks_differ() {
     [[ -z $(uniq -d /tmp/facts) ]]
 }
 
-# Every sector names its place, so that each one that is another's is told.
+# Every sector names its place, which reveals sectors of another disk.
 make_patterns() {
     local machine nsid
     for machine in "${MACHINES[@]}"; do
@@ -253,7 +253,7 @@ writes_stay_with_the_first() {
     none_is_wrong 'the same name'
 }
 
-# What the machines find in their own files once the targets have ended.
+# Content of the machines' own files after the targets have ended.
 files_are_right() {
     local machine wrong=0 blocks=0
     for machine in "${MACHINES[@]}"; do
@@ -268,7 +268,7 @@ run_ours() {
     "$selvedge" bench -a "${address[a]},${address[b]}" -n "$1" --rw randread --size 4m --runtime 1 2>&1
 }
 
-# Where the second machine has no subsystem of this name, the first one is used alone.
+# Without a subsystem of this name on the second machine, the first one is used alone.
 ours_leaves_out() {
     local answer
     answer=$(run_ours "$(cat /tmp/a.nqn)")
@@ -278,7 +278,7 @@ ours_leaves_out() {
     grep -qE "^${address[b]}:4420 +dead .* 0\.0 %" <<<"$answer"
 }
 
-# Where it has another namespace of the same number, the one that comes second is refused, and with it the whole.
+# With another namespace of the same number there, the second path is refused, and with it the whole connection.
 ours_refuses() {
     local answer
     if answer=$(run_ours "$SAME"); then

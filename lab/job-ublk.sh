@@ -1,4 +1,4 @@
-# Namespaces of our target as block devices, without the kernel's NVMe/TCP: what the block layer is told, data by every kind of
+# Namespaces of our target as block devices, without the kernel's NVMe/TCP: limits in the block layer, data by every kind of
 # request, xfs and ext4 under a target that is killed, or a process that serves them, and what is left when a device goes.
 #
 #   job-ublk.sh PROGRAM [KILLS [ENDS [UPGRADES]]]
@@ -10,7 +10,7 @@
 
 readonly NQN=nqn.2026-01.io.selvedge:ublk PORT=4420
 readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk KEPT=/run/selvedge-attach
-# How often the process of a device is killed; some more by hand.
+# Number of times that the process of a device is killed, ends at random and is upgraded.
 readonly KILLS=${2:-5} ENDS=${3:-5} UPGRADES=${4:-5}
 
 cp "/job/$1" /tmp/selvedge
@@ -119,7 +119,7 @@ setting() {
     [[ $value == "$3" ]]
 }
 
-block_layer_is_told() {
+block_layer_has_limits() {
     local queues=("/sys/block/${LARGE##*/}/mq"/*)
     setting "$LARGE" logical_block_size 4096
     setting "$SMALL" logical_block_size 512
@@ -230,7 +230,7 @@ writes_until_enough() {
     echo "$name: $runs runs"
 }
 
-# Where a check fails, nobody waits for its writers.
+# A check that fails leaves no writers behind.
 ends_writers() {
     rm -f /tmp/enough
     trap 'touch /tmp/enough; "$selvedge" attach detach --force all' EXIT
@@ -247,7 +247,7 @@ enough() {
     trap - EXIT
 }
 
-# Whoever writes sees time pass and nothing else.
+# Writers see a delay and no error.
 attach_is_killed_under_writes() {
     local round large small
     attach --nsid 1,2
@@ -260,7 +260,7 @@ attach_is_killed_under_writes() {
     for ((round = 1; round <= KILLS; round++)); do
         sleep "$((RANDOM % 3)).$((RANDOM % 10))"
         kill_attach
-        # Requests come while there is nobody.
+        # Requests arrive while no process serves the device.
         sleep 0.5
         recover
         echo "round $round of $KILLS"
@@ -287,7 +287,7 @@ recovery_is_killed() {
     enough "$writer"
 }
 
-# Another process goes on in place of the one that serves. Whoever writes sees time pass and nothing else.
+# Another process goes on in place of the one that serves. Writers see a delay and no error.
 attach_is_upgraded_under_writes() {
     local round large small
     attach --nsid 1,2
@@ -337,7 +337,7 @@ lists_and_detaches() {
     says 'nothing is attached' "$selvedge" attach list
 }
 
-# What the kernel holds is written before the device goes. As long as it is open, the kernel has no other reason to.
+# Dirty pages are written before the device goes. As long as it is open, the kernel has no other reason to.
 what_is_held_is_written() {
     attach --nsid 2
     exec 5<>"$LARGE"
@@ -360,7 +360,7 @@ size_is_followed() {
     "$selvedge" namespace resize "$NQN" 1 336m --control unix:/tmp/control.sock
     if printf '6.16\n%s\n' "$(uname -r)" | sort -VC; then
         wait_ms 10000 'the new size' has_size "$new"
-        # What is new can be written.
+        # The added blocks can be written.
         dd if=/tmp/image of="$LARGE" bs=1M seek=330 oflag=direct status=none
     else
         wait_ms 10000 'a warning' grep -q 'attach it again' /tmp/attach.log
@@ -436,7 +436,7 @@ ends_at_random() {
         env --default-signal=INT "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 10 --nsid 1,2 --ublk >/tmp/attach.log 2>&1 &
         echo $! >/tmp/attach.pid
         if ((RANDOM % 4)); then has_devices; fi
-        # Where the device is gone before it begins, no file takes its place.
+        # A device that is gone before fio begins is not replaced by a file.
         fio --name=w --filename="$SMALL" --size=4m --rw=randwrite --ioengine=libaio --direct=1 --iodepth=8 --time_based \
             --runtime=600 --allow_file_create=0 >/tmp/fio.log 2>&1 &
         writer=$!
@@ -499,7 +499,7 @@ check 'our target serves' target_serves
 check 'no driver is one line' says_that_the_driver_is_missing
 check 'no right is one line' says_that_root_is_needed
 check 'two namespaces become devices' attach --nsid 1,2
-check 'the block layer is told what they are' block_layer_is_told
+check 'the block layer has their limits' block_layer_has_limits
 check 'bytes come back, blocks of 4096' bytes_come_back "$LARGE"
 check 'bytes come back, blocks of 512' bytes_come_back "$SMALL"
 check 'zeroes are written' zeroes_are_written
@@ -527,7 +527,7 @@ check 'devices come and go' comes_and_goes
 check 'a user has a device' user_has_a_device
 check 'no NVMe/TCP of the kernel' no_nvme_tcp
 check 'the kernel says nothing' kernel_log_is_clean
-# What is written to a device that goes fails.
+# Writes to a device that goes fail.
 check 'it ends at random' ends_at_random
 check 'the kernel says no more' kernel_log_is_clean 'I/O error,? (on )?dev ublkb'
 check 'it ends without a target' ends_without_a_target

@@ -122,13 +122,13 @@ ours_have_the_same_names() {
     [[ $(readlink -f "/dev/$(head -n 1 /tmp/kernel-3)") == /dev/ublkb1 ]]
 }
 
-# What is written makes udev look again.
+# A write makes udev probe the disk again.
 names_stay() {
     dd if=/dev/zero of=/dev/ublkb1p1 bs=4k count=1 conv=fsync status=none
     udevadm trigger --settle /dev/ublkb0 /dev/ublkb1
     links /dev/ublkb1 | diff /tmp/kernel-3 -
     kill -KILL "$(cat /tmp/attach.pid)"
-    # What udev reads of the disks waits until there is somebody again.
+    # Reads by udev wait until a process serves the disks again.
     udevadm trigger /dev/ublkb1
     "$selvedge" attach recover >/tmp/attach.log 2>&1 &
     wait_ms 60000 'they are served again' grep -q '^/dev/ublkb1' /tmp/attach.log
@@ -157,7 +157,7 @@ refuses() {
     (($(grep -vc '^connecting to' /tmp/refused) == 1))
 }
 
-who_is_not_in_the_group_is_told() {
+user_outside_the_group_is_refused() {
     refuses carol 'usermod -aG ublk' "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
     [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
 }
@@ -168,7 +168,7 @@ user_has_a_device() {
     stat -c '%n %U %G %a' /dev/ublk[bc]0
     [[ $(stat -c '%U %G %a' /dev/ublkb0) == 'alice alice 600' ]]
     [[ $(stat -c '%U %G %a' /dev/ublkc0) == 'alice alice 600' ]]
-    # No name that anybody else goes by, and nobody reads what is on it.
+    # No names for others, and udev does not probe the content.
     [[ -z $(links /dev/ublkb0 || true) ]]
     not grep '^ID_' <(udevadm info --query=property /dev/ublkb0)
 }
@@ -238,7 +238,7 @@ check 'the kernel names them' kernel_names_them
 check 'ours have the same names' ours_have_the_same_names
 check 'names stay' names_stay
 check 'users are there' users_are_there
-check 'who is not in the group is told so' who_is_not_in_the_group_is_told
+check 'a user outside the group is refused with the reason' user_outside_the_group_is_refused
 check 'a user has a device' user_has_a_device
 check 'a user reads and writes' user_reads_and_writes
 check 'another user may not' another_user_may_not

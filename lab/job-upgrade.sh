@@ -83,7 +83,7 @@ begin_writing() {
     sleep 3
 }
 
-# What the kernel knows of its controllers: those that it had to make again would have other numbers, or be in another state.
+# Controllers of the kernel: those that it had to create again would have other numbers, or be in another state.
 controllers() { grep -H . /sys/class/nvme/nvme*/{subsysnqn,cntlid,state} | sort; }
 
 target_is_upgraded() {
@@ -101,7 +101,7 @@ target_is_upgraded() {
     (($(grep -c 'live$' /tmp/controllers) == ${#WAYS[@]}))
 }
 
-# A controller that is lost, or made again, is told of by name.
+# The kernel would log a lost or recreated controller by name.
 kernel_has_noticed_nothing() {
     dmesg | not grep -iE 'nvme|tls|I/O error|WARNING|BUG:'
 }
@@ -111,7 +111,7 @@ ended() {
     local pid
     pid=$(cat "/tmp/$1.pid")
     wait_ms 120000 "fio of $1 ends" has_ended "/tmp/$1.pid" || { kill -KILL "$pid"; return 1; }
-    # What it says before is for people.
+    # Lines before the report are for people.
     sed -n '/^{/,$p' "/tmp/$1.json" >"/tmp/$1.report"
     jq -e '.jobs[0] | .error == 0 and .write.total_ios > 100 and .read.total_ios > 100' "/tmp/$1.report" ||
         { cat "/tmp/$1.json"; return 1; }

@@ -83,7 +83,7 @@ discards_all() {
     blkdiscard --zeroout --offset 1M --length 8M "/dev/$disk"
 }
 
-# Whoever serves the target makes it larger, and then as it was.
+# The target enlarges the namespace, and then restores its size.
 sees_new_sizes() {
     local size=/sys/block/$disk/size
     holds "$size" $((128 * 2048))
@@ -101,8 +101,8 @@ log_is_clean() {
 
 modprobe virtio_blk 2>/dev/null
 udevadm settle 2>/dev/null || sleep 1
-for told in "$@"; do
-    IFS=: read -r serial block nsid <<<"$told"
+for disk_of in "$@"; do
+    IFS=: read -r serial block nsid <<<"$disk_of"
     check "the disk of blocks of $block bytes is there" device "$serial" || continue
     disk=$(device "$serial")
     check "$disk is described" is_described

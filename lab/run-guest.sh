@@ -10,7 +10,7 @@
 #   --forward H:G       connect port H of this machine's loopback to port G of the guest (repeatable)
 #   --file PATH         put a file beside the job, under /job (repeatable)
 #   --cards N           N more network cards, all on one wire that leads nowhere else (default 0)
-#   --vhost-user PATH   a disk that whoever listens on this socket serves, with a queue for each processor (repeatable)
+#   --vhost-user PATH   a disk that the listener on this socket serves, with a queue for each processor (repeatable)
 #   --console PATH      keep the guest's console there
 #
 # The job's output and standard input are this script's own, and its exit status becomes ours; 124 says
@@ -67,7 +67,7 @@ find_job() {
     die "there is no job $1"
 }
 
-# What changes from run to run is a small second archive behind the cached one; the kernel unpacks both.
+# Files that change from run to run are in a small second archive behind the cached one; the kernel unpacks both.
 write_initramfs() {
     local overlay=$scratch/overlay file path
     mkdir -p "$overlay/job"
@@ -106,7 +106,7 @@ add_cards() {
     done
 }
 
-# Whoever serves them reads and writes the guest's memory, which has to be shared for it.
+# The server of these disks reads and writes the guest's memory, which has to be shared for it.
 add_disks() {
     local number version wait_option=reconnect=1
     ((${#sockets[@]})) || return 0
@@ -201,7 +201,7 @@ boot() {
     status=$(tr -cd '0-9' <"$scratch/status" 2>/dev/null)
 }
 
-# Whether the kernel panicked before the job began: on a busy machine QEMU's emulation of several processors lets it do so
+# True if the kernel panicked before the job began: on a busy machine QEMU's emulation of several processors lets it do so
 # now and then, while the kernel changes its own code. It says nothing of what is tried.
 panicked_at_boot() {
     [[ ! -s $scratch/status ]] && grep -q 'Kernel panic' "$scratch/console" 2>/dev/null

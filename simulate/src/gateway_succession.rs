@@ -183,7 +183,7 @@ pub(crate) fn live(
     simulation::say(|| format!("the next process: {taken:?}"));
     let state = match taken {
         Ok(Succeeded::Serves) => State::Serves,
-        Ok(Succeeded::StartsAnew(_)) => match member.go_on_anew(target.clone()) {
+        Ok(Succeeded::StartsAnew(_)) => match member.continue_as_new(target.clone()) {
             Ok(()) => {
                 target.go_on();
                 State::ServesAnew

@@ -7,9 +7,10 @@ use std::io;
 use engine::ring::{Buffer, Readiness, Ring, Socket};
 use engine::secure_stream::SecureStream;
 use nbd::limits::HANDSHAKE_OUTPUT_BYTES_MAX;
-use nbd::{Command, Handshake, ProtocolError, Replies, Session, Step, Tls};
+use nbd::{Command, Handshake, Headers, ProtocolError, Replies, Session, Step, Tls};
 use secure_channel::Alert;
 
+use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
 use crate::limits::{
     CLIENT_BUFFER_BYTES_MAX, CLIENT_COMMANDS_MAX, CLIENT_REPLIES_MAX, CLIENT_REQUESTS_MAX, RECEIVES_PER_TURN,
@@ -140,6 +141,14 @@ impl Client {
 
     pub(crate) const fn is_gone(&self) -> bool {
         matches!(self.phase, Phase::Gone)
+    }
+
+    /// The disk that it has chosen, by its index.
+    pub(crate) const fn disk(&self) -> Option<usize> {
+        match &self.phase {
+            Phase::Transmission(session) => Some(session.export),
+            _ => None,
+        }
     }
 
     /// True if nothing of it is left.
@@ -288,8 +297,14 @@ impl Client {
             Ok(Command::Disconnect) => self.end(storage),
             Ok(Command::Cache) => self.output.put(Some(replies.done()), None),
             Ok(Command::BlockStatus) => {
-                let head = replies.allocated(request.length, export.block_bytes);
-                self.output.put(Some(head), None);
+                let block_bytes = export.block_bytes;
+                let id = (self.slot, self.number);
+                let is_asked = session.headers != Headers::Simple
+                    && storage.ask_extent(id, session.export, replies, (request.offset, request.length));
+                match is_asked {
+                    true => self.requests += 1,
+                    false => self.output.put(Some(replies.extent(request.length, false, block_bytes)), None),
+                }
             }
             Ok(command) => return self.begin(command, request, replies, session.export, storage),
             Err(error) => {
@@ -299,6 +314,15 @@ impl Client {
         }
         if request.payload_bytes > 0 {
             self.incoming = Incoming::Refused { left: request.payload_bytes };
+        }
+    }
+
+    /// Sends the answer to a block status request.
+    pub(crate) fn extent_came(&mut self, answer: &ExtentAnswer, block_bytes: u32) {
+        self.requests -= 1;
+        if !self.is_gone() {
+            let head = answer.replies.extent(answer.length, answer.is_hole, block_bytes);
+            self.output.put(Some(head), None);
         }
     }
 

@@ -15,6 +15,7 @@ mod client_state;
 mod commands;
 mod disk;
 mod disk_queues;
+mod extents;
 mod handed_client;
 mod hex_bytes;
 mod holder;

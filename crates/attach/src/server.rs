@@ -11,6 +11,7 @@ use engine::ring::{Ring, RingOptions, Waker};
 use nbd::Export;
 
 use crate::disk::Disk;
+use crate::extents::ExtentThread;
 use crate::holder::Holder;
 use crate::listener::Listener;
 use crate::tls::{HandshakeThread, ServerTls};
@@ -71,6 +72,8 @@ pub struct Server {
     workers: Vec<WorkerHandle>,
     /// Ended after the workers.
     handshakes: Option<HandshakeThread>,
+    /// Thread for block status, joined after those that serve.
+    extents: Option<ExtentThread>,
     exports: Vec<Export>,
 }
 
@@ -101,15 +104,18 @@ impl Server {
         let offer = tls.as_ref().map(ServerTls::offer);
         let (handshakes, jobs) = tls.map(HandshakeThread::start).transpose()?.unzip();
         let (threads, workers) = (Vec::new(), Vec::new());
-        let mut server = Self { stopping: stopping.clone(), threads, workers, handshakes, exports };
-        // Where something fails, it goes before the server, which waits for a thread that has work as long as it is there.
-        let jobs = jobs;
+        let (extents, questions) = ExtentThread::start()?;
+        let extents = Some(extents);
+        let mut server = Self { stopping: stopping.clone(), threads, workers, handshakes, extents, exports };
+        // Where something fails, they go before the server, which waits for a thread that has work as long as they are there.
+        let (jobs, questions) = (jobs, questions);
         let (mut listeners, is_held) = (Some(listeners), options.is_held);
         // The first comes last: it knows all others.
         for number in (0..count).rev() {
             let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
-            let plan = Plan { disks, number, count, stopping, commands, is_held, tls };
+            let extents = questions.clone();
+            let plan = Plan { disks, number, count, stopping, commands, is_held, tls, extents };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), server.workers.clone()),
                 _ => (Vec::new(), Vec::new()),
@@ -155,6 +161,7 @@ impl Server {
         self.threads.iter().for_each(|(waker, _)| waker.wake());
         let tally = self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
         self.handshakes.take().into_iter().for_each(HandshakeThread::join);
+        self.extents.take().into_iter().for_each(ExtentThread::join);
         tally
     }
 }

@@ -2,10 +2,11 @@
 
 use engine::initiator::{Data, Ended};
 use engine::ring::{BufferPool, Event, Moment, Ring};
-use nbd::Export;
+use nbd::{Export, Replies};
 
 use crate::disk::Disk;
 use crate::disk_queues::DiskQueues;
+use crate::extents::{ClientId, ExtentAnswer, Extents};
 use crate::requests::{Requests, Work};
 use crate::server::Tally;
 
@@ -19,6 +20,8 @@ pub(crate) struct Storage {
     /// A client has found no room for a command.
     pub(crate) is_short_of_room: bool,
     pub(crate) tally: Tally,
+    /// Questions which parts of disks are holes.
+    extents: Option<Extents>,
 }
 
 impl Storage {
@@ -42,7 +45,30 @@ impl Storage {
             pool: BufferPool::new(),
             is_short_of_room: false,
             tally: Tally::default(),
+            extents: None,
         }
+    }
+
+    /// Clients learn from now on which parts of disks are holes.
+    pub(crate) fn tells_extents(&mut self, extents: Extents) {
+        self.extents = Some(extents);
+    }
+
+    /// Asks which part of a range is a hole. Returns false if there is no thread for it.
+    pub(crate) fn ask_extent(
+        &self,
+        client: ClientId,
+        disk: usize,
+        replies: Replies,
+        range: (u64, u64),
+    ) -> bool {
+        let paths = &self.disks[disk].0.paths;
+        self.extents.as_ref().is_some_and(|extents| extents.ask(client, paths, replies, range))
+    }
+
+    /// The next answer to such a question.
+    pub(crate) fn extent(&self) -> Option<ExtentAnswer> {
+        self.extents.as_ref()?.answer()
     }
 
     pub(crate) fn size_bytes(&self, disk: usize) -> u64 {

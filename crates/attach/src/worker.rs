@@ -12,6 +12,7 @@ use nbd::{Export, Tls};
 
 use crate::client::Client;
 use crate::disk::Disk;
+use crate::extents::{ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::ready_list::ReadyList;
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
     pub(crate) tls: Option<(Tls, Jobs)>,
+    /// The thread that asks which parts of disks are holes.
+    pub(crate) extents: Sender<ExtentJob>,
 }
 
 /// Present activity of a thread.
@@ -87,8 +90,9 @@ impl Worker {
             listener.prepare()?;
             ring.watch(listener, token)?;
         }
-        let storage = Storage::open(&mut ring, &plan.disks, QUEUE_TOKEN, plan.number, plan.count);
+        let mut storage = Storage::open(&mut ring, &plan.disks, QUEUE_TOKEN, plan.number, plan.count);
         let waker = ring.waker();
+        storage.tells_extents(Extents::new(plan.extents, waker.clone()));
         Ok(Self {
             ring,
             storage,
@@ -167,6 +171,7 @@ impl Worker {
         }
         self.events = events;
         self.go_on_with_handshakes(now);
+        self.answer_extents();
         if self.storage.has_room_again() {
             (0..self.clients.len()).for_each(|slot| self.ready.add(slot));
         }
@@ -231,6 +236,18 @@ impl Worker {
             if let Some(client) = client_of(&mut self.clients, id).filter(|client| client.is_securing()) {
                 client.end_late(&mut self.storage);
                 self.ready.add(id.0);
+            }
+        }
+    }
+
+    /// Gives clients what was found of holes.
+    fn answer_extents(&mut self) {
+        while let Some(answer) = self.storage.extent() {
+            if let Some(client) = client_of(&mut self.clients, answer.client) {
+                let disk = client.disk().unwrap_or_default();
+                let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
+                client.extent_came(&answer, block_bytes);
+                self.ready.add(answer.client.0);
             }
         }
     }

@@ -77,6 +77,15 @@ impl ControllerSide {
         matches!(self.state, State::Ended)
     }
 
+    /// Group in which the next step exchanges keys, if it does.
+    pub const fn next_group(&self) -> Option<Group> {
+        match &self.state {
+            State::OwesChallenge { group, .. } => Some(*group),
+            State::AwaitsReply(challenged) => Some(challenged.group),
+            _ => None,
+        }
+    }
+
     /// The TLS key that has come out of the exchange: once, and only when the host has authenticated.
     pub fn take_psk(&mut self) -> Option<GeneratedPsk> {
         if self.has_authenticated { self.psk.take() } else { None }

@@ -89,6 +89,22 @@ impl Group {
         }
     }
 
+    /// Microseconds that half an exchange takes on one processor, about: what a queue of exchanges weighs them by.
+    pub const fn cost_us(self) -> u64 {
+        match self {
+            Self::Null => 0,
+            Self::MlKem768 => 100,
+            Self::MlKem1024 => 150,
+            Self::Secp256r1 => 300,
+            Self::Ffdhe2048 | Self::Secp256r1MlKem768 => 400,
+            Self::Secp384r1 => 900,
+            Self::Ffdhe3072 | Self::Secp384r1MlKem1024 => 1_000,
+            Self::Ffdhe4096 => 2_000,
+            Self::Ffdhe6144 => 5_500,
+            Self::Ffdhe8192 => 11_000,
+        }
+    }
+
     /// Name, as nvmet writes it.
     pub const fn name(self) -> &'static str {
         match self {

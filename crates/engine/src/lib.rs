@@ -62,6 +62,7 @@
     allow(dead_code, reason = "what only a real machine needs stays, unused")
 )]
 
+pub mod address;
 pub mod backend;
 pub mod ceph;
 #[cfg(not(feature = "simulation"))]

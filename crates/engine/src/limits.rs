@@ -81,6 +81,12 @@ pub const NAMED_QUEUES_SHARE: usize = 8;
 /// crowd of them keeps a host from its volumes. With more, the party with the most loses the one
 /// that has been silent for longest.
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
+/// Identifiers of controllers that are promised to hosts which have yet to authenticate. A gateway has some thousands in all; with
+/// more, the oldest promise goes, of the network that has the most, and its host connects again.
+pub const PROMISED_IDS_MAX: usize = 640;
+/// Promised identifiers of hosts from one network, which then loses its own oldest one: all hosts behind one address come at once when a target
+/// is back, and need some milliseconds each.
+pub const PROMISED_IDS_PER_NETWORK_MAX: usize = 320;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
 /// Connections of one reactor that have not become queues, which anybody can open: with more, the
@@ -204,8 +210,13 @@ pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Letters of a sealed secret in a configuration: eight of the longest kind (`SECRETS_PER_HOST_MAX`) take 1,160.
 pub const SEALED_SECRET_BYTES_MAX: usize = 2048;
-/// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
-/// again.
+/// Questions which blocks are allocated that wait for the file system; with more, hosts are asked to come again. Each host's admin
+/// queue has its own limit.
+pub const ALLOCATION_JOBS_MAX: usize = 1024;
+/// Entries of one list of allocated blocks: two system calls each.
+pub const LBA_STATUS_DESCRIPTORS_MAX: usize = 255;
+/// Steps of authentication that wait to be computed; with more, the last one of the network with the most is given up: its host
+/// comes again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
 /// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
 /// hellos wait.
@@ -221,12 +232,11 @@ pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usi
 pub const AUTHENTICATION_TIMEOUT_MS: u64 = 120_000;
 /// Time in which a host whose authentication has failed may fetch the reason, in milliseconds.
 pub const AUTHENTICATION_FAILURE_LINGER_MS: u64 = 5_000;
-/// Delay of a host's next challenge after its first failure, in milliseconds; after each further
-/// failure twice as long.
+/// Delay of the refusal of a wrong proof, in milliseconds; after each failure of the same network twice as long.
 pub const AUTHENTICATION_DELAY_MS: u64 = 100;
-/// The longest such delay: hosts give a command up after a minute.
+/// The longest such delay, and never more than half of the time that the host has: hosts give a command up after a minute.
 pub const AUTHENTICATION_DELAY_MS_MAX: u64 = 10_000;
-/// Hosts that are remembered to have failed; the one that did so longest ago is forgotten.
+/// Networks that are remembered to have failed; the one that did so longest ago is forgotten.
 pub const AUTHENTICATION_OFFENDERS_MAX: usize = 4096;
 /// Bytes of an Authentication Receive: Linux asks for 4 KiB.
 pub const AUTHENTICATION_RECEIVE_BYTES_MAX: u32 = 64 << 10;
@@ -402,9 +412,9 @@ pub const GATEWAY_GIVE_UP_MS: u64 = 500;
 pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
 /// Hosts that a gateway publishes as present, by a number of 64 bits each: 20 KiB, which is written
 /// when it changes. Of one that has more, the missing hosts are unknown.
-pub const GATEWAY_HOSTS_TOLD_MAX: usize = 1024;
+pub const GATEWAY_HOSTS_REPORTED_MAX: usize = 1024;
 /// Hosts that a gateway names because they have no path to another one.
-pub const GATEWAY_UNREACHED_TOLD_MAX: usize = 32;
+pub const GATEWAY_UNREACHED_REPORTED_MAX: usize = 32;
 /// Events of a group that a gateway keeps for later readers: a takeover of one load-balancing group
 /// is three, and a group of all gateways that there may be is reported as a whole once when a
 /// gateway begins.
@@ -421,7 +431,7 @@ pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
 pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
 /// Ports that a gateway publishes to the others: each gateway reads the records of all with every
 /// change of the group's state.
-pub const GATEWAY_PORTS_TOLD_MAX: usize = 16;
+pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it
 /// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. As many as a subsystem has
 /// namespaces, for an operator who gives each image a connection of its own.
@@ -442,7 +452,7 @@ pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
 pub const GATEWAY_DESERTED_MS: u64 = 1_500;
 /// Time without hosts, in milliseconds, after which it publishes that: two beats before it acts on
 /// it, and no gateway gives it groups then.
-pub const GATEWAY_DESERTED_TOLD_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
+pub const GATEWAY_DESERTED_REPORTED_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
 /// A host that has lost its way to a gateway waits so long for others to give that one up, in milliseconds: a lease, and what
 /// fencing takes on a busy cluster. A gateway that lives then has only lost that host.
 pub const GATEWAY_RESET_PATIENCE_MS: u64 = 10_000;
@@ -494,7 +504,9 @@ const _: () = {
         GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,
         "identifiers from FFF0h on are reserved"
     );
-    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX);
+    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX + PROMISED_IDS_MAX);
+    assert!(PROMISED_IDS_MAX >= 2 * PROMISED_IDS_PER_NETWORK_MAX, "no network takes more than half");
+    assert!(PROMISED_IDS_PER_NETWORK_MAX >= CONTROLLERS_PER_HOST_MAX, "a host's paths may come at once");
     assert!(IDENTITIES_KEPT_MAX as u64 * (4096 + 64) < IDENTITIES_FILE_BYTES_MAX);
     assert!(GATEWAY_LEASE_MS >= 2 * (GATEWAY_OPENING_PATIENCE_MS + GATEWAY_BEAT_MS));
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);

@@ -337,9 +337,9 @@ mod tests {
         state.config = fabric(1);
         let (a, b) = (BTreeSet::from([1]), BTreeSet::from([2]));
         assert_eq!(moved_from_another(&state, &fabric(2), &b), Some(("nqn.a", 1, "a")), "b does not have it");
-        let nobodys = BTreeSet::new();
+        let unlisted = BTreeSet::new();
         assert_eq!(
-            moved_from_another(&state, &fabric(2), &nobodys),
+            moved_from_another(&state, &fabric(2), &unlisted),
             Some(("nqn.a", 1, "a")),
             "others neither"
         );

@@ -85,7 +85,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         return Decision { standing, ..Decision::default() };
     }
     if view.has_lease && view.has_given_up {
-        return begin_anew(state, view);
+        return start_new_epoch(state, view);
     }
     let mut decision = Decision::default();
     for number in state.owned(view.me) {
@@ -94,7 +94,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         if view.is_leaving || is_going {
             // Who gets it must not find writes after its own that were sent here long before.
             if view.has_lease && view.has_late {
-                return begin_anew(state, view);
+                return start_new_epoch(state, view);
             }
             continue;
         }
@@ -120,7 +120,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
 /// Makes a gateway that is still alive in the group put its own connections on the blocklist.
 /// Groups for other gateways are handed over at once, behind the fence: reclaiming them first would
 /// make hosts wait for two fences.
-fn begin_anew(state: &GroupState, view: &View<'_>) -> Decision {
+fn start_new_epoch(state: &GroupState, view: &View<'_>) -> Decision {
     let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
     let heirs = own.filter_map(|number| {
         let heir = if view.is_leaving { heir(state, view) } else { successor(state, view, number) };
@@ -159,7 +159,7 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {
         return None;
     }
-    // Nobody is in a hurry to have what a drained gateway serves: who has just come may be gone again.
+    // A drained gateway serves on and can wait: a gateway that has just connected may be gone again.
     let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
     heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
 }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_begun_anew_without_knowing_it_is_not_another_one() {
+    fn a_gateway_in_a_new_epoch_without_knowing_it_is_the_same_one() {
         let begun_as = |epoch| {
             let mut state = state();
             state.register(&Owner { gateway: "a".to_owned(), epoch }, &[]).unwrap();

@@ -17,7 +17,7 @@ pub(crate) const WITH_RESERVATIONS: Format = Format(4);
 /// The first one with drained gateways: a former version would give them back what they gave away.
 pub(crate) const WITH_DRAINS: Format = Format(4);
 /// Formats of a gateway that has reported none: versions up to 0.1 read this one alone.
-const UNTOLD: RangeInclusive<u32> = 1..=1;
+const UNREPORTED: RangeInclusive<u32> = 1..=1;
 
 /// Format that a group uses. A new group has the highest that its first gateway writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,8 +68,8 @@ impl Reads {
     }
 
     /// Formats of a gateway in this epoch, from its report if it has one for this epoch.
-    pub(crate) fn in_epoch(told: Option<&Self>, epoch: u64) -> Self {
-        told.filter(|told| told.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
+    pub(crate) fn in_epoch(reported: Option<&Self>, epoch: u64) -> Self {
+        reported.filter(|reads| reads.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNREPORTED))
     }
 
     /// Formats that both read.

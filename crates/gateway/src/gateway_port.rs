@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use engine::limits::GATEWAY_PORTS_TOLD_MAX;
+use engine::limits::GATEWAY_PORTS_REPORTED_MAX;
 use engine::target::{PortConfig, TlsUse};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub(crate) fn reported_ports(ports: &[PortConfig]) -> Vec<GatewayPort> {
         let PortConfig { id, tls, discovery_only, .. } = *port;
         Some(GatewayPort { id, address, service, tls, discovery_only })
     };
-    ports.iter().filter_map(of).take(GATEWAY_PORTS_TOLD_MAX).collect()
+    ports.iter().filter_map(of).take(GATEWAY_PORTS_REPORTED_MAX).collect()
 }
 
 /// Address and service at which hosts of other gateways find a port. None for an unspecified

@@ -36,7 +36,7 @@ impl Membership {
         let mut seen = self.seen();
         let pause = seen.state.pause.clone();
         let wanted = pause.as_ref().map(|pause| pause.id);
-        if seen.pauses.held.as_ref().is_some_and(|held| Some(held.told.id) != wanted)
+        if seen.pauses.held.as_ref().is_some_and(|held| Some(held.reply.id) != wanted)
             && let Some(held) = seen.pauses.held.take()
         {
             target.release_writes(&held.namespaces);
@@ -48,16 +48,16 @@ impl Membership {
             if !pause.is_done && self.duty.acts() && !self.duty.is_offered() {
                 let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
                 target.hold_writes(&pause.namespaces, until);
-                let told = PauseReply { id: pause.id, is_done: false };
-                seen.pauses.held = Some(Held { told, namespaces: pause.namespaces, until });
+                let reply = PauseReply { id: pause.id, is_done: false };
+                seen.pauses.held = Some(Held { reply, namespaces: pause.namespaces, until });
                 drop(seen);
                 self.be_heard();
             }
         } else if let Some(held) =
-            seen.pauses.held.as_mut().filter(|held| pause.is_done && !held.told.is_done)
+            seen.pauses.held.as_mut().filter(|held| pause.is_done && !held.reply.is_done)
             && target.holds_writes(&held.namespaces, held.until)
         {
-            held.told.is_done = true;
+            held.reply.is_done = true;
             drop(seen);
             self.be_heard();
         }
@@ -163,7 +163,7 @@ impl HeldWrites<'_> {
         });
         let (state, ()) = updated.map_err(Refused::unavailable)?;
         self.membership.learn_pause(state);
-        // Whoever has taken over meanwhile has served them without holding their writes.
+        // A gateway that has taken over meanwhile has served them without holding their writes.
         if owned.as_ref() != Some(&self.owners) {
             let refused =
                 Refused::conflict("another gateway has taken one of these namespaces over meanwhile");

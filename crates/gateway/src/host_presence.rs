@@ -2,12 +2,12 @@
 //! once, an absence only after a delay, since most hosts reconnect. It checks no host, and has no
 //! clock.
 
-use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_TOLD_MS};
+use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_REPORTED_MS};
 
 /// Deduction from the wait of a gateway that learned of the loss from its hosts, in milliseconds:
 /// enough time for the others to learn of it.
 const HEAD_START_MS: u64 = GATEWAY_DESERTED_MS - GATEWAY_BEAT_MS;
-const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_TOLD_MS);
+const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_REPORTED_MS);
 
 /// Time since when no host has been at the gateway.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +53,7 @@ impl HostPresence {
     /// True if the absence is to be reported: the others then do not return a group that this
     /// gateway gives away.
     pub(crate) fn is_reported(&self, now_ms: u64) -> bool {
-        self.is_alone_for(GATEWAY_DESERTED_TOLD_MS, now_ms)
+        self.is_alone_for(GATEWAY_DESERTED_REPORTED_MS, now_ms)
     }
 
     fn is_alone_for(&self, ms: u64, now_ms: u64) -> bool {
@@ -71,7 +71,7 @@ mod tests {
         assert!(!host_presence.is_deserted(u64::MAX), "no look yet");
         assert!(!host_presence.note(false, 1_000));
         host_presence.note(false, 1_000 + GATEWAY_DESERTED_MS - 1);
-        let reported_ms = 1_000 + GATEWAY_DESERTED_TOLD_MS;
+        let reported_ms = 1_000 + GATEWAY_DESERTED_REPORTED_MS;
         assert!(!host_presence.is_reported(reported_ms - 1) && host_presence.is_reported(reported_ms));
         assert!(!host_presence.is_deserted(reported_ms));
         assert!(host_presence.is_deserted(1_000 + GATEWAY_DESERTED_MS));

@@ -23,7 +23,7 @@ pub(super) struct Pauses {
 /// Writes that this gateway holds.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) told: PauseReply,
+    pub(super) reply: PauseReply,
     pub(super) namespaces: Vec<NamespaceKey>,
     pub(super) until: Moment,
 }
@@ -36,7 +36,7 @@ impl Pauses {
 
     /// Reply of this gateway.
     pub(super) fn reply(&self) -> Option<PauseReply> {
-        self.held.as_ref().map(|held| held.told)
+        self.held.as_ref().map(|held| held.reply)
     }
 
     /// Records what others say.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::limits::{GATEWAY_HOSTS_TOLD_MAX, GATEWAY_UNREACHED_MS, GATEWAY_UNREACHED_TOLD_MAX};
+use engine::limits::{GATEWAY_HOSTS_REPORTED_MAX, GATEWAY_UNREACHED_MS, GATEWAY_UNREACHED_REPORTED_MAX};
 use serde::{Deserialize, Serialize};
 
 use super::state::{GroupState, Owner, Phase};
@@ -15,12 +15,12 @@ pub(crate) type Guest = (String, String);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Presence {
     epoch: u64,
-    /// Number of each host of a subsystem: at most `GATEWAY_HOSTS_TOLD_MAX`.
+    /// Number of each host of a subsystem: at most `GATEWAY_HOSTS_REPORTED_MAX`.
     guests: BTreeSet<u64>,
     /// Set if there are more. A missing number then says nothing.
     #[serde(default)]
     is_cut: bool,
-    /// Guests without a path to another gateway: at most `GATEWAY_UNREACHED_TOLD_MAX`.
+    /// Guests without a path to another gateway: at most `GATEWAY_UNREACHED_REPORTED_MAX`.
     #[serde(default)]
     unreached: BTreeSet<UnreachedHost>,
 }
@@ -45,9 +45,9 @@ impl Presence {
     pub(crate) fn new(epoch: u64, guests: &BTreeSet<Guest>, unreached: &BTreeSet<UnreachedHost>) -> Self {
         Self {
             epoch,
-            guests: guests.iter().map(number).take(GATEWAY_HOSTS_TOLD_MAX).collect(),
-            is_cut: guests.len() > GATEWAY_HOSTS_TOLD_MAX,
-            unreached: unreached.iter().take(GATEWAY_UNREACHED_TOLD_MAX).cloned().collect(),
+            guests: guests.iter().map(number).take(GATEWAY_HOSTS_REPORTED_MAX).collect(),
+            is_cut: guests.len() > GATEWAY_HOSTS_REPORTED_MAX,
+            unreached: unreached.iter().take(GATEWAY_UNREACHED_REPORTED_MAX).cloned().collect(),
         }
     }
 
@@ -251,9 +251,9 @@ mod tests {
     #[test]
     fn what_is_said_has_an_end() {
         let many: BTreeSet<Guest> =
-            (0..=GATEWAY_HOSTS_TOLD_MAX).map(|number| (NQN.to_owned(), number.to_string())).collect();
+            (0..=GATEWAY_HOSTS_REPORTED_MAX).map(|number| (NQN.to_owned(), number.to_string())).collect();
         let said = Presence::new(1, &many, &BTreeSet::new());
-        assert_eq!((said.guests.len(), said.is_cut), (GATEWAY_HOSTS_TOLD_MAX, true));
+        assert_eq!((said.guests.len(), said.is_cut), (GATEWAY_HOSTS_REPORTED_MAX, true));
         let bytes = serde_json::to_vec(&said).unwrap();
         assert!(bytes.len() < 32 << 10, "{} bytes", bytes.len());
         assert_eq!(serde_json::from_slice::<Presence>(&bytes).unwrap(), said);

@@ -212,7 +212,7 @@ impl Member {
     }
 
     /// Acts in place of the former process, which has died before it was known how it left things.
-    pub fn go_on_anew(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
+    pub fn continue_as_new(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         let membership = self.membership();
         membership.follow_former();
         let mut serving = membership.serving_guard();

@@ -138,7 +138,7 @@ impl Handshake {
         HandshakeState { client_flags, is_secure, headers, allocation_of }
     }
 
-    /// From here on all that comes was sent by TLS. Nothing that was agreed before is kept: somebody else may have said it.
+    /// Continues behind TLS. Options that were agreed in clear are dropped: an attacker may have sent them.
     pub const fn secured(&mut self) {
         self.is_secure = true;
         self.headers = Headers::Simple;

@@ -9,6 +9,10 @@ const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const STRUCTURED_MAGIC: u32 = 0x668e_33ef;
 const EXTENDED_MAGIC: u32 = 0x6e8a_278c;
 const DONE: u16 = 1;
+/// States of an extent in `base:allocation`.
+const STATE_HOLE: u32 = 1 << 0;
+const STATE_ZERO: u32 = 1 << 1;
+
 /// The most bytes of a head: a block status of one extent with extended headers.
 pub const HEAD_BYTES_MAX: usize = 56;
 
@@ -88,17 +92,19 @@ impl Replies {
         }
     }
 
-    /// All of the blocks hold data, or may: `length` bytes from the request's offset on. More than 32 bits can say with
-    /// structured replies is not said; the client asks again from there.
-    pub fn allocated(&self, length: u64, block_bytes: u32) -> Head {
+    /// `length` bytes from the request's offset on are alike: they are a hole that reads as zeroes, or hold data, or may. More than
+    /// 32 bits can say with structured replies is not said; the client asks again from there.
+    pub fn extent(&self, length: u64, is_hole: bool, block_bytes: u32) -> Head {
         let id = ALLOCATION_ID.to_be_bytes();
+        let state = if is_hole { STATE_HOLE | STATE_ZERO } else { 0 };
         if self.headers == Headers::Extended {
             let head = self.chunk(DONE, chunk::BLOCK_STATUS_EXTENDED, 24).with(&id).with(&1u32.to_be_bytes());
-            return head.with(&length.to_be_bytes()).with(&[0; 8]);
+            return head.with(&length.to_be_bytes()).with(&u64::from(state).to_be_bytes());
         }
         let most = u32::MAX - u32::MAX % block_bytes.max(1);
         let length = u32::try_from(length).unwrap_or(most);
-        self.chunk(DONE, chunk::BLOCK_STATUS, 12).with(&id).with(&length.to_be_bytes()).with(&[0; 4])
+        let head = self.chunk(DONE, chunk::BLOCK_STATUS, 12).with(&id).with(&length.to_be_bytes());
+        head.with(&state.to_be_bytes())
     }
 
     fn simple(&self, error: u32) -> Head {

@@ -32,6 +32,8 @@ pub mod admin_opcode {
     pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
     /// Cross-Controller Reset (Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET: u8 = 0x38;
+    /// Get LBA Status.
+    pub const GET_LBA_STATUS: u8 = 0x86;
     /// Fabrics commands, distinguished by their type (FCTYPE).
     pub const FABRICS: u8 = 0x7f;
 }

@@ -13,6 +13,7 @@ pub mod fabrics;
 pub mod features;
 pub mod identify;
 pub mod io;
+pub mod lba_status;
 pub mod log_page;
 pub mod namespace_management;
 pub mod reservation;

@@ -117,8 +117,8 @@ pub fn sealed_at_s(sealed: &str) -> Option<u64> {
 
 /// Associated data of a sealed text: its part in clear, and its owner. Unique for each list of
 /// names.
-fn associated(told: &[u8], whose: &[&str]) -> Vec<u8> {
-    let mut associated = told.to_vec();
+fn associated(clear: &[u8], whose: &[&str]) -> Vec<u8> {
+    let mut associated = clear.to_vec();
     for name in whose {
         associated.extend((name.len() as u64).to_be_bytes());
         associated.extend(name.as_bytes());

@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     /// Difference between compared objects, which has been printed already: exit status 3.
     Different,
     /// Closed standard output, which leaves no reader for a message: exit status 0.
-    NobodyListens,
+    ReaderGone,
 }
 
 impl Failure {
@@ -46,7 +46,7 @@ impl Failure {
             Failure::Different => ExitCode::from(3),
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::from(1),
-            Failure::NobodyListens => ExitCode::SUCCESS,
+            Failure::ReaderGone => ExitCode::SUCCESS,
         }
     }
 
@@ -58,7 +58,7 @@ impl Failure {
                 let parts: Vec<&str> = what.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
                 Some(parts.join("; "))
             }
-            Failure::Different | Failure::NobodyListens => None,
+            Failure::Different | Failure::ReaderGone => None,
         }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn statuses_say_what_kind_of_failure_it_is() {
         for (failure, signal, status) in [
-            (Failure::NobodyListens, None, 0),
+            (Failure::ReaderGone, None, 0),
             (Failure::failed("a"), None, 1),
             (Failure::failed("a"), Some(2), 1),
             (Failure::usage("a"), None, 2),
@@ -94,6 +94,6 @@ mod tests {
     fn a_failure_is_one_line() {
         let failure = Failure::failed("first\n\n  second\n");
         assert_eq!(failure.line().as_deref(), Some("first; second"));
-        assert_eq!(Failure::NobodyListens.line(), None);
+        assert_eq!(Failure::ReaderGone.line(), None);
     }
 }

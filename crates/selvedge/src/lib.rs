@@ -26,8 +26,10 @@ mod log;
 mod machine;
 mod mptcp;
 mod packet_path;
+mod probe;
 mod report;
 mod service;
+mod size_watch;
 mod spec;
 mod state;
 mod state_directory;
@@ -42,7 +44,7 @@ mod version;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 
 pub use version::Linkage;
 
@@ -54,7 +56,10 @@ pub fn run(linkage: Linkage) -> ExitCode {
         eprintln!("selvedge: {}", failure.line().unwrap_or_default());
     }
     commands::complete::answer();
-    let flags = match flags::Flags::try_parse() {
+    let mut command = flags::help::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|matches| flags::Flags::from_arg_matches(&matches));
+    let flags = match parsed.map_err(|error| error.format(&mut command)) {
         Ok(flags) => flags,
         Err(error) => return instead(&error),
     };

@@ -20,11 +20,11 @@ const LEVEL_LENGTH_MAX: usize = 1024;
 /// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Text
     Text,
-    /// An object on each line
+    /// JSON, an object on each line
     Json,
-    /// Into systemd's journal, with fields
+    /// Entries of systemd's journal, with fields
     Journal,
 }
 

@@ -165,7 +165,7 @@ impl InflightQueue {
             self.set(AT_VERSION, VERSION);
             return None;
         }
-        // Whoever died had answered one, and not yet said so here.
+        // The process that died had answered a request, and not yet recorded it here.
         if self.get(AT_USED) != used {
             let last = self.get(AT_LAST_HEAD);
             if last < self.entries {

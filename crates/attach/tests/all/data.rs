@@ -90,6 +90,36 @@ fn all_blocks_are_said_to_hold_data() {
 }
 
 #[test]
+fn holes_of_a_file_are_holes_of_its_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::new(&Plan { file: Some(folder.path().join("disk")), ..Plan::default() });
+    let data = (16 << 20, 1 << 20);
+    for form in [Form::Structured, Form::Extended] {
+        let mut client = world.stranger().go("1", form);
+        assert_eq!(client.write(data.0, &pattern(data.1, 3), 0), 0);
+        let (mut at, mut found) = (0, Vec::new());
+        while at < SIZE {
+            let cookie = client.send(BLOCK_STATUS, 0, (at, SIZE - at), &[]);
+            let status = client.answer(cookie, 0, 0).status;
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            let (length, state) = match form {
+                Form::Extended => (number(&status[8..16]), number(&status[16..24])),
+                _ => (number(&status[4..8]), number(&status[8..12])),
+            };
+            assert!(length > 0 && length.is_multiple_of(4096), "{status:?}");
+            match found.last_mut() {
+                Some((_, end, known)) if *known == state => *end = at + length,
+                _ => found.push((at, at + length, state)),
+            }
+            at += length;
+        }
+        let end = data.0 + data.1 as u64;
+        // A hole that reads as zeroes is 3, and data 0.
+        assert_eq!(found, [(0, data.0, 3), (data.0, end, 0), (end, SIZE, 3)], "{form:?}");
+    }
+}
+
+#[test]
 fn many_requests_are_answered_once_each() {
     let world = World::new(&Plan { block_bytes: 512, ..Plan::default() });
     for form in FORMS {

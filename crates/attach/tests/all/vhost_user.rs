@@ -42,7 +42,7 @@ fn a_guest_sees_the_properties_of_the_namespace() {
     let config = guest.config();
     assert_eq!(config[..8], (SIZE / 512).to_le_bytes());
     assert_eq!(config[20..24], 4096u32.to_le_bytes());
-    let plan = Plan { is_read_only: true, block_bytes: 512, threads: 1 };
+    let plan = Plan { is_read_only: true, block_bytes: 512, ..Plan::default() };
     let world = VhostWorld::new(&plan);
     let mut guest = Guest::new(&world.sockets[1], 1);
     assert!(guest.features & 1 << blk::VIRTIO_BLK_F_RO != 0);

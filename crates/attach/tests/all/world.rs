@@ -24,11 +24,13 @@ pub(crate) struct Plan {
     pub(crate) block_bytes: u32,
     pub(crate) is_read_only: bool,
     pub(crate) threads: u16,
+    /// File of the first namespace, instead of memory.
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { block_bytes: 4096, is_read_only: false, threads: 1 }
+        Self { block_bytes: 4096, is_read_only: false, threads: 1, file: None }
     }
 }
 
@@ -134,8 +136,11 @@ fn copies(listeners: &[UnixListener]) -> Vec<UnixListener> {
 
 fn target(plan: &Plan) -> Target {
     let namespaces = [1, 2].map(|nsid| {
-        let memory = BackendConfig::Memory { size: SIZE / u64::from(nsid) };
-        let mut namespace = NamespaceConfig::new(nsid, memory, plan.block_bytes);
+        let backend = match &plan.file {
+            Some(path) if nsid == 1 => BackendConfig::File { path: path.clone(), size: Some(SIZE) },
+            _ => BackendConfig::Memory { size: SIZE / u64::from(nsid) },
+        };
+        let mut namespace = NamespaceConfig::new(nsid, backend, plan.block_bytes);
         namespace.uuid = Some(uuid::Uuid::from_u128(u128::from(nsid) << 96));
         namespace
     });

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -370,6 +371,45 @@ impl File {
             return Ok(());
         }
         self.resize(size)
+    }
+
+    /// The allocated ranges between two offsets, in order, and true if these are all there are: a list has up to `most`. A device
+    /// does not say, and is allocated everywhere. This may wait for the file system.
+    pub(super) fn allocated(
+        &self,
+        from: u64,
+        until: u64,
+        most: usize,
+    ) -> io::Result<(Vec<Range<u64>>, bool)> {
+        if self.is_device {
+            return Ok((std::iter::once(from..until).collect(), true));
+        }
+        let (mut found, mut at) = (Vec::new(), from);
+        while at < until {
+            if found.len() == most {
+                return Ok((found, false));
+            }
+            let start = match rustix::fs::seek(&*self.storage, rustix::fs::SeekFrom::Data(at)) {
+                Ok(start) if start < until => start,
+                // Nothing but a hole up to the end.
+                Ok(_) | Err(rustix::io::Errno::NXIO) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let end = rustix::fs::seek(&*self.storage, rustix::fs::SeekFrom::Hole(start))?;
+            // Others may change the file meanwhile.
+            at = end.clamp(start + 1, until);
+            found.push(start..at);
+        }
+        Ok((found, true))
+    }
+
+    /// True if it is longer than when it was last looked at, by a whole block at least. Where a size was named, that counts.
+    pub(super) fn has_grown(&self, block_size: u32) -> bool {
+        if self.is_sized {
+            return false;
+        }
+        let end = rustix::fs::seek(&*self.storage, rustix::fs::SeekFrom::End(0));
+        end.is_ok_and(|end| end - end % u64::from(block_size) > self.length())
     }
 
     /// Looks how long it is now.

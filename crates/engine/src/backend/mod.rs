@@ -36,6 +36,7 @@ mod simulated;
 mod written_chunks;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -354,6 +355,26 @@ impl Backend {
         match self {
             Self::Device(device) => device.rescan(block_size),
             Self::Memory(_) | Self::Null(_) => Ok(()),
+        }
+    }
+
+    /// The allocated ranges between two offsets, in order, and true if these are all there are: a list has up to `most`. What is
+    /// not known to be a hole is allocated. This may wait for a file system.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn allocated(&self, from: u64, until: u64, most: usize) -> io::Result<(Vec<Range<u64>>, bool)> {
+        match self {
+            Self::Device(Device::File(file)) => file.allocated(from, until, most),
+            _ => Ok((std::iter::once(from..until).collect(), true)),
+        }
+    }
+
+    /// True if the file or device is longer than when it was last looked at.
+    pub fn has_grown(&self, block_size: u32) -> bool {
+        match self {
+            Self::Device(Device::File(file)) => file.has_grown(block_size),
+            _ => false,
         }
     }
 

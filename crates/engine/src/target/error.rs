@@ -1,8 +1,8 @@
 //! Why a target cannot start, or cannot be changed.
 
 use std::io;
-use std::net::SocketAddr;
 
+use crate::address::NetAddress;
 use crate::backend::BackendError;
 
 /// Why a target could not start.
@@ -25,7 +25,7 @@ pub enum TargetError {
     #[error("cannot listen on {address}: {source}{}", listen_hint(source))]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: NetAddress,
         /// Error of the system.
         source: io::Error,
     },

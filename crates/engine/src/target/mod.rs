@@ -2,6 +2,7 @@
 //! Protocol bytes are the `nvme` crate's, blocks are `backend`'s, time and sockets are `ring`'s.
 
 mod admin;
+mod allocation_worker;
 mod authentication_worker;
 mod change;
 mod config;
@@ -29,6 +30,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use allocation_worker::AllocationWorker;
 use authentication_worker::AuthenticationWorker;
 use change::ImageWatch;
 use change::{Absence, Configurator, Order};
@@ -36,9 +38,9 @@ pub use change::{EarlyImages, secret_file_faults};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
     HostKeyConfig, KeyKind, KnownHost, MODEL_DEFAULT, NO_PORT, NamespaceConfig, NamespaceOwned, Nguid,
-    OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, StorageConfig, SubsystemConfig, TlsUse,
-    Visibility, WriteProtection, check_block_size, check_congestion, check_serial, check_subsystem_nqn,
-    free_nsid, free_port, parse_uuid, parse_write_delay,
+    OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, SeparatedName, StorageConfig,
+    SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size, check_congestion, check_serial,
+    check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
 pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus, TlsStatus};
 pub use error::TargetError;
@@ -59,6 +61,7 @@ pub use report::{
     NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics, PortStatus,
     StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
+pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;
 use served::Namespace;
 pub use succession::{
@@ -84,6 +87,7 @@ pub struct Target {
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
+    allocation_worker: Mutex<Option<AllocationWorker>>,
     /// Connections from which nothing had come at the previous process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
     /// Watches for images whose size has changed; started once there are images.
@@ -109,6 +113,7 @@ impl Target {
         let fabric = Arc::new(Fabric::new(archive, config, clusters));
         let worker = ReservationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let authenticator = AuthenticationWorker::start(&fabric).map_err(TargetError::Reactor)?;
+        let allocation_worker = AllocationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
             Reactors::Count(count) => vec![None; *count],
@@ -129,6 +134,7 @@ impl Target {
             reactors: Mutex::new(reactors),
             reservation_worker: Mutex::new(Some(worker)),
             authenticator: Mutex::new(Some(authenticator)),
+            allocation_worker: Mutex::new(Some(allocation_worker)),
             resting: Mutex::default(),
             started: ring::wall_time(),
         };
@@ -140,7 +146,7 @@ impl Target {
 
     /// The addresses it listens on, with the real ports.
     pub fn ports(&self) -> Vec<SocketAddr> {
-        self.fabric.directory().config.ports.iter().map(|port| port.address).collect()
+        self.fabric.directory().config.ports.iter().map(|port| port.address.to_socket_addr()).collect()
     }
 
     /// Configuration in effect. A port whose number was to be chosen by the system has its actual
@@ -258,6 +264,44 @@ impl Target {
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
     pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
         self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
+    }
+
+    /// Drops all registrations of a namespace, or those of the host with this NQN; the NQNs of hosts that had one. The
+    /// reservation goes with its last holder.
+    ///
+    /// # Errors
+    /// When the namespace is not served here, or what stays cannot be kept.
+    pub fn clear_reservations(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        host: Option<&str>,
+    ) -> Result<Vec<String>, TargetError> {
+        reservation_worker::clear(&self.fabric, (nqn, nsid), host)
+    }
+
+    /// The registrations of a namespace, if it is served here.
+    pub fn reservations(&self, nqn: &str, nsid: u32) -> Option<ReservationStatus> {
+        let namespace = self.fabric.find(nqn)?.state().namespaces.get(&nsid).cloned()?;
+        let status = lock(&namespace.reservations).status();
+        Some(status)
+    }
+
+    /// Extends namespaces whose file or device has grown, unless the configuration has its size, and notifies hosts. The file
+    /// system may take long to answer; no I/O waits for it. Returns true if one has grown.
+    ///
+    /// # Errors
+    /// When the change cannot be carried out: it is tried again with the next look.
+    pub fn notice_growth(&self) -> Result<bool, TargetError> {
+        let directory = self.fabric.directory();
+        let mut namespaces = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+        let has_grown = namespaces.any(|namespace| namespace.has_grown());
+        drop(namespaces);
+        drop(directory);
+        if has_grown {
+            self.carry_out(&Order::SAME)?;
+        }
+        Ok(has_grown)
     }
 
     /// The namespaces that refuse writes since their storage could not be synchronized.
@@ -470,6 +514,7 @@ impl Target {
         // No connection waits for the workers now. They finish what they have begun.
         drop(lock(&self.reservation_worker).take());
         drop(lock(&self.authenticator).take());
+        drop(lock(&self.allocation_worker).take());
         {
             // Not while its lock is held: it may wait for an administrator who waits for that.
             let image_watch = lock(&self.image_watch).take();

@@ -35,6 +35,7 @@ mod target_elsewhere;
 mod target_hand_over;
 mod target_hand_over_events;
 mod target_hand_over_refused;
+mod target_host_identity;
 mod target_hosts;
 mod target_identity;
 mod target_interop;

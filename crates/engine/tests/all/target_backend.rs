@@ -4,7 +4,7 @@
 use prerequisite::{LoopDevice, available, run, wait_until};
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,15 +13,19 @@ use crate::raw_host::{
     subsystem,
 };
 use engine::backend::{BackendConfig, BackendError};
+use engine::initiator::{ConnectOptions, Controller, Extent};
 use engine::ring::Engine;
 use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig, TargetError};
 use nvme::Status;
 use nvme::io::IoCommand;
+use nvme::lba_status::{GetLbaStatus, LbaStatusDescriptor, LbaStatusList, condition};
 use tempfile::TempDir;
+use zerocopy::FromBytes as _;
 
 /// A port that is free now, and the configuration of a target there with one namespace.
 fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Other tests of this run take free ports of 127.0.0.1.
+    let free = TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
     let good = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
     let namespace = NamespaceConfig::new(2, backend, block_size);
     let mut config =
@@ -33,7 +37,7 @@ fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
 /// Tries to start; gives the error, its text without the namespace's name in front, and sees that nothing listens.
 fn refusal(config: &TargetConfig) -> (BackendError, String) {
     let error = Target::start(config).expect_err("it cannot start");
-    let address = config.fabric.ports[0].address;
+    let address = config.fabric.ports[0].address.to_socket_addr();
     assert!(TcpListener::bind(address).is_ok(), "nothing listens on {address}");
     let text = error.to_string();
     let Some(text) = text.strip_prefix(&format!("namespace 2 of {}: ", crate::raw_host::NQN)) else {
@@ -130,6 +134,74 @@ fn a_file_too_small_is_reported_with_both_sizes() {
     let mut host = Host::connect(target.ports()[0]);
     let identify = host.admin.identified_namespace(2);
     assert_eq!(identify.size_blocks.get(), 2, "a part of a block is left out");
+}
+
+#[test]
+fn a_file_that_grows_is_noticed_without_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grows");
+    let set = |length| OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+    File::create(&path).unwrap();
+    set(1 << 20);
+    let target = Target::start(&config(file(&path, None), 4096)).unwrap();
+    let mut host = Host::connect(target.ports()[0]);
+    let mut blocks = || host.admin.identified_namespace(2).size_blocks.get();
+    assert!(!target.notice_growth().unwrap());
+    set((1 << 20) + 4095);
+    assert!(!target.notice_growth().unwrap(), "less than a block");
+    assert_eq!(blocks(), 256);
+    set(2 << 20);
+    assert!(target.notice_growth().unwrap());
+    assert_eq!(blocks(), 512);
+    assert!(!target.notice_growth().unwrap(), "it has grown");
+    // What is cut off is found by the next read, and stays an error of that: blocks do not vanish by themselves.
+    set(1 << 20);
+    assert!(!target.notice_growth().unwrap());
+    assert_eq!(blocks(), 512);
+    drop(target);
+    let target = Target::start(&config(file(&path, Some(1 << 20)), 4096)).unwrap();
+    set(2 << 20);
+    assert!(!target.notice_growth().unwrap(), "a size that was named stays");
+}
+
+#[test]
+fn controllers_say_which_blocks_of_a_file_are_allocated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sparse");
+    let sparse = File::create(&path).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    for at in [16u64 << 20, 32 << 20] {
+        sparse.write_all_at(&[1; 8192], at).unwrap();
+    }
+    sparse.sync_all().unwrap();
+    let target = Target::start(&config(file(&path, None), 4096)).unwrap();
+    let controller =
+        Controller::connect(ConnectOptions::new(target.ports()[0], crate::raw_host::NQN)).unwrap();
+    let extent = |nsid, start, blocks| {
+        controller.extent(nsid, start, blocks, prerequisite::patience()).unwrap().expect("it says so")
+    };
+    let hole = |blocks| Extent { blocks, is_allocated: false };
+    let data = |blocks| Extent { blocks, is_allocated: true };
+    assert_eq!(extent(2, 0, 16_384), hole(4096));
+    assert_eq!(extent(2, 4096, 100), data(2));
+    assert_eq!(extent(2, 4097, 1), data(1));
+    assert_eq!(extent(2, 4098, 100), hole(100));
+    assert_eq!(extent(2, 8194, 8190), hole(8190));
+    // Memory does not say, and counts as allocated.
+    assert_eq!(extent(1, 0, 100), data(100));
+    for (nsid, start) in [(2, 16_384), (9, 0)] {
+        let refused = controller.extent(nsid, start, 1, prerequisite::patience()).unwrap_err();
+        assert!(refused.status().is_some(), "{refused}");
+    }
+    let list = GetLbaStatus { start: 0, room_bytes: 24, blocks: 0 };
+    let reply = controller.admin(list.encode(2), None, 24).unwrap().success("Get LBA Status").unwrap().data;
+    let (head, entry) = LbaStatusList::read_from_prefix(&reply).unwrap();
+    assert_eq!((head.count.get(), head.condition), (1, condition::INCOMPLETE), "there is room for one");
+    let entry = LbaStatusDescriptor::read_from_bytes(entry).unwrap();
+    assert_eq!((entry.start.get(), entry.blocks.get()), (4096, 2));
+    let room = GetLbaStatus { start: 0, room_bytes: 4096, blocks: 0 };
+    let refused = controller.admin(room.encode(2), None, 24).unwrap();
+    assert!(!refused.status.is_success(), "the host has less room than it says");
 }
 
 #[test]

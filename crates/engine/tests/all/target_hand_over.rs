@@ -63,7 +63,7 @@ impl Testbed {
         config.reactors = Reactors::Count(2);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = &mut config.fabric.ports[0];
-        (port.tls, port.address) = (Some(TlsUse::Allowed), listener.local_addr().unwrap());
+        (port.tls, port.address) = (Some(TlsUse::Allowed), listener.local_addr().unwrap().into());
         config.inherited = vec![Arc::new(listener)];
         let target = Some(Target::start(&config).unwrap());
         Self { folder, config, target }
@@ -455,7 +455,7 @@ fn commands_that_wait_for_limits_are_no_reason_to_wait() {
 }
 
 #[test]
-fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
+fn only_a_host_that_stops_amid_a_pdu_is_closed() {
     let mut testbed = Testbed::new(Engine::Automatic, |_| ());
     let (honest, stopped) = (
         Host::connect(testbed.address()),

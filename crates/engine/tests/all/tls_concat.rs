@@ -247,7 +247,7 @@ fn a_key_is_replaced_twice_and_more_under_io() {
 fn pass_on(testbed: &mut Testbed) {
     let mut config = configure(Engine::Automatic, Vec::new());
     config.fabric = testbed.target.config();
-    config.fabric.ports[0].address = testbed.target.ports()[0];
+    config.fabric.ports[0].address = testbed.target.ports()[0].into();
     let listening = testbed.target.listening().unwrap();
     config.inherited = listening.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
     config.is_held = true;
@@ -308,7 +308,7 @@ fn a_target_that_has_been_restarted_makes_another_key() {
     let Testbed { folder, target } = testbed;
     drop(target);
     let mut again = configure(Engine::Automatic, config.subsystems);
-    again.fabric.ports[0].address = address;
+    again.fabric.ports[0].address = address.into();
     let testbed = Testbed { target: Target::start(&again).unwrap(), folder };
     pass(&volume, 1).unwrap();
     let after = testbed.identities();

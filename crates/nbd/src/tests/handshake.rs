@@ -243,7 +243,7 @@ fn play_with(tls: Tls, bytes: &Bytes) -> Result<Transcript, ProtocolError> {
 }
 
 #[test]
-fn without_required_tls_nothing_is_told() {
+fn without_required_tls_no_export_is_revealed() {
     let cases = [
         (3, vec![]),
         (6, export_option("disk", &[])),

@@ -183,8 +183,8 @@ fn heads_have_the_client_s_form() {
     assert_eq!(*structured.data(4096, 512, false), data);
     let status =
         [magic, &[0, 1, 0, 5], cookie, &[0, 0, 0, 12], &[0, 0, 0, 1], &[0, 0, 2, 0], &[0; 4]].concat();
-    assert_eq!(*structured.allocated(512, 512), status);
-    assert_eq!(structured.allocated(6 << 30, 4096)[24..28], 0xffff_f000u32.to_be_bytes());
+    assert_eq!(*structured.extent(512, false, 512), status);
+    assert_eq!(structured.extent(6 << 30, false, 4096)[24..28], 0xffff_f000u32.to_be_bytes());
 
     let extended = of(Headers::Extended);
     let magic: &[u8] = &[0x6e, 0x8a, 0x27, 0x8c];
@@ -192,7 +192,7 @@ fn heads_have_the_client_s_form() {
     let length: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 24];
     let six_gib = (6u64 << 30).to_be_bytes();
     let status = [magic, &[0, 1, 0, 6], cookie, offset, length, &[0, 0, 0, 1, 0, 0, 0, 1], &six_gib, &[0; 8]];
-    assert_eq!(*extended.allocated(6 << 30, 4096), status.concat());
+    assert_eq!(*extended.extent(6 << 30, false, 4096), status.concat());
 }
 
 proptest! {

@@ -48,6 +48,8 @@ pub mod controller_attributes {
 pub mod optional_admin_commands {
     /// Namespace Management and Namespace Attachment (NMS).
     pub const NAMESPACE_MANAGEMENT: u16 = 1 << 3;
+    /// Get LBA Status (GLSS).
+    pub const GET_LBA_STATUS: u16 = 1 << 9;
 }
 
 /// Firmware updates (FRMW, Base 5.1.13.2.1).

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn whenever_the_power_is_lost_the_old_or_the_new_content_is_there_and_what_was_told_stays() {
+    fn a_power_loss_leaves_the_old_or_the_new_content_and_all_that_was_confirmed() {
         with_faults(replace_over_and_over);
     }
 }

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use chart::units::plural;
+use engine::address::{HostAddress, NetAddress};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::connect::{Forgotten, forget};
-use crate::config::connection::resolve;
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
 use crate::flags::connect::DisconnectFlags;
@@ -59,11 +58,14 @@ fn problem(name: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// The addresses that are meant; port 0 is any.
-fn addresses(flags: &DisconnectFlags) -> Result<Vec<SocketAddr>, Failure> {
-    let service = flags.trsvcid.unwrap_or(0);
-    let address = |text: &String| text.parse().or_else(|_| resolve(text, service));
-    flags.traddr.iter().map(address).collect::<Result<_, _>>().map_err(Failure::failed)
+/// The addresses that are meant, all of those of a name; port 0 is any.
+fn addresses(flags: &DisconnectFlags) -> Result<Vec<NetAddress>, Failure> {
+    let mut found = Vec::new();
+    for text in &flags.traddr {
+        let written: HostAddress = text.parse().map_err(Failure::usage)?;
+        found.extend(written.all(flags.trsvcid.unwrap_or(0)).map_err(Failure::failed)?);
+    }
+    Ok(found)
 }
 
 /// The controllers that are meant.
@@ -71,7 +73,7 @@ fn chosen<'a>(
     flags: &DisconnectFlags,
     machine: &Controllers,
     all: &'a [Controller],
-    addresses: &[SocketAddr],
+    addresses: &[NetAddress],
 ) -> Result<Vec<&'a Controller>, Failure> {
     if let Some(device) = &flags.device {
         let name = device.strip_prefix("/dev/").unwrap_or(device);
@@ -88,7 +90,7 @@ fn chosen<'a>(
     let is_meant = |controller: &&Controller| {
         flags.nqn.as_ref().is_none_or(|nqn| nqn.as_str() == controller.nqn)
             && match controller.peer() {
-                Some(peer) => wanted.has_address(peer.ip(), peer.port()),
+                Some(peer) => wanted.has_address(&peer),
                 None => addresses.is_empty(),
             }
     };
@@ -119,7 +121,7 @@ fn refuse_used(
 /// Takes what was meant out of the files for the next boot.
 fn forgotten(
     flags: &DisconnectFlags,
-    addresses: &[SocketAddr],
+    addresses: &[NetAddress],
     chosen: &[&Controller],
 ) -> Result<Vec<ForgottenEntries>, Failure> {
     let nqn = flags.nqn.as_ref().map(|nqn| nqn.as_str());
@@ -137,7 +139,7 @@ fn forgotten(
 /// Warns of lines for discovery services that reconnect these controllers at boot: such a line is
 /// about all subsystems there.
 fn warn_of_lines(chosen: &[&Controller]) {
-    let peers: Vec<SocketAddr> = chosen.iter().filter_map(|controller| controller.peer()).collect();
+    let peers: Vec<NetAddress> = chosen.iter().filter_map(|controller| controller.peer()).collect();
     let text = fs::read_to_string(DISCOVERY_CONF).unwrap_or_default();
     if !peers.is_empty() && without_lines(&text, &Wanted { nqn: None, addresses: &peers }).1 > 0 {
         eprintln!(

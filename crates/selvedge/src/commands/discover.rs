@@ -48,7 +48,7 @@ pub(super) fn subsystem(connection: &Connection, named: Option<&Nqn>) -> Result<
             let names = found.into_iter().collect::<Vec<_>>().join(", ");
             Err(Failure::usage(format!(
                 "there are several subsystems at {}; name one with -n: {names}",
-                connection.address
+                connection.addresses()
             )))
         }
     }
@@ -57,8 +57,8 @@ pub(super) fn subsystem(connection: &Connection, named: Option<&Nqn>) -> Result<
 /// The target shows this host no subsystem.
 pub(super) fn none(connection: &Connection) -> Failure {
     Failure::failed(format!(
-        "no subsystem at {} lets this host in; its NQN is {}, which -q changes",
-        connection.address,
+        "no subsystem at {} lets this host in; its NQN is {}: run `selvedge host allow SUBSYSTEM NQN` on the target",
+        connection.addresses(),
         connection.host_nqn()
     ))
 }

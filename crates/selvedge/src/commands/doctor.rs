@@ -5,10 +5,10 @@ mod measure;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use engine::address::HostAddress;
 use topology::{Machine, Shortfall, observe};
 
 use super::ask;
-use crate::config::connection::resolve;
 use crate::control::client::Client;
 use crate::control::socket::{default_folders, living_sockets};
 use crate::diagnosis::look::Look;
@@ -67,9 +67,12 @@ fn former(file: &Path) -> Result<Former, Failure> {
 
 /// Looks at all of it twice: what the rules see, and what could not be looked at.
 fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfall>), Failure> {
-    let resolved =
-        flags.traddr.iter().map(|address| resolve(address, flags.trsvcid).map_err(Failure::failed));
-    let wanted = Wanted { addresses: resolved.collect::<Result<_, _>>()?, nqn: flags.nqn.clone() };
+    let mut addresses = Vec::new();
+    for address in &flags.traddr {
+        let written: HostAddress = address.parse().map_err(Failure::usage)?;
+        addresses.extend(written.remote(flags.trsvcid).map_err(Failure::failed)?);
+    }
+    let wanted = Wanted { addresses, nqn: flags.nqn.clone() };
     let mut topology = observe(machine).map_err(Failure::failed)?;
     let clients = if machine.is_live() { clients(flags)? } else { Vec::new() };
     if machine.is_live() {

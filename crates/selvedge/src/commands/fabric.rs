@@ -1,5 +1,4 @@
-//! `selvedge listener`, `host`, `ana`, `connection`, `referral`, `status` and `openapi`: the small commands that ask a
-//! running target.
+//! `selvedge host`, `ana`, `connection`, `status` and `openapi`: the small commands that ask a running target.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,97 +7,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chart::units;
 use engine::limits::SECRET_FILE_BYTES_MAX;
 use engine::secret_file;
-use engine::transport::Transport;
 use hyper::Method;
 use nvme::discovery::Nqn;
 use serde_json::{Map, Value, json};
 
 use super::ask::{cell, client, done, items, tell};
 use super::namespace_states::storage;
-use crate::config::connection::resolve;
-use crate::control::client::{Client, encode};
+use crate::control::client::encode;
 use crate::control::host_keys::{HostKeyBody, Plain};
 use crate::control::openapi;
 use crate::failure::Failure;
 use crate::flags::control::{
-    ANA_STATES, AnaAction, ConnectedAction, ControlFlags, HostAction, HostKeyFlags, ListenerAction,
-    ReferralAction, StatusFlags,
+    ANA_STATES, AnaAction, ConnectedAction, ControlFlags, HostAction, HostKeyFlags, StatusFlags,
 };
 use crate::report;
 use crate::report::duration::duration;
 use crate::report::table::{Side, Table};
 use crate::report::utc;
 use crate::spec::absolute;
-use crate::spec::service::SERVICE_DEFAULT;
-
-/// Runs `selvedge listener`.
-pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
-    match action {
-        ListenerAction::Add {
-            address,
-            trsvcid,
-            id,
-            transport,
-            congestion,
-            tls,
-            advertise,
-            discovery_only,
-            control,
-        } => {
-            let address = resolve(address, *trsvcid).map_err(Failure::failed)?;
-            let mut body = json!({ "address": address, "discovery_only": discovery_only });
-            body["transport"] = json!(Transport::from(*transport));
-            if let Some(congestion) = congestion {
-                body["congestion"] = json!(congestion);
-            }
-            if let Some(tls) = tls {
-                body["tls"] = json!(engine::target::TlsUse::from(*tls));
-            }
-            if let Some(id) = id {
-                body["id"] = json!(id);
-            }
-            if let Some(advertise) = advertise {
-                body["advertise"] = json!(advertise);
-            }
-            let json: Value = client(control)?.change(Method::POST, "/v1/ports", &body)?;
-            let (id, address) = (cell(&json, "id"), cell(&json, "address"));
-            done(control, format!("listening on {address} as port number {id}"), &json)
-        }
-        ListenerAction::Remove { which, trsvcid, control } => {
-            let client = client(control)?;
-            let id = port_number(&client, which, *trsvcid)?;
-            client.delete(&format!("/v1/ports/{id}"))?;
-            done(control, format!("port number {id} is removed"), &json!({ "removed": id }))
-        }
-        ListenerAction::List { control } => {
-            let json: Value = client(control)?.get("/v1/ports")?;
-            let names = ["id", "address", "transport", "congestion", "tls", "advertise", "discovery_only"];
-            let mut rows = items(&json, "ports").to_vec();
-            for row in rows.iter_mut().filter(|row| row.get("transport").is_none()) {
-                row["transport"] = json!(Transport::Tcp);
-            }
-            tell(control, table(&rows, &names), &json)
-        }
-    }
-}
-
-/// The number of a port that was named by it, or by the address that it listens on.
-fn port_number(client: &Client, which: &str, trsvcid: Option<u16>) -> Result<u16, Failure> {
-    if let (Ok(number), None) = (which.parse(), trsvcid) {
-        return Ok(number);
-    }
-    let address = resolve(which, trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::failed)?.to_string();
-    let json: Value = client.get("/v1/ports")?;
-    let ports = items(&json, "ports");
-    let known = ports.iter().find(|port| cell(port, "address") == address);
-    known.and_then(|port| port["id"].as_u64()?.try_into().ok()).ok_or_else(|| {
-        let known: Vec<String> = ports.iter().map(|port| cell(port, "address")).collect();
-        Failure::failed(format!("the target does not listen on {address}, but on {}", known.join(", ")))
-    })
-}
 
 /// A table of the fields with these names.
-fn table(rows: &[Value], names: &[&str]) -> Table {
+pub(super) fn table(rows: &[Value], names: &[&str]) -> Table {
     let columns: Vec<(&str, Side)> = names.iter().map(|name| (*name, Side::Left)).collect();
     let mut table = Table::new(&columns);
     for row in rows {
@@ -385,32 +314,6 @@ fn carried_by(queues: &[Value]) -> String {
         Some(1) => "mptcp, 1 subflow".to_owned(),
         Some(ways) => format!("mptcp, {ways} subflows"),
         None => streams().next().map_or("-".to_owned(), |stream| cell(stream, "transport")),
-    }
-}
-
-/// Other discovery services.
-pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
-    match action {
-        ReferralAction::Add { address, trsvcid, nqn, control } => {
-            let mut body = json!({ "address": address, "service": trsvcid.to_string() });
-            if let Some(nqn) = nqn {
-                body["nqn"] = json!(nqn.as_str());
-            }
-            let json: Value = client(control)?.change(Method::POST, "/v1/referrals", &body)?;
-            done(control, format!("{address} {trsvcid} is announced to hosts"), &json)
-        }
-        ReferralAction::Remove { address, trsvcid, control } => {
-            client(control)?.delete(&format!("/v1/referrals/{}/{trsvcid}", encode(address)))?;
-            done(
-                control,
-                format!("{address} {trsvcid} is no longer announced to hosts"),
-                &json!({ "removed": address }),
-            )
-        }
-        ReferralAction::List { control } => {
-            let json: Value = client(control)?.get("/v1/referrals")?;
-            tell(control, table(items(&json, "referrals"), &["address", "service", "nqn"]), &json)
-        }
     }
 }
 

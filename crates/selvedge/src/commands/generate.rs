@@ -152,8 +152,9 @@ fn job_page() -> String {
 /// Returns the script that a shell reads once; the shell then calls the program for each
 /// completion, which knows current names.
 fn completion(shell: &str) -> Result<Vec<u8>, Failure> {
-    let shells = clap_complete::env::Shells::builtins();
-    let completer = shells.completer(shell).ok_or_else(|| Failure::failed(format!("{shell} is unknown")))?;
+    let completer = super::complete::SHELLS
+        .completer(shell)
+        .ok_or_else(|| Failure::failed(format!("{shell} is unknown")))?;
     let mut text = Vec::new();
     completer
         .write_registration(super::complete::VARIABLE, "selvedge", "selvedge", "selvedge", &mut text)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use engine::address::{HostAddress, NetAddress};
 use engine::initiator::{Controller, NamespaceInfo};
 use nvme::discovery::Nqn;
 use nvme::identify::ascii;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::discover;
-use crate::config::connection::{Connection, resolve};
+use crate::config::connection::Connection;
 use crate::failure::Failure;
 use crate::flags::look::ListFlags;
 use crate::report;
@@ -48,8 +49,8 @@ fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connect
     for record in log.records.iter().filter(|record| record.is_tcp_subsystem) {
         let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
         // A subsystem with several ports is one subsystem: the port that answered us is the one to prefer.
-        let service = record.trsvcid.parse().unwrap_or(connection.address.port());
-        let address = resolve(&record.traddr, service).map_err(Failure::failed)?;
+        let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
+        let address = address.map_err(Failure::failed)?;
         match found.iter_mut().find(|(_, other)| *other == nqn) {
             Some(known) if address == connection.address => known.0 = connection.clone(),
             Some(_) => {}
@@ -68,7 +69,7 @@ fn namespaces(connection: &Connection, nqn: &Nqn) -> Result<Vec<Row>, Failure> {
     let (model, serial) = (ascii(&identify.model_number), ascii(&identify.serial_number));
     let row = |info: &NamespaceInfo| Row {
         nqn: nqn.to_string(),
-        address: connection.address.to_string(),
+        address: NetAddress::from(connection.address).to_string(),
         nsid: info.nsid,
         size: info.size_bytes(),
         block_size: info.block_size,

@@ -15,6 +15,7 @@ mod doctor;
 mod fabric;
 mod gateways;
 mod generate;
+mod host_nqn;
 mod identify;
 mod image;
 mod import;
@@ -23,6 +24,7 @@ mod list;
 mod log_level;
 mod namespace;
 mod namespace_states;
+mod ports;
 mod report;
 mod schemas;
 mod serve;
@@ -54,14 +56,15 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Compare(flags) => report::compare(flags),
         Command::Subsystem(flags) => subsystem::run(&flags.action),
         Command::Namespace(flags) => namespace::run(&flags.action),
-        Command::Listener(flags) => fabric::listener(&flags.action),
+        Command::Listener(flags) => ports::listener(&flags.action),
         Command::Host(flags) => fabric::host(&flags.action),
+        Command::HostNqn(flags) => host_nqn::run(flags),
         Command::Key(flags) => key::run(&flags.action),
         Command::Token(flags) => token::run(&flags.action),
         Command::Audit(flags) => audit::run(&flags.action),
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
-        Command::Referral(flags) => fabric::referral(&flags.action),
+        Command::Referral(flags) => ports::referral(&flags.action),
         Command::Upgrade(flags) => upgrade::run(flags),
         Command::Log(flags) => log_level::run(flags),
         Command::SlowCommands(flags) => slow_commands::run(flags),

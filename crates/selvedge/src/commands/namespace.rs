@@ -46,6 +46,17 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
             let json: Value = client(control)?.order(Method::POST, &path)?;
             done(control, format!("namespace {nsid} of {subsystem} is reopened; writes are accepted"), &json)
         }
+        NamespaceAction::Reservations { subsystem, nsid, control } => reservations(subsystem, *nsid, control),
+        NamespaceAction::ClearReservations { subsystem, nsid, host, control } => {
+            let (part, whose) = match host {
+                Some(host) => (format!("/{}", encode(host)), format!("registration of {host}")),
+                None => (String::new(), "registrations".to_owned()),
+            };
+            let path = format!("{}/reservations{part}", path(subsystem, Some(*nsid)));
+            client(control)?.order(Method::DELETE, &path)?;
+            let text = format!("namespace {nsid} of {subsystem}: {whose} cleared");
+            done(control, text, &json!({ "cleared": nsid }))
+        }
         NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
             let body = json!({ "size": size.0, "shrink": shrink });
             let client = client(control)?;
@@ -105,6 +116,19 @@ fn show(subsystem: &Nqn, nsid: u32, control: &ControlFlags) -> Result<(), Failur
     let mut shown = json!([json]);
     states.add_to(subsystem, &mut shown);
     tell(control, whole(&config, subsystem, &states), &shown[0])
+}
+
+fn reservations(subsystem: &Nqn, nsid: u32, control: &ControlFlags) -> Result<(), Failure> {
+    let path = format!("{}/reservations", path(subsystem, Some(nsid)));
+    let json: Value = client(control)?.get(&path)?;
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let columns = [("host", Side::Left), ("hostid", Side::Left), ("holds", Side::Left)];
+    let mut table = Table::new(&columns);
+    for host in json["registrants"].as_array().into_iter().flatten() {
+        let holds = if host["holds"] == true { text_of(&json["type"]) } else { "-".to_owned() };
+        table.row(vec![text_of(&host["host_nqn"]), text_of(&host["host_id"]), holds]);
+    }
+    tell(control, table.to_string(), &json)
 }
 
 /// The API's word for it is a field; here it is a flag.

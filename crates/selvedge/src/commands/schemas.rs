@@ -6,8 +6,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{
-    attach, connect, demo, disconnect, discover, identify, import, key, list, serve, token, top, tune,
-    upgrade,
+    attach, connect, demo, disconnect, discover, host_nqn, identify, import, key, list, serve, token, top,
+    tune, upgrade,
 };
 use crate::control::audit::Verified;
 use crate::doctor::Report;
@@ -20,7 +20,7 @@ use crate::tune::advice::Recommendations;
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 31] {
+pub(super) fn all() -> [(String, Value); 32] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
@@ -34,6 +34,7 @@ pub(super) fn all() -> [(String, Value); 31] {
         of::<disconnect::Disconnected>("disconnect"),
         of::<discover::Log>("discover"),
         of::<Report>("doctor"),
+        of::<host_nqn::HostNames>("host-nqn"),
         of::<identify::Identity>("identify"),
         of::<import::Imported<'_>>("import ceph-nvmeof"),
         of::<import::Imported<'_>>("import nvmet"),

@@ -30,6 +30,7 @@ use crate::mptcp::{Applied, HandedSettings, MptcpMachine, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
+use crate::size_watch::SizeWatch;
 use crate::spec::namespace;
 use crate::spec::size::Size;
 use crate::state::StateFile;
@@ -56,7 +57,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
             None => begin(flags, list.as_ref(), successor)?,
         };
     administration.audit().write(Event::done(Kind::Start));
-    let desk = HostDesk::open(&target, administration.clone())?;
+    let desk = (HostDesk::open(&target, administration.clone())?, SizeWatch::start(&target));
     let metrics = doors.start_metrics(&administration)?;
     let calls = doors.start_calls(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
@@ -70,7 +71,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     };
     match printed {
         // A target serves even if its output has no reader.
-        Ok(()) | Err(Failure::NobodyListens) => {}
+        Ok(()) | Err(Failure::ReaderGone) => {}
         Err(failure) => return Err(failure),
     }
     let places = controls.iter().map(|control| control.endpoint().clone());
@@ -142,13 +143,21 @@ fn begin(
             subsystem.nqn
         );
     }
+    for name in engine.fabric.separated_names() {
+        tracing::warn!(
+            "{} `{}`: no host can have or ask for a name with a comma or a space; kept from an earlier version, remove it",
+            name.path,
+            name.name
+        );
+    }
     // An error in the flags is reported at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
     match &successor {
         Some(successor) => successor.prepare(&mut engine),
         None => engine.inherited = service::inherited()?,
     }
-    let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
+    let addresses: Vec<SocketAddr> =
+        engine.fabric.ports.iter().map(|port| port.address.to_socket_addr()).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
     let connections = match &successor {
         Some(_) => directory.clone().map(ClusterConnections::beside),
@@ -364,8 +373,11 @@ impl MptcpSummary {
     ) -> Result<(Option<Self>, Option<Applied>), Failure> {
         let Some(machine) = machine else { return Ok((None, former)) };
         let ports = target.config().ports;
-        let addresses: Vec<SocketAddr> =
-            ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
+        let addresses: Vec<SocketAddr> = ports
+            .iter()
+            .filter(|port| !port.transport.is_tcp())
+            .map(|port| port.address.to_socket_addr())
+            .collect();
         let plan = MptcpPlan::for_target(machine, &addresses);
         let mut summary = Self { remarks: plan.remarks().to_vec(), ..Self::default() };
         if !flags.configure_mptcp {

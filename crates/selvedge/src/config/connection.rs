@@ -1,9 +1,10 @@
 //! Which target to connect to, and as whom, checked. Connecting is the engine's.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::address::{HostAddress, InterfaceName, NetAddress};
 use engine::initiator::{ConnectOptions, HostIdentity, HostSecrets, PathOptions, Volume};
 use engine::transport::Transport;
 use nvme::discovery::{DISCOVERY_NQN, Nqn};
@@ -13,6 +14,7 @@ use super::nvme_cli::{self, KnownHost, Meant};
 use super::tls::{Tls, TlsChoice};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
+use crate::probe::{Probe, probe};
 use crate::spec::secret;
 
 /// A target, and this host as it shall appear there.
@@ -162,7 +164,7 @@ impl Connection {
 
     /// All addresses, for people.
     pub(crate) fn addresses(&self) -> String {
-        self.ways.iter().map(|way| way.address.to_string()).collect::<Vec<_>>().join(", ")
+        self.ways.iter().map(|way| NetAddress::from(way.address).to_string()).collect::<Vec<_>>().join(", ")
     }
 
     /// Options for a subsystem by each of the addresses.
@@ -230,16 +232,19 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
     };
     let mut ways: Vec<Way> = Vec::with_capacity(count);
     for (at, address) in flags.traddr.iter().enumerate() {
-        // An address with a port of its own is a socket address; anything else goes with --trsvcid.
-        let own = address.parse::<SocketAddr>().ok();
-        let address = own.map_or_else(|| resolve(address, flags.trsvcid), Ok).map_err(Failure::failed)?;
+        let host_iface = of(&flags.host_iface, at, "--host-iface")?;
+        let interface = host_iface.as_deref().map(InterfaceName::new).transpose().map_err(Failure::usage)?;
+        let written: HostAddress = address.parse().map_err(Failure::usage)?;
+        let found = written.on(interface).remote(flags.trsvcid).map_err(Failure::failed)?;
         let host_traddr = of(&flags.host_traddr, at, "--host-traddr")?;
-        let host_traddr = host_traddr.map(|host| resolve(&host, 0)).transpose();
-        let host_traddr = host_traddr.map_err(Failure::failed)?.map(|host| host.ip());
-        if host_traddr.is_some_and(|host| host.is_ipv4() != address.is_ipv4()) {
+        let host_traddr = host_traddr.map(|host| own_address(&host, interface)).transpose()?;
+        let is_of_family =
+            |address: &&SocketAddr| host_traddr.is_none_or(|host| host.is_ipv4() == address.is_ipv4());
+        let found: Vec<SocketAddr> = found.iter().filter(is_of_family).copied().collect();
+        if found.is_empty() {
             return Err(Failure::usage("--host-traddr and --traddr are not of one address family"));
         }
-        let host_iface = of(&flags.host_iface, at, "--host-iface")?;
+        let address = first_reachable(address, &found, host_traddr);
         let way = Way { address, host_traddr, host_iface };
         let is_twice = |other: &Way| {
             (other.address, other.host_traddr, &other.host_iface)
@@ -247,7 +252,8 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
         };
         if ways.iter().any(is_twice) {
             return Err(Failure::usage(format!(
-                "{address} is named twice: each path needs an address or an interface of its own"
+                "{} is named twice: each path needs an address or an interface of its own",
+                NetAddress::from(address)
             )));
         }
         ways.push(way);
@@ -261,18 +267,43 @@ fn keep_alive_ms(seconds: u32) -> Result<u32, String> {
     milliseconds.ok_or_else(|| format!("a keep alive time-out of {seconds} s is over {} s", max_ms / 1000))
 }
 
-/// An address from what a person writes: an IP address, with or without brackets, or a name that is looked up.
-pub(crate) fn resolve(address: &str, service: u16) -> Result<SocketAddr, String> {
-    let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, service));
+/// The address of this machine that is meant by --host-traddr.
+fn own_address(text: &str, interface: Option<InterfaceName>) -> Result<IpAddr, Failure> {
+    let written: HostAddress = text.parse().map_err(Failure::usage)?;
+    if written.port().is_some() {
+        return Err(Failure::usage(format!("--host-traddr `{text}`: write it without a port")));
     }
-    let mut found = (bare, service).to_socket_addrs().map_err(|error| {
-        let error = error.to_string();
-        let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
-        format!("`{address}` is neither an IP address nor a name that can be looked up: {reason}")
-    })?;
-    found.next().ok_or_else(|| format!("the name `{address}` has no address"))
+    // Its link is that of the other end.
+    match written.literal(0) {
+        Some(address) => Ok(address.ip()),
+        None => {
+            let found = written.on(interface).local(0).map_err(Failure::failed)?;
+            found
+                .first()
+                .map(NetAddress::ip)
+                .ok_or_else(|| Failure::failed(format!("`{text}` has no address")))
+        }
+    }
+}
+
+/// The first of a name's addresses that can be connected to, in the order in which the system has them (RFC 8305, without races).
+/// Where there is none, the first is left to fail by the command itself: a target may come up later.
+pub(crate) fn first_reachable(name: &str, addresses: &[SocketAddr], source: Option<IpAddr>) -> SocketAddr {
+    let first = addresses[0];
+    if addresses.len() == 1 {
+        return first;
+    }
+    let mut failed = Vec::new();
+    for address in addresses {
+        let reason = match probe(*address, source) {
+            Probe::Reached { .. } => return *address,
+            Probe::Refused { reason } => reason.to_lowercase(),
+            Probe::Silent => "no answer".to_owned(),
+        };
+        failed.push(format!("{} ({reason})", NetAddress::from(*address)));
+    }
+    eprintln!("selvedge: {name} cannot be reached at any of its addresses: {}", failed.join(", "));
+    first
 }
 
 #[cfg(test)]
@@ -280,12 +311,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
-        assert_eq!(resolve("10.0.0.1", 4420).unwrap().to_string(), "10.0.0.1:4420");
-        assert_eq!(resolve("::1", 1).unwrap().to_string(), "[::1]:1");
-        assert_eq!(resolve("[fe80::1]", 1).unwrap().to_string(), "[fe80::1]:1");
-        assert!(resolve("localhost", 1).unwrap().ip().is_loopback());
-        assert!(resolve("no such name", 1).unwrap_err().contains("no such name"));
+    fn names_and_addresses_may_have_ports() {
+        let nqn = Nqn::new("nqn.a").unwrap();
+        let at = |arguments: &str| {
+            Connection::new(&ConnectionFlags::of(arguments)).map(|all| all.paths(&nqn)[0].address)
+        };
+        assert_eq!(at("-a localhost:4421").unwrap().port(), 4421);
+        assert!(at("-a localhost:4421").unwrap().ip().is_loopback());
+        assert_eq!(at("-a [::1]:1").unwrap().to_string(), "[::1]:1");
+        assert_eq!(at("-a localhost -w 127.0.0.1").unwrap().to_string(), "127.0.0.1:4420");
+        let scoped = at("-a fe80::1%lo").unwrap();
+        assert_eq!(at("-a fe80::1 -f lo").unwrap(), scoped);
+        assert_eq!(at("-a [fe80::1%lo]:4420").unwrap(), scoped);
+        for wrong in ["-a 127.0.0.1:0", "-a 127.0.0.1 -s 0", "-a 127.0.0.1:70000", "-a fe80::1", "-a host:"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let mut other = there;
+        other.set_ip("127.0.0.9".parse().unwrap());
+        assert_eq!(first_reachable("name", &[other, there], None), there);
+        drop(listener);
+        assert_eq!(first_reachable("name", &[other, there], None), other, "none is there");
     }
 
     #[test]

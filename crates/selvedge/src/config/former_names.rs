@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use engine::address::HostAddress;
 use engine::target::parse_write_delay;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::connection::resolve;
 use super::target_file::Mistake;
 use crate::spec::ceph;
 use crate::spec::service::SERVICE_DEFAULT;
@@ -26,8 +26,13 @@ pub(super) fn replace(root: &mut DeTable<'_>) -> Result<(), Mistake> {
     for (table, list) in [("port", "ports"), ("subsystem", "subsystems"), ("referral", "referrals")] {
         rename(root, table, list)?;
     }
-    for (port, _) in tables(root, "ports") {
-        replace_address(port)?;
+    let mut others = Vec::new();
+    for (port, span) in tables(root, "ports") {
+        let addresses = replace_address(port)?;
+        others.extend(addresses.into_iter().map(|address| (port.clone(), span.clone(), address)));
+    }
+    for (port, span, address) in others {
+        add_port(root, port, span, address)?;
     }
     for (subsystem, _) in tables(root, "subsystems") {
         rename(subsystem, "ana_group", "ana_groups")?;
@@ -84,8 +89,26 @@ fn rename(table: &mut DeTable<'_>, from: &str, to: &'static str) -> Result<(), M
     Ok(())
 }
 
-/// An address and its service were two settings; a name is looked up.
-fn replace_address(port: &mut DeTable<'_>) -> Result<(), Mistake> {
+/// Adds a port for another address of a name, behind all others: those without a number are numbered in their order.
+fn add_port<'i>(
+    root: &mut DeTable<'i>,
+    mut port: DeTable<'i>,
+    span: Range<usize>,
+    address: Value<'i>,
+) -> Result<(), Mistake> {
+    if port.contains_key("id") {
+        let what = "the name has several addresses on this machine, and a port with an id is one address: write the address";
+        return Err(Mistake { what: what.to_owned(), span: Some(address.span()) });
+    }
+    put(&mut port, "address", address);
+    if let Some(DeValue::Array(ports)) = root.get_mut("ports").map(Spanned::get_mut) {
+        ports.push(Spanned::new(span, DeValue::Table(port)));
+    }
+    Ok(())
+}
+
+/// An address and its service were two settings; a name is looked up. Returns the other addresses of the name.
+fn replace_address<'i>(port: &mut DeTable<'i>) -> Result<Vec<Value<'i>>, Mistake> {
     let service = match take(port, "service") {
         None => SERVICE_DEFAULT,
         Some(service) => {
@@ -102,20 +125,16 @@ fn replace_address(port: &mut DeTable<'_>) -> Result<(), Mistake> {
             })?
         }
     };
-    let Some(address) = port.get_mut("address") else { return Ok(()) };
+    let Some(address) = port.get_mut("address") else { return Ok(Vec::new()) };
     let span = address.span();
-    let Some(given) = address.get_ref().as_str() else { return Ok(()) };
-    if given.parse::<std::net::SocketAddr>().is_err() {
-        let resolved = match given.rsplit_once(':') {
-            // A name with its service.
-            Some((name, service)) if !name.contains(':') && service.parse::<u16>().is_ok() => {
-                resolve(name, service.parse().unwrap_or_default())
-            }
-            _ => resolve(given, service),
-        };
-        *address = text(span.clone(), resolved.map_err(Mistake::at(span))?.to_string());
+    let Some(given) = address.get_ref().as_str() else { return Ok(Vec::new()) };
+    let written: HostAddress = given.parse().map_err(Mistake::at(span.clone()))?;
+    let found = written.local(service).map_err(Mistake::at(span.clone()))?;
+    let mut found = found.iter().map(|address| text(span.clone(), address.to_string()));
+    if let Some(first) = found.next() {
+        *address = first;
     }
-    Ok(())
+    Ok(found.collect())
 }
 
 fn replace_namespace(namespace: &mut DeTable<'_>, span: Range<usize>) -> Result<(), Mistake> {

@@ -1,13 +1,14 @@
-//! What nvme-cli keeps in a config.json: who this host is, and which secrets it has for which subsystem. The rest of such a
+//! What nvme-cli keeps in a config.json, or in nvme-fabrics.conf from version 3 on: who this host is, and which secrets it has for which subsystem. The rest of such a
 //! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Secret;
+use engine::address::{HostAddress, NetAddress};
 use engine::initiator::{HostIdentity, HostSecrets, TlsKeys};
 use engine::secret_file;
 use nvme::discovery::{DISCOVERY_NQN, Nqn};
@@ -16,6 +17,10 @@ use serde::{Deserialize, Deserializer, de};
 use zeroize::Zeroizing;
 
 use super::tls::TlsChoice;
+use crate::kernel_initiator::fabrics_conf::is_ini;
+
+#[path = "nvme_cli_ini.rs"]
+mod ini;
 
 /// Bytes that such a file may have: thousands of subsystems.
 const BYTES_MAX: u64 = 4 << 20;
@@ -150,7 +155,7 @@ struct KnownSubsystem {
 #[derive(Clone)]
 struct KnownPort {
     /// `None` where it has a name, or nothing.
-    address: Option<SocketAddr>,
+    address: Option<NetAddress>,
     secret: Option<Secret>,
     controller_secret: Option<Secret>,
     tls: KnownTls,
@@ -188,7 +193,16 @@ pub(super) struct Meant<'a> {
 /// What is wrong with the file, or which hosts it could be.
 pub(super) fn read(path: &Path, meant: &Meant<'_>) -> Result<KnownHost, String> {
     let text = secret_file::text(path, BYTES_MAX).map_err(|error| error.to_string())?;
-    read_text(&text, meant).map_err(|what| format!("{}: {what}", path.display()))
+    let known = if is_ini(&text) { read_ini(path, &text, meant) } else { read_text(&text, meant) };
+    known.map_err(|what| format!("{}: {what}", path.display()))
+}
+
+fn read_ini(path: &Path, text: &str, meant: &Meant<'_>) -> Result<KnownHost, String> {
+    let own = match meant.host {
+        Some(nqn) => nqn.to_string(),
+        None => HostIdentity::of_this_machine().nqn,
+    };
+    chosen(ini::hosts(path, text, &own)?, meant)
 }
 
 pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, String> {
@@ -203,6 +217,10 @@ pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, Stri
     } else {
         serde_json::from_str::<Hosts>(text).map_err(wrong)?.hosts
     };
+    chosen(hosts, meant)
+}
+
+fn chosen(hosts: Vec<Host>, meant: &Meant<'_>) -> Result<KnownHost, String> {
     let mut known = Vec::with_capacity(hosts.len());
     for (at, host) in hosts.into_iter().enumerate() {
         known.extend(KnownHost::of(&host, &format!("hosts[{at}]"), meant)?);
@@ -250,7 +268,7 @@ impl KnownHost {
     }
 
     fn connects_to(&self, addresses: &[SocketAddr]) -> bool {
-        self.ports().any(|port| port.address.is_some_and(|address| addresses.contains(&address)))
+        self.ports().any(|port| port.is_at(addresses))
     }
 
     fn ports(&self) -> impl Iterator<Item = &KnownPort> {
@@ -268,7 +286,7 @@ impl KnownHost {
             .subsystems
             .iter()
             .flat_map(|subsystem| subsystem.ports.iter().map(move |port| (subsystem, port)));
-        let meant = ports.filter(|(_, port)| port.address.is_none_or(|address| addresses.contains(&address)));
+        let meant = ports.filter(|(_, port)| port.address.is_none() || port.is_at(addresses));
         for (subsystem, port) in meant {
             let has_secret = [&port.secret, &subsystem.secret, &self.secret].into_iter().any(Option::is_some);
             if port.concat && !has_secret {
@@ -366,12 +384,17 @@ impl KnownSubsystem {
 
     /// Settings of the port at this address; else those of an entry without an address.
     fn port(&self, address: SocketAddr) -> Option<&KnownPort> {
-        let of = |own| self.ports.iter().find(|port| port.address == own);
-        of(Some(address)).or_else(|| of(None))
+        let at = self.ports.iter().find(|port| port.is_at(&[address]));
+        at.or_else(|| self.ports.iter().find(|port| port.address.is_none()))
     }
 }
 
 impl KnownPort {
+    fn is_at(&self, addresses: &[SocketAddr]) -> bool {
+        let fits = |own: NetAddress| addresses.iter().any(|address| own.fits(&(*address).into()));
+        self.address.is_some_and(fits)
+    }
+
     fn of(port: &Port, place: &str) -> Result<Self, String> {
         let service = match &port.trsvcid {
             Some(Text(service)) => {
@@ -380,13 +403,13 @@ impl KnownPort {
             None => SERVICE,
         };
         // A name is not looked up: a file of many would be slow to read where one name is not known.
-        let ip = port.traddr.as_ref().and_then(|Text(traddr)| traddr.parse::<IpAddr>().ok());
+        let traddr = port.traddr.as_ref().and_then(|Text(traddr)| traddr.parse::<HostAddress>().ok());
         let concat = port.concat.is_some_and(|Yes(yes)| yes);
         if concat && port.tls.is_some_and(|Yes(yes)| yes) {
             return Err(format!("{place} has both tls and concat"));
         }
         Ok(Self {
-            address: ip.map(|ip| SocketAddr::new(ip, service)),
+            address: traddr.and_then(|traddr| traddr.literal(service)),
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
             tls: KnownTls::of(port, place)?,

@@ -213,3 +213,55 @@ fn a_port_with_concat_has_its_tls_key_made_of_the_secret() {
     let elsewhere = with_ports(&port("10.0.0.1", r#""concat":true"#));
     assert!(read_text(&elsewhere, &meant(None, &[second])).is_ok(), "it is not looked at here");
 }
+
+#[test]
+fn files_of_nvme_cli_3_are_read_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nvme-fabrics.conf");
+    let write = |path: &Path, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let key = |byte| secret(byte).reveal().to_string();
+    let main = format!(
+        "# nvme-cli 3\n[I/O Controller Defaults]\nkeep-alive-tmo = 5\n[Host]\nhostnqn = {FIRST}\n\
+         hostid = 2b4e28ba-2fa1-11d2-883f-0016d3ccabcd\nkxchap-secret = {}\n\n\
+         [Subsystem]\nnqn = nqn.2026-01.org.example:a\nkxchap-secret = {}\nkxchap-ctrl-secret = {}\n\
+         controller = transport=tcp;traddr=10.0.0.1;trsvcid=4421;nr-io-queues=4\n\
+         controller = transport=tcp;traddr=fe80::1%lo\n\n[Subsystem]\nnqn = nqn.2026-01.org.example:b\n\
+         kxchap-secret =\ncontroller = transport=tcp;traddr=10.0.0.3\n",
+        key(1),
+        key(2),
+        key(3)
+    );
+    write(&path, &main);
+    std::fs::create_dir(folder.path().join("nvme-fabrics.conf.d")).unwrap();
+    let beside = format!(
+        "[Host]\nhostnqn = {SECOND}\n[Subsystem]\nnqn = nqn.2026-01.org.example:a\ndhchap-secret = {}\n\
+         controller = transport=tcp;traddr=10.0.0.9\n",
+        key(4)
+    );
+    write(&folder.path().join("nvme-fabrics.conf.d/second.conf"), &beside);
+    let at = [address("10.0.0.1:4421")];
+    let first = read(&path, &meant(None, &at)).unwrap();
+    assert_eq!((first.identity.nqn.as_str(), first.identity.id[0]), (FIRST, 0x2b));
+    let secrets =
+        |host: &KnownHost, nqn: &str, at| host.secrets(nqn, at).map(|secrets| secrets.secret.clone());
+    assert_eq!(secrets(&first, "nqn.2026-01.org.example:a", at[0]), Some(secret(2)));
+    let both = first.secrets("nqn.2026-01.org.example:a", at[0]).unwrap();
+    assert_eq!(both.controller_secret, Some(secret(3)));
+    assert_eq!(secrets(&first, "nqn.2026-01.org.example:c", at[0]), Some(secret(1)), "the host's");
+    let second = read(&path, &meant(None, &[address("10.0.0.9:4420")])).unwrap();
+    assert_eq!(second.identity.nqn, SECOND);
+    assert_eq!(secrets(&second, "nqn.2026-01.org.example:a", address("10.0.0.9:4420")), Some(secret(4)));
+    // Without a name it is of this machine, or of the host that is named.
+    write(
+        &path,
+        "[Subsystem]\nnqn = nqn.2026-01.org.example:a\ncontroller = transport=tcp;traddr=10.0.0.1\n",
+    );
+    let name = Nqn::new("nqn.2026-01.org.example:me").unwrap();
+    assert_eq!(read(&path, &meant(Some(&name), &at)).unwrap().identity.nqn, name.as_str());
+    write(&path, "[Subsystem]\nnqn\n");
+    assert!(read(&path, &meant(None, &at)).unwrap_err().contains("line 2"));
+}

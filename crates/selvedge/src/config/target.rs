@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use engine::address::HostAddress;
 use engine::ring::Engine;
 use engine::target::{
     FORMER_NQN, FabricConfig, MODEL_DEFAULT, NamespaceConfig, PortConfig, SubsystemConfig, TargetConfig,
@@ -13,7 +14,6 @@ use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use secure_channel::RecordLimit;
 
-use super::connection::resolve;
 use super::target_file;
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
@@ -181,6 +181,9 @@ fn from_flags(
         hosts: asked.hosts.iter().map(ToString::to_string).collect(),
         ..SubsystemConfig::new(&nqn, &serial, MODEL_DEFAULT).with(flags.namespaces.clone())
     });
+    if let Some(name) = fabric.separated_names_beside(kept.unwrap_or(&FabricConfig::default())).first() {
+        return Err(Failure::usage(name.reason()));
+    }
     Ok(fabric.numbered())
 }
 
@@ -201,14 +204,19 @@ fn default_nqn(flags: &ServeFlags, kept: Option<&FabricConfig>, machine: &Machin
 fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
     let mut ports = Vec::new();
     let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
-    for (address, id) in addresses.iter().zip(1..) {
-        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::failed)?;
+    let mut found = Vec::new();
+    for address in addresses {
+        let written: HostAddress = address.parse().map_err(Failure::usage)?;
+        let service = flags.trsvcid.unwrap_or(SERVICE_DEFAULT);
+        found.extend(written.local(service).map_err(Failure::failed)?);
+    }
+    for (address, id) in found.into_iter().zip(1..) {
         ports.push(PortConfig {
             advertise: flags.advertise.clone(),
             transport: flags.transport.map_or(Transport::Tcp, Transport::from),
             congestion: flags.congestion.clone(),
             tls: flags.tls.map(Into::into),
-            ..PortConfig::new(id, address)
+            ..PortConfig::at(id, address)
         });
     }
     Ok(ports)

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use engine::address::{HostAddress, NetAddress};
 use engine::ring::Engine;
 use engine::target::FabricConfig;
 use schemars::JsonSchema;
@@ -150,11 +151,29 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
                 .map_err(|(field, what)| wrong(&format!("namespaces[{number}].{field}"), what))?;
         }
     }
+    check_advertised(&fabric, &places)?;
+    if let Some(name) = fabric.separated_names().first() {
+        return Err(Mistake { what: name.reason(), span: span_of(&places, &name.path) });
+    }
     let mut fabric = fabric.numbered();
     from_root(&mut fabric);
     // What is left to be wrong is between the parts, and its message names them.
     fabric.check().map_err(|error| nothing(&error.to_string()))?;
     Ok(fabric)
+}
+
+/// Checks the addresses that hosts are sent to.
+fn check_advertised(fabric: &FabricConfig, places: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
+    let wrong = |path: String| move |what| Mistake { what, span: span_of(places, &path) };
+    for (at, port) in fabric.ports.iter().enumerate() {
+        if let Some(advertise) = &port.advertise {
+            HostAddress::advertised(advertise).map_err(wrong(format!("ports[{at}].advertise")))?;
+        }
+    }
+    for (at, referral) in fabric.referrals.iter().enumerate() {
+        referral.check().map_err(wrong(format!("referrals[{at}].address")))?;
+    }
+    Ok(())
 }
 
 /// Bytes of a setting such as `subsystems[0].nqn`; if it is not in the file, those of the table
@@ -194,7 +213,7 @@ fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
     let addresses = tables(fabric, "ports");
     let addresses = addresses.iter().filter_map(|(port, _)| port.get("address")?.get_ref().as_str());
     let is_local = addresses
-        .map(str::parse::<std::net::SocketAddr>)
+        .map(str::parse::<NetAddress>)
         .all(|address| address.is_ok_and(|address| is_loopback(address.ip())));
     for (subsystem, span) in tables(fabric, "subsystems") {
         let said = subsystem.get("allow_any_host").and_then(|any| any.get_ref().as_bool());

@@ -160,8 +160,8 @@ impl<'a> Reader<'a> {
         let what = more.map_or(what.clone(), |(_, _, more)| format!("{what} {more}"));
         let default = property.get("default").filter(|default| !default.is_null()).map(toml_of);
         // A number that is still to be given is 0.
-        let default =
-            default.filter(|default| default != "[]" && !(default == "0" && what.contains("without it")));
+        let is_given_later = ["without it", "the lowest free one"].iter().any(|words| what.contains(words));
+        let default = default.filter(|default| default != "[]" && !(default == "0" && is_given_later));
         let (what, default) = match what.split_once(" [default: ") {
             Some((what, default)) => (what.to_owned(), Some(default.trim_end_matches(']').to_owned())),
             None => (what, default),

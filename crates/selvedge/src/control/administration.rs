@@ -1,7 +1,4 @@
-//! The one owner of what is served: every change, by whomever it is asked for, is checked, put into effect and kept
-//! here, one after the other. What is kept on disk is always what was served before a change or after it. No change may in
-//! passing throw blocks away by making a namespace smaller, or take back a write protection that was to be forever; whether a
-//! configuration is consistent is the engine's to say.
+//! The one owner of what is served: checks, applies and stores one change after the other. None may shrink a namespace in passing.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,8 +10,8 @@ use engine::ceph::Cluster;
 use engine::limits::SNAPSHOT_HOLD_MS;
 use engine::ring::{Moment, Vital, now};
 use engine::target::{
-    Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, SealedSecret,
-    SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
+    Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, ReservationStatus,
+    SealedSecret, SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
 };
 use private_folder::Replacement;
 use serde_json::Value;
@@ -276,6 +273,24 @@ impl Administration {
         Ok(self.target.reopen(nqn, nsid)?)
     }
 
+    /// The registrations of a namespace, if it is available here.
+    pub(crate) fn reservations(&self, nqn: &str, nsid: u32) -> Option<ReservationStatus> {
+        self.target.reservations(nqn, nsid)
+    }
+
+    /// Clears the registrations of a namespace, or those of one host; the hosts that had one.
+    pub(crate) fn clear_reservations(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        host: Option<&str>,
+    ) -> Result<Vec<String>, Refusal> {
+        let _keeper = self.lock();
+        let cleared = self.target.clear_reservations(nqn, nsid, host)?;
+        tracing::info!(subsystem = nqn, nsid, hosts = ?cleared, "Cleared registrations of a namespace by an operator's order");
+        Ok(cleared)
+    }
+
     /// Ends a controller; whether there was one.
     pub(crate) fn reset_controller(&self, cntlid: u16) -> bool {
         self.target.reset_controller(cntlid)
@@ -479,6 +494,9 @@ fn check(before: &FabricConfig, wanted: &FabricConfig, permissions: Permissions)
     if wanted.ports.is_empty() {
         let refusal = Refusal::conflict("no address would be left to listen on").about("ports");
         return Err(refusal.hint("add another port first"));
+    }
+    if let Some(name) = wanted.separated_names_beside(before).first() {
+        return Err(Refusal::unprocessable(name.reason()).about(&name.path));
     }
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
         let Some(old) = before.subsystem(&subsystem.nqn) else { continue };

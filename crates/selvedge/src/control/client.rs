@@ -152,7 +152,10 @@ impl Client {
             let exchange = async {
                 match &self.endpoint {
                     Endpoint::Unix(path) => exchange(UnixStream::connect(path), request).await,
-                    Endpoint::Tcp(address) => exchange(TcpStream::connect(address), request).await,
+                    Endpoint::Tcp(address) => {
+                        let all = address.remote(0).map_err(io::Error::other)?;
+                        exchange(TcpStream::connect(all.as_slice()), request).await
+                    }
                     Endpoint::Tls { host, port } => exchange(self.connect(host, *port), request).await,
                     Endpoint::None => Err(io::ErrorKind::NotFound.into()),
                 }
@@ -165,7 +168,9 @@ impl Client {
 
     async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
         let tls = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        // A certificate has an address without its interface.
+        let bare = host.split('%').next().unwrap_or_default();
+        let name = ServerName::try_from(bare.to_owned()).map_err(io::Error::other)?;
         tls.connector().connect(name, TcpStream::connect((host, port)).await?).await
     }
 

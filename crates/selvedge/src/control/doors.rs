@@ -68,6 +68,15 @@ impl<'a> Doors<'a> {
             }
         }
         self.check_calls()?;
+        for endpoint in
+            self.flags.control.iter().chain(&self.flags.metrics).chain(&self.flags.ceph_nvmeof_api)
+        {
+            let others = endpoint.other_addresses();
+            if let (Some(address), false) = (endpoint.socket_address(), others.is_empty()) {
+                let others = others.join(", ");
+                tracing::warn!("{endpoint}: listening on {address} alone; the name has {others}, too");
+            }
+        }
         let Some(endpoint) = &self.flags.metrics else { return Ok(()) };
         self.check_tls("--metrics", endpoint)?;
         if self.are_metrics_guarded() && !self.access.has_remote() {

@@ -18,9 +18,11 @@ pub(super) const CALLER_PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const CALLER_IDLE_MAX: Duration = Duration::from_secs(600);
 /// Bytes of a request's head: a path has two names of 223 bytes at most, tripled where they are percent-encoded.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Connections at a time: tools and a metrics collector or two; more are closed at once, so that none of them takes
-/// file descriptors from hosts.
+/// Connections at a time: tools and a metrics collector or two. With more, the oldest that has not identified itself is closed, or
+/// the one that comes, so that none of them takes file descriptors from hosts.
 pub(super) const CONNECTIONS_MAX: usize = 32;
+/// Connections beyond, of root and the target's own user: the operator can always look.
+pub(super) const CONNECTIONS_KEPT: usize = 8;
 /// Changes and questions under way at a time, each on a thread: one that opens a slow disk leaves room for others to
 /// ask how things are.
 pub(super) const THREADS_MAX: usize = 16;
@@ -45,12 +47,15 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Duration of a connection, which has one request, even if its client does not read: long enough
 /// for a change that opens many files and waits for outstanding commands.
 pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// Interval of looks for their end.
+pub(super) const SHUTDOWN_LOOK: Duration = Duration::from_millis(10);
 /// Requests under way may take this long when the target is shut down.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an access file: a few hundred entries.
 pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
-/// Connections of one network at a time over TCP: one client must not take all of them.
-pub(super) const CONNECTIONS_PER_NETWORK_MAX: usize = 16;
+/// Connections at a time of one user of the machine, or of one network: others find a place beside a party that takes all it
+/// can.
+pub(super) const CONNECTIONS_PER_PARTY_MAX: usize = 16;
 /// A client has this long to end its TLS handshake.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a file of certificates or a key: what a system trusts has a quarter of that.
@@ -67,6 +72,8 @@ pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
 /// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
+/// The longest delay of the refusal of a wrong token: it has a place among the connections as long.
+pub(super) const REFUSAL_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a token file: no token is as long, and a longer file is probably the wrong one.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.
@@ -128,7 +135,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
-    assert!(CONNECTIONS_PER_NETWORK_MAX < CONNECTIONS_MAX);
+    assert!(CONNECTIONS_PER_PARTY_MAX < CONNECTIONS_MAX);
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
     assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
@@ -136,7 +143,7 @@ const _: () = {
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
     assert!(CALLER_IDLE_MAX.as_secs() > 2 * CONNECTION_TIMEOUT.as_secs(), "no call is cut off");
     assert!(VIEW_DURATION.as_secs() < CONNECTION_TIMEOUT.as_secs(), "a viewer's time ends in order");
-    assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_NETWORK_MAX, "requests find a place beside viewers");
+    assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_PARTY_MAX, "requests find a place beside viewers");
     assert!(LIVE_LINGER.as_secs() == LIVE_HISTORY_STEP.as_secs() * HISTORY_POINTS_MAX as u64);
     assert!(
         2 * FINDINGS_INTERVAL.as_secs() < LOOK_AGE_MAX.as_secs(),

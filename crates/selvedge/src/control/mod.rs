@@ -32,6 +32,7 @@ mod metrics;
 mod namespaces;
 pub(crate) mod openapi;
 mod patches;
+mod places;
 mod ports;
 mod preview;
 #[cfg(test)]

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use engine::target::{FabricConfig, HostKeyConfig, PortConfig, ReferralConfig, SubsystemConfig};
+use engine::target::{
+    FabricConfig, HostKeyConfig, PortConfig, ReferralConfig, ReservationStatus, SubsystemConfig,
+};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -106,6 +108,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<subsystems::AnaGroups>,
         of::<HostKeyConfig>,
         of::<namespaces::Namespaces>,
+        of::<ReservationStatus>,
         of::<Snapshots>,
         of::<SnapshotSet>,
         of::<images::Tasks>,

@@ -1,5 +1,6 @@
 //! `/v1/ports` and `/v1/referrals`: where the target listens, and where else hosts may look.
 
+use engine::address::HostAddress;
 use engine::target::{FabricConfig, PortConfig, ReferralConfig, free_port};
 use serde::Serialize;
 
@@ -23,6 +24,10 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let mut body: PortConfig = ask.body()?;
+    if let Some(advertise) = &body.advertise {
+        let checked = HostAddress::advertised(advertise);
+        body.advertise = Some(checked.map_err(|what| Refusal::unprocessable(what).about("advertise"))?);
+    }
     let first = ask.administration.membership().map_or(1, |membership| *membership.port_numbers().start());
     let (id, _) = ask.change(Permissions::default(), |fabric| {
         let taken: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
@@ -81,7 +86,8 @@ fn is_same(referral: &ReferralConfig, address: &str, service: &str) -> bool {
 }
 
 pub(super) fn add_referral(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: ReferralConfig = ask.body()?;
+    let body = ask.body::<ReferralConfig>()?.split();
+    body.check().map_err(|what| Refusal::unprocessable(what).about("address"))?;
     let location = format!("/v1/referrals/{}/{}", encode(&body.address), encode(&body.service));
     ask.change(Permissions::default(), |fabric| {
         if fabric.referrals.iter().any(|known| is_same(known, &body.address, &body.service)) {

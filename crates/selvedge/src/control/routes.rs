@@ -20,7 +20,7 @@ use hyper::header::{
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
@@ -34,6 +34,7 @@ use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::namespaces::snapshot_set::{self, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
+use super::places::Identified;
 use super::refusal::Refusal;
 use super::subsystems::{AnaGroupBody, HostBody};
 use super::{
@@ -137,6 +138,7 @@ const TOPOLOGY_PATH: &str = "/v1/topology";
 pub(super) const PICTURE_PATH: &str = "/v1/topology/picture";
 /// A gateway of the group.
 const GATEWAY_PATH: &str = "/v1/gateways/{name}";
+const RESERVATIONS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations";
 const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
 /// Preview of a change.
@@ -237,6 +239,13 @@ pub(super) const ROUTES: &[Route] = &[
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
         "Reopen a namespace's file or device after a failed synchronization; it takes writes again", None,
         200 Some("Namespace"), namespaces::reopen),
+    route!(Read "GET" RESERVATIONS_PATH, "Hosts that are registered on a namespace, and its reservation", None,
+        200 Some("Reservations"), namespaces::reservations),
+    route!(Admin "DELETE" RESERVATIONS_PATH, "Clear all registrations of a namespace, and its reservation; their hosts get a notice", None,
+        204 None, namespaces::clear_reservations),
+    route!(Admin "DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations/{host}",
+        "Clear the registration of one host, and the reservation if it is its alone", None,
+        204 None, namespaces::clear_reservations),
     route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
     route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
         201 Some("Snapshot"), images::snapshot),
@@ -335,7 +344,9 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     if let Err(refusal) = browser::check(request.headers(), request.extensions().get::<Peer>()) {
         return refuse(&refusal);
     }
+    let identified = request.extensions().get::<Identified>().cloned();
     let Some(access) = service.access else {
+        identified.iter().for_each(Identified::set);
         request.extensions_mut().insert(Caller::anybody());
         return next.run(request).await;
     };
@@ -349,28 +360,28 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
         let what = format!("{} {}", request.method(), request.uri());
         move || {
             let known = access.identify(&peer, header.as_deref());
-            // A client in its waiting time is recorded once.
-            if let Err(refusal) = &known
-                && refusal.status != 429
-            {
+            known.map_err(|refusal| {
                 administration.audit().write(Event {
                     what: Some(what),
                     ..Event::failed_login(Identity::Unknown, &peer, &refusal.error)
                 });
-            }
-            known
+                (refusal, access.count_refusal(&peer))
+            })
         }
     });
-    match known.await.unwrap_or_else(|_| Err(Refusal::new(500, "who asks could not be found out"))) {
+    let unknown = || (Refusal::new(500, "who asks could not be found out"), (Duration::ZERO, None));
+    match known.await.unwrap_or_else(|_| Err(unknown())) {
         Ok(caller) => {
+            identified.iter().for_each(Identified::set);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refusal) => {
-            // A client in its waiting time is recorded once.
-            if refusal.status != 429 {
-                tracing::warn!(from = %peer, "Refused a client of the control API: {}", refusal.error);
+        Err((refusal, (delay, logged))) => {
+            if let Some(times) = logged {
+                tracing::warn!(from = %peer, times, "Refused a client of the control API: {}", refusal.error);
             }
+            // Only this answer is delayed.
+            sleep(delay).await;
             let mut response = refuse(&refusal);
             if refusal.status == 401 {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -410,8 +421,8 @@ async fn perform(
     let record =
         Event { who: Some(caller.identity.clone()), from: peer, what: Some(what), ..Event::default() };
     if let Err(refusal) = caller.check(route.needs, subsystem) {
-        let told = Event { kind: Kind::Refused, result: refusal.to_string(), status: Some(403), ..record };
-        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(told));
+        let refused = Event { kind: Kind::Refused, result: refusal.to_string(), status: Some(403), ..record };
+        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(refused));
         // What a panic there had to say stands in its own message.
         let _ = recorded.await;
         return Err(refusal);

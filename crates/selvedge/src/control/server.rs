@@ -1,18 +1,15 @@
 //! The server of the control API: one thread that takes connections and requests apart, within limits, and a few that
 //! do what they ask. A slow or silent client costs its own connection only.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::{Extension, Router};
-use engine::target::Network;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Identity, Peer};
@@ -29,10 +26,10 @@ use super::audit::Event;
 use super::ceph_nvmeof;
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
-    CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT,
-    SHUTDOWN_TIMEOUT, THREADS_MAX,
+    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
 use super::live::viewer::Ending;
+use super::places::{Party, Place, Places};
 use super::routes;
 use super::socket::{Listening, SocketFile};
 use super::tls::{self, ServerTls};
@@ -110,7 +107,7 @@ impl Control {
     ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
             (Endpoint::Tcp(address), Some(_)) => {
-                Endpoint::Tls { host: address.ip().to_string(), port: address.port() }
+                Endpoint::Tls { host: address.host(), port: address.port().unwrap_or_default() }
             }
             (endpoint, _) => endpoint,
         };
@@ -158,6 +155,15 @@ enum Spoken {
     Grpc(Router),
 }
 
+impl Spoken {
+    fn with(self, change: impl FnOnce(Router) -> Router) -> Self {
+        match self {
+            Self::Http1(router) => Self::Http1(change(router)),
+            Self::Grpc(router) => Self::Grpc(change(router)),
+        }
+    }
+}
+
 /// A listener of either kind.
 enum Acceptor {
     /// The file is there as long as the listener is.
@@ -166,7 +172,6 @@ enum Acceptor {
         listener: TcpListener,
         /// Certificates, and who records those that are refused.
         tls: Option<(Arc<ServerTls>, Arc<Administration>)>,
-        crowds: Arc<Crowds>,
     },
 }
 
@@ -179,31 +184,31 @@ impl Acceptor {
             }
             Listening::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
-                Ok(Self::Tcp { listener: TcpListener::from_std(listener)?, tls, crowds: Arc::default() })
+                Ok(Self::Tcp { listener: TcpListener::from_std(listener)?, tls })
             }
         }
     }
 
     /// Takes one connection and serves it beside the others.
-    async fn accept(&self, spoken: &Spoken, ending: &Ending, places: &Arc<Semaphore>) -> io::Result<()> {
+    async fn accept(&self, spoken: &Spoken, ending: &Ending, places: &Places) -> io::Result<()> {
+        let spoken = (spoken.clone(), ending.clone());
         match self {
             Self::Unix { listener, .. } => {
                 let stream = listener.accept().await?.0;
                 let credentials = stream.peer_cred()?;
                 let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid() };
-                if let Ok(place) = places.clone().try_acquire_owned() {
-                    tokio::spawn(serve_connection(stream, peer, (spoken.clone(), ending.clone()), place));
-                }
+                let Some(place) = places.enter(Party::User(credentials.uid())) else { return Ok(()) };
+                let serial = place.serial();
+                let task = tokio::spawn(serve_connection(stream, peer, spoken, place));
+                places.watch(serial, task.abort_handle());
             }
-            Self::Tcp { listener, tls, crowds } => {
+            Self::Tcp { listener, tls } => {
                 let (stream, address) = listener.accept().await?;
                 // An answer in several parts must not wait for the other end to confirm the first.
                 let _ = stream.set_nodelay(true);
-                let Some(place_in_crowd) = Crowds::enter(crowds, address) else { return Ok(()) };
-                let Ok(place) = places.clone().try_acquire_owned() else { return Ok(()) };
-                let (spoken, tls) = ((spoken.clone(), ending.clone()), tls.clone());
-                tokio::spawn(async move {
-                    let _place_in_crowd = place_in_crowd;
+                let Some(place) = places.enter(Party::of(address)) else { return Ok(()) };
+                let (serial, tls) = (place.serial(), tls.clone());
+                let task = tokio::spawn(async move {
                     match tls {
                         Some((tls, administration)) => {
                             serve_tls(stream, address, &tls, spoken, administration, place).await;
@@ -214,51 +219,16 @@ impl Acceptor {
                         }
                     }
                 });
+                places.watch(serial, task.abort_handle());
             }
         }
         Ok(())
     }
 }
 
-/// Number of connections of each network.
-#[derive(Debug, Default)]
-struct Crowds(Mutex<HashMap<Network, usize>>);
-
-/// A place among the connections of a network, which is free again when this is dropped.
-struct PlaceInCrowd {
-    crowds: Arc<Crowds>,
-    network: Network,
-}
-
-impl Crowds {
-    /// A place for a connection from there, unless its network has all that it may have.
-    fn enter(crowds: &Arc<Self>, address: SocketAddr) -> Option<PlaceInCrowd> {
-        let network = Network::of(address.ip());
-        let mut counts = crowds.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(network).or_default();
-        if *count >= CONNECTIONS_PER_NETWORK_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(PlaceInCrowd { crowds: crowds.clone(), network })
-    }
-}
-
-impl Drop for PlaceInCrowd {
-    fn drop(&mut self) {
-        let mut counts = self.crowds.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = counts.entry(self.network) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
-    }
-}
-
 fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot::Receiver<()>) {
     runtime.block_on(async move {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Places::default();
         let (end, ending) = watch::channel(());
         let accepting = tokio::spawn({
             let places = places.clone();
@@ -278,7 +248,12 @@ fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot:
         drop(end);
         accepting.abort();
         let _ = accepting.await;
-        let _ = timeout(SHUTDOWN_TIMEOUT, places.acquire_many(CONNECTIONS_MAX as u32)).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, async {
+            while !places.is_empty() {
+                sleep(SHUTDOWN_LOOK).await;
+            }
+        })
+        .await;
     });
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
 }
@@ -289,7 +264,7 @@ async fn serve_tls(
     tls: &ServerTls,
     spoken: (Spoken, Ending),
     administration: Arc<Administration>,
-    place: OwnedSemaphorePermit,
+    place: Place,
 ) {
     match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => {
@@ -312,21 +287,19 @@ async fn serve_tls(
     }
 }
 
-async fn serve_connection<S>(
-    stream: S,
-    peer: Peer,
-    (spoken, ending): (Spoken, Ending),
-    _place: OwnedSemaphorePermit,
-) where
+async fn serve_connection<S>(stream: S, peer: Peer, (spoken, ending): (Spoken, Ending), place: Place)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let identified = Extension(place.identified.clone());
+    let spoken = spoken.with(|router| router.layer(Extension(peer)).layer(identified));
     match spoken {
         Spoken::Http1(router) => {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
             // A client that has said all it has to say still gets its answer.
             http.keep_alive(false).half_close(true);
-            let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(ending)));
+            let service = TowerToHyperService::new(router.layer(Extension(ending)));
             match timeout(CONNECTION_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),
@@ -340,7 +313,7 @@ async fn serve_connection<S>(
                 .max_header_list_size(HEAD_BYTES_MAX as u32)
                 .keep_alive_interval(CALLER_PING_INTERVAL)
                 .keep_alive_timeout(CALLER_PING_TIMEOUT);
-            let answers = TowerToHyperService::new(router.layer(Extension(peer)));
+            let answers = TowerToHyperService::new(router);
             let calls = Arc::new(AtomicU64::new(0));
             let service = service_fn({
                 let calls = calls.clone();

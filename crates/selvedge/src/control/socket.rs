@@ -217,7 +217,9 @@ impl Listening {
     pub(crate) fn endpoint(&self) -> Endpoint {
         match self {
             Self::Unix { file, .. } => Endpoint::Unix(file.path.clone()),
-            Self::Tcp(listener) => listener.local_addr().map_or(Endpoint::None, Endpoint::Tcp),
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or(Endpoint::None, |address| Endpoint::Tcp(address.into()))
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::host::Host;
 use super::measurement::Measurement;
-use super::probe::Probe;
 use crate::diagnosis::served::Served;
+use crate::probe::Probe;
 
 /// All that was seen.
 #[derive(Debug, Default)]

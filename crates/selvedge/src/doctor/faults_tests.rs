@@ -4,13 +4,13 @@
 use topology::plan::{PlanOptions, plan};
 
 use super::case::Case;
-use super::probe::Probe;
 use super::report::Report;
 use super::sample::{bonded, healthy, idle, second_path, with_target};
 use crate::diagnosis;
 use crate::diagnosis::sample::NQN;
 use crate::diagnosis::served::{CommandErrors, Gateway, Group, Grown, Served, ServedNamespace, ServedQueue};
 use crate::packet_path::Survey;
+use crate::probe::Probe;
 use crate::target_rates::rates::{Flow, Latency, Load, NamespaceRates};
 use crate::tune::{PlanReport, Prediction};
 

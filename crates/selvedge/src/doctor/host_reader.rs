@@ -13,8 +13,8 @@ use super::counters::counters;
 use super::host::{Bond, Host, Link, Moment};
 use super::kernel_controllers::{controllers, policies};
 use super::path::NetworkPath;
-use super::probe::{Probe, probe};
 use crate::packet_path::Survey;
+use crate::probe::{Probe, probe};
 use crate::tune::{PlanReport, Prediction};
 
 /// Ways that are looked at, and of these, ways that a connection is tried on: each may take more than a second.

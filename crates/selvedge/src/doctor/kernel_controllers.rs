@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use engine::address::HostAddress;
 use topology::Machine;
 
 const CLASS: &str = "sys/class/nvme";
@@ -65,8 +66,7 @@ fn controller(machine: &Machine, name: &str) -> Option<KernelController> {
         let mut pairs = address.split(',').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| key.trim() == wanted).map(|(_, value)| value.trim())
     };
-    // An address of one link has its interface behind it.
-    let ip = |text: &str| Some(text.split('%').next()?.parse::<IpAddr>().ok()?.to_canonical());
+    let ip = |text: &str| Some(text.parse::<HostAddress>().ok()?.literal(0)?.ip().to_canonical());
     let target = part("traddr").and_then(ip).zip(part("trsvcid").and_then(|port| port.parse().ok()));
     Some(KernelController {
         name: name.to_owned(),

@@ -12,7 +12,6 @@ mod kernel_controllers;
 pub(crate) mod measurement;
 pub(crate) mod page;
 mod path;
-pub(crate) mod probe;
 mod report;
 mod rule;
 mod rules;

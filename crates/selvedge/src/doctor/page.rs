@@ -83,8 +83,8 @@ fn commands(findings: &[Finding]) -> Vec<DataTable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::probe::Probe;
     use crate::doctor::sample::healthy;
+    use crate::probe::Probe;
 
     #[test]
     fn what_was_found_is_on_the_page_and_hostile_names_are_text() {

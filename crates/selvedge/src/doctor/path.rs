@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use topology::KernelRoute;
 
-use super::probe::Probe;
+use crate::probe::Probe;
 
 /// A way.
 #[derive(Clone, Debug, PartialEq)]

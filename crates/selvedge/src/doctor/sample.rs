@@ -12,12 +12,12 @@ use super::counters::{Counters, Ticks};
 use super::host::{Bond, Host, Link, Moment};
 use super::measurement::{MeasuredRun, Measurement};
 use super::path::NetworkPath;
-use super::probe::Probe;
 use super::report::Report;
 use crate::bench::histogram::LatencyNs;
 use crate::diagnosis::finding::Finding;
 use crate::diagnosis::sample::well;
 use crate::packet_path::Survey;
+use crate::probe::Probe;
 use crate::report::stages::{StageReport, StagesReport, TargetStagesReport};
 
 const NQN: &str = "nqn.2026-01.org.example:a";

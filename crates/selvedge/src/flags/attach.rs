@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
+use engine::address::HostAddress;
 use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
@@ -33,13 +34,22 @@ impl FromStr for NbdPlace {
         match text.strip_prefix("unix:") {
             Some("") => Err("write unix: and the path of a socket".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| {
-                format!(
-                    "`{text}` is not an address for NBD clients: write unix:PATH, or ADDR:PORT with an IP address"
-                )
-            }),
+            None => address(text)
+                .map(Self::Tcp)
+                .map_err(|error| format!("{error}; a place for NBD clients is unix:PATH or ADDR:PORT")),
         }
     }
+}
+
+/// The address that is meant, of this machine. Of several that a name has, it is the first.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let written: HostAddress = text.parse()?;
+    if written.port().is_none() {
+        return Err(format!("`{text}` has no port"));
+    }
+    let found = written.local(0)?;
+    let first = found.first().ok_or_else(|| format!("the name `{text}` has no address"))?;
+    first.socket_addr().map_err(|error| format!("`{text}`: {error}"))
 }
 
 #[derive(Debug, Args)]

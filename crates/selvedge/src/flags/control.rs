@@ -6,6 +6,7 @@ use std::time::Duration;
 use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use engine::address::HostAddress;
 use engine::units::parse_time;
 use nvme::discovery::Nqn;
 
@@ -207,7 +208,7 @@ pub(crate) enum ListenerAction {
     #[command(after_help = "Example:
   selvedge listener add 192.168.0.232 -s 4420 -t mptcp")]
     Add {
-        /// Address of this machine
+        /// Address of this machine, or a name of it, with :PORT where that is not -s
         address: String,
         /// Port to listen on; 0 for a free one
         #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
@@ -227,7 +228,7 @@ pub(crate) enum ListenerAction {
         #[arg(long, value_name = "USE")]
         tls: Option<TlsUse>,
         /// Address in the discovery log, where it differs from the address listened on
-        #[arg(long, value_name = "ADDR")]
+        #[arg(long, value_name = "ADDR", value_parser = HostAddress::advertised)]
         advertise: Option<String>,
         /// Serve only the discovery subsystem here
         #[arg(long)]
@@ -468,11 +469,11 @@ pub(crate) enum ReferralAction {
     #[command(after_help = "Example:
   selvedge referral add 192.168.0.232 -s 8009")]
     Add {
-        /// Address of the discovery service
+        /// Address of the discovery service, with :PORT where that is not -s
         address: String,
-        /// Port of the discovery service
-        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
-        trsvcid: u16,
+        /// Port of the discovery service [default: 8009]
+        #[arg(short = 's', long, value_name = "PORT")]
+        trsvcid: Option<u16>,
         /// NQN of the discovery service [default: the well-known one]
         #[arg(short = 'n', long, value_name = "NQN")]
         nqn: Option<Nqn>,
@@ -483,11 +484,11 @@ pub(crate) enum ReferralAction {
     #[command(after_help = "Example:
   selvedge referral remove 192.168.0.232")]
     Remove {
-        /// Address of the discovery service
+        /// Address of the discovery service, as `referral list` shows it
         address: String,
-        /// Port of the discovery service
-        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
-        trsvcid: u16,
+        /// Port of the discovery service [default: 8009]
+        #[arg(short = 's', long, value_name = "PORT")]
+        trsvcid: Option<u16>,
         #[command(flatten)]
         control: ControlFlags,
     },

@@ -21,6 +21,18 @@ pub(crate) struct DemoFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "It is that of /etc/nvme/hostnqn, where nvme-cli keeps it, or one derived from the
+machine. A target lets a host in by it: selvedge host allow SUBSYSTEM NQN.
+
+Examples:
+  selvedge host-nqn
+  selvedge host-nqn -o json")]
+pub(crate) struct HostNqnFlags {
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge discover -a 192.168.0.231
   selvedge discover -t tcp -a 192.168.0.231 -s 8009 -o json")]

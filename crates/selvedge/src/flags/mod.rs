@@ -12,6 +12,7 @@ pub(crate) mod control;
 pub(crate) mod doctor;
 pub(crate) mod fio_names;
 pub(crate) mod fio_options;
+pub(crate) mod help;
 pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     /// Attach namespaces as disks: block devices of this machine, NBD exports or disks of virtual
     /// machines
     Attach(Box<attach::AttachFlags>),
+    /// Print the NQN of this host, as targets have to let it in
+    HostNqn(look::HostNqnFlags),
     /// Connect the kernel's initiator to a target; its namespaces become block devices
     Connect(Box<connect::ConnectFlags>),
     /// Disconnect the kernel's initiator

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use engine::address::HostAddress;
 use engine::target::NamespaceConfig;
 use engine::units::parse_time;
 use nvme::discovery::Nqn;
@@ -146,7 +147,7 @@ pub(crate) struct ServeFlags {
     pub(crate) configure_mptcp: bool,
 
     /// Address in the discovery log, where it differs from the address listened on
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = HostAddress::advertised)]
     pub(crate) advertise: Option<String>,
 
     /// NQN of the subsystem [default: one of this machine's, with the port where that is not 4420]
@@ -289,7 +290,8 @@ pub(crate) struct AdministeredFlags {
 }
 
 fn metrics_address(text: &str) -> Result<Endpoint, String> {
-    let endpoint = text.parse().map(Endpoint::Tcp).or_else(|_| text.parse::<Endpoint>());
+    let bare = text.parse().ok().filter(|address: &HostAddress| address.port().is_some());
+    let endpoint = bare.map_or_else(|| text.parse(), |address| Ok(Endpoint::Tcp(address)));
     match endpoint {
         Ok(endpoint) if endpoint.socket_address().is_some() => Ok(endpoint),
         _ => Err(format!("`{text}` is not an address of this machine: write ADDR:PORT or tls:ADDR:PORT")),

@@ -265,6 +265,37 @@ Example:
         #[command(flatten)]
         control: ControlFlags,
     },
+    /// List the hosts that are registered on a namespace, and which of them holds a reservation
+    #[command(after_help = "Example:
+  selvedge namespace reservations nqn.2026-01.org.example:disks 1")]
+    Reservations {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Clear the registrations of a namespace, and its reservation: hosts that it kept off may use it again
+    #[command(
+        after_help = "A host that is gone for good leaves registrations that no other host can take back. Make sure that it
+cannot write: what its reservation protected is no longer protected.
+
+Examples:
+  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1
+  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1 --host nqn.2014-08.org.example:b"
+    )]
+    ClearReservations {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        /// Clear the registration of this host alone
+        #[arg(long, value_name = "NQN")]
+        host: Option<Nqn>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
     /// Create, remove or list snapshots of namespaces' images; several are taken at one moment
     #[command(after_help = "Examples:
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday

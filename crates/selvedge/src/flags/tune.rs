@@ -248,8 +248,7 @@ pub(crate) struct MachineFlags {
     #[arg(long, value_name = "PATH", help_heading = "Machine")]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// Interfaces to inspect, with the interfaces below them and the queues that use them [default:
-    /// all with NVMe/TCP queues]
+    /// Interfaces to inspect, with the interfaces below them and the queues that use them [default: all]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', help_heading = "Machine")]
     pub(crate) interface: Vec<String>,
 

@@ -1,8 +1,7 @@
 //! Entries of nvme-cli's config.json: added to what is there, and taken out again. What a file has besides stays in it. Reading
 //! one for this program's own connections is `config::nvme_cli`'s.
 
-use std::net::{IpAddr, SocketAddr};
-
+use engine::address::{HostAddress, NetAddress};
 use serde_json::{Map, Value, json};
 
 /// Path at which nvme-cli reads it.
@@ -44,17 +43,13 @@ pub(crate) struct Wanted<'a> {
     /// Of this subsystem; of all without one.
     pub(crate) nqn: Option<&'a str>,
     /// At these addresses; port 0 is any. At all where there is none.
-    pub(crate) addresses: &'a [SocketAddr],
+    pub(crate) addresses: &'a [NetAddress],
 }
 
 impl Wanted<'_> {
     /// True if an address matches.
-    pub(crate) fn has_address(&self, ip: IpAddr, service: u16) -> bool {
-        let is_it = |wanted: &SocketAddr| {
-            wanted.ip().to_canonical() == ip.to_canonical()
-                && matches!(wanted.port(), port if port == service || port == 0)
-        };
-        self.addresses.is_empty() || self.addresses.iter().any(is_it)
+    pub(crate) fn has_address(&self, address: &NetAddress) -> bool {
+        self.addresses.is_empty() || self.addresses.iter().any(|wanted| wanted.fits(address))
     }
 
     fn has_port(&self, port: &Value) -> bool {
@@ -62,11 +57,11 @@ impl Wanted<'_> {
         if text("transport").as_deref().is_some_and(|transport| transport != "tcp") {
             return false;
         }
-        let ip = text("traddr").and_then(|traddr| traddr.split('%').next()?.parse().ok());
+        let traddr = text("traddr").and_then(|traddr| traddr.parse::<HostAddress>().ok());
         let service = text("trsvcid").as_deref().unwrap_or(SERVICE).parse().ok();
-        match (ip, service) {
-            (Some(ip), Some(service)) => self.has_address(ip, service),
-            _ => self.addresses.is_empty(),
+        match traddr.zip(service).and_then(|(traddr, service)| traddr.literal(service)) {
+            Some(address) => self.has_address(&address),
+            None => self.addresses.is_empty(),
         }
     }
 }
@@ -237,7 +232,7 @@ mod tests {
     }
 
     fn removed(text: &str, nqn: Option<&str>, addresses: &[&str]) -> (Option<Value>, usize) {
-        let addresses: Vec<SocketAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        let addresses: Vec<NetAddress> = addresses.iter().map(|text| text.parse().unwrap()).collect();
         let (left, count) = remove(text, &Wanted { nqn, addresses: &addresses }).unwrap();
         (left.map(|text| serde_json::from_str(&text).unwrap()), count)
     }

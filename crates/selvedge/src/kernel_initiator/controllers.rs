@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use engine::address::{HostAddress, NetAddress};
 
 /// Below the file systems' root.
 const CLASS: &str = "sys/class/nvme";
@@ -51,15 +53,13 @@ impl Controller {
     }
 
     /// The target's address, where it has one of TCP's.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        // An address of one link has its interface behind it.
-        let ip = self.part("traddr")?.split('%').next()?.parse::<IpAddr>().ok()?;
-        Some(SocketAddr::new(ip.to_canonical(), self.part("trsvcid")?.parse().ok()?))
+    pub(crate) fn peer(&self) -> Option<NetAddress> {
+        self.part("traddr")?.parse::<HostAddress>().ok()?.literal(self.part("trsvcid")?.parse().ok()?)
     }
 
     /// True if the controller's target is at this address.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
-        self.peer() == Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+        self.peer().is_some_and(|peer| peer.fits(&address.into()))
     }
 }
 
@@ -228,6 +228,13 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|controller| controller.name.as_str()).collect();
         assert_eq!(names, ["nvme0", "nvme10"]);
         assert_eq!(all[0].peer(), Some("10.0.0.2:4420".parse().unwrap()));
+        let own = |interface| Controller {
+            address: format!("traddr=fe80::1%{interface},trsvcid=4420"),
+            ..all[0].clone()
+        };
+        let address: NetAddress = "[fe80::1%lo]:4420".parse().unwrap();
+        assert!(own("lo").is_at(address.socket_addr().unwrap()));
+        assert!(!own("eth9").is_at(address.socket_addr().unwrap()), "another link");
         assert!(all[1].is_at("10.0.0.2:4421".parse().unwrap()));
         assert!(!all[1].is_at("10.0.0.2:4420".parse().unwrap()));
         let disk =

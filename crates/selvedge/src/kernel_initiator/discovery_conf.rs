@@ -1,6 +1,6 @@
 //! Lines of nvme-cli's discovery.conf: the options of one `nvme connect-all` each. Lines of others, and comments, stay.
 
-use std::net::{IpAddr, SocketAddr};
+use engine::address::{HostAddress, NetAddress};
 
 use super::config_json::Wanted;
 
@@ -9,7 +9,7 @@ pub(crate) const DISCOVERY_CONF: &str = "/etc/nvme/discovery.conf";
 
 /// A line, as options and values.
 pub(crate) struct DiscoveryLine {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: NetAddress,
     /// Names with hyphens, and what stands behind them.
     pub(crate) options: Vec<(&'static str, Option<String>)>,
 }
@@ -54,10 +54,11 @@ fn is_for(line: &str, wanted: &Wanted<'_>) -> bool {
         words.get(at + 1).copied()
     };
     let is_tcp = value("-t", "--transport").is_some_and(|transport| transport == "tcp");
-    let ip = value("-a", "--traddr").and_then(|ip| ip.split('%').next()?.parse::<IpAddr>().ok());
+    let traddr = value("-a", "--traddr").and_then(|traddr| traddr.parse::<HostAddress>().ok());
     // Its own default is that of discovery services.
     let service = value("-s", "--trsvcid").unwrap_or("8009").parse().unwrap_or(0);
-    is_tcp && ip.is_some_and(|ip| wanted.has_address(ip, service))
+    let address = traddr.and_then(|traddr| traddr.literal(service));
+    is_tcp && address.is_some_and(|address| wanted.has_address(&address))
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
         --transport=tcp --traddr=10.0.0.4\n-t fc -a nn-0x1:pn-0x2\n";
 
     fn line(address: &str) -> DiscoveryLine {
-        let address: SocketAddr = address.parse().unwrap();
+        let address: NetAddress = address.parse().unwrap();
         DiscoveryLine {
             address,
             options: vec![
@@ -98,7 +99,7 @@ mod tests {
     fn lines_for_an_address_go() {
         let added = with_line(Some(THEIRS), &line("10.0.0.2:4420")).unwrap();
         let without = |addresses: &[&str]| {
-            let addresses: Vec<SocketAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+            let addresses: Vec<NetAddress> = addresses.iter().map(|text| text.parse().unwrap()).collect();
             without_lines(&added, &Wanted { nqn: None, addresses: &addresses })
         };
         assert_eq!(without(&["10.0.0.2:0"]), (THEIRS.to_owned(), 1));

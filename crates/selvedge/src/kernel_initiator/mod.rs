@@ -4,6 +4,7 @@
 mod config_json;
 mod controllers;
 mod discovery_conf;
+pub(crate) mod fabrics_conf;
 mod fabrics_device;
 mod fabrics_options;
 mod kept_file;

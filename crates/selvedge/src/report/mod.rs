@@ -77,7 +77,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 fn cannot_print(error: &io::Error) -> Failure {
     // `selvedge ... | head` is not a failure.
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::NobodyListens,
+        io::ErrorKind::BrokenPipe => Failure::ReaderGone,
         _ => Failure::failed(format!("the results cannot be printed: {error}")),
     }
 }

@@ -1,15 +1,18 @@
 //! Where the control API is reached, as people write it: a Unix socket, TCP with or without TLS, or nowhere. Making the socket is the API's.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use engine::address::HostAddress;
 
 /// An address of the control API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Unix(PathBuf),
-    Tcp(SocketAddr),
+    /// TCP, with a port.
+    Tcp(HostAddress),
     /// TCP with TLS. A client may know the host by a name.
     Tls {
         host: String,
@@ -37,7 +40,7 @@ impl FromStr for Endpoint {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tls", address)) => tls(address).ok_or_else(wrong),
             Some(("https", rest)) => rest.strip_prefix("//").and_then(tls).ok_or_else(wrong),
-            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| wrong()),
+            Some(("tcp", address)) => with_port(address).map(Self::Tcp).ok_or_else(wrong),
             _ => Err(wrong()),
         }
     }
@@ -56,25 +59,35 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Address on which a target listens for TCP; `None` for other endpoints.
+    /// Address on which a target listens for TCP, the first of a name's; `None` for other endpoints.
     pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(address) => Some(*address),
-            Self::Tls { host, port } => host.parse().ok().map(|host: IpAddr| SocketAddr::new(host, *port)),
-            Self::Unix(_) | Self::None => None,
-        }
+        let (address, port) = match self {
+            Self::Tcp(address) => (address.clone(), 0),
+            Self::Tls { host, port } => (host.parse::<HostAddress>().ok()?, *port),
+            Self::Unix(_) | Self::None => return None,
+        };
+        address.local(port).ok()?.first()?.socket_addr().ok()
+    }
+
+    /// The other addresses of this machine that its name has, on which a target does not listen.
+    pub(crate) fn other_addresses(&self) -> Vec<String> {
+        let found = match self {
+            Self::Tcp(address) => address.local(0),
+            Self::Tls { host, port } => host.parse().and_then(|host: HostAddress| host.local(*port)),
+            Self::Unix(_) | Self::None => Ok(Vec::new()),
+        };
+        found.unwrap_or_default().iter().skip(1).map(ToString::to_string).collect()
     }
 }
 
 /// A host and a port, the host as a URL has it.
 fn tls(text: &str) -> Option<Endpoint> {
-    let (host, port) = text.trim_end_matches('/').rsplit_once(':')?;
-    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
-        None if host.is_empty() || host.contains([':', '/', '@']) => return None,
-        None => host.to_owned(),
-    };
-    Some(Endpoint::Tls { host, port: port.parse().ok()? })
+    let address = with_port(text.trim_end_matches('/'))?;
+    Some(Endpoint::Tls { host: address.host(), port: address.port()? })
+}
+
+fn with_port(text: &str) -> Option<HostAddress> {
+    text.parse().ok().filter(|address: &HostAddress| address.port().is_some())
 }
 
 #[cfg(test)]
@@ -87,6 +100,8 @@ mod tests {
             "unix:/run/a.sock",
             "tcp:127.0.0.1:80",
             "tcp:[::1]:80",
+            "tcp:host:80",
+            "tcp:[fe80::1%lo]:80",
             "tls:host:80",
             "tls:[::1]:80",
             "tls:10.0.0.1:80",
@@ -105,7 +120,9 @@ mod tests {
             "non",
             "tcp:",
             "tcp:80",
-            "tcp:host:80",
+            "tcp:host",
+            "tcp:::1:80",
+            "tcp:host:65536",
             "http:x",
             "tls:80",
             "tls::80",

@@ -43,7 +43,7 @@ impl<'a> Heir<'a> {
     /// restarted, with images to which no other process writes.
     pub(super) fn start_over(&mut self) -> Result<bool, Failure> {
         if let Some(member) = &mut self.member {
-            member.go_on_anew(self.target.clone())?;
+            member.continue_as_new(self.target.clone())?;
             return Ok(true);
         }
         if !self.offered.connections.is_empty()

@@ -4,16 +4,13 @@
 use chart::units;
 use serde::{Deserialize, Serialize};
 
+use super::choice::{AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_along, queue_family};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
 use super::statistics::compare;
-use super::summary::{LatencySummary, Quantity, Summary};
+use super::summary::{LatencySummary, Summary};
 use crate::report::document::{Finding, FindingKind};
 
-/// Share of the best result from which on a result counts as equally good.
-const AS_GOOD: f64 = 0.95;
-/// And so is a tail that is this little longer.
-const TAIL_AS_GOOD: f64 = 1.10;
 /// Busy beyond this is at the limit.
 const AT_LIMIT: f64 = 0.90;
 /// Share of busy processor time from which on its owner is the cause.
@@ -57,34 +54,6 @@ pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surrou
     findings
 }
 
-/// The point beyond which more waiting brings little: the last within the latency that was set, or, where none was, the
-/// one with the most throughput for its latency (Kleinrock's power).
-pub(crate) fn knee<'a>(
-    plan: &Plan,
-    members: &[&'a Summary],
-    latency: fn(&Summary) -> &LatencySummary,
-) -> Option<&'a Summary> {
-    let found = match plan.latency_target_ns {
-        Some(target) => members
-            .iter()
-            .filter(|summary| latency(summary).p99_ns.mean <= target as f64)
-            .max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)),
-        None if members.len() < 3 => None,
-        None => {
-            let power = |summary: &Summary| summary.iops.mean / latency(summary).mean_ns.mean.max(1.0);
-            members.iter().max_by(|a, b| power(a).total_cmp(&power(b)))
-        }
-    };
-    found.copied()
-}
-
-/// The family that does most.
-pub(crate) fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
-    let most =
-        |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
-    families.iter().max_by(|a, b| most(a).total_cmp(&most(b)))
-}
-
 /// For a workload that is not the only one, its name.
 fn of(workload: &Workload<'_>) -> String {
     if workload.key.is_empty() { String::new() } else { format!("{}: ", workload.label) }
@@ -114,79 +83,56 @@ fn more(ratio: f64) -> String {
     }
 }
 
-/// The fewest queues of a family that are as good as any.
-pub(crate) fn fewest_queues<'a>(family: &Family<'a>) -> Option<&'a Summary> {
-    let best = family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
-    let good: Vec<&&Summary> =
-        family.members.iter().filter(|summary| summary.iops.mean >= best * AS_GOOD).collect();
-    let tail = good.iter().map(|summary| summary.latency.p99_ns.mean).fold(f64::MAX, f64::min);
-    good.into_iter().find(|summary| summary.latency.p99_ns.mean <= tail * TAIL_AS_GOOD).copied()
-}
-
-/// Returns advice on `-i`.
+/// Returns advice on `-i`, if the runs tell.
 fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     if !plan.varies("nr-io-queues") {
         return Vec::new();
     }
     let families = families(plan, &workload.at_full_load(), Along::Queues);
-    let several: Vec<&Family<'_>> = families.iter().filter(|family| family.members.len() > 1).collect();
-    let Some(deepest) = several.iter().max_by_key(|family| family.members[0].outstanding) else {
-        return Vec::new();
-    };
-    let Some(choice) = fewest_queues(deepest) else { return Vec::new() };
-    let others = deepest.members.iter().filter(|summary| summary.queues != choice.queues);
+    let Some(deepest) = queue_family(&families, None) else { return Vec::new() };
+    let Some(choice) = QueueChoice::of(deepest) else { return Vec::new() };
+    let chosen = choice.fewest;
+    let others = deepest.members.iter().filter(|summary| summary.queues != chosen.queues);
     let others: Vec<String> = others
         .map(|other| {
-            let ratio = other.iops.mean / choice.iops.mean;
+            let ratio = other.iops.mean / chosen.iops.mean;
             format!("-i {} does {} at a p99 of {}", other.queues, more(ratio), p99(&other.latency))
         })
         .collect();
     let mut text = format!(
-        "With {} outstanding it does {} at a p99 of {}; {}. The rule: the fewest queues whose throughput comes within 5 % \
-         of the best and whose p99 is within 10 % of the shortest among those. A queue is a connection, with a thread \
-         and buffers on both ends.",
+        "With {} outstanding, -i {} does {} at a p99 of {}; {}. The rule: {QUEUES_RULE}. A queue is a connection, with a \
+         thread and buffers on both ends.",
         deepest.members[0].outstanding,
-        iops(choice),
-        p99(&choice.latency),
+        chosen.queues,
+        iops(chosen),
+        p99(&chosen.latency),
         others.join(", "),
     );
+    let several = families.iter().filter(|family| family.members.len() > 1);
     let each: Vec<String> = several
-        .iter()
-        .filter(|family| !std::ptr::eq(**family, *deepest))
-        .filter_map(|family| Some(format!("-i {} for {}", fewest_queues(family)?.queues, family.label)))
+        .filter(|family| !std::ptr::eq(*family, deepest))
+        .filter_map(|family| Some((QueueChoice::of(family).filter(|other| other.is_decided)?, family)))
+        .map(|(other, family)| format!("-i {} for {}", other.fewest.queues, family.label))
         .collect();
     if !each.is_empty() {
         text.push_str(&format!(" By the same rule: {}.", each.join(", ")));
     }
-    let fewer = as_good_as(deepest, choice);
-    if let Some(fewer) = fewer {
+    if choice.alike.len() > 1 {
         text.push_str(&format!(
-            " Its runs differ so much that -i {fewer} may be as good: measure more often (--repeat) before relying on it."
+            " The runs do not tell -i {} from each other: measure more often (--repeat), or on a quieter machine.",
+            choice.alike_in_words()
         ));
     }
-    let title = match &fewer {
-        None => format!("{}Use -i {}", of(workload), choice.queues),
-        Some(fewer) => format!(
-            "{}Use -i {} or -i {}: chance explains the difference",
-            of(workload),
-            fewer,
-            choice.queues
-        ),
-    };
     let chart = Some(format!("p99-by-queues{}", workload.key));
-    vec![finding(FindingKind::Advice, title, text, chart)]
-}
-
-/// The fewest queues below the choice of which chance explains that they did less, or took longer.
-fn as_good_as(family: &Family<'_>, choice: &Summary) -> Option<u64> {
-    let fewer = family.members.iter().filter(|summary| summary.queues < choice.queues);
-    let as_good = |fewer: &&&Summary| {
-        let same = |of: fn(&Summary) -> &Quantity| {
-            compare(&of(choice).sample(), &of(fewer).sample()).is_some_and(|both| both.differs == Some(false))
-        };
-        same(|summary| &summary.iops) && same(|summary| &summary.latency.p99_ns)
+    let (kind, title) = match choice.is_decided {
+        true => (FindingKind::Advice, format!("{}Use -i {}", of(workload), chosen.queues)),
+        false => {
+            let numbers = choice.alike_in_words();
+            let title = format!("{}No difference is known between -i {numbers}", of(workload));
+            (FindingKind::Observation, title)
+        }
     };
-    fewer.filter(as_good).map(|summary| summary.queues).min()
+    vec![finding(kind, title, text, chart)]
 }
 
 /// Returns the throughput within the latency target.
@@ -198,12 +144,9 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     let Some(target) = plan.latency_target_ns else {
         // The same line as in the picture, so that both have one knee.
         let along = if loaded.is_empty() { Along::Outstanding } else { Along::Load };
-        let families = families(plan, &members, along);
-        let Some(family) = best_family(&families) else { return Vec::new() };
-        let Some(summary) = knee(plan, &family.members, Summary::seen_latency) else { return Vec::new() };
+        let Some(Knee { summary, is_passed }) = knee_along(plan, &members, along) else { return Vec::new() };
         let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
-        let is_beyond = |other: &&Summary| along.of(other) > along.of(summary);
-        let (title, beyond) = if family.members.iter().any(is_beyond) {
+        let (title, beyond) = if is_passed {
             ("The knee is at", "Beyond it, latency grows faster than throughput.")
         } else {
             ("No knee up to", "It is the last point that was measured: more may bring more.")
@@ -377,13 +320,14 @@ fn growth(members: &[&Summary]) -> (String, String) {
             ("does not grow with outstanding I/O".to_owned(), String::new())
         };
     }
-    let manner = match (faster - 1.0) / (wider - 1.0) {
-        share if share >= 0.8 => "grows nearly in proportion with",
-        share if share >= 0.3 => "grows less than in proportion with",
-        share if faster >= 1.05 && share > 0.0 => "hardly grows with",
-        _ => "does not grow with",
+    let title = match (faster - 1.0) / (wider - 1.0) {
+        share if share >= 0.8 => "grows nearly in proportion with outstanding I/O".to_owned(),
+        share if faster >= 1.05 && share > 0.0 => {
+            format!("grows {faster:.1} times with {wider:.0} times as much outstanding I/O")
+        }
+        _ => "does not grow with outstanding I/O".to_owned(),
     };
-    (format!("{manner} outstanding I/O"), String::new())
+    (title, String::new())
 }
 
 /// Returns the gain of more queues with the same outstanding commands.

@@ -206,3 +206,38 @@ fn words_and_picture_have_one_knee() {
     assert_eq!(said.title, "The knee is at 160 k IOPS");
     assert_eq!(marks, ["knee: 160 k IOPS"]);
 }
+
+#[test]
+fn nothing_is_advised_where_the_runs_tell_no_difference() {
+    let noisy = |point: &Point| {
+        let mut runs = closed(point, 50_000.0 + 1_000.0 * point.queues() as f64);
+        runs[0] = measurement(30_000.0, 1e6);
+        runs[2] = measurement(80_000.0, 1e5);
+        runs
+    };
+    let arguments = "--rw randread --numjobs 4 --iodepth 16 -i 1,2,4";
+    let (plan, points) = sweep(arguments, noisy);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    let said = all.iter().find(|finding| finding.title.contains("-i")).unwrap();
+    assert_eq!(said.title, "No difference is known between -i 1, 2 and 4");
+    assert_eq!(said.kind, FindingKind::Observation, "nothing to do follows from it");
+    assert!(all.iter().all(|finding| !finding.title.starts_with("Use")), "{all:#?}");
+    // Runs in which one number differs from the others.
+    let (plan, points) = sweep(arguments, |point| match point.queues() {
+        1 => closed(point, 10_000.0),
+        _ => noisy(point),
+    });
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    assert_eq!(all[0].title, "Use -i 2", "{all:#?}");
+    assert!(all[0].text.contains("do not tell -i 2 and 4 from each other"), "{}", all[0].text);
+}
+
+#[test]
+fn a_growth_is_told_by_its_factor() {
+    let (plan, points) = sweep("--rw randread --iodepth 1,8,32", |point| {
+        closed(point, 74_700.0 * (point.outstanding() as f64).powf(0.617))
+    });
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    let title = all.iter().find(|finding| finding.title.starts_with("Throughput")).unwrap();
+    assert_eq!(title.title, "Throughput grows 8.5 times with 32 times as much outstanding I/O");
+}

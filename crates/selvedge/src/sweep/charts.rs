@@ -3,7 +3,7 @@
 use chart::units;
 use chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
 
-use super::advice::{best_family, knee};
+use super::choice::{best_family, knee};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
 use super::plan::Plan;

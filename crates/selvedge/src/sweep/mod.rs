@@ -4,6 +4,7 @@
 pub(crate) mod advice;
 pub(crate) mod axis;
 pub(crate) mod charts;
+pub(crate) mod choice;
 pub(crate) mod compare;
 pub(crate) mod environment;
 pub(crate) mod family;

@@ -15,7 +15,7 @@ impl Preset {
                 ("numjobs", "4"),
                 ("iodepth", "1,8,32"),
                 ("nr-io-queues", "1,2,4"),
-                ("runtime", "2"),
+                ("runtime", "1300ms"),
                 ("ramp_time", "500ms"),
             ],
             Preset::Queues => &[
@@ -53,7 +53,7 @@ impl Preset {
     /// Repetitions, where it has its own number.
     pub(super) const fn repeat(self) -> Option<u32> {
         match self {
-            Preset::Quick => Some(2),
+            Preset::Quick => Some(3),
             Preset::Queues | Preset::Network | Preset::Load => None,
         }
     }

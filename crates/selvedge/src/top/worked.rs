@@ -99,6 +99,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         refusals: Vec::new(),
         keep_alive_expiries: 0,
         discovery_ended: 0,
+        displaced: 0,
         peculiarities: Vec::new(),
         tls_handshakes: Vec::new(),
         host_keys: Vec::new(),

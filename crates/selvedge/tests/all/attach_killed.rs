@@ -162,7 +162,7 @@ fn a_late_write_of_a_killed_process_undoes_nothing() {
     let (found, said) = late_write(true);
     assert_eq!(found, 2, "{said}");
     assert!(
-        said.contains("writes wait until what it had sent") && said.contains("seconds at most"),
+        said.contains("writes wait until the commands that it had sent") && said.contains("seconds at most"),
         "{said}"
     );
     assert!(said.contains("writes continue"), "{said}");

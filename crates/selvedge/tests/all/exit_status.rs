@@ -35,7 +35,7 @@ fn a_run_that_is_ended_says_by_which_signal() {
         signal(&bench, by);
         let output = bench.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
-        assert!(stderr(&output).contains("interrupted; what is printed"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("interrupted; the results are"), "{}", stderr(&output));
         assert!(String::from_utf8_lossy(&output.stdout).contains("read "), "what was measured is printed");
     }
 }

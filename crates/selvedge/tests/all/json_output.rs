@@ -172,6 +172,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         }
         "namespace add" => format!("{NQN} memory:1m,nsid=2"),
         "namespace resize" => format!("{NQN} 2 2m"),
+        "namespace reservations" | "namespace clear-reservations" => format!("{NQN} 1"),
         "namespace set" => format!("{NQN} 2 --iops 1000"),
         "namespace remove" => format!("{NQN} 2"),
         "listener add" => "127.0.0.1 -s 0 --id 9".to_owned(),

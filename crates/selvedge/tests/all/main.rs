@@ -2,6 +2,7 @@
 //! runs those of one module.
 
 mod absent_disk;
+mod addresses;
 mod administration;
 mod attach;
 mod attach_killed;

@@ -67,3 +67,27 @@ fn names_as_linux_has_them_are_served_and_used() {
     assert!(String::from_utf8_lossy(&dry.stdout).contains("nqn=mysub"), "{}", stderr(&dry));
     assert!(testbed.serving.logs("subsystem mysub: the name does not begin with nqn."));
 }
+
+#[test]
+fn a_name_that_an_earlier_version_kept_does_not_end_the_target() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, control) = (folder.path().join("state"), folder.path().join("c.sock"));
+    std::fs::create_dir(&state).unwrap();
+    let control = format!("unix:{}", control.display());
+    let kept = ["-s", "0", "--state-dir", state.to_str().unwrap()];
+    let begun = ["-n", "nqn.a", "--allow-host", "nqn.h", "--namespace", "memory:16m"];
+    Serving::controlled(&control, &[&kept[..], &begun].concat()).kill();
+    let file = state.join("state.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("\"nqn.h\"", "\"nqn.h\", \"nqn.b,nqn.c\"", 1)).unwrap();
+    let mut serving = Serving::controlled(&control, &kept[2..]);
+    assert!(serving.logs("subsystems[0].hosts[1] `nqn.b,nqn.c`: no host can have or ask for a name"));
+    let at = format!("--control={control}");
+    let hosts = |line: &[&str]| json(&selvedge(&[line, &["-o", "json", &at]].concat()));
+    assert_eq!(hosts(&["host", "list", "nqn.a"])["hosts"], serde_json::json!(["nqn.h", "nqn.b,nqn.c"]));
+    // Other changes are made, and the name can be removed, and not come again.
+    hosts(&["host", "allow", "nqn.a", "nqn.i"]);
+    hosts(&["host", "deny", "nqn.a", "nqn.b,nqn.c"]);
+    let again = selvedge(&["host", "allow", "nqn.a", "nqn.b,nqn.c", &at]);
+    assert!(stderr(&again).contains("comma or a space"), "{}", stderr(&again));
+}

@@ -33,7 +33,7 @@ fn a_host_with_another_key_gets_an_alert() {
 }
 
 #[test]
-fn a_host_that_nobody_knows_is_told_so() {
+fn a_host_with_an_unknown_identity_learns_the_reason() {
     let (ours, theirs) = (key(1, Suite::Aes128Gcm), key(2, Suite::Aes128Gcm));
     let [host, controller] =
         exchange(&mut host(std::slice::from_ref(&theirs)), &mut controller(&ours)).map(error);

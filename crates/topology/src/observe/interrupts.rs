@@ -48,7 +48,7 @@ impl Interrupts {
         numbers: &[u32],
     ) -> Result<Vec<(Serves, u32, Interrupt)>, ObserveError> {
         let mut found: BTreeMap<(Serves, u32), Vec<u32>> = BTreeMap::new();
-        let mut untold = Vec::new();
+        let mut unmatched = Vec::new();
         for number in numbers {
             let Some((name, _)) = self.lines.get(number) else { continue };
             if self.is_anothers(name, interface) {
@@ -56,14 +56,14 @@ impl Interrupts {
             }
             match queue(name) {
                 Some(queue) => found.entry(queue).or_default().push(*number),
-                None => untold.push(name.clone()),
+                None => unmatched.push(name.clone()),
             }
         }
         let what = format!("interrupts of {interface}");
-        if found.is_empty() && !untold.is_empty() {
-            untold.truncate(SHOWN_NAMES);
-            let names = untold.join("`, `");
-            reader.shortfall(&what, &format!("their names (`{names}`) do not tell the queue"), false);
+        if found.is_empty() && !unmatched.is_empty() {
+            unmatched.truncate(SHOWN_NAMES);
+            let names = unmatched.join("`, `");
+            reader.shortfall(&what, &format!("their names (`{names}`) do not contain a queue number"), false);
         }
         if let Some(((_, queue), numbers)) = found.iter().find(|(_, numbers)| numbers.len() > 1) {
             let reason = format!("{} by their names are all of queue {queue}", listed(numbers));

@@ -85,8 +85,8 @@ fn any_nic(chance: &mut Chance, topology: &Topology, index: u32) -> Interface {
         .collect();
     let named = 1 + chance.below(queues);
     let table = (0..[16, 128][chance.below(2) as usize]).map(|_| chance.below(named)).collect();
-    let somebodys = NtupleRule { location: 1, flow: None, queue: None, scope: RuleScope::OtherProtocol };
-    let rules = if chance.one_in(2) { Vec::new() } else { vec![somebodys] };
+    let foreign = NtupleRule { location: 1, flow: None, queue: None, scope: RuleScope::OtherProtocol };
+    let rules = if chance.one_in(2) { Vec::new() } else { vec![foreign] };
     let nodes = topology.processors.nodes.len() as u32;
     Interface {
         name: format!("eth{index}"),

@@ -102,13 +102,13 @@ fn gateways(page: &mut Page<'_>) -> Result<(), String> {
     open(page, "gateways")?;
     for text in [
         "silent",
-        "nobody",
+        "no gateway",
         "handing over",
         "[fd00::2]:4420",
         "it reaches what the gateways share",
         "gateway b<i> was silent, and was given up",
         "group 2: a serves it, 2.8 s after it began to move",
-        "group 2: nobody serves it",
+        "group 2: not served",
         "gateway b<i> was drained",
     ] {
         has_text(page, text)?;

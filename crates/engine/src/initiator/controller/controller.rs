@@ -216,6 +216,16 @@ impl Controller {
         Ok(self.admin(log_page_entry(&request, 0), None, length)?.success("Get Log Page")?.data)
     }
 
+    /// Sends an admin command with room for this many bytes, and waits no longer than `timeout` for its end.
+    pub(super) fn admin_reads_within(
+        &self,
+        entry: SubmissionEntry,
+        receive_length: usize,
+        timeout: Duration,
+    ) -> Result<AdminReply, InitiatorError> {
+        self.0.admin.command_within(entry, None, receive_length, timeout)
+    }
+
     /// Sends an admin command without data, and waits no longer than `timeout` for its end.
     pub(crate) fn admin_within(
         &self,

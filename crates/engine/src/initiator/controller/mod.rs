@@ -2,12 +2,14 @@
 //! reports about itself and its namespaces. I/O queues are their users'.
 
 mod admin;
+mod allocation;
 mod bring_up;
 mod controller;
 mod discovery;
 mod identify;
 
 pub use admin::AdminReply;
+pub use allocation::Extent;
 pub use controller::Controller;
 pub use discovery::DiscoveryRecords;
 pub use identify::NamespaceInfo;

@@ -1,10 +1,11 @@
 //! Finding a namespace: where its subsystem is served, as a discovery service says, and which number it has there.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use nvme::discovery::{DiscoveryEntry, SubsystemType, TransportType};
 
 use super::NamespaceName;
+use crate::address::HostAddress;
 use crate::initiator::{ConnectOptions, Controller, InitiatorError};
 
 /// The addresses at which a subsystem is served over TCP, as the discovery service at `address` says.
@@ -21,12 +22,10 @@ pub(super) fn addresses(address: SocketAddr, nqn: &str) -> Result<Vec<SocketAddr
     };
     let mut found = Vec::new();
     for entry in records.entries.iter().filter(is_it) {
-        let (ip, port) = (entry.address().parse::<IpAddr>(), entry.service_id().parse::<u16>());
-        if let (Ok(ip), Ok(port)) = (ip, port) {
-            let at = SocketAddr::new(ip, port);
-            if !found.contains(&at) {
-                found.push(at);
-            }
+        if let Ok(at) = HostAddress::of_record(&entry.address(), &entry.service_id(), address)
+            && !found.contains(&at)
+        {
+            found.push(at);
         }
     }
     if found.is_empty() {

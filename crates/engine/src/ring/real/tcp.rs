@@ -2,7 +2,7 @@
 //! wait: the ring reports that a connection has come or has been made. How they are to be is `transport`'s.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
@@ -191,11 +191,18 @@ fn bind_source(descriptor: &OwnedFd, remote: SocketAddr, options: &ConnectionOpt
     } else {
         IpAddr::from(Ipv6Addr::UNSPECIFIED)
     };
+    let own_end = |ip: IpAddr, port: u16| match (ip, remote) {
+        // A link-local address is on the link of the other one.
+        (IpAddr::V6(ip), SocketAddr::V6(remote)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, port, 0, remote.scope_id()).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    };
     let local = options.host_traddr.unwrap_or(any);
     for port in options.source_ports {
         // Without SO_REUSEADDR a port whose last connection lingers is in use: its two ends would be those of the new
         // one, and the peer could take segments of one for the other's.
-        match rustix::net::bind(descriptor, &SocketAddr::new(local, *port)) {
+        match rustix::net::bind(descriptor, &own_end(local, *port)) {
             Ok(()) => return Ok(()),
             Err(Errno::ADDRINUSE) => {}
             Err(error) => return Err(error.into()),
@@ -205,7 +212,7 @@ fn bind_source(descriptor: &OwnedFd, remote: SocketAddr, options: &ConnectionOpt
         tracing::debug!(%remote, ports = ?options.source_ports, "all source ports are in use; using one that the system chooses");
     }
     match options.host_traddr {
-        Some(local) => Ok(rustix::net::bind(descriptor, &SocketAddr::new(local, 0))?),
+        Some(local) => Ok(rustix::net::bind(descriptor, &own_end(local, 0))?),
         None => Ok(()),
     }
 }

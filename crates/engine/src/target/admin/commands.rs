@@ -9,7 +9,7 @@ use nvme::{Status, SubmissionEntry};
 
 use super::answer::Answer;
 use super::intake::{Intake, Taken, check_capsule};
-use super::{cross_reset, discovery, features, identify, log_page, namespace_admin, property};
+use super::{cross_reset, discovery, features, identify, lba_status, log_page, namespace_admin, property};
 use crate::limits::{ABORTS_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
 use crate::ring::{Buffer, BufferPool};
 use crate::target::controller::Controller;
@@ -61,7 +61,7 @@ impl AdminCommands {
 
     /// Host and controller that these commands belong to.
     pub(crate) fn owner(&self) -> Owner {
-        Owner { host_id: self.controller.host.id, controller: self.controller.instance }
+        Owner { host: self.controller.host.digest, controller: self.controller.instance }
     }
 
     /// True while a command waits for its data.
@@ -179,6 +179,7 @@ impl AdminCommands {
             admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT => {
                 namespace_admin::answer(entry, &controller, data, fabric, asker)
             }
+            admin_opcode::GET_LBA_STATUS => lba_status::answer(entry, &controller, fabric, asker),
             admin_opcode::CROSS_CONTROLLER_RESET => cross_reset::answer(entry, &controller, fabric, &asker),
             // Commands other than this one are taken while the controller is being enabled, as nvmet does too;
             // what needs a ready controller says so itself.
@@ -255,8 +256,13 @@ impl AdminCommands {
 
     /// Answers a held command whose work another thread has finished.
     pub(crate) fn answer_held<H>(&mut self, command_id: u16, status: Status, result: u64) -> Reply<H> {
-        self.held.retain(|held| held.command_id != command_id);
+        self.release_held(command_id);
         Reply::new(command_id, status, result)
+    }
+
+    /// A command that was held is answered.
+    pub(crate) fn release_held(&mut self, command_id: u16) {
+        self.held.retain(|held| held.command_id != command_id);
     }
 
     fn answer<H>(
@@ -299,7 +305,9 @@ fn has_command(opcode: u8, controller: &Controller, fabric: &Fabric) -> bool {
         | admin_opcode::SET_FEATURES
         | admin_opcode::ASYNC_EVENT_REQUEST
         | admin_opcode::KEEP_ALIVE => true,
-        admin_opcode::ABORT | admin_opcode::CROSS_CONTROLLER_RESET => !is_discovery,
+        admin_opcode::ABORT | admin_opcode::CROSS_CONTROLLER_RESET | admin_opcode::GET_LBA_STATUS => {
+            !is_discovery
+        }
         admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT => {
             !is_discovery && namespace_admin::is_offered(&controller.subsystem, fabric)
         }

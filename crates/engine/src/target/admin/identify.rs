@@ -247,8 +247,9 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
         let config = &controller.subsystem.state().config;
         identify.write_protection = write_protection_capabilities(host.protection_max_anywhere(config));
     }
+    identify.optional_admin_commands = U16::new(optional_admin_commands::GET_LBA_STATUS);
     if namespace_admin::is_offered(&controller.subsystem, fabric) {
-        identify.optional_admin_commands = U16::new(optional_admin_commands::NAMESPACE_MANAGEMENT);
+        identify.optional_admin_commands |= U16::new(optional_admin_commands::NAMESPACE_MANAGEMENT);
         identify.ana_capabilities |= ana_capabilities::GROUP_ID_MANAGED;
         let known = Allocated::of(controller, fabric).0;
         let served = known.values().map(|d| d.namespace.blocks() << d.namespace.block_shift()).sum();

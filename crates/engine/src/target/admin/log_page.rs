@@ -228,6 +228,7 @@ fn commands(manages: bool) -> CommandsSupported {
         admin_opcode::ASYNC_EVENT_REQUEST,
         admin_opcode::KEEP_ALIVE,
         admin_opcode::CROSS_CONTROLLER_RESET,
+        admin_opcode::GET_LBA_STATUS,
     ] {
         log.admin[usize::from(opcode)] = U32::new(supported);
     }

@@ -2,6 +2,7 @@
 
 mod handshake;
 mod handshake_places;
+mod waiting_line;
 mod worker;
 
 pub(crate) use worker::AuthenticationWorker;

@@ -26,7 +26,7 @@ use crate::target::identity::NamespaceIdentities;
 use crate::target::image::OpenRequest;
 use crate::target::messaging::{Fenced, Loss, Message, Then};
 use crate::target::reactor::{Listener, Listening, PortChange};
-use crate::target::reservation::{Abandoned, Access};
+use crate::target::reservation::{Abandoned, Access, HostDigest};
 use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
 
@@ -75,7 +75,6 @@ impl Fabric {
         // change a reservation after it was checked, or after a new namespace has read it.
         let archive = self.archive();
         host.map(|host| check_reservations(&old, &changes, host)).transpose()?;
-        let absent = self.absent();
         let preparation = Preparation {
             old: &old,
             wanted: &wanted,
@@ -87,7 +86,7 @@ impl Fabric {
             opener: self.opener(),
             order,
             reopened: reopened.as_ref(),
-            absent: &absent,
+            absent: &self.absent(),
             absence,
             may_disks_be_absent: self.may_disks_be_absent(),
             sealing_key: self.sealing_key.as_deref(),
@@ -105,6 +104,7 @@ impl Fabric {
         let images = prepared.namespaces.clone();
         let listening = self.commit(&old, prepared, (&directives, order.overlap), &changes);
         reservation_worker::forget(archive.as_ref(), &removed);
+        reservation_worker::drop_denied(self, archive.as_ref(), &old.config, &changes);
         forget_shared(&leaving, &directives);
         drop(archive);
         // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.
@@ -289,10 +289,6 @@ impl Fabric {
                     "a host loses its controller by a change of the configuration"
                 );
                 self.end_controller(&controller);
-            } else if let Some((nsid, other)) = controller.subsystem.registered_otherwise(&controller.host) {
-                // The namespace came with registrations that were kept of it.
-                let why = format!("registered on namespace {nsid} by {other}");
-                self.end_impostor(&controller, &why);
             } else if controller.subsystem.is_discovery {
                 if discovery_changed {
                     notices.push((controller, Notice::DiscoveryLog));
@@ -314,6 +310,7 @@ impl Fabric {
 /// Sees that a host changes no namespace that it may not write to since another has reserved it: to take it away, to hide it
 /// and to protect it are no less than a write.
 fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> Result<(), TargetError> {
+    let digest = HostDigest::of(&host.nqn, host.host_id.as_bytes());
     for change in changes {
         let (Change::NamespaceRemoved { nqn, nsid }
         | Change::NamespaceReplaced { nqn, nsid }
@@ -324,7 +321,7 @@ fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> 
         };
         let subsystem = old.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
         let namespace = subsystem.and_then(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
-        if namespace.is_some_and(|n| n.reservation_forbids(host.host_id.as_bytes(), Access::Write)) {
+        if namespace.is_some_and(|n| n.reservation_forbids(digest, Access::Write)) {
             return Err(TargetError::Reserved { nqn: nqn.clone(), nsid: *nsid });
         }
     }

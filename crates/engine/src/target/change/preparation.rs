@@ -166,7 +166,7 @@ impl Preparation<'_> {
         let (mut config, mut listening) = (self.wanted.clone(), Vec::new());
         for port in config.ports.iter_mut().filter(|port| is_added(port.id)) {
             let socket = Listening::open(port, self.inherited)?;
-            port.address = socket.address();
+            port.address = socket.address().into();
             listening.push(socket);
         }
         // After the sockets: a port that cannot be opened must not cost another gateway its lock.

@@ -65,7 +65,7 @@ impl FabricConfig {
             check_referral(referral)?;
         }
         if let Some(nqn) = &self.discovery_nqn
-            && let Err(error) = Nqn::configured(nqn)
+            && let Err(error) = Nqn::new(nqn)
         {
             return wrong(format!("discovery name {nqn}: {error}"));
         }
@@ -88,7 +88,7 @@ fn check_referral(referral: &ReferralConfig) -> Result<(), TargetError> {
     if referral.service.parse::<u16>().is_err() {
         return wrong(format!("{name}: the service is not a number up to 65535"));
     }
-    match referral.nqn.as_deref().map(Nqn::configured) {
+    match referral.nqn.as_deref().map(Nqn::new) {
         Some(Err(error)) => wrong(format!("{name}: {error}")),
         _ => Ok(()),
     }
@@ -96,7 +96,7 @@ fn check_referral(referral: &ReferralConfig) -> Result<(), TargetError> {
 
 fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     let wrong = |message: String| wrong(format!("subsystem {}: {message}", config.nqn));
-    match Nqn::configured(&config.nqn) {
+    match Nqn::new(&config.nqn) {
         Err(error) => return wrong(error.to_string()),
         Ok(name) if name.is_discovery() => return wrong("this name is the discovery service's".to_owned()),
         Ok(_) => {}
@@ -109,7 +109,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     }
     let hosts = config.namespaces.iter().flat_map(|namespace| namespace.visible.hosts());
     for host in config.hosts.iter().chain(hosts) {
-        if let Err(error) = Nqn::configured(host) {
+        if let Err(error) = Nqn::new(host) {
             return wrong(format!("host {host}: {error}"));
         }
     }
@@ -121,7 +121,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     }
     for (at, key) in config.host_keys.iter().enumerate() {
         let host = &key.host;
-        if let Err(error) = Nqn::configured(host) {
+        if let Err(error) = Nqn::new(host) {
             return wrong(format!("keys of host {host:?}: {error}"));
         }
         key.check().or_else(wrong)?;
@@ -182,7 +182,7 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
         return Err("only a file or block device can be shared, or have its writes held back".to_owned());
     }
     if let Some(owner) = &namespace.owner {
-        Nqn::configured(&owner.nqn).map_err(|error| format!("owner {}: {error}", owner.nqn))?;
+        Nqn::new(&owner.nqn).map_err(|error| format!("owner {}: {error}", owner.nqn))?;
         if owner.host_id.is_nil() {
             return Err(format!("owner {}: a HOSTID of zeroes does not belong to any host", owner.nqn));
         }

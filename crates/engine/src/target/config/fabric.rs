@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nvme::log_page::AnaState;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::command_quiesce::CommandQuiesce;
@@ -18,6 +18,7 @@ use super::sealed_secret::SealedSecret;
 use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
 use super::written;
+use crate::address::{HostAddress, NetAddress};
 use crate::backend::BackendConfig;
 use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
@@ -33,10 +34,17 @@ pub struct FabricConfig {
     /// Subsystems to serve.
     pub subsystems: Vec<SubsystemConfig>,
     /// Other discovery services that hosts are referred to.
+    #[serde(deserialize_with = "referrals")]
     pub referrals: Vec<ReferralConfig>,
     /// A name of its own for this target's discovery subsystem, beside the well-known one (TP8013).
     #[serde(deserialize_with = "written::optional_nqn")]
     pub discovery_nqn: Option<String>,
+}
+
+/// Referrals; one whose address is written with its port is split.
+fn referrals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReferralConfig>, D::Error> {
+    let written = Vec::<ReferralConfig>::deserialize(deserializer)?;
+    Ok(written.into_iter().map(ReferralConfig::split).collect())
 }
 
 /// An address to listen on.
@@ -48,8 +56,8 @@ pub struct PortConfig {
     /// by default.
     #[serde(default, deserialize_with = "written::port_id")]
     pub id: u16,
-    /// Address and service. Service 0 takes a free one.
-    pub address: SocketAddr,
+    /// Address and service. Service 0 takes a free one. A link-local address has its interface, as in `[fe80::1%eth0]:4420`.
+    pub address: NetAddress,
     /// The address that discovery tells hosts, where it differs from the one listened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
@@ -392,9 +400,40 @@ pub const NO_PORT: u16 = 0;
 
 impl PortConfig {
     /// Port number `id` at `address`, advertised to hosts unchanged.
-    pub const fn new(id: u16, address: SocketAddr) -> Self {
+    pub fn new(id: u16, address: SocketAddr) -> Self {
+        Self::at(id, address.into())
+    }
+
+    /// The same, of an address with its interface.
+    pub const fn at(id: u16, address: NetAddress) -> Self {
         let transport = Transport::Tcp;
         Self { id, address, advertise: None, discovery_only: false, transport, congestion: None, tls: None }
+    }
+}
+
+impl ReferralConfig {
+    /// The same, where an address that is written with its port, as in `10.0.0.2:8009`, is split. Earlier versions kept it
+    /// whole, and hosts could not read it.
+    #[must_use]
+    pub fn split(mut self) -> Self {
+        if let Ok(written) = self.address.parse::<HostAddress>() {
+            self.address = written.host();
+            self.service = written.port().map_or(self.service, |port| port.to_string());
+        }
+        self
+    }
+
+    /// Checks that hosts can read it.
+    ///
+    /// # Errors
+    /// When the address is neither an IP address nor a host name, or the service is not a port.
+    pub fn check(&self) -> Result<(), String> {
+        let service = self.service.parse().ok().filter(|port: &u16| *port > 0);
+        let service = service.ok_or_else(|| {
+            format!("`{}` is not a port of a discovery service, which is 1 to 65535", self.service)
+        })?;
+        let address: HostAddress = self.address.parse()?;
+        address.check_for_hosts(service)
     }
 }
 

@@ -13,6 +13,7 @@ mod nguid;
 mod quiesce_check;
 mod rights;
 mod sealed_secret;
+mod separated;
 mod tls_rule;
 mod tls_use;
 mod write_protection;
@@ -33,6 +34,7 @@ pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
 pub(crate) use sealed_secret::KeySource;
 pub use sealed_secret::{KeyKind, SealedSecret};
+pub use separated::SeparatedName;
 pub use tls_use::TlsUse;
 pub use write_protection::WriteProtection;
 pub use written::{

@@ -38,7 +38,8 @@ impl<'de, T: Check> Deserialize<'de> for Checked<T> {
 
 impl Check for Nqn {
     fn check(text: &str) -> Result<Self, String> {
-        Self::configured(text).map_err(|error| format!("`{text}`: {error}"))
+        // A comma or a space, which earlier versions took, is refused where a configuration is new.
+        Self::new(text).map_err(|error| format!("`{text}`: {error}"))
     }
 }
 

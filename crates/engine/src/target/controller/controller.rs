@@ -42,6 +42,8 @@ pub(crate) struct Controller {
     pub(crate) guest: Guest,
     /// Parameters of the host's authentication, if it had to authenticate.
     pub(crate) proof: Option<Authenticated>,
+    /// Set if its host has proved its name, by authentication or by the TLS key of the admin queue.
+    pub(crate) is_proved: bool,
     /// The TLS key that has come out of its host's authentication, as long as it has not ended.
     pub(super) generated_key: Mutex<Option<Arc<GeneratedKey>>>,
     /// The namespaces its host sees.
@@ -102,7 +104,8 @@ impl Controller {
         instance: ControllerInstance,
         subsystem: Arc<Subsystem>,
         host: Host,
-        (port, guest, proof): (u16, Guest, Option<Authenticated>),
+        (port, guest): (u16, Guest),
+        (proof, is_proved): (Option<Authenticated>, bool),
         keep_alive_ms: u32,
         now: Moment,
     ) -> Self {
@@ -115,6 +118,7 @@ impl Controller {
             port,
             guest,
             proof,
+            is_proved,
             generated_key: Mutex::default(),
             table,
             ready: AtomicBool::new(false),
@@ -469,11 +473,19 @@ mod tests {
     use crate::target::served::HostKeys;
 
     fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
-        let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
+        let host = Host::new("nqn.2026-01.io.selvedge:host".to_owned(), [1; 16]);
         let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
         let network = crate::target::controller::Network::of([127, 0, 0, 1].into());
         let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
-        Controller::new(instance, Arc::new(subsystem), host, (1, guest, None), keep_alive_ms, Moment(0))
+        Controller::new(
+            instance,
+            Arc::new(subsystem),
+            host,
+            (1, guest),
+            (None, false),
+            keep_alive_ms,
+            Moment(0),
+        )
     }
 
     #[test]

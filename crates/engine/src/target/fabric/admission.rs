@@ -56,16 +56,19 @@ pub(crate) enum Rule {
     ControllersPerNetwork,
     QueuesPerHost,
     QueuesPerNetwork,
+    /// Others that have yet to authenticate have taken the identifier that the host was promised.
+    Promises,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Controllers,
         Self::Reserve,
         Self::ControllersPerHost,
         Self::ControllersPerNetwork,
         Self::QueuesPerHost,
         Self::QueuesPerNetwork,
+        Self::Promises,
     ];
 
     /// Value of the label in metrics.
@@ -77,6 +80,7 @@ impl Rule {
             Self::ControllersPerNetwork => "controllers_per_network",
             Self::QueuesPerHost => "queues_per_host",
             Self::QueuesPerNetwork => "queues_per_network",
+            Self::Promises => "promised_controllers",
         }
     }
 }
@@ -90,6 +94,7 @@ impl fmt::Display for Rule {
             Self::ControllersPerNetwork => "the host's network has as many controllers as one may have",
             Self::QueuesPerHost => "the host has as many I/O queues as one host may have",
             Self::QueuesPerNetwork => "the host's network has as many I/O queues as one may have",
+            Self::Promises => "too many hosts have connected that have yet to authenticate",
         })
     }
 }
@@ -256,6 +261,8 @@ pub(crate) struct Refusals {
     handshakes: Seldom,
     discovery_ended: AtomicU64,
     silent_ended: AtomicU64,
+    /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
+    displaced: Seldom,
 }
 
 impl Refusals {
@@ -289,6 +296,11 @@ impl Refusals {
         self.handshakes.count_to_log(ring::now())
     }
 
+    /// Counts a controller that ended for a proved host with the same HOSTID; the number if it is one to be logged.
+    pub(crate) fn count_displaced(&self) -> Option<u64> {
+        self.displaced.count_to_log(ring::now())
+    }
+
     /// Counts a controller whose keep alive timer ran out.
     pub(crate) fn count_silent_ended(&self) {
         self.silent_ended.fetch_add(1, Ordering::Relaxed);
@@ -308,6 +320,10 @@ impl Refusals {
 
     pub(crate) fn silent_ended(&self) -> u64 {
         self.silent_ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn displaced(&self) -> u64 {
+        self.displaced.read()
     }
 
     pub(crate) fn discovery_ended(&self) -> u64 {

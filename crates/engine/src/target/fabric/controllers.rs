@@ -1,11 +1,12 @@
 //! The controllers of a target, with the identifiers that they have, had, or will have. It makes none.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::admission::{Admission, Rule};
+use super::promises::Promises;
 use super::target_config::TargetConfig;
 use crate::ring;
 use crate::target::controller::{Controller, Network};
@@ -19,7 +20,7 @@ pub(super) struct Controllers {
     pub(super) ending: HashMap<u16, Arc<Controller>>,
     last_id: u16,
     /// Identifiers that were promised to hosts that have yet to authenticate.
-    pub(super) promised: BTreeSet<u16>,
+    pub(super) promises: Promises,
     /// The uniquifier that the last controller with each identifier had.
     pub(super) uniquifiers: HashMap<u16, u8>,
 }
@@ -35,7 +36,7 @@ impl Controllers {
             by_id: HashMap::new(),
             ending: HashMap::new(),
             last_id: ids.start() + (ring::random() % count) as u16,
-            promised: BTreeSet::new(),
+            promises: Promises::default(),
             uniquifiers: HashMap::new(),
         }
     }
@@ -44,19 +45,52 @@ impl Controllers {
     /// that still uses an old one should find no controller rather than another host's.
     pub(super) fn free_id(&mut self, ids: &RangeInclusive<u16>) -> Result<u16, NoController> {
         // A controller that is ending still has its identifier.
-        if self.by_id.len() + self.ending.len() + self.promised.len() >= ids.clone().count() {
+        if self.by_id.len() + self.ending.len() + self.promises.len() >= ids.clone().count() {
             return Err(Rule::Controllers.into());
         }
         let mut id = self.last_id;
         loop {
             id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
             let is_taken = self.by_id.contains_key(&id) || self.ending.contains_key(&id);
-            if !is_taken && !self.promised.contains(&id) {
+            if !is_taken && !self.promises.have(id) {
                 break;
             }
         }
         self.last_id = id;
         Ok(id)
+    }
+
+    /// Sees that a host may use its identifier in a subsystem; the controllers of other hosts that have to go for that. Proof
+    /// goes before claim: a proved host ends controllers of unproved ones, and is refused for none, not
+    /// even for another proved one, which reservations tell from it by its NQN. Between unproved hosts the first keeps the
+    /// identifier as long as it has controllers, since two machines with one HOSTID are a mistake that an operator has to learn of.
+    /// Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is open to all, where no claim counts.
+    ///
+    /// # Errors
+    /// The host that has the identifier.
+    pub(super) fn claim_host_id(
+        &self,
+        subsystem: &Arc<Subsystem>,
+        host: &Host,
+        is_proved: bool,
+    ) -> Result<Vec<Arc<Controller>>, NoController> {
+        if host.is_nameless() || subsystem.is_discovery {
+            return Ok(Vec::new());
+        }
+        let is_other = |known: &&Arc<Controller>| {
+            known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
+        };
+        let mut others = self.by_id.values().filter(is_other);
+        if is_proved {
+            return Ok(others.filter(|other| !other.is_proved).cloned().collect());
+        }
+        match others.next() {
+            Some(known) => {
+                let taken = format!("{}, which has controller {}", known.host.nqn, known.id);
+                Err(NoController::HostIdTaken(taken))
+            }
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The discovery controller that has to go for another one, when there are as many as there may be: the one that has been
@@ -88,22 +122,4 @@ impl From<Rule> for NoController {
     fn from(rule: Rule) -> Self {
         Self::NoPlace(rule)
     }
-}
-
-/// Description of another host that has the same host identifier in the subsystem, if there is one.
-/// An identifier belongs to a host as long as that has controllers or registrations. Hosts without
-/// an identifier are all different (Base 5.1.25.1.28), and a discovery service accepts any host,
-/// where an identifier could be claimed by anyone.
-pub(super) fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
-    if host.is_nameless() || subsystem.is_discovery {
-        return None;
-    }
-    let is_other = |known: &&Arc<Controller>| {
-        known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
-    };
-    if let Some(known) = controllers.by_id.values().find(is_other) {
-        return Some(format!("{}, which has controller {}", known.host.nqn, known.id));
-    }
-    let (nsid, nqn) = subsystem.registered_otherwise(host)?;
-    Some(format!("{nqn}, which is registered on namespace {nsid}"))
 }

@@ -13,12 +13,12 @@ use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::log_page::CrossResetStatus;
 use secure_channel::{RecordLimit, SealingKey};
-use uuid::Uuid;
 
 use super::admission::{Quotas, Refusals, Rule};
-use super::controllers::{Controllers, NoController, holder};
+use super::controllers::{Controllers, NoController};
 use super::directory::Directory;
 use super::generated_keys::GeneratedKeys;
+use super::promises::WantedId;
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
 use crate::ring::channel::SyncSender;
@@ -28,8 +28,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest,
-    RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
+    Address, AllocationJob, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets,
+    PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -41,7 +41,7 @@ use crate::target::telemetry::{Peculiarities, SlowCommands, TlsHandshakes};
 pub(crate) struct Fabric {
     directory: RwLock<Arc<Directory>>,
     discovery: Arc<Subsystem>,
-    controllers: Mutex<Controllers>,
+    pub(super) controllers: Mutex<Controllers>,
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<Option<PendingRequest>>>,
@@ -54,6 +54,7 @@ pub(crate) struct Fabric {
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
+    pub(crate) allocation_jobs: WorkerJobs<AllocationJob>,
     /// Directory of reservations that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -63,7 +64,7 @@ pub(crate) struct Fabric {
     /// Counters of hosts' unusual behaviour that was accepted.
     pub(crate) peculiarities: Arc<Peculiarities>,
     pub(crate) slow_commands: Arc<SlowCommands>,
-    controller_ids: RangeInclusive<u16>,
+    pub(super) controller_ids: RangeInclusive<u16>,
     identities: Identities,
     offers_reservations: bool,
     /// The connections that images share.
@@ -78,19 +79,6 @@ pub(crate) struct Fabric {
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
-}
-
-/// An identifier that was promised to a host. Dropping it gives it back.
-#[derive(Debug)]
-pub(crate) struct PromisedId {
-    fabric: Arc<Fabric>,
-    pub(crate) id: u16,
-}
-
-impl Drop for PromisedId {
-    fn drop(&mut self) {
-        lock(&self.fabric.controllers).promised.remove(&self.id);
-    }
 }
 
 /// A random number that is not 0.
@@ -120,6 +108,7 @@ impl Fabric {
             generated_keys: GeneratedKeys::default(),
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
+            allocation_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
@@ -335,39 +324,26 @@ impl Fabric {
         controllers.uniquifiers.extend(uniquifiers.iter().copied());
     }
 
-    /// Promises an identifier to a host that has to authenticate before it gets a controller: what anybody can ask for has to
-    /// take nothing from anybody.
-    ///
-    /// # Errors
-    /// When all are taken.
-    pub(crate) fn promise_id(self: &Arc<Self>) -> Result<PromisedId, NoController> {
-        let controllers = &mut *lock(&self.controllers);
-        let id = controllers.free_id(&self.controller_ids)?;
-        controllers.promised.insert(id);
-        Ok(PromisedId { fabric: self.clone(), id })
-    }
-
-    /// Makes a controller of `subsystem` for `host`, with the identifier that it was promised, if it was.
+    /// Makes a controller of `subsystem` for `host`, with the identifier that it had or was promised, if it was.
     ///
     /// # Errors
     /// Why the host gets none.
     pub(crate) fn add_controller(
         &self,
         subsystem: &Arc<Subsystem>,
-        host: &Host,
+        (host, is_proved): (&Host, bool),
         guest: &Guest,
-        promised: Option<u16>,
+        wanted: WantedId,
         make: impl FnOnce(ControllerInstance) -> Controller,
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
-        // Under the lock, which registrations take too before they look for this controller's host.
-        if let Some(holder) = holder(controllers, subsystem, host) {
-            return Err(NoController::HostIdTaken(holder));
-        }
-        let id = match promised {
-            Some(id) => id,
-            None => controllers.free_id(&self.controller_ids)?,
+        let displaced = controllers.claim_host_id(subsystem, host, is_proved)?;
+        let id = match wanted {
+            WantedId::Former(id) => id,
+            WantedId::Promised(promise) if controllers.promises.hold(promise) => promise.id,
+            WantedId::Promised(_) => return Err(Rule::Promises.into()),
+            WantedId::Any => controllers.free_id(&self.controller_ids)?,
         };
         let in_excess = if subsystem.is_discovery {
             controllers.discovery_in_excess()
@@ -382,6 +358,7 @@ impl Fabric {
         let controller = Arc::new(make(instance));
         controllers.by_id.insert(id, controller.clone());
         drop(guard);
+        displaced.iter().for_each(|displaced| self.displace(displaced, &host.nqn));
         if let Some(in_excess) = in_excess {
             self.refusals.count_discovery_ended();
             tracing::debug!(
@@ -392,31 +369,6 @@ impl Fabric {
             self.end_controller(&in_excess);
         }
         Ok(controller)
-    }
-
-    /// Ends the controllers that other hosts have of the same subsystem by the identifier of this host, which is registered now.
-    /// They have come since it lost its last controller, while its command was on its way.
-    pub(crate) fn end_others_by_id_of(&self, controller: &Controller) {
-        let host = &controller.host;
-        for other in self.controllers_of(&controller.subsystem) {
-            if other.host.id == host.id && other.host.nqn != host.nqn {
-                self.end_impostor(&other, &format!("registered by {}", host.nqn));
-            }
-        }
-    }
-
-    /// Ends a controller whose host has an identifier that is another's.
-    pub(crate) fn end_impostor(&self, controller: &Arc<Controller>, why: &str) {
-        let Host { nqn, id } = &controller.host;
-        let (id, subsystem) = (Uuid::from_bytes(*id), &controller.subsystem.nqn);
-        let controller_id = controller.id;
-        tracing::warn!(
-            host = nqn,
-            controller = controller_id,
-            subsystem,
-            "Ended a controller: its host's identifier (HOSTID) {id} is {why}"
-        );
-        self.end_controller(controller);
     }
 
     /// Gives a controller's host the place for another I/O queue.

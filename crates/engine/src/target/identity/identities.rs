@@ -106,7 +106,7 @@ impl FabricConfig {
     pub fn settled(mut self, served: &Self) -> Self {
         for port in self.ports.iter_mut().filter(|port| port.address.port() == 0) {
             let is_same = |open: &&crate::target::config::PortConfig| {
-                open.id == port.id && open.address.ip() == port.address.ip()
+                open.id == port.id && open.address.fits(&port.address)
             };
             if let Some(open) = served.ports.iter().find(is_same) {
                 port.address.set_port(open.address.port());

@@ -8,7 +8,7 @@ use super::commands::Commands;
 use super::context::Context;
 use super::request::{Next, Reply, Request, State};
 use crate::target::messaging::Loss;
-use crate::target::reservation::HostId;
+use crate::target::reservation::HostDigest;
 use crate::target::served::Namespace;
 
 impl Request {
@@ -46,10 +46,10 @@ impl Commands {
     pub(crate) fn end_fenced(
         &mut self,
         namespace: &Arc<Namespace>,
-        hosts: &[HostId],
+        hosts: &[HostDigest],
         ctx: &mut Context<'_>,
     ) -> Vec<Next> {
-        if !hosts.contains(&self.owner().host_id) {
+        if !hosts.contains(&self.owner().host) {
             return Vec::new();
         }
         let is_meant = |request: &Request| {

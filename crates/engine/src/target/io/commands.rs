@@ -108,7 +108,7 @@ impl Commands {
     /// Host and controller that these commands belong to.
     pub(crate) fn owner(&self) -> Owner {
         let controller = &self.of.controller;
-        Owner { host_id: controller.host.id, controller: controller.instance }
+        Owner { host: controller.host.digest, controller: controller.instance }
     }
 
     /// Address for the reply to one of these commands, given to the worker that produces the reply.
@@ -151,7 +151,7 @@ impl Commands {
         }
         let view = self.view.clone();
         let checked = match view.attachment(entry.nsid.get()) {
-            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)
+            Some(attachment) => check(entry, capsule.length, attachment, controller.host.digest)
                 .map(|checked| (checked, attachment)),
             None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         };

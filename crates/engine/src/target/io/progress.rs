@@ -133,7 +133,7 @@ impl Commands {
     /// True if another host's reservation forbids this host such work now.
     #[cold]
     pub(super) fn is_reserved_from(&self, work: Work, namespace: &Namespace) -> bool {
-        work.access().is_some_and(|access| namespace.reservation_forbids(&self.owner().host_id, access))
+        work.access().is_some_and(|access| namespace.reservation_forbids(self.owner().host, access))
     }
 
     /// Checks a command against the namespace's claims and unreadable blocks: an error is a status

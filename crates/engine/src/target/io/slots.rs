@@ -259,9 +259,7 @@ impl Slots {
             Fenced::Beyond(namespace) => {
                 is_stored(namespace, &|slot| slot.work.may_write(&namespace.behind_end()))
             }
-            Fenced::Hosts(namespace, hosts) => {
-                hosts.contains(&owner.host_id) && is_stored(namespace, &|_| true)
-            }
+            Fenced::Hosts(namespace, hosts) => hosts.contains(&owner.host) && is_stored(namespace, &|_| true),
             Fenced::Waiting => false,
             Fenced::Controller(controller) => has_stored(controller),
             Fenced::IoQueues(controller) => has_stored(controller),

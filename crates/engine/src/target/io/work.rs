@@ -12,7 +12,7 @@ use crate::limits::{
     BUFFER_LENGTH_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, VERIFY_LENGTH_MAX,
     WRITE_ZEROES_LENGTH_MAX,
 };
-use crate::target::reservation::{Access, HostId};
+use crate::target::reservation::{Access, HostDigest};
 use crate::target::served::{Attachment, ByteRange, Namespace, flags};
 use crate::target::telemetry::Operation;
 
@@ -137,7 +137,7 @@ pub(super) fn check<'a>(
     entry: &'a SubmissionEntry,
     data_length: usize,
     attachment: &Attachment,
-    host_id: &HostId,
+    host: HostDigest,
 ) -> Result<Checked<'a>, Status> {
     let (command, fused) = IoCommand::decode_fused(entry)?;
     let namespace = &*attachment.namespace;
@@ -146,7 +146,7 @@ pub(super) fn check<'a>(
     }
     let flags = namespace.flags();
     if flags & (flags::PROTECTED | flags::RESERVED | flags::FAILED) != 0 {
-        check_flagged(entry, &command, namespace, host_id)?;
+        check_flagged(entry, &command, namespace, host)?;
     }
     let (work, length) = work_of(&command, namespace)?;
     if length > BUFFER_LENGTH_MAX as u64 {
@@ -162,13 +162,13 @@ fn check_flagged(
     entry: &SubmissionEntry,
     command: &IoCommand,
     namespace: &Namespace,
-    host_id: &HostId,
+    host: HostDigest,
 ) -> Result<(), Status> {
     if command.writes() && namespace.is_write_protected() {
         return Err(Status::WRITE_PROTECTED.do_not_retry());
     }
     match Access::of_io(entry.opcode) {
-        Some(access) if namespace.reservation_forbids(host_id, access) => Err(Status::RESERVATION_CONFLICT),
+        Some(access) if namespace.reservation_forbids(host, access) => Err(Status::RESERVATION_CONFLICT),
         _ if namespace.has_failed() && (command.writes() || *command == IoCommand::Flush) => {
             Err(Status::WRITE_FAULT.do_not_retry())
         }

@@ -56,6 +56,11 @@ impl Asker {
         self.mailboxes.finish(self.address, slot, status, data);
     }
 
+    /// Answers the admin command with data, if its connection is still there.
+    pub(crate) fn answer_with(&self, data: Vec<u8>) {
+        self.mailboxes.answer_with((self.address, self.command_id), data);
+    }
+
     /// Answers the command, if its connection is still there.
     pub(crate) fn answer(&self, status: Status, result: u64) {
         self.mailboxes.answer((self.address, self.command_id), status, result);

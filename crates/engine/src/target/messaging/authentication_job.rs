@@ -1,19 +1,18 @@
 //! Jobs of the authentication worker.
 
 use std::sync::Weak;
+use std::time::Duration;
 
-use authentication::ControllerSide;
+use authentication::{ControllerSide, Group};
 
 use super::asker::Asker;
 use super::handshake::HandshakeStep;
 use crate::target::controller::Network;
 
-/// Host that authenticates: its claimed name, and the network that it connects from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Party {
-    pub(crate) host_nqn: String,
-    pub(crate) network: Network,
-}
+/// Microseconds of a step without public-key work: messages, hashes, and their way.
+const STEP_US: u64 = 50;
+/// Microseconds of a TLS hello: a key exchange on an elliptic curve, and the library's state.
+const HELLO_US: u64 = 500;
 
 /// A single step of an exchange.
 pub(crate) enum Step {
@@ -32,10 +31,13 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// True for the first step of an authentication or handshake, which a host with failed attempts
-    /// has to wait for.
-    pub(crate) const fn begins(&self) -> bool {
-        matches!(self, Self::Exchange(_, Step::Give)) || self.takes_place()
+    /// Microseconds of the worker's thread that it takes, about.
+    pub(crate) fn cost_us(&self) -> u64 {
+        match self {
+            Self::Exchange(side, _) => STEP_US + side.next_group().map_or(0, Group::cost_us),
+            Self::Handshake(HandshakeStep::Hello { .. }) => HELLO_US,
+            Self::Handshake(HandshakeStep::Flight { .. }) => STEP_US,
+        }
     }
 
     /// True for a step that starts a TLS handshake, if the host has a key.
@@ -47,8 +49,11 @@ impl Work {
 /// A step for a connection that waits for its result.
 pub(crate) struct AuthenticationJob {
     pub(crate) asker: Asker,
-    pub(crate) party: Party,
+    /// Network that its host comes from.
+    pub(crate) network: Network,
     pub(crate) work: Work,
+    /// Longest time by which its answer is delayed, if it is a refusal.
+    pub(crate) delay_max: Duration,
     /// Dead once the connection no longer waits.
     pub(crate) is_wanted: Weak<()>,
 }

@@ -12,13 +12,13 @@ use super::address::Address;
 use super::cross_reset::CrossReset;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::target::controller::{Controller, Quiesce};
-use crate::target::reservation::HostId;
+use crate::target::reservation::HostDigest;
 use crate::target::served::{ByteRange, Namespace};
 
 /// Host and controller that commands belong to. Remains known after the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    pub(crate) host_id: HostId,
+    pub(crate) host: HostDigest,
     pub(crate) controller: ControllerInstance,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Fenced {
     /// Commands that write beyond the namespace's present end. New ones are refused.
     Beyond(Arc<Namespace>),
     /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
-    Hosts(Arc<Namespace>, Vec<HostId>),
+    Hosts(Arc<Namespace>, Vec<HostDigest>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
     Controller(ControllerInstance),
     /// All of this controller's I/O queues, which are closed, while its admin queue stays.

@@ -53,6 +53,8 @@ pub(crate) enum Message {
     Abort(Arc<Abort>),
     /// A command of the connection with this token and serial number is answered.
     Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
+    /// An admin command of that connection is answered with data.
+    AnswerWith { connection: u32, serial: u64, command_id: u16, data: Vec<u8> },
     /// A step of the authentication of a connection's host is done.
     Authentication { connection: u32, serial: u64, done: Box<AuthenticationDone> },
     /// A step of the TLS handshake of a connection is done.

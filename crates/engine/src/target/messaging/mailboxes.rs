@@ -45,6 +45,12 @@ impl Mailboxes {
         self.send(reactor, Message::Answer { connection, serial, command_id, status, result });
     }
 
+    /// Answers an admin command with data, if its connection is still there.
+    pub(crate) fn answer_with(&self, (address, command_id): (Address, u16), data: Vec<u8>) {
+        let Address { reactor, connection, serial } = address;
+        self.send(reactor, Message::AnswerWith { connection, serial, command_id, data });
+    }
+
     /// Ends a command that the reservation worker has done, in a slot of a connection, if that is still there.
     pub(crate) fn finish(&self, address: Address, slot: u16, status: Status, data: Vec<u8>) {
         let Address { reactor, connection, serial } = address;

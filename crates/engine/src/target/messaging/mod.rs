@@ -2,6 +2,7 @@
 
 mod abort;
 mod address;
+mod allocation_job;
 mod arrival;
 mod asker;
 mod authentication_done;
@@ -22,11 +23,12 @@ mod worker_jobs;
 
 pub(crate) use abort::Abort;
 pub(crate) use address::Address;
+pub(crate) use allocation_job::AllocationJob;
 pub(crate) use arrival::Arrival;
 pub(crate) use asker::Asker;
 pub use asker::AskingHost;
 pub(crate) use authentication_done::AuthenticationDone;
-pub(crate) use authentication_job::{AuthenticationJob, Party, Step, Work};
+pub(crate) use authentication_job::{AuthenticationJob, Step, Work};
 pub(crate) use claim::Claim;
 pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};

@@ -21,14 +21,14 @@ use crate::secure_stream::Protection;
 use crate::target::admin::AdminCommands;
 use crate::target::config::TlsUse;
 use crate::target::controller::{Controller, Guest, Network, OpenQueue};
-use crate::target::fabric::{Fabric, Fault, NoController};
+use crate::target::fabric::{Fabric, Fault, NoController, Promise, WantedId};
 use crate::target::io::{Commands, QueueIdentity};
 use crate::target::messaging::{Address, RefusedHost};
 use crate::target::served::{GeneratedKey, Host, Subsystem};
 use crate::target::telemetry::{Peculiarity, Seen};
 
 /// Result of a host's authentication, with the identifier promised for its controller.
-pub(super) type Proof = (Authenticated, Option<u16>);
+pub(super) type Proof = (Authenticated, Option<Promise>);
 
 /// The connection that sent a Connect command.
 pub(super) struct Caller<'a> {
@@ -238,8 +238,9 @@ fn join(
         // Before the host has proved its name, it takes no resources of the target and learns
         // nothing of it: a host with a false name must neither use up the real host's quota nor get
         // in its way.
-        let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
-        let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.id);
+        let promised =
+            if is_admin { Some(caller.fabric.promise_id(Network::of(caller.peer.ip()))?) } else { None };
+        let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.promise.id);
         let unproved = Unproved { connect: *entry, data: data.as_bytes().to_vec(), promised };
         return Ok((id, Role::Unproved(Box::new(unproved)), wants_proof));
     }
@@ -311,14 +312,20 @@ fn connect_admin(
         is_named: subsystem.names(&host.nqn),
     };
     let former = caller.former.as_ref().and_then(|former| former.instance);
+    // A TLS key is the host's whose name it has, as `check_protection` has seen.
+    let is_proved = proof.is_some() || caller.protection.is_some();
     let make = |instance| {
-        let of = (port, guest.clone(), proof.map(|(proof, _)| proof));
+        let (of, proof) = ((port, guest.clone()), (proof.map(|(proof, _)| proof), is_proved));
         let instance = former.unwrap_or(instance);
-        Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
+        Controller::new(instance, subsystem.clone(), host.clone(), of, proof, keep_alive_ms, now)
     };
-    let former_id = former.map(|former| former.controller_id);
-    let promised = former_id.or_else(|| proof.and_then(|(_, promised)| promised));
-    let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
+    let promised = proof.and_then(|(_, promised)| promised);
+    let wanted = match (former, promised) {
+        (Some(former), _) => WantedId::Former(former.controller_id),
+        (None, Some(promise)) => WantedId::Promised(promise),
+        (None, None) => WantedId::Any,
+    };
+    let controller = caller.fabric.add_controller(&subsystem, (&host, is_proved), &guest, wanted, make)?;
     tracing::info!(
         controller = controller.id,
         subsystem = controller.subsystem.nqn,
@@ -450,7 +457,7 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         return Err(refusal.counted(Fault::NotAllowed));
     }
     check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
-    Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
+    Ok(Names { subsystem, host: Host::new(host.to_owned(), data.host_id), unusual })
 }
 
 /// Checks that a stream that is TLS is used by whom its key is for, and for what; and that one in clear may be.

@@ -33,7 +33,7 @@ use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::io::{Capsule, Commands, Context, Next, Reply};
 use crate::target::messaging::{Address, Arrival, Owner};
-use crate::target::queue::{Disconnect, Incoming, Queue, Received};
+use crate::target::queue::{Disconnect, Incoming, Payload, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
 
@@ -452,6 +452,18 @@ impl Connection {
         if !self.queue.is_terminated() {
             self.queue.reply(reply);
         }
+    }
+
+    /// Answers a command of an admin queue with data from another thread.
+    pub(super) fn answer_held_with(&mut self, command_id: u16, data: &[u8], env: &mut Environment<'_>) {
+        let Role::Admin(commands) = &mut self.role else { return };
+        if self.queue.is_terminated() {
+            return;
+        }
+        let mut buffer = env.pool.take(data.len());
+        buffer.copy_from_slice(data);
+        commands.release_held(command_id);
+        self.queue.reply(Reply::with_data(command_id, Payload::Buffer(buffer), data.len() as u32));
     }
 
     /// Answers a Disconnect when all other commands have ended.

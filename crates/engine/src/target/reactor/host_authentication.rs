@@ -2,27 +2,33 @@
 //! it. It computes nothing; the authentication worker does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use authentication::{Concatenation, ControllerSide, ControllerTerms, Fault, GeneratedPsk, Progress};
 use nvme::authentication::Transfer;
 use nvme::fabrics::fabrics_type;
 use nvme::{Status, SubmissionEntry};
 
+use super::connect::WantsProof;
 use crate::limits::{AUTHENTICATION_RECEIVE_BYTES_MAX, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{Buffer, BufferPool};
 use crate::target::admin::{Intake, Taken};
+use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
 use crate::target::io::{Next, Reply};
-use crate::target::messaging::{Asker, AuthenticationDone, AuthenticationJob, Party, Step, Work};
+use crate::target::messaging::{Asker, AuthenticationDone, AuthenticationJob, Step, Work};
 use crate::target::queue::{Disconnect, Payload};
 use crate::target::served::Subsystem;
 
 /// The authentication of a queue's host.
 pub(super) struct HostAuthentication {
     subsystem: Arc<Subsystem>,
-    party: Party,
+    host_nqn: String,
+    network: Network,
     /// Kind of TLS key that the authentication generates, if any.
     concatenation: Concatenation,
+    /// Time that the host has to prove its name.
+    time: Duration,
     intake: Intake,
     stage: Stage,
     /// Shared with the worker's jobs, which are skipped once it has been dropped.
@@ -51,22 +57,22 @@ pub(super) enum Outcome {
 }
 
 impl HostAuthentication {
-    /// Of a queue with this number of entries.
+    /// Of a queue with this number of entries, whose host comes from this network and has this time.
     pub(super) fn new(
-        subsystem: Arc<Subsystem>,
-        party: Party,
-        concatenation: Concatenation,
+        WantsProof { subsystem, host_nqn, concatenation }: WantsProof,
+        (network, time): (Network, Duration),
         entries: u16,
     ) -> Self {
         // The numbers behind those that the queue's other commands have.
         let first = entries * QUEUE_OVERRUN_FACTOR as u16;
         let intake = Intake::beginning_at(first, 1);
-        Self { subsystem, party, concatenation, intake, stage: Stage::Idle, waits: Arc::default() }
+        let (stage, waits) = (Stage::Idle, Arc::default());
+        Self { subsystem, host_nqn, network, concatenation, time, intake, stage, waits }
     }
 
     /// The host's name.
     pub(super) fn host_nqn(&self) -> &str {
-        &self.party.host_nqn
+        &self.host_nqn
     }
 
     /// Kind of TLS key that the authentication generates, if any.
@@ -177,7 +183,7 @@ impl HostAuthentication {
         let side = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Awaits(side) if !side.has_ended() => side,
             // The first message of an exchange, by what is asked of the host now.
-            _ => match self.subsystem.terms(&self.party.host_nqn) {
+            _ => match self.subsystem.terms(&self.host_nqn) {
                 Some(terms) => {
                     let terms = ControllerTerms { concatenation: self.concatenation, ..terms };
                     Box::new(ControllerSide::new(terms))
@@ -199,9 +205,10 @@ impl HostAuthentication {
         asker: Asker,
         fabric: &Fabric,
     ) -> Next {
-        let (party, is_wanted) = (self.party.clone(), Arc::downgrade(&self.waits));
-        let work = Work::Exchange(side, step);
-        let job = AuthenticationJob { asker, party, work, is_wanted };
+        let (network, is_wanted) = (self.network, Arc::downgrade(&self.waits));
+        // A host that has made a mistake learns of it while it waits.
+        let (work, delay_max) = (Work::Exchange(side, step), self.time / 2);
+        let job = AuthenticationJob { asker, network, work, delay_max, is_wanted };
         match fabric.authentication_jobs.hand(job) {
             Ok(()) => {
                 self.stage = Stage::Working(length);

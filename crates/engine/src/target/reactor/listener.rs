@@ -39,10 +39,10 @@ pub(crate) struct Listening {
 impl Listening {
     /// Begins to listen as this port is to, by the socket among these that has its address, if one does.
     pub(crate) fn open(port: &PortConfig, inherited: &[Arc<tcp::Opened>]) -> Result<Self, TargetError> {
-        let address = port.address;
+        let failed = |source| TargetError::Listen { address: port.address, source };
+        let address = port.address.socket_addr().map_err(failed)?;
         let congestion = congestion::choice(port.congestion.as_deref());
         let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
-        let failed = |source| TargetError::Listen { address, source };
         let is_for_it = |socket: &&Arc<tcp::Opened>| socket.local_addr().is_ok_and(|at| at == address);
         let socket = match inherited.iter().find(is_for_it) {
             Some(socket) => tcp::adopt(socket, &options),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::target::messaging::{Party, PendingHandshake};
+use crate::target::messaging::PendingHandshake;
 
 /// State of a connection that may turn out to use TLS, or whose TLS handshake is under way.
 #[derive(Default)]
@@ -12,7 +12,6 @@ pub(super) struct Securing {
     pub(super) stage: Stage,
     /// Shared with the worker's jobs, which are skipped once it has been dropped.
     pub(super) waits: Arc<()>,
-    pub(super) party: Option<Party>,
     /// True if the connection wants a turn: bytes received while the worker was busy are not
     /// reported again.
     pub(super) is_due: bool,

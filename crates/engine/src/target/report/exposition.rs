@@ -380,16 +380,7 @@ impl Metrics {
         }
         let queues = || self.controllers.iter().flat_map(|c| c.queues.iter().map(move |queue| (c, queue)));
         self.write_admission(text);
-        let name = "selvedge_keep_alive_expiries_total";
-        text.family(
-            name,
-            "counter",
-            "Controllers ended because their host was silent for its keep alive time.",
-        );
-        text.sample(name, &[], self.keep_alive_expiries);
-        let name = "selvedge_discovery_controllers_ended_total";
-        text.family(name, "counter", "Discovery controllers ended to make room for others.");
-        text.sample(name, &[], self.discovery_ended);
+        self.write_ended_controllers(text);
         let name = "selvedge_queue_depth";
         text.family(name, "gauge", "I/O commands under way on the queue.");
         for (controller, queue) in queues() {
@@ -423,6 +414,26 @@ impl Metrics {
                 text.sample(name, labels, from_ns(sum_ns.into()));
             }
         }
+    }
+
+    fn write_ended_controllers(&self, text: &mut Exposition) {
+        let name = "selvedge_keep_alive_expiries_total";
+        text.family(
+            name,
+            "counter",
+            "Controllers ended because their host was silent for its keep alive time.",
+        );
+        text.sample(name, &[], self.keep_alive_expiries);
+        let name = "selvedge_discovery_controllers_ended_total";
+        text.family(name, "counter", "Discovery controllers ended to make room for others.");
+        text.sample(name, &[], self.discovery_ended);
+        let name = "selvedge_displaced_controllers_total";
+        text.family(
+            name,
+            "counter",
+            "Controllers of hosts without proof of their name ended for a proved host with the same HOSTID.",
+        );
+        text.sample(name, &[], self.displaced);
     }
 
     fn write_reactors(&self, text: &mut Exposition) {

@@ -38,6 +38,8 @@ pub struct Metrics {
     pub keep_alive_expiries: u64,
     /// Discovery controllers that had to go, since others came.
     pub discovery_ended: u64,
+    /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
+    pub displaced: u64,
     /// On how many connections hosts did something unusual that was accepted.
     pub peculiarities: Vec<(Peculiarity, u64)>,
     /// TLS handshakes that succeeded, by what they came to.
@@ -169,6 +171,7 @@ impl Metrics {
             refusals: fabric.refusals.read(),
             keep_alive_expiries: fabric.refusals.silent_ended(),
             discovery_ended: fabric.refusals.discovery_ended(),
+            displaced: fabric.refusals.displaced(),
             peculiarities: fabric.peculiarities.counts(),
             tls_handshakes: fabric.tls_handshakes.read(),
             host_keys: host_key_ages(fabric),

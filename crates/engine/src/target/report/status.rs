@@ -2,12 +2,12 @@
 //! A snapshot, made on request; counters of commands are in `metrics`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::host_key_age::HostKeyAge;
+use crate::address::NetAddress;
 use crate::backend::SyncFailure;
 use crate::ring::{self};
 use crate::target::config::{CommandQuiesce, Nguid, PortConfig};
@@ -55,7 +55,7 @@ pub struct PortStatus {
     /// Port number.
     pub id: u16,
     /// The address with the real service.
-    pub address: SocketAddr,
+    pub address: NetAddress,
     /// Transport of the connections of hosts that support it.
     pub transport: Transport,
 }

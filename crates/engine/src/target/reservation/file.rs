@@ -11,12 +11,13 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::record::{RegistrantRecord, ReservationRecord};
+use super::record::{RegistrantRecord, ReservationRecord, VERSION_OF_NAMES};
 use super::state::Reservations;
 use crate::limits::RESERVATIONS_BYTES_MAX;
 
-/// The version of the format that is written, and the only one that is read.
-const VERSION: u32 = 1;
+/// The newest version of the format, which is written where an older one does not do.
+const VERSION: u32 = 2;
+const _: () = assert!(VERSION == VERSION_OF_NAMES);
 const PREFIX: &str = "reservations-";
 const SUFFIX: &str = ".json";
 /// Files with this ending are being written, or were when the target or the machine stopped.
@@ -35,7 +36,7 @@ pub(crate) enum ReservationFileError {
         path: PathBuf,
     },
     /// The file was written by another version of this program.
-    #[error("{} has format {version}, and this program reads format {VERSION} only; use the program that wrote \
+    #[error("{} has format {version}, and this program reads formats up to {VERSION}; use the program that wrote \
              it, or remove the file to start without its reservations", path.display())]
     Version {
         /// The file.
@@ -148,7 +149,7 @@ impl ReservationDirectory {
         // The version first: of a later one, nothing else needs to be understood.
         let FileVersion { version } =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&path, error.to_string()))?;
-        if version != u64::from(VERSION) {
+        if !(1..=u64::from(VERSION)).contains(&version) {
             return Err(ReservationFileError::Version { path, version });
         }
         let state: FileState =
@@ -199,7 +200,7 @@ fn damaged(path: &Path, reason: impl Into<String>) -> ReservationFileError {
 
 fn file_state(namespace: Uuid, reservations: &Reservations) -> FileState {
     FileState {
-        version: VERSION,
+        version: reservations.version(),
         namespace,
         generation: reservations.generation(),
         registrants: reservations.registrant_records(),
@@ -208,7 +209,7 @@ fn file_state(namespace: Uuid, reservations: &Reservations) -> FileState {
 }
 
 fn restore(state: FileState) -> Result<Reservations, String> {
-    Reservations::recorded(state.generation, state.registrants, state.reservation, true)
+    Reservations::recorded((state.version, state.generation), state.registrants, state.reservation, true)
 }
 
 #[cfg(test)]
@@ -217,6 +218,7 @@ mod tests {
 
     use nvme::reservation::ReservationType;
 
+    use super::super::host_digest::HostDigest;
     use super::super::state::{REGISTRANTS_MAX, Registrant, Reservation};
     use super::*;
 
@@ -226,15 +228,19 @@ mod tests {
 
     const NAMESPACE: Uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
 
+    fn name(number: u8) -> String {
+        format!("nqn.2014-08.org.nvmexpress:uuid:\"{number}\" ü")
+    }
+
+    fn host(number: u8) -> HostDigest {
+        HostDigest::of(&name(number), &[number; 16])
+    }
+
     fn state(holder: Option<u8>, kind: ReservationType, persists: bool) -> Reservations {
         let registrants = (1..=3)
-            .map(|number| Registrant {
-                host_id: [number; 16],
-                host_nqn: format!("nqn.2014-08.org.nvmexpress:uuid:\"{number}\" ü"),
-                key: u64::MAX - u64::from(number),
-            })
+            .map(|number| Registrant::new([number; 16], name(number), u64::MAX - u64::from(number)))
             .collect();
-        let reservation = Some(Reservation { kind, holder: holder.map(|number| [number; 16]) });
+        let reservation = Some(Reservation { kind, holder: holder.map(host) });
         Reservations::restore(u32::MAX, registrants, reservation, persists).expect("a possible state")
     }
 
@@ -272,14 +278,33 @@ mod tests {
     }
 
     #[test]
+    fn only_hosts_that_share_an_identifier_need_the_newer_format() {
+        let (_scratch, directory) = scratch();
+        let version = |directory: &ReservationDirectory| {
+            let text = fs::read_to_string(file(directory)).expect("readable");
+            (text.contains("\"version\": 1"), text.contains("holder_nqn"))
+        };
+        directory.save(NAMESPACE, &state(Some(2), ReservationType::WriteExclusive, true)).expect("writable");
+        assert_eq!(version(&directory), (true, false), "older versions read it");
+        // The second of two with one HOSTID holds the reservation.
+        let registrants = (1..=2).map(|number| Registrant::new([7; 16], name(number), 1)).collect();
+        let holder = Some(HostDigest::of(&name(2), &[7; 16]));
+        let reservation = Some(Reservation { kind: ReservationType::WriteExclusive, holder });
+        let kept = Reservations::restore(1, registrants, reservation, true).expect("a possible state");
+        directory.save(NAMESPACE, &kept).expect("writable");
+        assert_eq!(version(&directory), (false, true));
+        assert_eq!(directory.load(NAMESPACE).expect("readable").as_ref(), Some(&kept));
+        let handed = kept.handed(NAMESPACE).expect("there is something");
+        assert_eq!(Reservations::going_on(handed), Ok(kept), "the next process has the same holder");
+    }
+
+    #[test]
     fn as_many_registrants_as_are_allowed_fit() {
         let (_scratch, directory) = scratch();
-        let registrant = |number: usize| Registrant {
-            host_id: (number as u128).to_le_bytes(),
-            // A name of the greatest length, each byte of which is written as six.
-            host_nqn: "\u{1}".repeat(223),
-            key: u64::MAX,
-        };
+        // A name of the greatest length, each byte of which is written as six.
+        let name = "\u{1}".repeat(223);
+        let registrant =
+            |number: usize| Registrant::new((number as u128).to_le_bytes(), name.clone(), u64::MAX);
         let registrants = (0..REGISTRANTS_MAX).map(registrant).collect();
         let kept = Reservations::restore(1, registrants, None, true).expect("a possible state");
         directory.save(NAMESPACE, &kept).expect("writable");
@@ -317,14 +342,14 @@ mod tests {
         directory.save(NAMESPACE, &state(Some(1), ReservationType::WriteExclusive, true)).expect("writable");
         let path = file(&directory);
         let whole = fs::read_to_string(&path).expect("readable");
-        let host = |number: u8| Uuid::from_bytes([number; 16]).to_string();
+        let host_id = |number: u8| Uuid::from_bytes([number; 16]).to_string();
         for (from, to, expected) in [
-            ("\"version\": 1", "\"version\": 2", "has format 2"),
+            ("\"version\": 1", "\"version\": 3", "has format 3"),
             ("\"kind\": 1", "\"kind\": 7", "no reservation type 7"),
             ("\"kind\": 1", "\"kind\": 5", "does not fit its type"),
             ("\"generation\"", "\"generations\"", "unknown field"),
-            (&host(2), &host(3), "registered twice"),
-            (&host(1), &host(9), "holder is not registered"),
+            (&host_id(2), &host_id(3), "registered twice"),
+            (&host_id(1), &host_id(9), "holder is not registered"),
             (&NAMESPACE.to_string(), &Uuid::nil().to_string(), "belongs to namespace 0000"),
             ("18446744073709551614", "0", "the key 0"),
             ("{", "", "expected"),

@@ -3,6 +3,7 @@
 use nvme::reservation::ReservationType;
 use uuid::Uuid;
 
+use super::record::holder_among;
 use super::state::{Registrant, Reservation, Reservations};
 use crate::target::succession::HandedReservations;
 
@@ -10,6 +11,8 @@ impl Reservations {
     /// State for the new process; `None` without registrations.
     pub(crate) fn handed(&self, namespace: Uuid) -> Option<HandedReservations> {
         let registrants = self.registrants().iter();
+        let holder = self.reservation().and_then(|of| of.holder);
+        let holder = holder.and_then(|holder| self.registrants().iter().find(|known| known.host == holder));
         let handed = HandedReservations {
             namespace,
             generation: self.generation(),
@@ -17,7 +20,10 @@ impl Reservations {
             registrants: registrants
                 .map(|of| (Uuid::from_bytes(of.host_id), of.host_nqn.clone(), of.key))
                 .collect(),
-            reservation: self.reservation().map(|of| (of.kind as u8, of.holder.map(Uuid::from_bytes))),
+            reservation: self
+                .reservation()
+                .map(|of| (of.kind as u8, holder.map(|holder| Uuid::from_bytes(holder.host_id)))),
+            holder_nqn: holder.map(|holder| holder.host_nqn.clone()),
         };
         (*self != Self::default()).then_some(handed)
     }
@@ -27,20 +33,21 @@ impl Reservations {
     /// # Errors
     /// What no sequence of commands could have led to, in words.
     pub(crate) fn going_on(handed: HandedReservations) -> Result<Self, String> {
-        let registrants = handed.registrants.into_iter().map(|(host_id, host_nqn, key)| Registrant {
-            host_id: host_id.into_bytes(),
-            host_nqn,
-            key,
-        });
+        let registrants: Vec<Registrant> = handed
+            .registrants
+            .into_iter()
+            .map(|(host_id, host_nqn, key)| Registrant::new(host_id.into_bytes(), host_nqn, key))
+            .collect();
         let reservation = match handed.reservation {
             None => None,
             Some((kind, holder)) => {
                 let kind = ReservationType::from_wire(kind)
                     .ok_or_else(|| format!("there is no reservation type {kind}"))?;
-                Some(Reservation { kind, holder: holder.map(Uuid::into_bytes) })
+                let nqn = handed.holder_nqn.as_deref();
+                let holder = holder.map(|host_id| holder_among(&registrants, host_id, nqn));
+                Some(Reservation { kind, holder })
             }
         };
-        Self::restore(handed.generation, registrants.collect(), reservation, handed.persists)
-            .map_err(str::to_owned)
+        Self::restore(handed.generation, registrants, reservation, handed.persists).map_err(str::to_owned)
     }
 }

@@ -3,14 +3,18 @@
 
 mod file;
 mod handed;
+mod host_digest;
 mod log;
 mod record;
 mod shared_reservations;
 mod state;
+mod status;
 
 pub(crate) use file::ReservationDirectory;
+pub(crate) use host_digest::{HostDigest, HostId};
 pub(crate) use log::ReservationLog;
 pub(crate) use shared_reservations::{Abandoned, Hold, SharedReservationError, SharedReservations};
-pub(crate) use state::{Access, Acquire, HostId, Outcome, Register, Release, ReservationView, Reservations};
+pub(crate) use state::{Access, Acquire, Outcome, Register, Release, ReservationView, Reservations};
 #[cfg(test)]
 pub(crate) use state::{Registrant, Reservation};
+pub use status::{RegistrantStatus, ReservationStatus};

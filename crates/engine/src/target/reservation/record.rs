@@ -4,7 +4,8 @@ use nvme::reservation::ReservationType;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::state::{HostId, Registrant, Reservation, Reservations};
+use super::host_digest::HostDigest;
+use super::state::{Registrant, Reservation, Reservations};
 
 /// A host that is registered.
 #[derive(Serialize, Deserialize)]
@@ -21,8 +22,27 @@ pub(super) struct RegistrantRecord {
 pub(super) struct ReservationRecord {
     /// The specification's value of the type (RTYPE).
     kind: u8,
-    /// Not there where every registrant is a holder.
+    /// HOSTID of the holder. Not there where every registrant is a holder.
     holder: Option<Uuid>,
+    /// NQN of the holder, in the format with several hosts of one HOSTID alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder_nqn: Option<String>,
+}
+
+/// Format in which a HOSTID names one registrant, which all versions read.
+pub(super) const VERSION_OF_HOST_IDS: u32 = 1;
+/// Format in which hosts may share a HOSTID. Only what needs it is written so: a version that takes a HOSTID for a host has to
+/// refuse it, and can still read all else.
+pub(super) const VERSION_OF_NAMES: u32 = 2;
+
+/// The host with this HOSTID among registrants, and with this NQN where that is known.
+pub(super) fn holder_among(registrants: &[Registrant], host_id: Uuid, host_nqn: Option<&str>) -> HostDigest {
+    let is_named = |registrant: &&Registrant| {
+        registrant.host_id == *host_id.as_bytes() && host_nqn.is_none_or(|nqn| nqn == registrant.host_nqn)
+    };
+    // A holder that is not registered has the digest of no registrant, and is refused.
+    let unknown = || HostDigest::of(host_nqn.unwrap_or_default(), host_id.as_bytes());
+    registrants.iter().find(is_named).map_or_else(unknown, |registrant| registrant.host)
 }
 
 impl Reservations {
@@ -35,35 +55,53 @@ impl Reservations {
         self.registrants().iter().map(record).collect()
     }
 
+    /// The format that they are written in.
+    pub(super) fn version(&self) -> u32 {
+        let mut host_ids: Vec<_> = self.registrants().iter().map(|registrant| registrant.host_id).collect();
+        host_ids.sort_unstable();
+        let is_shared = host_ids.windows(2).any(|pair| pair[0] == pair[1]);
+        if is_shared { VERSION_OF_NAMES } else { VERSION_OF_HOST_IDS }
+    }
+
     pub(super) fn reservation_record(&self) -> Option<ReservationRecord> {
-        let uuid = |host_id: HostId| Uuid::from_bytes(host_id);
-        self.reservation().map(|reservation| ReservationRecord {
-            kind: reservation.kind as u8,
-            holder: reservation.holder.map(uuid),
+        let has_names = self.version() == VERSION_OF_NAMES;
+        let Reservation { kind, holder } = self.reservation()?;
+        let holder = holder.and_then(|holder| self.registrants().iter().find(|known| known.host == holder));
+        Some(ReservationRecord {
+            kind: kind as u8,
+            holder: holder.map(|holder| Uuid::from_bytes(holder.host_id)),
+            holder_nqn: holder.filter(|_| has_names).map(|holder| holder.host_nqn.clone()),
         })
     }
 
-    /// Restores recorded reservations.
+    /// Restores reservations recorded in a format, with their generation.
     ///
     /// # Errors
     /// What no sequence of commands could have led to, in words.
     pub(super) fn recorded(
-        generation: u32,
+        of: (u32, u32),
         registrants: Vec<RegistrantRecord>,
         reservation: Option<ReservationRecord>,
         persists: bool,
     ) -> Result<Self, String> {
-        let registrants = registrants.into_iter().map(|registrant| Registrant {
-            host_id: registrant.host_id.into_bytes(),
-            host_nqn: registrant.host_nqn,
-            key: registrant.key,
-        });
-        let held = |ReservationRecord { kind, holder }: ReservationRecord| {
+        let registrants: Vec<Registrant> = registrants
+            .into_iter()
+            .map(|RegistrantRecord { host_id, host_nqn, key }| {
+                Registrant::new(host_id.into_bytes(), host_nqn, key)
+            })
+            .collect();
+        let (version, generation) = of;
+        let held = |ReservationRecord { kind, holder, holder_nqn }: ReservationRecord| {
             let known = ReservationType::from_wire(kind);
             let kind = known.ok_or_else(|| format!("there is no reservation type {kind}"))?;
-            Ok::<_, String>(Reservation { kind, holder: holder.map(Uuid::into_bytes) })
+            let holder = holder.map(|host_id| holder_among(&registrants, host_id, holder_nqn.as_deref()));
+            Ok::<_, String>(Reservation { kind, holder })
         };
         let reservation = reservation.map(held).transpose()?;
-        Self::restore(generation, registrants.collect(), reservation, persists).map_err(str::to_owned)
+        let restored = Self::restore(generation, registrants, reservation, persists)?;
+        if version < restored.version() {
+            return Err("a host is registered twice".to_owned());
+        }
+        Ok(restored)
     }
 }

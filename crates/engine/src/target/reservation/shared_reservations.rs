@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::record::{RegistrantRecord, ReservationRecord};
+use super::record::{RegistrantRecord, ReservationRecord, VERSION_OF_NAMES};
 use super::state::Reservations;
 use crate::backend::Rbd;
 use crate::ceph::{CephError, Object, ObjectChange, Pairs, note_late_operation};
@@ -17,8 +17,9 @@ use crate::limits::RESERVATIONS_BYTES_MAX;
 use crate::ring;
 use crate::ring::lock::{Mutex, MutexGuard};
 
-/// The version of the format that is written, and the only one that is read.
-const VERSION: u32 = 1;
+/// The newest version of the format, which is written where an older one does not do.
+const VERSION: u32 = 2;
+const _: () = assert!(VERSION == VERSION_OF_NAMES);
 const PREFIX: &str = "selvedge.reservations.";
 /// The key of the claim: a name that no other claim has.
 const CLAIM_KEY: &str = "claim";
@@ -38,7 +39,7 @@ pub(crate) enum SharedReservationError {
     },
     /// Another version of this program has written it.
     #[error(
-        "object {object} has format {version}, and this program reads format {VERSION} only; use the program that wrote \
+        "object {object} has format {version}, and this program reads formats up to {VERSION}; use the program that wrote \
              it, or remove the object to start without its reservations"
     )]
     Version {
@@ -153,7 +154,7 @@ impl SharedReservations {
 
     fn written(&self, state: &Reservations) -> Vec<u8> {
         let kept = Kept {
-            version: VERSION,
+            version: state.version(),
             namespace: self.namespace,
             added: self.added.load(Ordering::Relaxed),
             persists: state.persists(),
@@ -174,7 +175,7 @@ impl SharedReservations {
         // The version first: of a later one, nothing else needs to be understood.
         let KeptVersion { version } =
             serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
-        if version != u64::from(VERSION) {
+        if !(1..=u64::from(VERSION)).contains(&version) {
             return Err(SharedReservationError::Version { object: self.name(), version });
         }
         let kept: Kept = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -184,8 +185,8 @@ impl SharedReservations {
         if kept.added != self.added.load(Ordering::Relaxed) {
             return Ok(Reservations::default());
         }
-        let Kept { generation, registrants, reservation, persists, .. } = kept;
-        Reservations::recorded(generation, registrants, reservation, persists).map_err(damaged)
+        let Kept { version, generation, registrants, reservation, persists, .. } = kept;
+        Reservations::recorded((version, generation), registrants, reservation, persists).map_err(damaged)
     }
 }
 
@@ -305,18 +306,18 @@ impl Abandoned {
 mod tests {
     use nvme::reservation::ReservationType;
 
+    use super::super::host_digest::HostDigest;
     use super::super::state::{REGISTRANTS_MAX, Registrant, Reservation};
     use super::*;
 
     const NAMESPACE: Uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
 
     fn state(holder: Option<u8>, kind: ReservationType, persists: bool) -> Reservations {
-        let registrant = |number: u8| Registrant {
-            host_id: [number; 16],
-            host_nqn: format!("nqn.2014-08.org.nvmexpress:uuid:\"{number}\" ü"),
-            key: u64::MAX - u64::from(number),
-        };
-        let reservation = Some(Reservation { kind, holder: holder.map(|number| [number; 16]) });
+        let name = |number: u8| format!("nqn.2014-08.org.nvmexpress:uuid:\"{number}\" ü");
+        let registrant =
+            |number: u8| Registrant::new([number; 16], name(number), u64::MAX - u64::from(number));
+        let host = |number: u8| HostDigest::of(&name(number), &[number; 16]);
+        let reservation = Some(Reservation { kind, holder: holder.map(host) });
         Reservations::restore(u32::MAX, (1..=3).map(registrant).collect(), reservation, persists)
             .expect("a possible state")
     }
@@ -338,12 +339,10 @@ mod tests {
 
     #[test]
     fn as_many_registrants_as_are_allowed_fit() {
-        let registrant = |number: usize| Registrant {
-            host_id: (number as u128).to_le_bytes(),
-            // A name of the greatest length, each byte of which is written as six.
-            host_nqn: "\u{1}".repeat(223),
-            key: u64::MAX,
-        };
+        // A name of the greatest length, each byte of which is written as six.
+        let name = "\u{1}".repeat(223);
+        let registrant =
+            |number: usize| Registrant::new((number as u128).to_le_bytes(), name.clone(), u64::MAX);
         let registrants = (0..REGISTRANTS_MAX).map(registrant).collect();
         let kept = Reservations::restore(1, registrants, None, true).expect("a possible state");
         let shared = SharedReservations::new(NAMESPACE, u64::MAX);
@@ -370,7 +369,7 @@ mod tests {
         let text = String::from_utf8(whole).expect("text");
         let long = " ".repeat(RESERVATIONS_BYTES_MAX as usize);
         for (from, to, expected) in [
-            ("\"version\":1", "\"version\":2", "has format 2"),
+            ("\"version\":1", "\"version\":3", "has format 3"),
             ("\"kind\":1", "\"kind\":7", "no reservation type 7"),
             ("\"kind\":1", "\"kind\":5", "does not fit its type"),
             ("\"persists\":true", "\"persists\":true,\"x\":1", "unknown field"),

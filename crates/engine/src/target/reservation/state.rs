@@ -7,21 +7,27 @@ use nvme::command::io_opcode;
 use nvme::log_page::ReservationNotification;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
 
+use super::host_digest::{HostDigest, HostId};
+
 /// Hosts registered with one namespace: more than any cluster shares one among, and few enough for the data
 /// path to find one of them in eight comparisons, and for a report of 16 KiB.
 pub(crate) const REGISTRANTS_MAX: usize = 255;
 
-/// A host's 128-bit identifier (HOSTID). Reservations belong to hosts, not to controllers.
-pub(crate) type HostId = [u8; 16];
-
-/// A host that is registered.
+/// A host that is registered. Another NQN with the same HOSTID is another host, with a registration of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registrant {
     pub(crate) host_id: HostId,
-    /// The host's name when it registered. No other may use its identifier as long as it is registered.
     pub(crate) host_nqn: String,
+    /// Digest of both.
+    pub(super) host: HostDigest,
     /// Reservation key (RKEY), never 0.
     pub(crate) key: u64,
+}
+
+impl Registrant {
+    pub(crate) fn new(host_id: HostId, host_nqn: String, key: u64) -> Self {
+        Self { host: HostDigest::of(&host_nqn, &host_id), host_id, host_nqn, key }
+    }
 }
 
 /// A reservation that is held.
@@ -29,12 +35,12 @@ pub(crate) struct Registrant {
 pub(crate) struct Reservation {
     pub(crate) kind: ReservationType,
     /// The one holder, or `None` where every registrant is one.
-    pub(crate) holder: Option<HostId>,
+    pub(crate) holder: Option<HostDigest>,
 }
 
 impl Reservation {
-    fn new(kind: ReservationType, host_id: HostId) -> Self {
-        Self { kind, holder: (!kind.all_registrants()).then_some(host_id) }
+    fn new(kind: ReservationType, host: HostDigest) -> Self {
+        Self { kind, holder: (!kind.all_registrants()).then_some(host) }
     }
 }
 
@@ -72,10 +78,10 @@ pub(crate) struct Release {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Notifications to other hosts. The host that sent the command is never among them.
-    pub(crate) notices: Vec<(HostId, ReservationNotification)>,
+    pub(crate) notices: Vec<(HostDigest, ReservationNotification)>,
     /// Hosts whose commands on this namespace are aborted before the command completes. The host
     /// that sent it keeps its own.
-    pub(crate) aborts: Vec<HostId>,
+    pub(crate) aborts: Vec<HostDigest>,
     /// True if the state has changed, and has to be stored and its view published.
     pub(crate) changed: bool,
 }
@@ -137,15 +143,14 @@ impl Reservations {
         if registrants.iter().any(|registrant| registrant.key == 0) {
             return Err("a registrant has the key 0");
         }
-        let twice = |(at, one): (usize, &Registrant)| {
-            registrants[..at].iter().any(|other| other.host_id == one.host_id)
-        };
+        let twice =
+            |(at, one): (usize, &Registrant)| registrants[..at].iter().any(|other| other.host == one.host);
         if registrants.iter().enumerate().any(twice) {
             return Err("a host is registered twice");
         }
         if let Some(Reservation { kind, holder }) = reservation {
             let is_registered =
-                |host_id: HostId| registrants.iter().any(|registrant| registrant.host_id == host_id);
+                |host: HostDigest| registrants.iter().any(|registrant| registrant.host == host);
             match holder {
                 _ if holder.is_none() != kind.all_registrants() => {
                     return Err("the reservation's holder does not fit its type");
@@ -182,17 +187,17 @@ impl Reservations {
     /// registrant, of which `controller_ids` returns the present ones.
     pub(crate) fn reported(
         &self,
-        controller_ids: impl Fn(&HostId) -> Vec<u16>,
+        controller_ids: impl Fn(HostDigest) -> Vec<u16>,
     ) -> Vec<nvme::reservation::Registrant> {
         let mut reported = Vec::with_capacity(self.registrants.len());
         for registrant in &self.registrants {
-            let mut controller_ids = controller_ids(&registrant.host_id);
+            let mut controller_ids = controller_ids(registrant.host);
             if controller_ids.is_empty() {
                 controller_ids.push(nvme::reservation::Registrant::NO_CONTROLLER);
             }
             reported.extend(controller_ids.into_iter().map(|controller_id| nvme::reservation::Registrant {
                 controller_id,
-                holds: self.holds(&registrant.host_id),
+                holds: self.holds(registrant.host),
                 host_id: registrant.host_id,
                 key: registrant.key,
             }));
@@ -201,39 +206,33 @@ impl Reservations {
     }
 
     /// True if the host holds the reservation, alone or with all registrants.
-    pub(crate) fn holds(&self, host_id: &HostId) -> bool {
+    pub(crate) fn holds(&self, host: HostDigest) -> bool {
         self.reservation.is_some_and(|reservation| match reservation.holder {
-            Some(holder) => holder == *host_id,
-            None => self.is_registered(host_id),
+            Some(holder) => holder == host,
+            None => self.is_registered(host),
         })
     }
 
-    /// The name under which another host than `host_nqn` is registered by this identifier, if one is.
-    pub(crate) fn other_name(&self, host_id: &HostId, host_nqn: &str) -> Option<&str> {
-        self.registrant(host_id).map(|registrant| &*registrant.host_nqn).filter(|name| *name != host_nqn)
-    }
-
     /// True if the host is registered.
-    pub(crate) fn is_registered(&self, host_id: &HostId) -> bool {
-        self.registrant(host_id).is_some()
+    pub(crate) fn is_registered(&self, host: HostDigest) -> bool {
+        self.registrant(host).is_some()
     }
 
     /// True if the reservation forbids the host this access; the data path uses a `ReservationView`
     /// instead.
     #[cfg(test)]
-    pub(crate) fn conflicts(&self, host_id: &HostId, access: Access) -> bool {
+    pub(crate) fn conflicts(&self, host: HostDigest, access: Access) -> bool {
         let Some(Reservation { kind, .. }) = self.reservation else { return false };
-        let may_use =
-            if admits_registrants(kind) { self.is_registered(host_id) } else { self.holds(host_id) };
+        let may_use = if admits_registrants(kind) { self.is_registered(host) } else { self.holds(host) };
         !may_use && (access == Access::Write || !kind.is_write_exclusive())
     }
 
     /// View for the data path, `None` without a reservation.
     pub(crate) fn view(&self) -> Option<ReservationView> {
         let Reservation { kind, holder } = self.reservation?;
-        let mut users: Vec<HostId> = match holder {
+        let mut users: Vec<HostDigest> = match holder {
             Some(holder) if !admits_registrants(kind) => vec![holder],
-            _ => self.registrants.iter().map(|registrant| registrant.host_id).collect(),
+            _ => self.registrants.iter().map(|registrant| registrant.host).collect(),
         };
         users.sort_unstable();
         Some(ReservationView { excludes_readers: !kind.is_write_exclusive(), users: users.into() })
@@ -258,7 +257,8 @@ impl Reservations {
         command: &Register,
     ) -> Result<Outcome, Status> {
         let mut outcome = Outcome { changed: true, ..Outcome::default() };
-        let registered = self.registrant(&host_id).map(|registrant| registrant.key);
+        let host = HostDigest::of(host_nqn, &host_id);
+        let registered = self.registrant(host).map(|registrant| registrant.key);
         let key_fits = |key: u64| command.ignore_existing_key || key == command.current_key;
         match command.action {
             RegisterAction::Register | RegisterAction::Replace if command.new_key == 0 => {
@@ -271,7 +271,7 @@ impl Reservations {
                 Some(_) => return Err(conflict()),
             },
             RegisterAction::Replace => match registered {
-                Some(key) if key_fits(key) => self.replace_key(&host_id, command.new_key),
+                Some(key) if key_fits(key) => self.replace_key(host, command.new_key),
                 // Without regard to the key means without regard to whether there was one.
                 None if command.ignore_existing_key => self.add(host_id, host_nqn, command.new_key)?,
                 _ => return Err(conflict()),
@@ -282,8 +282,8 @@ impl Reservations {
                 }
                 // Where only the holder could use the namespace, no other registrant was waiting to
                 // learn of it by registering.
-                if self.remove(&host_id).is_some_and(admits_registrants) {
-                    self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+                if self.remove(host).is_some_and(admits_registrants) {
+                    self.tell_others(host, ReservationNotification::ReservationReleased, &mut outcome);
                 }
             }
         }
@@ -302,18 +302,18 @@ impl Reservations {
     /// Reservation Conflict for a host that is not registered, a key that does not fit, or a reservation of
     /// another holder or type; Invalid Field where the existing key would be ignored, or the key 0 is to be
     /// preempted.
-    pub(crate) fn acquire(&mut self, host_id: HostId, command: &Acquire) -> Result<Outcome, Status> {
-        self.check_key(&host_id, command.ignore_existing_key, command.current_key)?;
+    pub(crate) fn acquire(&mut self, host: HostDigest, command: &Acquire) -> Result<Outcome, Status> {
+        self.check_key(host, command.ignore_existing_key, command.current_key)?;
         match command.action {
-            AcquireAction::Acquire => self.take(host_id, command.kind),
-            AcquireAction::Preempt => self.preempt(host_id, command.kind, command.preempt_key),
+            AcquireAction::Acquire => self.take(host, command.kind),
+            AcquireAction::Preempt => self.preempt(host, command.kind, command.preempt_key),
             AcquireAction::PreemptAndAbort => {
-                let mut outcome = self.preempt(host_id, command.kind, command.preempt_key)?;
+                let mut outcome = self.preempt(host, command.kind, command.preempt_key)?;
                 let preempted = outcome
                     .notices
                     .iter()
                     .filter(|(_, notice)| *notice == ReservationNotification::RegistrationPreempted);
-                outcome.aborts = preempted.map(|(host_id, _)| *host_id).collect();
+                outcome.aborts = preempted.map(|(victim, _)| *victim).collect();
                 Ok(outcome)
             }
         }
@@ -324,13 +324,13 @@ impl Reservations {
     /// # Errors
     /// Reservation Conflict for a host that is not registered or a key that does not fit; Invalid Field where
     /// the existing key would be ignored, or the reservation has another type.
-    pub(crate) fn release(&mut self, host_id: HostId, command: &Release) -> Result<Outcome, Status> {
-        self.check_key(&host_id, command.ignore_existing_key, command.current_key)?;
+    pub(crate) fn release(&mut self, host: HostDigest, command: &Release) -> Result<Outcome, Status> {
+        self.check_key(host, command.ignore_existing_key, command.current_key)?;
         let mut outcome = Outcome::default();
         match command.action {
             ReleaseAction::Release => {
                 // A host that lost the reservation meanwhile has what it wants, so that is not an error.
-                let Some(held) = self.reservation.filter(|_| self.holds(&host_id)) else {
+                let Some(held) = self.reservation.filter(|_| self.holds(host)) else {
                     return Ok(outcome);
                 };
                 if command.kind != Some(held.kind) {
@@ -338,11 +338,11 @@ impl Reservations {
                 }
                 self.reservation = None;
                 if admits_registrants(held.kind) {
-                    self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+                    self.tell_others(host, ReservationNotification::ReservationReleased, &mut outcome);
                 }
             }
             ReleaseAction::Clear => {
-                self.tell_others(&host_id, ReservationNotification::ReservationPreempted, &mut outcome);
+                self.tell_others(host, ReservationNotification::ReservationPreempted, &mut outcome);
                 self.registrants.clear();
                 self.reservation = None;
                 self.generation = self.generation.wrapping_add(1);
@@ -352,19 +352,45 @@ impl Reservations {
         Ok(outcome)
     }
 
-    fn take(&mut self, host_id: HostId, kind: ReservationType) -> Result<Outcome, Status> {
+    /// Registrants whose NQN `is_meant`, off by the administration's order: registrations end, and the reservation with its
+    /// last holder. Hosts that lose theirs, and registrants that may use the namespace again, get notices.
+    pub(crate) fn drop_hosts(&mut self, is_meant: impl Fn(&str) -> bool) -> Outcome {
+        let dropped: Vec<HostDigest> = self
+            .registrants
+            .iter()
+            .filter(|registrant| is_meant(&registrant.host_nqn))
+            .map(|registrant| registrant.host)
+            .collect();
+        let mut outcome = Outcome { changed: !dropped.is_empty(), ..Outcome::default() };
+        let mut released = None;
+        for host in &dropped {
+            released = self.remove(*host).or(released);
+            outcome.notices.push((*host, ReservationNotification::RegistrationPreempted));
+        }
+        if released.is_some_and(admits_registrants) {
+            let left = self.registrants.iter();
+            let notice = ReservationNotification::ReservationReleased;
+            outcome.notices.extend(left.map(|registrant| (registrant.host, notice)));
+        }
+        if outcome.changed {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        outcome
+    }
+
+    fn take(&mut self, host: HostDigest, kind: ReservationType) -> Result<Outcome, Status> {
         match self.reservation {
             None => {
-                self.reservation = Some(Reservation::new(kind, host_id));
+                self.reservation = Some(Reservation::new(kind, host));
                 Ok(Outcome { changed: true, ..Outcome::default() })
             }
-            Some(held) if held.kind == kind && self.holds(&host_id) => Ok(Outcome::default()),
+            Some(held) if held.kind == kind && self.holds(host) => Ok(Outcome::default()),
             Some(_) => Err(conflict()),
         }
     }
 
     /// Takes registrations away, and with the holder's the reservation over (Base 8.1.22).
-    fn preempt(&mut self, host_id: HostId, kind: ReservationType, key: u64) -> Result<Outcome, Status> {
+    fn preempt(&mut self, host: HostDigest, kind: ReservationType, key: u64) -> Result<Outcome, Status> {
         let takes_over = match self.reservation {
             None => false,
             Some(Reservation { holder: None, .. }) => key == 0,
@@ -372,51 +398,51 @@ impl Reservations {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
             Some(Reservation { holder: Some(holder), .. }) => {
-                self.registrant(&holder).is_some_and(|registrant| registrant.key == key)
+                self.registrant(holder).is_some_and(|registrant| registrant.key == key)
             }
         };
         // A host that takes over keeps its own registration, whatever its key. Otherwise it may preempt
         // itself.
         let is_preempted = |registrant: &Registrant| {
-            (registrant.key == key || key == 0) && !(takes_over && registrant.host_id == host_id)
+            (registrant.key == key || key == 0) && !(takes_over && registrant.host == host)
         };
-        let preempted: Vec<HostId> = self
+        let preempted: Vec<HostDigest> = self
             .registrants
             .iter()
             .filter(|registrant| is_preempted(registrant))
-            .map(|registrant| registrant.host_id)
+            .map(|registrant| registrant.host)
             .collect();
         if !takes_over && (preempted.is_empty() || key == 0) {
             return Err(conflict());
         }
         let before = self.reservation;
         for victim in &preempted {
-            self.remove(victim);
+            self.remove(*victim);
         }
         let mut outcome = Outcome { changed: true, ..Outcome::default() };
-        let others = preempted.iter().filter(|victim| **victim != host_id);
+        let others = preempted.iter().filter(|victim| **victim != host);
         outcome
             .notices
             .extend(others.map(|victim| (*victim, ReservationNotification::RegistrationPreempted)));
         if takes_over {
-            self.reservation = Some(Reservation::new(kind, host_id));
+            self.reservation = Some(Reservation::new(kind, host));
             if before.is_some_and(|before| before.kind != kind) {
-                self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+                self.tell_others(host, ReservationNotification::ReservationReleased, &mut outcome);
             }
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(outcome)
     }
 
-    fn registrant(&self, host_id: &HostId) -> Option<&Registrant> {
-        self.registrants.iter().find(|registrant| registrant.host_id == *host_id)
+    fn registrant(&self, host: HostDigest) -> Option<&Registrant> {
+        self.registrants.iter().find(|registrant| registrant.host == host)
     }
 
-    fn check_key(&self, host_id: &HostId, ignore_existing_key: bool, key: u64) -> Result<(), Status> {
+    fn check_key(&self, host: HostDigest, ignore_existing_key: bool, key: u64) -> Result<(), Status> {
         if ignore_existing_key {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
-        match self.registrant(host_id) {
+        match self.registrant(host) {
             Some(registrant) if registrant.key == key => Ok(()),
             _ => Err(conflict()),
         }
@@ -426,30 +452,30 @@ impl Reservations {
         if self.registrants.len() >= REGISTRANTS_MAX {
             return Err(Status::INTERNAL_ERROR);
         }
-        self.registrants.push(Registrant { host_id, host_nqn: host_nqn.to_owned(), key });
+        self.registrants.push(Registrant::new(host_id, host_nqn.to_owned(), key));
         Ok(())
     }
 
-    fn replace_key(&mut self, host_id: &HostId, key: u64) {
-        for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host_id == *host_id) {
+    fn replace_key(&mut self, host: HostDigest, key: u64) {
+        for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host == host) {
             registrant.key = key;
         }
     }
 
     /// Takes a registrant off, and with the last one who held it the reservation, whose type that is.
-    fn remove(&mut self, host_id: &HostId) -> Option<ReservationType> {
-        self.registrants.retain(|registrant| registrant.host_id != *host_id);
+    fn remove(&mut self, host: HostDigest) -> Option<ReservationType> {
+        self.registrants.retain(|registrant| registrant.host != host);
         let released = self.reservation.filter(|reservation| match reservation.holder {
-            Some(holder) => holder == *host_id,
+            Some(holder) => holder == host,
             None => self.registrants.is_empty(),
         })?;
         self.reservation = None;
         Some(released.kind)
     }
 
-    fn tell_others(&self, host_id: &HostId, notice: ReservationNotification, outcome: &mut Outcome) {
-        let others = self.registrants.iter().filter(|registrant| registrant.host_id != *host_id);
-        outcome.notices.extend(others.map(|registrant| (registrant.host_id, notice)));
+    fn tell_others(&self, host: HostDigest, notice: ReservationNotification, outcome: &mut Outcome) {
+        let others = self.registrants.iter().filter(|registrant| registrant.host != host);
+        outcome.notices.extend(others.map(|registrant| (registrant.host, notice)));
     }
 }
 
@@ -459,7 +485,7 @@ impl Reservations {
 pub(crate) struct ReservationView {
     excludes_readers: bool,
     /// Hosts with full access, sorted.
-    users: Box<[HostId]>,
+    users: Box<[HostDigest]>,
 }
 
 /// Access of one host to a reserved namespace. A queue has one host, so it may keep this until
@@ -486,18 +512,18 @@ impl Gate {
 
 impl ReservationView {
     /// True if the host may read.
-    pub(crate) fn allows_read(&self, host_id: &HostId) -> bool {
-        !self.excludes_readers || self.allows_write(host_id)
+    pub(crate) fn allows_read(&self, host: HostDigest) -> bool {
+        !self.excludes_readers || self.allows_write(host)
     }
 
     /// True if the host may write.
-    pub(crate) fn allows_write(&self, host_id: &HostId) -> bool {
-        self.users.binary_search(host_id).is_ok()
+    pub(crate) fn allows_write(&self, host: HostDigest) -> bool {
+        self.users.binary_search(&host).is_ok()
     }
 
     /// Both, to be kept by a queue of this host.
-    pub(crate) fn gate(&self, host_id: &HostId) -> Gate {
-        Gate { allows_read: self.allows_read(host_id), allows_write: self.allows_write(host_id) }
+    pub(crate) fn gate(&self, host: HostDigest) -> Gate {
+        Gate { allows_read: self.allows_read(host), allows_write: self.allows_write(host) }
     }
 }
 

@@ -11,11 +11,19 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[path = "state_host_tests.rs"]
+mod hosts;
+
 const A: HostId = [1; 16];
 const B: HostId = [2; 16];
 const C: HostId = [3; 16];
 const D: HostId = [4; 16];
 const HOSTS: [HostId; 4] = [A, B, C, D];
+
+/// The host with this HOSTID, by the name that most hosts have here.
+fn of(host_id: HostId) -> HostDigest {
+    HostDigest::of("nqn", &host_id)
+}
 
 fn invalid_field() -> Status {
     Status::INVALID_FIELD.do_not_retry()
@@ -37,7 +45,7 @@ fn release(kind: ReservationType, current_key: u64) -> Release {
 /// Hosts A, B, ... registered with these keys; A holds a reservation of `kind`.
 fn held_by_a(kind: ReservationType, keys: &[u64]) -> Reservations {
     let mut reservations = registered(keys);
-    reservations.acquire(A, &acquire(AcquireAction::Acquire, kind, keys[0], 0)).expect("it is free");
+    reservations.acquire(of(A), &acquire(AcquireAction::Acquire, kind, keys[0], 0)).expect("it is free");
     reservations
 }
 
@@ -67,16 +75,20 @@ fn who_may_read_and_write_follows_the_table() {
         let reservations = held_by_a(kind, &[1, 2]);
         let view = reservations.view().expect("a reservation is held");
         for (host, allowed) in [A, B, C].iter().zip(allowed.chunks(2)) {
-            let gate = view.gate(host);
+            let gate = view.gate(of(*host));
             assert_eq!([gate.allows_read, gate.allows_write], allowed, "{kind:?} {host:?}");
             for (access, allowed) in [(Access::Read, allowed[0]), (Access::Write, allowed[1])] {
-                assert_eq!(reservations.conflicts(host, access), !allowed, "{kind:?} {host:?} {access:?}");
+                assert_eq!(
+                    reservations.conflicts(of(*host), access),
+                    !allowed,
+                    "{kind:?} {host:?} {access:?}"
+                );
                 assert_eq!(gate.allows(access), allowed);
             }
         }
     }
     assert_eq!(registered(&[1, 2]).view(), None, "without a reservation everything is allowed");
-    assert!(!registered(&[1]).conflicts(&B, Access::Write));
+    assert!(!registered(&[1]).conflicts(of(B), Access::Write));
 }
 
 #[test]
@@ -125,7 +137,8 @@ fn keys_are_replaced_and_taken_back_by_who_knows_them_or_ignores_them() {
     let ignoring = Register { ignore_existing_key: true, ..unregister };
     assert!(reservations.register(A, "nqn", &ignoring).is_ok());
     assert_eq!(reservations.register(A, "nqn", &ignoring), Err(conflict()), "it is gone already");
-    assert!(!reservations.is_registered(&A) && reservations.is_registered(&B));
+    assert!(!reservations.is_registered(of(A)));
+    assert!(reservations.is_registered(HostDigest::of("nqn-b", &B)));
 }
 
 #[test]
@@ -153,7 +166,7 @@ fn the_holders_end_releases_and_tells_registrants_where_they_had_access() {
         let mut reservations = held_by_a(kind, &[1, 2]);
         let unregister = register(RegisterAction::Unregister, 1, 0);
         let outcome = reservations.register(A, "nqn", &unregister).expect("it knows its key");
-        let notices = if kind.registrants_only() { vec![(B, ReservationReleased)] } else { vec![] };
+        let notices = if kind.registrants_only() { vec![(of(B), ReservationReleased)] } else { vec![] };
         assert_eq!(outcome.notices, notices, "{kind:?}");
         assert_eq!(reservations.reservation().is_some(), kind.all_registrants(), "{kind:?}");
         let last = register(RegisterAction::Unregister, 2, 0);
@@ -167,19 +180,19 @@ fn a_release_needs_the_holder_and_the_right_type() {
     for kind in ReservationType::ALL {
         let mut reservations = held_by_a(kind, &[1, 2]);
         let other = ReservationType::ALL.into_iter().find(|other| *other != kind).expect("there are six");
-        assert_eq!(reservations.release(A, &release(other, 1)), Err(invalid_field()));
-        assert_eq!(reservations.release(A, &release(kind, 2)), Err(conflict()));
-        assert_eq!(reservations.release(C, &release(kind, 1)), Err(conflict()));
+        assert_eq!(reservations.release(of(A), &release(other, 1)), Err(invalid_field()));
+        assert_eq!(reservations.release(of(A), &release(kind, 2)), Err(conflict()));
+        assert_eq!(reservations.release(of(C), &release(kind, 1)), Err(conflict()));
         let ignoring = Release { ignore_existing_key: true, ..release(kind, 1) };
-        assert_eq!(reservations.release(A, &ignoring), Err(invalid_field()));
+        assert_eq!(reservations.release(of(A), &ignoring), Err(invalid_field()));
         let generation = reservations.generation();
         if kind.all_registrants() {
-            let outcome = reservations.release(B, &release(kind, 2)).expect("every registrant holds it");
-            assert_eq!(outcome.notices, vec![(A, ReservationReleased)]);
+            let outcome = reservations.release(of(B), &release(kind, 2)).expect("every registrant holds it");
+            assert_eq!(outcome.notices, vec![(of(A), ReservationReleased)]);
         } else {
             let nothing = Ok(Outcome::default());
-            assert_eq!(reservations.release(B, &release(kind, 2)), nothing, "it is not a holder");
-            let outcome = reservations.release(A, &release(kind, 1)).expect("it holds");
+            assert_eq!(reservations.release(of(B), &release(kind, 2)), nothing, "it is not a holder");
+            let outcome = reservations.release(of(A), &release(kind, 1)).expect("it holds");
             assert_eq!(!outcome.notices.is_empty(), kind.registrants_only(), "{kind:?}");
         }
         assert_eq!((reservations.reservation(), reservations.generation()), (None, generation));
@@ -191,35 +204,36 @@ fn preempting_takes_over_or_removes_registrations() {
     use ReservationType::{ExclusiveAccess, WriteExclusive, WriteExclusiveAllRegistrants};
     let preempt = |kind, current, key| acquire(AcquireAction::PreemptAndAbort, kind, current, key);
     let mut taken = held_by_a(WriteExclusive, &[1, 2, 3, 1]);
-    let outcome = taken.acquire(B, &preempt(ExclusiveAccess, 2, 1)).expect("the holder's key");
-    let notices = [(A, RegistrationPreempted), (D, RegistrationPreempted), (C, ReservationReleased)];
+    let outcome = taken.acquire(of(B), &preempt(ExclusiveAccess, 2, 1)).expect("the holder's key");
+    let notices =
+        [(of(A), RegistrationPreempted), (of(D), RegistrationPreempted), (of(C), ReservationReleased)];
     assert_eq!(outcome.notices, notices);
-    assert_eq!(outcome.aborts, [A, D]);
-    assert_eq!(taken.reservation(), Some(Reservation { kind: ExclusiveAccess, holder: Some(B) }));
+    assert_eq!(outcome.aborts, [of(A), of(D)]);
+    assert_eq!(taken.reservation(), Some(Reservation { kind: ExclusiveAccess, holder: Some(of(B)) }));
 
     let mut kept = held_by_a(WriteExclusive, &[1, 2, 3]);
-    assert_eq!(kept.acquire(B, &preempt(WriteExclusive, 2, 0)), Err(invalid_field()));
-    assert_eq!(kept.acquire(B, &preempt(WriteExclusive, 2, 7)), Err(conflict()), "no host has that key");
-    let outcome = kept.acquire(B, &preempt(ExclusiveAccess, 2, 3)).expect("a registrant's key");
-    assert_eq!((outcome.notices, outcome.aborts), (vec![(C, RegistrationPreempted)], vec![C]));
-    assert!(kept.holds(&A), "the reservation was not meant");
-    let own = kept.acquire(A, &preempt(ExclusiveAccess, 1, 1)).expect("the holder preempts itself");
-    assert_eq!((own.notices, own.aborts), (vec![(B, ReservationReleased)], vec![]));
-    assert!(kept.holds(&A) && kept.is_registered(&A));
-    let itself = kept.acquire(B, &preempt(ExclusiveAccess, 2, 2)).expect("its own key");
+    assert_eq!(kept.acquire(of(B), &preempt(WriteExclusive, 2, 0)), Err(invalid_field()));
+    assert_eq!(kept.acquire(of(B), &preempt(WriteExclusive, 2, 7)), Err(conflict()), "no host has that key");
+    let outcome = kept.acquire(of(B), &preempt(ExclusiveAccess, 2, 3)).expect("a registrant's key");
+    assert_eq!((outcome.notices, outcome.aborts), (vec![(of(C), RegistrationPreempted)], vec![of(C)]));
+    assert!(kept.holds(of(A)), "the reservation was not meant");
+    let own = kept.acquire(of(A), &preempt(ExclusiveAccess, 1, 1)).expect("the holder preempts itself");
+    assert_eq!((own.notices, own.aborts), (vec![(of(B), ReservationReleased)], vec![]));
+    assert!(kept.holds(of(A)) && kept.is_registered(of(A)));
+    let itself = kept.acquire(of(B), &preempt(ExclusiveAccess, 2, 2)).expect("its own key");
     assert_eq!((itself.notices, itself.aborts), (vec![], vec![]));
-    assert!(!kept.is_registered(&B));
+    assert!(!kept.is_registered(of(B)));
 
     let mut all = held_by_a(WriteExclusiveAllRegistrants, &[1, 2, 3]);
-    let outcome = all.acquire(C, &preempt(WriteExclusive, 3, 0)).expect("0 means everybody else");
-    assert_eq!(outcome.aborts, [A, B]);
-    assert_eq!(all.reservation(), Some(Reservation { kind: WriteExclusive, holder: Some(C) }));
+    let outcome = all.acquire(of(C), &preempt(WriteExclusive, 3, 0)).expect("0 means everybody else");
+    assert_eq!(outcome.aborts, [of(A), of(B)]);
+    assert_eq!(all.reservation(), Some(Reservation { kind: WriteExclusive, holder: Some(of(C)) }));
     assert_eq!(all.registrants().len(), 1);
 
     let mut free = registered(&[1, 1, 3]);
-    assert_eq!(free.acquire(C, &preempt(WriteExclusive, 3, 0)), Err(conflict()));
-    let outcome = free.acquire(C, &preempt(WriteExclusive, 3, 1)).expect("two have that key");
-    assert_eq!(outcome.aborts, [A, B]);
+    assert_eq!(free.acquire(of(C), &preempt(WriteExclusive, 3, 0)), Err(conflict()));
+    let outcome = free.acquire(of(C), &preempt(WriteExclusive, 3, 1)).expect("two have that key");
+    assert_eq!(outcome.aborts, [of(A), of(B)]);
     assert_eq!(free.reservation(), None, "preempting registrations acquires nothing");
 }
 
@@ -228,9 +242,9 @@ fn a_clear_removes_everybody_and_tells_the_others() {
     let mut reservations = held_by_a(ReservationType::ExclusiveAccess, &[1, 2, 3]);
     let command = Release { action: ReleaseAction::Clear, ..release(ReservationType::ExclusiveAccess, 2) };
     let clear = Release { kind: None, ..command };
-    assert_eq!(reservations.release(D, &clear), Err(conflict()));
-    let outcome = reservations.release(B, &clear).expect("every registrant may");
-    assert_eq!(outcome.notices, [(A, ReservationPreempted), (C, ReservationPreempted)]);
+    assert_eq!(reservations.release(of(D), &clear), Err(conflict()));
+    let outcome = reservations.release(of(B), &clear).expect("every registrant may");
+    assert_eq!(outcome.notices, [(of(A), ReservationPreempted), (of(C), ReservationPreempted)]);
     assert_eq!((outcome.aborts, outcome.changed), (vec![], true));
     assert_eq!((reservations.registrants(), reservations.reservation()), (&[][..], None));
     assert_eq!(reservations.generation(), 4);
@@ -258,7 +272,7 @@ fn the_generation_wraps() {
 
 #[test]
 fn what_is_restored_is_checked() {
-    let registrant = |host_id, key| Registrant { host_id, host_nqn: String::new(), key };
+    let registrant = |host_id, key| Registrant::new(host_id, "nqn".to_owned(), key);
     let alone = |holder| Some(Reservation { kind: ReservationType::WriteExclusive, holder });
     let all = |holder| Some(Reservation { kind: ReservationType::WriteExclusiveAllRegistrants, holder });
     let both = vec![registrant(A, 1), registrant(B, 2)];
@@ -267,37 +281,26 @@ fn what_is_restored_is_checked() {
     for (registrants, reservation) in [
         (vec![registrant(A, 0)], None),
         (vec![registrant(A, 1), registrant(A, 2)], None),
-        (both.clone(), alone(Some(C))),
+        (both.clone(), alone(Some(of(C)))),
         (both.clone(), alone(None)),
-        (both.clone(), all(Some(A))),
+        (both.clone(), all(Some(of(A)))),
         (vec![], all(None)),
         (many, None),
     ] {
         assert!(restore(registrants.clone(), reservation).is_err(), "{registrants:?} {reservation:?}");
     }
-    for reservation in [None, alone(Some(B)), all(None)] {
+    for reservation in [None, alone(Some(of(B))), all(None)] {
         assert!(restore(both.clone(), reservation).is_ok(), "{reservation:?}");
     }
-}
-
-#[test]
-fn a_report_names_holders_and_controllers() {
-    let reservations = held_by_a(ReservationType::WriteExclusive, &[1, 2]);
-    let reported = reservations.reported(|host_id| if *host_id == B { vec![9, 12] } else { Vec::new() });
-    let seen: Vec<_> =
-        reported.iter().map(|one| (one.host_id, one.controller_id, one.holds, one.key)).collect();
-    assert_eq!(seen, [(A, 0xffff, true, 1), (B, 9, false, 2), (B, 12, false, 2)]);
-    let all = held_by_a(ReservationType::WriteExclusiveAllRegistrants, &[1, 2]);
-    assert!(all.reported(|_| Vec::new()).iter().all(|registrant| registrant.holds));
 }
 
 /// The rules once more, over sets and without a thought for speed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     generation: u64,
-    keys: BTreeMap<HostId, u64>,
+    keys: BTreeMap<HostDigest, u64>,
     /// The type, and who acquired it.
-    held: Option<(ReservationType, HostId)>,
+    held: Option<(ReservationType, HostDigest)>,
     persists: bool,
 }
 
@@ -314,15 +317,15 @@ enum End {
     Conflict,
     Invalid,
     /// Notifications, and the hosts whose commands are aborted.
-    Done(BTreeSet<(HostId, u8)>, BTreeSet<HostId>),
+    Done(BTreeSet<(HostDigest, u8)>, BTreeSet<HostDigest>),
 }
 
 impl Model {
-    fn everybody(&self) -> BTreeSet<HostId> {
+    fn everybody(&self) -> BTreeSet<HostDigest> {
         self.keys.keys().copied().collect()
     }
 
-    fn holders(&self) -> BTreeSet<HostId> {
+    fn holders(&self) -> BTreeSet<HostDigest> {
         match self.held {
             None => BTreeSet::new(),
             Some((kind, _)) if kind as u8 >= 5 => self.everybody(),
@@ -330,7 +333,7 @@ impl Model {
         }
     }
 
-    fn users(&self) -> BTreeSet<HostId> {
+    fn users(&self) -> BTreeSet<HostDigest> {
         match self.held {
             Some((kind, _)) if kind as u8 >= 3 => self.everybody(),
             _ => self.holders(),
@@ -346,7 +349,7 @@ impl Model {
 
     /// Executes a command. Its notifications follow from the difference between the states before
     /// and after it.
-    fn execute(&mut self, host: HostId, command: &Command) -> End {
+    fn execute(&mut self, host: HostDigest, command: &Command) -> End {
         let before = self.clone();
         let own_key = self.keys.get(&host).copied();
         let (ok, current, ignore) = match command {
@@ -367,12 +370,13 @@ impl Model {
             return end;
         }
         self.settle();
-        let others = |hosts: BTreeSet<HostId>| hosts.into_iter().filter(move |other| *other != host);
-        let gone: BTreeSet<HostId> =
+        let others = |hosts: BTreeSet<HostDigest>| hosts.into_iter().filter(move |other| *other != host);
+        let gone: BTreeSet<HostDigest> =
             others(before.everybody()).filter(|other| !self.keys.contains_key(other)).collect();
         let clears = matches!(command, Command::Release(c) if c.action == ReleaseAction::Clear);
         let gone_notice = if clears { 3 } else { 1 };
-        let mut notices: BTreeSet<(HostId, u8)> = gone.iter().map(|other| (*other, gone_notice)).collect();
+        let mut notices: BTreeSet<(HostDigest, u8)> =
+            gone.iter().map(|other| (*other, gone_notice)).collect();
         let preempts = matches!(command, Command::Acquire(_));
         let tells_of_release = match (before.held, self.held) {
             (Some((old, _)), None) => {
@@ -390,7 +394,7 @@ impl Model {
         End::Done(notices, if aborts { gone } else { BTreeSet::new() })
     }
 
-    fn register(&mut self, host: HostId, own_key: Option<u64>, command: &Register) -> Result<(), End> {
+    fn register(&mut self, host: HostDigest, own_key: Option<u64>, command: &Register) -> Result<(), End> {
         let proven = command.ignore_existing_key || own_key == Some(command.current_key);
         if command.action != RegisterAction::Unregister && command.new_key == 0 {
             return Err(End::Invalid);
@@ -417,7 +421,7 @@ impl Model {
         Ok(())
     }
 
-    fn acquire(&mut self, host: HostId, command: &Acquire) -> Result<(), End> {
+    fn acquire(&mut self, host: HostDigest, command: &Acquire) -> Result<(), End> {
         if command.action == AcquireAction::Acquire {
             return match self.held {
                 None => {
@@ -448,7 +452,7 @@ impl Model {
         Ok(())
     }
 
-    fn release(&mut self, host: HostId, command: &Release) -> Result<(), End> {
+    fn release(&mut self, host: HostDigest, command: &Release) -> Result<(), End> {
         if command.action == ReleaseAction::Clear {
             self.keys.clear();
             self.held = None;
@@ -531,12 +535,12 @@ proptest! {
         let mut reservations = Reservations::default();
         let mut model = Model::default();
         for (host, command, knows) in steps {
-            let host = HOSTS[host];
+            let (host_id, host) = (HOSTS[host], of(HOSTS[host]));
             let key = model.keys.get(&host).copied().filter(|_| knows);
             let command = with_right_key(command, key);
             let before = reservations.clone();
             let result = match &command {
-                Command::Register(command) => reservations.register(host, "nqn", command),
+                Command::Register(command) => reservations.register(host_id, "nqn", command),
                 Command::Acquire(command) => reservations.acquire(host, command),
                 Command::Release(command) => reservations.release(host, command),
             };
@@ -565,23 +569,23 @@ fn check(reservations: &Reservations, model: &Model) -> Result<(), TestCaseError
     prop_assert_eq!(u64::from(reservations.generation()), model.generation);
     prop_assert_eq!(reservations.persists(), model.persists);
     let keys: BTreeMap<_, _> =
-        reservations.registrants().iter().map(|registrant| (registrant.host_id, registrant.key)).collect();
+        reservations.registrants().iter().map(|registrant| (registrant.host, registrant.key)).collect();
     prop_assert_eq!(&keys, &model.keys);
     prop_assert_eq!(keys.len(), reservations.registrants().len());
     prop_assert_eq!(reservations.reservation().map(|held| held.kind), model.held.map(|(kind, _)| kind));
     let view = reservations.view();
     prop_assert_eq!(view.is_some(), model.held.is_some());
     let exclusive = model.held.is_some_and(|(kind, _)| (kind as u8).is_multiple_of(2));
-    for host in HOSTS {
-        let holds = reservations.holds(&host);
+    for host in HOSTS.map(of) {
+        let holds = reservations.holds(host);
         prop_assert_eq!(holds, model.holders().contains(&host));
-        prop_assert!(!holds || reservations.is_registered(&host), "a holder is registered");
+        prop_assert!(!holds || reservations.is_registered(host), "a holder is registered");
         let may_write = model.held.is_none() || model.users().contains(&host);
         let may_read = may_write || !exclusive;
         prop_assert!(!holds || may_write, "a holder may do everything");
-        prop_assert_eq!(reservations.conflicts(&host, Access::Write), !may_write);
-        prop_assert_eq!(reservations.conflicts(&host, Access::Read), !may_read);
-        let gate = view.as_ref().map_or(Gate::OPEN, |view| view.gate(&host));
+        prop_assert_eq!(reservations.conflicts(host, Access::Write), !may_write);
+        prop_assert_eq!(reservations.conflicts(host, Access::Read), !may_read);
+        let gate = view.as_ref().map_or(Gate::OPEN, |view| view.gate(host));
         prop_assert_eq!((gate.allows_read, gate.allows_write), (may_read, may_write));
     }
     let restored = Reservations::restore(

@@ -1,6 +1,8 @@
 //! The thread that does reservation commands.
 
+mod dropping;
 mod shared_keeper;
 mod worker;
 
+pub(crate) use dropping::{clear, drop_denied};
 pub(crate) use worker::{ReservationWorker, forget, open_archive, restore};

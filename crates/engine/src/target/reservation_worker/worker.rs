@@ -25,7 +25,7 @@ use crate::target::fabric::Fabric;
 use crate::target::lock::lock;
 use crate::target::messaging::{Fenced, Job, Task, Then};
 use crate::target::reservation::{
-    Acquire, HostId, Outcome, Register, Release, ReservationDirectory, Reservations,
+    Acquire, HostDigest, Outcome, Register, Release, ReservationDirectory, Reservations,
 };
 use crate::target::served::Namespace;
 
@@ -100,13 +100,13 @@ fn work(fabric: &Fabric, job: Job) {
     let Job { controller, asker, task } = job;
     match task {
         Task::Command { namespace, command, data, slot } => {
-            let done = do_command(fabric, (&controller, asker.peer), &namespace, &command, &data);
+            let done = do_command(fabric, &controller, &namespace, &command, &data);
             let (outcome, data) = match done {
                 Ok(done) => done,
                 Err(status) => return asker.finish(slot, status, Vec::new()),
             };
-            for (host_id, kind) in &outcome.notices {
-                tell(fabric, &namespace, host_id, *kind);
+            for (host, kind) in &outcome.notices {
+                notify(fabric, &namespace, *host, *kind);
             }
             if outcome.aborts.is_empty() {
                 return asker.finish(slot, Status::SUCCESS, data);
@@ -129,7 +129,7 @@ fn work(fabric: &Fabric, job: Job) {
 /// Does a reservation command: what follows from it, and the data of a report.
 fn do_command(
     fabric: &Fabric,
-    (controller, address): (&Controller, SocketAddr),
+    controller: &Controller,
     namespace: &Arc<Namespace>,
     command: &IoCommand,
     data: &[u8],
@@ -140,7 +140,6 @@ fn do_command(
     let keeps = fabric.keeps_reservations();
     let decide = |state: &mut Reservations| {
         check_served(fabric, namespace)?;
-        check_name(state, (controller, address), namespace)?;
         let outcome = execute(state, controller, command, data, keeps)?;
         if namespace.shared_reservations().is_some() {
             shared_keeper::check_abort(fabric.clusters(), &outcome)?;
@@ -160,26 +159,7 @@ fn do_command(
             outcome
         }
     };
-    if outcome.changed {
-        fabric.end_others_by_id_of(controller);
-    }
     Ok((outcome, Vec::new()))
-}
-
-/// Sees that no other host is registered by this one's identifier.
-fn check_name(
-    state: &Reservations,
-    (controller, address): (&Controller, SocketAddr),
-    namespace: &Namespace,
-) -> Result<(), Status> {
-    let Some(other) = state.other_name(&controller.host.id, &controller.host.nqn) else { return Ok(()) };
-    let (host, id) = (&controller.host.nqn, Uuid::from_bytes(controller.host.id));
-    let (subsystem, nsid) = (&controller.subsystem.nqn, namespace.nsid);
-    tracing::warn!(
-        host, %address, controller = controller.id, subsystem, nsid,
-        "Refused a reservation command: HOSTID {id} is registered by {other}"
-    );
-    Err(Status::RESERVATION_CONFLICT.do_not_retry())
 }
 
 fn execute(
@@ -190,7 +170,7 @@ fn execute(
     keeps: bool,
 ) -> Result<Outcome, Status> {
     let short = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
-    let (host_id, host_nqn) = (controller.host.id, &*controller.host.nqn);
+    let host = &controller.host;
     match *command {
         IoCommand::ReservationRegister { action, ignore_existing_key, persistence } => {
             if persistence == PersistenceChange::PersistThroughPowerLoss && !keeps {
@@ -199,18 +179,18 @@ fn execute(
             let (data, _) = RegisterData::read_from_prefix(data).map_err(|_| short)?;
             let (current_key, new_key) = (data.current_key.get(), data.new_key.get());
             let register = Register { action, ignore_existing_key, persistence, current_key, new_key };
-            state.register(host_id, host_nqn, &register)
+            state.register(host.id, &host.nqn, &register)
         }
         IoCommand::ReservationAcquire { action, ignore_existing_key, kind } => {
             let (data, _) = AcquireData::read_from_prefix(data).map_err(|_| short)?;
             let (current_key, preempt_key) = (data.current_key.get(), data.preempt_key.get());
             let acquire = Acquire { action, ignore_existing_key, kind, current_key, preempt_key };
-            state.acquire(host_id, &acquire)
+            state.acquire(host.digest, &acquire)
         }
         IoCommand::ReservationRelease { action, ignore_existing_key, kind } => {
             let (data, _) = ReleaseData::read_from_prefix(data).map_err(|_| short)?;
             let current_key = data.current_key.get();
-            state.release(host_id, &Release { action, ignore_existing_key, kind, current_key })
+            state.release(host.digest, &Release { action, ignore_existing_key, kind, current_key })
         }
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
@@ -231,8 +211,8 @@ fn report(
         Some(shared) => shared_keeper::look(namespace, shared)?,
         None => lock(&namespace.reservations).clone(),
     };
-    let registrants = state.reported(|host_id| {
-        let own = controllers.iter().filter(|other| other.host.id == *host_id);
+    let registrants = state.reported(|host| {
+        let own = controllers.iter().filter(|other| other.host.digest == host);
         own.map(|other| other.id).collect()
     });
     let kind = state.reservation().map(|reservation| reservation.kind);
@@ -292,7 +272,7 @@ fn check_may_set(
     namespace: &Namespace,
 ) -> Result<(), Status> {
     let host = &controller.host;
-    if state.registrants().is_empty() || state.is_registered(&host.id) {
+    if state.registrants().is_empty() || state.is_registered(host.digest) {
         return Ok(());
     }
     let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
@@ -314,7 +294,7 @@ fn check_served(fabric: &Fabric, namespace: &Arc<Namespace>) -> Result<(), Statu
 }
 
 /// Keeps another state if it is to outlive the target, and lets it count then. What cannot be kept does not count.
-fn commit(
+pub(super) fn commit(
     archive: Option<&ReservationDirectory>,
     namespace: &Namespace,
     state: Reservations,
@@ -341,10 +321,15 @@ fn commit(
 }
 
 /// Tells a host by each of its controllers that sees the namespace.
-fn tell(fabric: &Fabric, namespace: &Arc<Namespace>, host_id: &HostId, kind: ReservationNotification) {
+pub(super) fn notify(
+    fabric: &Fabric,
+    namespace: &Arc<Namespace>,
+    host: HostDigest,
+    kind: ReservationNotification,
+) {
     for controller in fabric.controllers() {
         let sees = || controller.table().attachments().any(|a| Arc::ptr_eq(&a.namespace, namespace));
-        if controller.host.id == *host_id
+        if controller.host.digest == host
             && controller.is_ready()
             && sees()
             && controller.note_reservation(kind, namespace.nsid)

@@ -18,10 +18,17 @@ fn namespace() -> Namespace {
     Namespace::on("nqn.2014-08.org.example:test", &config, UUID, Arc::new(backend))
 }
 
+fn name(number: u8) -> String {
+    format!("nqn.test:{number}")
+}
+
+fn host(number: u8) -> HostDigest {
+    HostDigest::of(&name(number), &[number; 16])
+}
+
 fn state(holder: u8, persists: bool) -> Reservations {
-    let registrant =
-        |number: u8| Registrant { host_id: [number; 16], host_nqn: format!("nqn.test:{number}"), key: 1 };
-    let reservation = Reservation { kind: ReservationType::WriteExclusive, holder: Some([holder; 16]) };
+    let registrant = |number: u8| Registrant::new([number; 16], name(number), 1);
+    let reservation = Reservation { kind: ReservationType::WriteExclusive, holder: Some(host(holder)) };
     let registrants = (1..=3).map(registrant).collect();
     Reservations::restore(u32::from(holder), registrants, Some(reservation), persists).expect("possible")
 }
@@ -65,9 +72,9 @@ fn change_over_and_over(fault: Option<Fault>) -> usize {
         }
         assert_eq!(*lock(&namespace.reservations), counts, "{fault:?}");
         let holder = counts.reservation().and_then(|reservation| reservation.holder).expect("one");
-        for host in 1..=3 {
-            let is_kept_off = namespace.reservation_forbids(&[host; 16], Access::Write);
-            assert_eq!(is_kept_off, [host; 16] != holder, "{fault:?}: host {host}");
+        for number in 1..=3 {
+            let is_kept_off = namespace.reservation_forbids(host(number), Access::Write);
+            assert_eq!(is_kept_off, host(number) != holder, "{fault:?}: host {number}");
         }
         look(std::slice::from_ref(last), &possible, fault);
     }

@@ -16,7 +16,7 @@ use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{
-    Access, Hold, HostId, ReservationView, Reservations, SharedReservationError, SharedReservations,
+    Access, Hold, HostDigest, ReservationView, Reservations, SharedReservationError, SharedReservations,
 };
 use crate::target::succession::{HandedNamespace, HandedReservations};
 
@@ -327,9 +327,9 @@ impl Namespace {
     }
 
     /// True if a reservation forbids the host this access.
-    pub(crate) fn reservation_forbids(&self, host_id: &HostId, access: Access) -> bool {
+    pub(crate) fn reservation_forbids(&self, host: HostDigest, access: Access) -> bool {
         let view = self.reservation_view.read().unwrap_or_else(PoisonError::into_inner);
-        view.as_ref().is_some_and(|view| !view.gate(host_id).allows(access))
+        view.as_ref().is_some_and(|view| !view.gate(host).allows(access))
     }
 
     /// Makes it larger or smaller. What is beyond a smaller end is gone.
@@ -432,6 +432,11 @@ impl Namespace {
         })
     }
 
+    /// True if its file or device has grown, and it has not yet. This may wait for the file system.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.backend.has_grown(1 << self.block_shift)
+    }
+
     /// Looks whether the file or device has another size now; whether it had.
     pub(crate) fn rescan(&self) -> bool {
         let before = self.blocks();
@@ -519,13 +524,16 @@ mod tests {
             let action = AcquireAction::Acquire;
             let acquire =
                 Acquire { action, ignore_existing_key: false, kind, current_key: 7, preempt_key: 0 };
-            reservations.acquire(host.0, &acquire).expect("reserves");
+            reservations.acquire(HostDigest::of(host.1, &host.0), &acquire).expect("reserves");
         }
         new.succeed(&former);
         for (namespace, is_same) in [(&new, true), (&other, false)] {
             assert_eq!(namespace.is_uncorrectable(ByteRange { offset: 0, length: 12288 }), is_same);
-            assert_eq!(namespace.reservation_forbids(&[2; 16], Access::Write), is_same);
-            assert!(!namespace.reservation_forbids(&host.0, Access::Write));
+            assert_eq!(
+                namespace.reservation_forbids(HostDigest::of(host.1, &[2; 16]), Access::Write),
+                is_same
+            );
+            assert!(!namespace.reservation_forbids(HostDigest::of(host.1, &host.0), Access::Write));
         }
     }
 

@@ -8,14 +8,12 @@ use authentication::ControllerTerms;
 use secure_channel::ConfiguredPsk;
 
 use super::ana::AnaGroups;
-use super::host::Host;
 use super::host_keys::HostKeys;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
 use super::quiesce_time::QuiesceTime;
 use crate::ring::{self, Moment};
 use crate::target::config::{PortConfig, SubsystemConfig};
-use crate::target::lock::lock;
 use crate::target::telemetry::SubsystemCounters;
 
 /// The open namespaces of a subsystem by their identifiers.
@@ -116,19 +114,6 @@ impl Subsystem {
     /// The TLS keys that are accepted of the host with this name, if it may connect.
     pub(crate) fn psks(&self, host_nqn: &str, now: Moment) -> Vec<ConfiguredPsk> {
         if self.allows(host_nqn) { self.state().keys.psks(host_nqn, now) } else { Vec::new() }
-    }
-
-    /// A namespace on which the identifier of this host is registered by another name, and that name.
-    pub(crate) fn registered_otherwise(&self, host: &Host) -> Option<(u32, String)> {
-        if host.is_nameless() {
-            return None;
-        }
-        let state = self.state();
-        state.namespaces.values().find_map(|namespace| {
-            let reservations = lock(&namespace.reservations);
-            let other = reservations.other_name(&host.id, &host.nqn)?;
-            Some((namespace.nsid, other.to_owned()))
-        })
     }
 
     /// True if the subsystem is served on this port.

@@ -17,4 +17,7 @@ pub struct HandedReservations {
     pub registrants: Vec<(Uuid, String, u64)>,
     /// The reservation: its type (RTYPE), and its holder unless every registrant is one.
     pub reservation: Option<(u8, Option<Uuid>)>,
+    /// The holder's NQN. Without it, the holder is the one registrant with its identifier.
+    #[serde(default)]
+    pub holder_nqn: Option<String>,
 }

@@ -5,6 +5,7 @@ pub(crate) mod admin;
 mod client;
 pub(crate) mod held_writes;
 pub(crate) mod host;
+pub(crate) mod proof;
 pub(crate) mod resets;
 
 use std::net::SocketAddr;

@@ -35,6 +35,8 @@ pub(crate) enum Mask {
     Firmware,
     /// Get Features Timestamp: the time.
     Timestamp,
+    /// Get Features Keep Alive Timer: a replay requests a longer time-out than the recorded one.
+    KeepAlive,
     /// TRSVCID in the discovery log: the port listens on a free one.
     Service,
     /// TTAG of an R2T: whatever the target likes, and given back by the host.
@@ -78,6 +80,9 @@ pub(crate) fn masks(pdu: &[u8], answered: &Answered) -> Vec<(Mask, Range<usize>)
             if entry.filter(|_| is_admin).is_some_and(|entry| tells_shutdown(&entry, pdu)) {
                 masks.push((Mask::Shutdown, COMPLETION_AT..COMPLETION_AT + 1));
             }
+            if command.as_ref().is_some_and(reads_keep_alive) {
+                masks.push((Mask::KeepAlive, COMPLETION_AT..COMPLETION_AT + 4));
+            }
             if among_several {
                 masks.push((Mask::QueueHead, QUEUE_HEAD));
             }
@@ -108,6 +113,11 @@ pub(crate) fn masks(pdu: &[u8], answered: &Answered) -> Vec<(Mask, Range<usize>)
         _ => {}
     }
     masks
+}
+
+fn reads_keep_alive(entry: &SubmissionEntry) -> bool {
+    entry.opcode == admin_opcode::GET_FEATURES
+        && FeatureId(entry.cdw10.get() as u8) == FeatureId::KEEP_ALIVE_TIMER
 }
 
 fn is_connect(entry: &SubmissionEntry) -> bool {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use attach::ublk::FoundDevice;
+use engine::address::HostAddress;
 use serde::Serialize;
 
 use super::list::is_orphan;
@@ -91,8 +92,11 @@ pub(super) fn place(name: &str) -> String {
     if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
         return format!("/dev/ublkb{number}");
     }
-    if name.parse::<std::net::SocketAddr>().is_ok() {
-        return name.to_owned();
+    if let Ok(written) = name.parse::<HostAddress>()
+        && written.port().is_some()
+        && let Some(address) = written.literal(0)
+    {
+        return address.to_string();
     }
     let path = name.strip_prefix("unix:").unwrap_or(name);
     std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use attach::Listener;
+use engine::address::NetAddress;
 use engine::initiator::NamespaceInfo;
 use nvme::discovery::Nqn;
 
@@ -126,7 +127,9 @@ impl Address {
     pub(super) fn record(&self, disk: RecordedDisk) -> RecordedDisk {
         match self {
             Self::Unix(path) => RecordedDisk { socket: Some(path.clone()), ..disk },
-            Self::Tcp(address) => RecordedDisk { address: Some(address.to_string()), ..disk },
+            Self::Tcp(address) => {
+                RecordedDisk { address: Some(NetAddress::from(*address).to_string()), ..disk }
+            }
         }
     }
 
@@ -137,7 +140,10 @@ impl Address {
             Self::Unix(path) => {
                 format!("{scheme}+unix:///{name}?socket={}", escaped(&path.to_string_lossy()))
             }
-            Self::Tcp(address) => format!("{scheme}://{address}/{name}"),
+            // RFC 6874 has the percent sign before an interface escaped.
+            Self::Tcp(address) => {
+                format!("{scheme}://{}/{name}", NetAddress::from(*address).to_string().replace('%', "%25"))
+            }
         }
     }
 }

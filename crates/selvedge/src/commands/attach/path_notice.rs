@@ -1,10 +1,10 @@
 //! Log lines about the paths of an attached disk: a path that cannot be connected, is lost or is back, and I/O that waits because
 //! no path is usable. States are looked at from time to time, and nothing is changed.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use chart::units;
+use engine::address::NetAddress;
 use engine::initiator::{PathState, PathStatus, Paths};
 use engine::ring;
 use engine::seldom::Seldom;
@@ -27,7 +27,7 @@ pub(super) struct PathNotice {
 /// State of a path.
 #[derive(Debug)]
 struct Known {
-    address: SocketAddr,
+    address: NetAddress,
     state: PathState,
     reconnects: u64,
     since: Instant,
@@ -56,7 +56,7 @@ impl PathNotice {
             // The disk is used since a path is live; what comes first is not new.
             if at >= self.paths.len() {
                 let known = Known {
-                    address: path.address,
+                    address: path.address.into(),
                     state: PathState::Connecting,
                     reconnects: 0,
                     since: now,

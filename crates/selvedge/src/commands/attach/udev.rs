@@ -93,22 +93,10 @@ mod tests {
         let properties = Properties::of(&FOUND, &[known("A disk")]).to_string();
         let lines =
             ["ID_WWN=\"uuid.1\"", "ID_MODEL=\"A disk\"", "ID_SERIAL_SHORT=\"S1\"", "ID_NSID=\"1\"", ""];
-        assert_eq!(
-            properties,
-            lines.join(
-                "
-        "
-            )
-        );
+        assert_eq!(properties, lines.join("\n"));
         let hostile = known("a\"\nID_FS_UUID=1\0ü");
         let properties = Properties::of(&FOUND, &[hostile]).to_string();
-        assert!(
-            properties.contains(
-                "ID_MODEL=\"a__ID_FS_UUID=1__\"
-        "
-            ),
-            "{properties}"
-        );
+        assert!(properties.contains("ID_MODEL=\"a__ID_FS_UUID=1__\"\n"), "{properties}");
         let other = FoundDevice { mark: 8, ..FOUND };
         assert_eq!(Properties::of(&other, &[known("A disk")]).to_string(), "");
     }
@@ -117,11 +105,6 @@ mod tests {
     fn a_users_device_gets_its_owner_and_no_name() {
         let found = FoundDevice { owner: Some((1000, 100)), ..FOUND };
         let properties = Properties::of(&found, &[known("A disk")]).to_string();
-        assert_eq!(
-            properties,
-            "SELVEDGE_OWNER=\"1000\"
-        SELVEDGE_GROUP=\"100\"
-        "
-        );
+        assert_eq!(properties, "SELVEDGE_OWNER=\"1000\"\nSELVEDGE_GROUP=\"100\"\n");
     }
 }

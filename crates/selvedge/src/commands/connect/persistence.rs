@@ -1,8 +1,10 @@
 //! Connections for the next boot, in the files that nvme-cli reads then: config.json for a subsystem that was named, and a line of
-//! discovery.conf for all that a discovery service shows.
+//! discovery.conf for all that a discovery service shows. Where nvme-cli 3 has its nvme-fabrics.conf, it is that for both.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use engine::initiator::{ConnectOptions, HostIdentity};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -10,9 +12,10 @@ use super::request::{Request, traddr};
 use crate::config::connection::Connection;
 use crate::failure::Failure;
 use crate::flags::connect::{ConnectFlags, DEFAULT_KEYRING};
+use crate::kernel_initiator::fabrics_conf::{FABRICS_CONF, PathEntry, sections, with_path, without_paths};
 use crate::kernel_initiator::{
-    CONFIG_JSON, DISCOVERY_CONF, DiscoveryLine, KeptFile, PortEntry, Wanted, merge, remove, with_line,
-    without_lines,
+    CONFIG_JSON, DISCOVERY_CONF, DiscoveryLine, KeptFile, PortEntry, Wanted, fabrics_conf, merge, remove,
+    with_line, without_lines,
 };
 
 /// Sees whether it can be kept.
@@ -25,7 +28,8 @@ pub(super) fn check(flags: &ConnectFlags) -> Result<(), Failure> {
         || connection.config.is_some()
         || connection.tls
         || connection.tls_key_file.is_some();
-    if flags.persistent && flags.nqn.is_none() && has_secrets {
+    let is_converted = Path::new(FABRICS_CONF).exists();
+    if flags.persistent && flags.nqn.is_none() && has_secrets && !is_converted {
         return Err(Failure::usage(format!(
             "--persistent: {DISCOVERY_CONF} holds no secrets and keys; name the subsystem with -n, and {CONFIG_JSON} has it"
         )));
@@ -43,6 +47,10 @@ pub(super) fn keep(
     requests: &[&Request],
     queues: Option<u16>,
 ) -> Result<PathBuf, Failure> {
+    let fabrics_conf = Path::new(FABRICS_CONF);
+    if fabrics_conf.exists() {
+        return keep_paths(fabrics_conf, &paths(flags, connection, requests, queues));
+    }
     if flags.nqn.is_none() {
         let lines: Vec<DiscoveryLine> = connection.each().map(|one| line(flags, &one, queues)).collect();
         return keep_lines(Path::new(DISCOVERY_CONF), &lines);
@@ -80,6 +88,99 @@ fn keep_lines(path: &Path, lines: &[DiscoveryLine]) -> Result<PathBuf, Failure> 
     replace(&file, path, &text.unwrap_or_default(), false)
 }
 
+/// Keeps paths of one host in nvme-fabrics.conf, or beside it where that file is of another host.
+fn keep_paths(main: &Path, (host, entries): &(HostIdentity, Vec<PathEntry>)) -> Result<PathBuf, Failure> {
+    let named = |text: &str| {
+        let sections = sections(text)?;
+        let identity = sections.iter().find(|section| section.name == fabrics_conf::HOST);
+        Ok::<_, String>(identity.and_then(|section| section.value("hostnqn")).map(ToOwned::to_owned))
+    };
+    let text = lock(main)?.text().map_err(|error| unreadable(main, error))?.unwrap_or_default();
+    let of_main = named(&text).map_err(|error| unreadable(main, error))?;
+    let of_main = of_main.unwrap_or_else(|| HostIdentity::of_this_machine().nqn);
+    let id = Uuid::from_bytes(host.id);
+    let path = match of_main == host.nqn {
+        true => main.to_owned(),
+        false => folder_beside(main).join(format!("selvedge-{id}.conf")),
+    };
+    let file = lock(&path)?;
+    let mut text =
+        file.text().map_err(|error| unreadable(&path, error))?.unwrap_or_else(|| match path == main {
+            true => String::new(),
+            false => format!("[Host]\nhostnqn = {}\nhostid = {id}\n", host.nqn),
+        });
+    for entry in entries {
+        text = with_path(&text, entry).map_err(|error| unreadable(&path, error))?;
+    }
+    let is_secret = |key: &str| key.contains("secret") || key == "tls-key";
+    let has_secrets = entries.iter().any(|entry| entry.keys.iter().any(|(key, _)| is_secret(key)));
+    replace(&file, &path, &text, has_secrets)
+}
+
+/// The folder of the files of other hosts.
+fn folder_beside(main: &Path) -> PathBuf {
+    let mut folder = main.as_os_str().to_owned();
+    folder.push(".d");
+    folder.into()
+}
+
+/// The paths as nvme-fabrics.conf has them, and the host that they are of.
+fn paths(
+    flags: &ConnectFlags,
+    connection: &Connection,
+    requests: &[&Request],
+    queues: Option<u16>,
+) -> (HostIdentity, Vec<PathEntry>) {
+    let entry = |nqn: Option<String>, path: &ConnectOptions| PathEntry {
+        nqn,
+        parts: parts(flags, path, queues),
+        keys: keys(flags, path),
+    };
+    let entries = match &flags.nqn {
+        Some(_) => {
+            requests.iter().map(|request| entry(Some(request.nqn.to_string()), &request.path)).collect()
+        }
+        None => connection.each().map(|one| entry(None, &one.discovery())).collect(),
+    };
+    (connection.discovery().host, entries)
+}
+
+fn parts(flags: &ConnectFlags, path: &ConnectOptions, queues: Option<u16>) -> Vec<(String, String)> {
+    let mut parts = vec![
+        ("transport".to_owned(), "tcp".to_owned()),
+        ("traddr".to_owned(), traddr(path.address)),
+        ("trsvcid".to_owned(), path.address.port().to_string()),
+    ];
+    parts.extend(path.host_traddr.map(|host| ("host-traddr".to_owned(), host.to_string())));
+    parts.extend(path.host_iface.clone().map(|name| ("host-iface".to_owned(), name)));
+    let setting = |(name, value): (&str, Option<i64>)| {
+        let value = value.map_or_else(|| "true".to_owned(), |value| value.to_string());
+        (name.trim_start_matches('-').replace('_', "-"), value)
+    };
+    parts.extend(settings(flags, queues).into_iter().map(setting));
+    parts
+}
+
+fn keys(flags: &ConnectFlags, path: &ConnectOptions) -> Vec<(&'static str, String)> {
+    let mut keys = Vec::new();
+    if let Some(secrets) = path.secrets.as_deref() {
+        keys.push(("kxchap-secret", secrets.secret.reveal().to_string()));
+        let of_controller = secrets.controller_secret.as_ref();
+        keys.extend(of_controller.map(|secret| ("kxchap-ctrl-secret", secret.reveal().to_string())));
+    }
+    if let Some(key) = path.tls.as_ref().and_then(|tls| tls.keys.first()) {
+        keys.push(("tls", "true".to_owned()));
+        keys.push(("tls-key", key.reveal().to_string()));
+        if flags.kernel.keyring != DEFAULT_KEYRING {
+            keys.push(("keyring", flags.kernel.keyring.clone()));
+        }
+    }
+    if path.concat {
+        keys.push(("concat", "true".to_owned()));
+    }
+    keys
+}
+
 /// Entries removed from a file.
 pub(in crate::commands) struct Forgotten {
     pub(in crate::commands) place: PathBuf,
@@ -94,6 +195,32 @@ pub(in crate::commands) fn forget(wanted: &Wanted<'_>) -> Result<Vec<Forgotten>,
     let mut forgotten = forget_entries(Path::new(CONFIG_JSON), wanted)?;
     if wanted.nqn.is_none() {
         forgotten.extend(forget_lines(Path::new(DISCOVERY_CONF), wanted)?);
+    }
+    forgotten.extend(forget_paths(Path::new(FABRICS_CONF), wanted)?);
+    Ok(forgotten)
+}
+
+/// Takes paths out of nvme-fabrics.conf and the files beside it.
+fn forget_paths(main: &Path, wanted: &Wanted<'_>) -> Result<Vec<Forgotten>, Failure> {
+    let beside = fs::read_dir(folder_beside(main)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        beside.filter(|file| file.extension().is_some_and(|extension| extension == "conf")).collect();
+    files.sort();
+    files.insert(0, main.to_owned());
+    let mut forgotten = Vec::new();
+    for path in files.into_iter().filter(|path| path.exists()) {
+        let file = lock(&path)?;
+        let text = file.text().map_err(|error| unreadable(&path, error))?.unwrap_or_default();
+        let (left, entries) = without_paths(&text, wanted).map_err(|error| unreadable(&path, error))?;
+        if entries == 0 {
+            continue;
+        }
+        // Without the main file nvme-cli would convert those of version 2 again.
+        match left.or_else(|| (path == main).then(String::new)) {
+            Some(text) => replace(&file, &path, &text, false)?,
+            None => file.remove().map(|()| path.clone()).map_err(|error| unwritable(&path, &error))?,
+        };
+        forgotten.push(Forgotten { place: path, entries });
     }
     Ok(forgotten)
 }
@@ -205,7 +332,7 @@ fn line(flags: &ConnectFlags, connection: &Connection, queues: Option<u16>) -> D
     for (name, value) in settings(flags, queues) {
         options.push((name, value.map(|value| value.to_string())));
     }
-    DiscoveryLine { address: path.address, options }
+    DiscoveryLine { address: path.address.into(), options }
 }
 
 /// Returns settings that have the same names as options and in nvme-cli's files: with a number, or
@@ -235,7 +362,6 @@ fn settings(flags: &ConnectFlags, queues: Option<u16>) -> Vec<(&'static str, Opt
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -287,8 +413,55 @@ mod tests {
         let path = folder.path().join("config.json");
         fs::write(&path, "{broken").unwrap();
         let refused = keep_entries(&path, &entries("-a 127.0.0.1 -n nqn.a")).unwrap_err().line().unwrap();
-        assert!(refused.contains("left as it is"), "{refused}");
+        assert!(refused.contains("the file is unchanged"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{broken");
+    }
+
+    #[test]
+    fn a_file_of_nvme_cli_3_is_kept_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("nvme-fabrics.conf");
+        let theirs = "[Discovery Controller]\ncontroller = transport=tcp;traddr=10.0.0.9\n";
+        fs::write(&main, theirs).unwrap();
+        let nqn = "nqn.2026-01.org.example:a";
+        let made = |arguments: &str| {
+            let flags = ConnectFlags::of(arguments);
+            let connection = Connection::new(&flags.connection).unwrap();
+            let requests = match flags.nqn {
+                Some(_) => super::super::requests(&flags, &connection).unwrap(),
+                None => Vec::new(),
+            };
+            paths(&flags, &connection, &requests.iter().collect::<Vec<_>>(), flags.kernel.nr_io_queues)
+        };
+        // Another host than that of the file has a file of its own.
+        let other = keep_paths(&main, &made(&format!("-a 127.0.0.1 -n {nqn} -i 2 -g {HOST}"))).unwrap();
+        assert!(other.starts_with(folder.path().join("nvme-fabrics.conf.d")), "{}", other.display());
+        let text = fs::read_to_string(&other).unwrap();
+        let line =
+            "controller = transport=tcp;traddr=127.0.0.1;trsvcid=4420;nr-io-queues=2;hdr-digest=true\n";
+        assert!(
+            text.starts_with("[Host]\nhostnqn = nqn.2014-08.org.nvmexpress:uuid:") && text.ends_with(line),
+            "{text}"
+        );
+        // This host, which the file does not name.
+        let own = made(&format!("-a 127.0.0.1 -a 127.0.0.2:8009 -n {nqn}"));
+        assert_eq!(keep_paths(&main, &own).unwrap(), main);
+        assert_eq!(keep_paths(&main, &own).unwrap(), main);
+        let text = fs::read_to_string(&main).unwrap();
+        assert!(text.starts_with(theirs) && text.matches("controller =").count() == 3, "{text}");
+        fs::set_permissions(&main, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+        let flags = ConnectFlags::of(&format!("-a 127.0.0.1 -n {nqn} {HOST} -J {}", main.display()));
+        let known = Connection::new(&flags.connection).unwrap();
+        assert!(HOST.ends_with(known.host_nqn()));
+        let wanted = |nqn| Wanted { nqn, addresses: &[] };
+        let gone = forget_paths(&main, &wanted(Some(nqn))).unwrap();
+        assert_eq!(gone.iter().map(|gone| gone.entries).collect::<Vec<_>>(), [2, 1]);
+        assert!(!other.exists() && fs::read_to_string(&main).unwrap().starts_with(theirs));
+        assert!(
+            keep_paths(&main, &made("-a 127.0.0.1 -n mysub")).is_err(),
+            "nvme-cli 3 would not read the file"
+        );
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use engine::address::{HostAddress, NetAddress};
 use engine::initiator::ConnectOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use super::super::discover;
 use super::tls::KernelKeys;
-use crate::config::connection::{Connection, resolve};
+use crate::config::connection::Connection;
 use crate::failure::Failure;
 use crate::flags::connect::ConnectFlags;
 use crate::kernel_initiator::FabricsOptions;
@@ -62,8 +63,8 @@ fn shown_by(connection: &Connection) -> Result<Vec<Request>, Failure> {
     let mut found = Vec::new();
     for record in discover::read(connection)?.records.iter().filter(|record| record.is_tcp_subsystem) {
         let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
-        let service = record.trsvcid.parse().unwrap_or(connection.address.port());
-        let address = resolve(&record.traddr, service).map_err(Failure::failed)?;
+        let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
+        let address = address.map_err(Failure::failed)?;
         let paths = connection.at(address).paths(&nqn);
         let requires_tls = record.requires_tls();
         found.extend(paths.into_iter().map(|path| Request { nqn: nqn.clone(), path, requires_tls }));
@@ -73,13 +74,7 @@ fn shown_by(connection: &Connection) -> Result<Vec<Request>, Failure> {
 
 /// An address without its port, as the kernel and nvme-cli read it.
 pub(super) fn traddr(address: SocketAddr) -> String {
-    match address {
-        // An address of one link goes with the link.
-        SocketAddr::V6(address) if address.scope_id() != 0 => {
-            format!("{}%{}", address.ip(), address.scope_id())
-        }
-        _ => address.ip().to_string(),
-    }
+    NetAddress::from(address).host()
 }
 
 impl Request {
@@ -179,8 +174,8 @@ mod tests {
 
     #[test]
     fn addresses_of_a_link_go_with_it() {
-        let address: SocketAddr = "[fe80::1%3]:4420".parse().unwrap();
-        assert_eq!(traddr(address), "fe80::1%3");
+        let address: NetAddress = "[fe80::1%lo]:4420".parse().unwrap();
+        assert_eq!(traddr(address.socket_addr().unwrap()), "fe80::1%lo");
         assert_eq!(traddr("[::1]:1".parse().unwrap()), "::1");
     }
 

@@ -5,8 +5,10 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use engine::address::HostAddress;
+
 use super::look;
-use crate::config::connection::resolve;
+use crate::config::connection::first_reachable;
 use crate::failure::Failure;
 use crate::flags::tune::AdviseFlags;
 use crate::report;
@@ -32,7 +34,9 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
     };
     let mut paths = Vec::new();
     for address in &flags.traddr {
-        let address = resolve(address, flags.trsvcid).map_err(Failure::failed)?;
+        let written: HostAddress = address.parse().map_err(Failure::usage)?;
+        let found = written.remote(flags.trsvcid).map_err(Failure::failed)?;
+        let address = if machine.is_live() { first_reachable(address, &found, None) } else { found[0] };
         // A recording has the ways and round trips of the connections that there were.
         let flows = topology.flows.iter().filter(|flow| flow.peer.ip() == address.ip());
         let interface = machine.route(address.ip(), None).or_else(|error| {

@@ -1,8 +1,8 @@
 //! The listeners of a group. Each is of one gateway and one subsystem; a target has the ports of one gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
 
+use engine::address::{HostAddress, NetAddress};
 use engine::target::{PortConfig, SubsystemConfig, TlsUse};
 
 use super::entry::State;
@@ -16,7 +16,7 @@ struct Listener<'a> {
     entry: &'a Entry,
     gateway: String,
     subsystem: String,
-    address: SocketAddr,
+    address: NetAddress,
     is_secure: bool,
 }
 
@@ -77,14 +77,14 @@ impl Reader<'_> {
 
     /// Listeners at one address are one port. Where one of them is secure, the port is.
     fn join(&mut self, listeners: &[&Listener<'_>]) -> Ports {
-        let mut secure: BTreeMap<SocketAddr, bool> = BTreeMap::new();
+        let mut secure: BTreeMap<NetAddress, bool> = BTreeMap::new();
         for listener in listeners {
             *secure.entry(listener.address).or_default() |= listener.is_secure;
         }
         let mut ports = Ports::default();
         for (id, (address, is_secure)) in (1..).zip(&secure) {
             let tls = is_secure.then_some(TlsUse::Required);
-            ports.configs.push(PortConfig { tls, ..PortConfig::new(id, *address) });
+            ports.configs.push(PortConfig { tls, ..PortConfig::at(id, *address) });
         }
         for listener in listeners {
             let port = ports.configs.iter().find(|port| port.address == listener.address);
@@ -116,16 +116,20 @@ impl Reader<'_> {
             self.lose(entry, "key and value name different subsystems, or there is no gateway in it");
             return None;
         }
-        let Ok(ip) = traddr.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() else {
-            self.lose(entry, format!("traddr `{traddr}` is not an IP address"));
-            return None;
-        };
         let service = if service == 0 { Some(SERVICE) } else { service.try_into().ok() };
         let Some(service) = service else {
             self.lose(entry, "trsvcid is not a TCP port");
             return None;
         };
-        Some(Listener { entry, gateway, subsystem, address: SocketAddr::new(ip, service), is_secure })
+        let address = match traddr.parse::<HostAddress>() {
+            Ok(written) if written.port().is_none() => written.literal(service),
+            _ => None,
+        };
+        let Some(address) = address else {
+            self.lose(entry, format!("traddr `{traddr}` is not an IP address"));
+            return None;
+        };
+        Some(Listener { entry, gateway, subsystem, address, is_secure })
     }
 
     /// The ports that a subsystem is found on. One that is found on all of them names none.

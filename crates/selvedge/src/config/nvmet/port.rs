@@ -1,8 +1,8 @@
 //! The ports of a saved configuration, with their ANA groups and referrals.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
 
+use engine::address::{HostAddress, NetAddress};
 use engine::limits::ANA_GROUPS_MAX;
 use engine::target::{FabricConfig, GroupState, PortConfig, ReferralConfig, TlsUse};
 use serde::Deserialize as _;
@@ -41,13 +41,13 @@ impl Reader {
         for (path, referral) in self.list(port, path, "referrals") {
             self.referral(&path, &referral, id);
         }
-        fabric.ports.push(PortConfig { tls, ..PortConfig::new(id, address) });
+        fabric.ports.push(PortConfig { tls, ..PortConfig::at(id, address) });
         self.ports.push(KnownPort { path: path.to_owned(), id, subsystems, ana });
     }
 
     /// Address on which the kernel listens for TCP, with its TLS setting. Ports of other transports
     /// are left out.
-    fn address(&mut self, path: &str, address: &Object) -> Option<(SocketAddr, Option<TlsUse>)> {
+    fn address(&mut self, path: &str, address: &Object) -> Option<(NetAddress, Option<TlsUse>)> {
         let kind = text(address, "trtype").unwrap_or_default();
         if kind != "tcp" {
             self.lose(&join(path, "trtype"), format!("`{kind}`: only tcp is served"));
@@ -60,10 +60,15 @@ impl Reader {
             return None;
         };
         let traddr = text(address, "traddr").unwrap_or_default();
-        let Ok(ip) = traddr.parse::<IpAddr>() else {
+        let listened = match traddr.parse::<HostAddress>() {
+            Ok(written) if written.port().is_none() => written.literal(service),
+            _ => None,
+        };
+        let Some(listened) = listened else {
             self.lose(&join(path, "traddr"), format!("`{traddr}` is not an IP address"));
             return None;
         };
+        let ip = listened.ip();
         let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
         let what = format!("{ip} is not such an address");
         if !self.expect(address, path, "adrfam", &[family, ""], &what) {
@@ -71,7 +76,7 @@ impl Reader {
         }
         let tls = self.tls(path, address)?;
         self.warn_of_keys(path, tls);
-        Some((SocketAddr::new(ip, service), tls))
+        Some((listened, tls))
     }
 
     /// TLS setting of an address. An unknown requirement leaves the port out: hosts that were to
@@ -171,9 +176,9 @@ impl Reader {
             service: text(&address, "trsvcid").unwrap_or_default(),
             nqn: None,
         };
-        let alone = FabricConfig { referrals: vec![config.clone()], ..FabricConfig::default() };
-        if let Err(error) = alone.check() {
-            return self.lose(&address_path, error.to_string());
+        let config = config.split();
+        if let Err(error) = config.check() {
+            return self.lose(&address_path, error);
         }
         match self.referrals.iter_mut().find(|known| known.config == config) {
             Some(known) => {

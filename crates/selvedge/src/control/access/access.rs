@@ -1,12 +1,13 @@
-//! Identifies the callers of the API and looks up their rights. After each wrong token, the next
-//! attempt from the same network has to wait longer.
+//! Identifies the callers of the API and looks up their rights. The refusal of a wrong token is delayed, each time longer for
+//! the same network; a right token is answered at once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use engine::offenders::Offenders;
 use engine::ring::Moment;
+use engine::seldom::Seldom;
 use engine::target::Network;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,6 +16,7 @@ use rustls::server::ParsedCertificate;
 use super::super::Token;
 use super::super::file_stamp::FileStamp;
 use super::super::fingerprint::Fingerprint;
+use super::super::limits::REFUSAL_DELAY_MAX;
 use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
 use super::allowed_storage::AllowedStorage;
@@ -27,7 +29,7 @@ use crate::spec::role::Role;
 const ONLY_TOKEN: &str = "of --control-token-file";
 
 /// A number that no user and no group has.
-const NOBODYS_ID: u32 = u32::MAX - 1;
+const OTHER_USERS_ID: u32 = u32::MAX - 1;
 
 /// Tokens, certificates, users and groups that may use the API, and their rights.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Access {
     /// True if every caller has all rights, without a token.
     is_open: bool,
     offenders: Mutex<Offenders<Network>>,
+    /// Refused tokens and certificates.
+    refused: Seldom,
     since: Instant,
 }
 
@@ -64,14 +68,21 @@ impl Access {
         if file.is_some() {
             // The C library loads its name-lookup modules at their first use, and a confined
             // process can load nothing. A look-up of unassigned numbers loads all of them.
-            let _ = (uzers::get_user_by_uid(NOBODYS_ID), uzers::get_group_by_gid(NOBODYS_ID));
+            let _ = (uzers::get_user_by_uid(OTHER_USERS_ID), uzers::get_group_by_gid(OTHER_USERS_ID));
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
 
     /// Admits only this process, its user and root.
     pub(crate) fn of_this_process() -> Self {
-        Self { file: None, token: None, is_open: false, offenders: Mutex::default(), since: Instant::now() }
+        Self {
+            file: None,
+            token: None,
+            is_open: false,
+            offenders: Mutex::default(),
+            refused: Seldom::default(),
+            since: Instant::now(),
+        }
     }
 
     /// The same access, with all rights for every caller.
@@ -103,39 +114,31 @@ impl Access {
             Peer::Local { uid, .. } => local(&file, *uid)?,
             Peer::Remote { .. } if self.is_open => (Identity::Unknown, Rights::admin()),
             Peer::Remote { address, certificate } => {
-                let network = Network::of(address.ip());
-                self.check_patience(network)?;
                 let known = match (header, certificate) {
                     (Some(header), _) => self.bearer(&file, header),
                     (None, Some(certificate)) => by_certificate(&file, certificate),
                     (None, None) => Err(unknown("a token is missing")),
-                };
-                let mut offenders = self.offenders.lock().unwrap_or_else(PoisonError::into_inner);
-                match &known {
-                    Ok(_) => offenders.forgive(&network),
-                    Err(_) => offenders.add(&network, self.now()),
-                }
-                known?
+                }?;
+                self.offenders().forgive(&Network::of(address.ip()));
+                known
             }
         };
         let lists = lists(&file, &rights);
         Ok(Caller { identity, rights, lists })
     }
 
-    fn now(&self) -> Moment {
-        Moment::default().after(self.since.elapsed())
+    /// Counts a refused token or certificate: the delay with which it leaves, and its number if it is one to be logged.
+    pub(in crate::control) fn count_refusal(&self, peer: &Peer) -> (Duration, Option<u64>) {
+        let now = Moment::default().after(self.since.elapsed());
+        let delay = match peer {
+            Peer::Remote { address, .. } => self.offenders().add(&Network::of(address.ip()), now),
+            Peer::Process | Peer::Local { .. } => Duration::ZERO,
+        };
+        (delay.min(REFUSAL_DELAY_MAX), self.refused.count_to_log(now))
     }
 
-    /// Refuses a network whose last attempt failed, until its waiting time is over.
-    fn check_patience(&self, network: Network) -> Result<(), Refusal> {
-        let due = self.offenders.lock().unwrap_or_else(PoisonError::into_inner).due(&network);
-        let left = due.since(self.now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        let seconds = left.as_millis().div_ceil(1000);
-        let refusal = Refusal::new(429, "what was shown from this address before was wrong");
-        Err(refusal.hint(format!("try again in {seconds} s")))
+    fn offenders(&self) -> MutexGuard<'_, Offenders<Network>> {
+        self.offenders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bearer(&self, file: &AccessFile, header: &[u8]) -> Result<(Identity, Rights), Refusal> {
@@ -173,7 +176,7 @@ impl Access {
                     watched.file = Arc::new(file);
                 }
                 Err(error) if now.is_none() => {
-                    tracing::error!("the access file is gone, and it lets nobody in now: {error}");
+                    tracing::error!("access file gone; no caller is admitted until it returns: {error}");
                     watched.file = Arc::default();
                 }
                 Err(error) => tracing::error!("the access file stays as it was: {error}"),

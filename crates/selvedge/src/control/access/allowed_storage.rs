@@ -67,6 +67,17 @@ impl AllowedStorage {
         Ok(())
     }
 
+    /// Refuses an image that is in none of the lists, although a subsystem has it: one that was served before the list was made
+    /// may go on to be, and is not its administrators' to remove.
+    pub(super) fn allow_image(&self, image: &RbdConfig, fabric: &FabricConfig) -> Result<(), Refusal> {
+        let place = Place::Image(image);
+        if self.has(&place, fabric) {
+            return Ok(());
+        }
+        let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
+        Err(refusal.hint(format!("the administrator's list of {} does not have it", place.list())))
+    }
+
     fn has(&self, place: &Place<'_>, before: &FabricConfig) -> bool {
         match place {
             Place::File(path) => is_within(path, &self.directories),
@@ -280,6 +291,24 @@ mod tests {
         let both = AllowedStorage { key_directories: vec![folder.path().to_owned()], ..pools };
         assert_eq!(refused(&both, &image), None);
         assert!(refused(&AllowedStorage { pools: Vec::new(), ..both }, &image).is_some());
+    }
+
+    #[test]
+    fn an_image_that_a_subsystem_has_is_removed_by_those_whose_list_has_it() {
+        let image = |pool: &str| RbdConfig {
+            pool: pool.to_owned(),
+            namespace: String::new(),
+            image: "disk".to_owned(),
+            snapshot: None,
+            conf: None,
+            id: None,
+            encryption: None,
+        };
+        let served = fabric(BackendConfig::Rbd(image("theirs")));
+        let list = AllowedStorage { pools: vec!["mine".to_owned()], ..AllowedStorage::default() };
+        assert_eq!(list.allow(&served, &served), Ok(()), "it is served already");
+        assert_eq!(list.allow_image(&image("theirs"), &served).unwrap_err().status, 403);
+        assert_eq!(list.allow_image(&image("mine"), &served), Ok(()));
     }
 
     #[test]

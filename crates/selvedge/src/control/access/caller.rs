@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use engine::backend::RbdConfig;
 use engine::target::FabricConfig;
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
@@ -106,5 +107,14 @@ impl Caller {
         wanted: &FabricConfig,
     ) -> Result<(), Refusal> {
         self.lists.iter().try_for_each(|list| list.allow(before, wanted))
+    }
+
+    /// Refuses an image that the caller may not name, also one that a subsystem serves.
+    pub(in crate::control) fn check_image(
+        &self,
+        image: &RbdConfig,
+        fabric: &FabricConfig,
+    ) -> Result<(), Refusal> {
+        self.lists.iter().try_for_each(|list| list.allow_image(image, fabric))
     }
 }

@@ -1,12 +1,13 @@
 //! Calls about where subsystems are found. A gateway's addresses are its own: a listener is a subsystem at one of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use ceph_nvmeof::{
     AddressFamily, AnaGroupState, AnaInfo, AnaState, CreateListenerReq, DeleteListenerReq,
     GatewayListenerInfo, GatewayListenersInfo, ListListenersReq, ListenerInfo, ListenersInfo, ReqStatus,
     ShowGatewayListenersInfoReq,
 };
+use engine::address::{HostAddress, NetAddress};
 use engine::target::{
     AnaGroupConfig, GroupState, HostKeyConfig, NO_PORT, PortConfig, SubsystemConfig, TlsUse,
 };
@@ -129,9 +130,11 @@ fn in_clear() -> Failed {
 /// Has the target listen on another address: the number of its port.
 async fn listen(native: &Native, traddr: &str, trsvcid: u32, is_secure: bool) -> Result<u16, Failed> {
     let what = || format!("Address {traddr} is not available as an address");
-    let address: IpAddr = unescaped(traddr).parse().map_err(|_| Failed::new(EADDRNOTAVAIL, what()))?;
     let service = u16::try_from(trsvcid).map_err(|_| Failed::new(EINVAL, "no such port"))?;
-    let mut body = json!({ "address": SocketAddr::new(address, service).to_string() });
+    let written = traddr.parse::<HostAddress>().ok().filter(|written| written.port().is_none());
+    let address = written.and_then(|written| written.literal(service));
+    let address = address.ok_or_else(|| Failed::new(EADDRNOTAVAIL, what()))?;
+    let mut body = json!({ "address": address });
     if is_secure {
         body["tls"] = "required".into();
     }
@@ -306,16 +309,24 @@ fn others_places(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<Place>
 }
 
 fn traddr(port: &PortConfig) -> String {
-    port.advertise.clone().unwrap_or_else(|| port.address.ip().to_canonical().to_string())
+    port.advertise.clone().unwrap_or_else(|| canonical_host(&port.address))
 }
 
 fn family(traddr: &str) -> AddressFamily {
     if traddr.contains(':') { AddressFamily::Ipv6 } else { AddressFamily::Ipv4 }
 }
 
-/// An address as people write it before a port.
-fn unescaped(traddr: &str) -> &str {
-    traddr.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(traddr)
+/// An address as a record of it has it; an IPv4 address that is mapped into IPv6 is one of IPv4.
+fn canonical_host(address: &NetAddress) -> String {
+    match address.interface() {
+        Some(_) => address.host(),
+        None => address.ip().to_canonical().to_string(),
+    }
+}
+
+/// An address without the brackets that people write round it before a port.
+fn unescaped(traddr: &str) -> String {
+    traddr.parse::<HostAddress>().map_or_else(|_| traddr.to_owned(), |written| written.host())
 }
 
 /// True if a listener accepts connections to this address. A listener on all of the machine's
@@ -324,5 +335,5 @@ fn is_at(listener: &ListenerInfo, traddr: &str, trsvcid: u32) -> bool {
     let is_any =
         |text: &str| text.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified());
     let (known, asked) = (listener.traddr.as_str(), unescaped(traddr));
-    listener.trsvcid == trsvcid && (known == asked || is_any(known) || is_any(asked))
+    listener.trsvcid == trsvcid && (known == asked || is_any(known) || is_any(&asked))
 }

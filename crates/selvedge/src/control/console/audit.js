@@ -3,7 +3,7 @@
 import { make, name, plural, put, visible } from "./text.js";
 import { Table } from "./table.js";
 
-// It is asked for so often while it is shown.
+// Interval of requests while the view is shown.
 const PAUSE_MS = 10000;
 
 const EVENTS = { refused: "warning", failed_login: "warning", refused_connect: "warning", gap: "critical" };
@@ -38,7 +38,7 @@ export class Audit {
   }
 
   update() {
-    // Whoever may not is refused once: each time is a record of its own.
+    // A client without the role is refused once: each refusal is a record.
     if (this.asked !== null && Date.now() - this.asked > PAUSE_MS) this.fetch();
   }
 

@@ -13,7 +13,7 @@ const limit = (text) => text === "" ? undefined : text === "none" ? null : /^\d+
 const flag = (option, text) => text === "" ? [] : [option, text];
 const within = (fields) => `/v1/subsystems/${part(fields.subsystem)}`;
 
-// What can be typed: its label, a note, and what it is like. Choices come from the target or are fixed.
+// Fields of the forms: label and note. Choices come from the target or are fixed.
 const SUBSYSTEM = { key: "subsystem", label: "Subsystem", of: (model) => model.roster.subsystems.map(({ nqn }) => nqn) };
 const NSID = { key: "nsid", label: "Namespace", of: (model, fields) => model.roster.namespaces
   .filter((namespace) => namespace.subsystem === fields.subsystem).map((namespace) => String(namespace.nsid)) };
@@ -83,7 +83,7 @@ export class Changes {
       event.preventDefault();
       this.preview();
     });
-    // What was shown is of what stood there before.
+    // The preview belongs to the former input.
     this.form.addEventListener("input", () => {
       this.given = [];
       this.withdraw();

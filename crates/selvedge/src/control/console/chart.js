@@ -4,7 +4,7 @@
 
 import { clock, count, draw, make, put, say, visible } from "./text.js";
 
-// What a picture is drawn for before it has a place; then it is as wide as that, so that its text keeps its size.
+// Width of a picture before it has a place; later it has the width of its place, which keeps the size of its text.
 const WIDTH = 720;
 const WIDTH_MIN = 240;
 export const LEFT = 62;
@@ -57,7 +57,7 @@ export class Picture {
     this.first = Math.min(first, last - 300);
   }
 
-  // Where a stop of the arrow keys is, what it is called, and what is shown while none is chosen.
+  // Place and name of a stop of the arrow keys, and the text while none is chosen.
   place(point) { return this.x(point.time_s); }
 
   called(point) { return clock(point.time_s); }
@@ -117,7 +117,7 @@ export class Picture {
       make("span", { class: "text" }, text))));
   }
 
-  // Where steps are missing nobody has looked: a line would claim to know.
+  // Gaps where steps are missing: no page was open, and a line would be a guess.
   gaps(points) {
     return points.map((point, at) => at === 0 || point.time_s - points[at - 1].time_s > 2.5 * (points[at - 1].interval_s + 1));
   }
@@ -177,8 +177,8 @@ export class Parts extends Picture {
   }
 
   tell(point) {
-    const told = this.parts.filter(([, , of]) => of(point) > 0);
-    return told.length === 0 ? "no time is spent" : told.map(([, name, of]) => `${name} ${this.unit(of(point))}`).join(", ");
+    const spent = this.parts.filter(([, , of]) => of(point) > 0);
+    return spent.length === 0 ? "no time is spent" : spent.map(([, name, of]) => `${name} ${this.unit(of(point))}`).join(", ");
   }
 
   update(points) {
@@ -221,7 +221,7 @@ export class Heat extends Picture {
   update(points) {
     this.points = points;
     this.span(points);
-    // Several steps share a column where there are more than can be told apart.
+    // Several steps share a column where there are more steps than columns.
     const span = (this.last - this.first) / COLUMNS_MAX;
     const shared = new Map();
     for (const point of points) {

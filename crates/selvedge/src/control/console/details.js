@@ -21,7 +21,7 @@ const named = (text) => {
 };
 const numeric = (head, of, text) => ({ head, number: true, sort: of, of: (row) => text(of(row)) });
 
-// Where the time of commands goes, over an hour: of all, or of one namespace, for which the target is asked.
+// Time of commands by stage over an hour: of all, or of one namespace, for which the target is asked.
 export class Latency {
   constructor(_parts, ask) {
     this.ask = ask;
@@ -62,7 +62,7 @@ export class Latency {
     if (this.place !== "" && Date.now() - this.asked > 5000) this.fetch();
     const points = this.place === "" ? model.steps : this.own ?? [];
     put(this.remark, points.length > 0 ? "Durations at the target, without the network. Each colour is several times as many commands as the one before."
-      : this.place === "" ? "The first step is over in a few seconds: steps begin when somebody looks."
+      : this.place === "" ? "The first step is over in a few seconds: steps begin when a page is open."
         : "Nothing is kept of this namespace: it was idle, or others were used first.");
     this.heat.update(points);
     this.split.update(points);
@@ -113,7 +113,7 @@ const used = (load) => {
   };
 };
 
-// What is limited, and who is held back: namespaces by their limits, hosts by the target's quotas.
+// Limits in force: namespaces by their limits, hosts by the target's quotas.
 export class Limits {
   constructor() {
     this.namespaces = new Table("Limits of namespaces", [
@@ -234,7 +234,7 @@ export class Gateways {
     ], { filter: false });
     this.groups = new Table("Load-balancing groups", [
       { head: "Group", sort: (row) => row.id, of: (row) => make("span", { class: "plain", "data-content": String(row.id) }, String(row.id)) },
-      { head: "Served by", sort: (row) => row.owner ?? "", of: (row) => row.owner === null ? marked("nobody", "critical") : named(row.owner) },
+      { head: "Served by", sort: (row) => row.owner ?? "", of: (row) => row.owner === null ? marked("no gateway", "critical") : named(row.owner) },
       { head: "When all are well", sort: (row) => row.preferred, of: (row) => named(row.preferred) },
       { head: "State", sort: (row) => row.state, of: (row) => row.state.replaceAll("_", " ") },
       numeric("Namespaces", (row) => row.namespaces, String),
@@ -280,7 +280,7 @@ export class Gateways {
       key: JSON.stringify([host.host, host.subsystem, host.gateway, host.load_balancing_group]) })));
     // An older gateway of the group keeps no events.
     const { events = [] } = group;
-    const told = this.timeline.take({ ...group, events }, model.tick?.time_s ?? Date.now() / 1000);
-    this.events.update(told.map(({ time_s, text }, at) => ({ key: `${at} ${time_s}`, at, time: clock(time_s), text, words: words(text) })));
+    const shown = this.timeline.take({ ...group, events }, model.tick?.time_s ?? Date.now() / 1000);
+    this.events.update(shown.map(({ time_s, text }, at) => ({ key: `${at} ${time_s}`, at, time: clock(time_s), text, words: words(text) })));
   }
 }

@@ -1,15 +1,15 @@
-// What `selvedge doctor` finds at the target: cause, figures, cure and command, the one that costs most first. All of it is
-// text, whoever has chosen the names in it.
+// Findings of `selvedge doctor` at the target: cause, figures, cure and command, the most expensive first. All of it is shown
+// as text: hosts choose some of the names.
 
 import { clock, make, name, plural, put, visible } from "./text.js";
 
-// What a cause costs, and how it looks.
+// Cost of a cause in words, and its level.
 const SEVERITIES = {
   "outage": ["does not work", "critical"], "limits": ["limits now", "warning"], "slows": ["slows now", "warning"],
   "may-cost": ["may cost", "notice"],
 };
 
-const told = (label, ...content) => content.length === 0 ? [] : [make("dt", {}, label), make("dd", {}, ...content)];
+const entry = (label, ...content) => content.length === 0 ? [] : [make("dt", {}, label), make("dd", {}, ...content)];
 const line = (text) => make("p", {}, name(text));
 const code = (text) => make("code", { dir: "ltr" }, visible(text));
 
@@ -30,12 +30,12 @@ export class Findings {
     if (!findings) return;
     this.none.hidden = findings.findings.length > 0;
     this.unseen.hidden = findings.not_looked_at.length === 0;
-    // What is the same stays: somebody may be reading or copying it.
+    // Unchanged findings keep their elements, for readers who select or copy the text.
     const shown = JSON.stringify([findings.findings, findings.not_looked_at]);
     if (shown === this.shown) return;
     this.shown = shown;
     this.list.replaceChildren(...findings.findings.map((finding) => this.finding(finding)));
-    this.elsewhere.replaceChildren(...findings.not_looked_at.flatMap(({ what, reason }) => told(visible(what), name(reason))));
+    this.elsewhere.replaceChildren(...findings.not_looked_at.flatMap(({ what, reason }) => entry(visible(what), name(reason))));
   }
 
   finding(finding) {
@@ -43,8 +43,8 @@ export class Findings {
     const cost = finding.cost_percent >= 1 ? `, about ${finding.cost_percent.toFixed(0)} %` : "";
     return make("li", { "data-level": level },
       make("h3", {}, make("span", { class: "kind" }, severity + cost), " ", name(finding.cause)),
-      make("dl", {}, ...told("Seen", ...finding.evidence.map(line)), ...told("Cure", name(finding.cure)),
-        ...told("Then", name(finding.expected)), ...told("Run", ...finding.commands.map((command) => make("p", {}, code(command)))),
-        ...told("Rule", code(finding.rule))));
+      make("dl", {}, ...entry("Seen", ...finding.evidence.map(line)), ...entry("Cure", name(finding.cure)),
+        ...entry("Then", name(finding.expected)), ...entry("Run", ...finding.commands.map((command) => make("p", {}, code(command)))),
+        ...entry("Rule", code(finding.rule))));
   }
 }

@@ -1,4 +1,4 @@
-// The way to the target: one stream of events, and questions beside it. It says how the way is, and comes back by itself.
+// Connection to the target: one stream of events, and requests beside it. It reports its state, and connects again by itself.
 
 // A stream that says nothing for this long has lost its target, whatever TCP thinks of it.
 const SILENCE_MS = 10000;
@@ -17,17 +17,17 @@ export class Refused extends Error {
 }
 
 export class Link {
-  // `told(name, data)` has the events; `is(state, line)` how the way is: connecting, live, lost, busy, resting, or
-  // stranger.
-  constructor(told, is) {
-    this.told = told;
+  // `receive(name, data)` is called with each event; `is(state, line)` with each state of the connection: connecting, live,
+  // lost, busy, resting, or stranger.
+  constructor(receive, is) {
+    this.receive = receive;
     this.is = is;
     this.token = sessionStorage.getItem("token");
     this.round = 0;
     this.rests = false;
   }
 
-  // Begins anew with this token; without one where the connection itself says who it is.
+  // Connects again with this token; without one if the connection identifies the user.
   start(token) {
     this.token = token;
     if (token) sessionStorage.setItem("token", token);
@@ -40,7 +40,7 @@ export class Link {
     this.rests = true;
     this.round += 1;
     this.abort?.abort();
-    this.is("resting", "Resting while nobody looks");
+    this.is("resting", "Disconnected while the page is hidden");
   }
 
   forget() {
@@ -95,7 +95,7 @@ export class Link {
       const began = Date.now();
       try {
         await this.view(round);
-        // Its minute is over, and it is asked for again.
+        // The target ends each stream after a minute; the next one begins at once.
         failures = 0;
         continue;
       } catch (error) {
@@ -106,7 +106,7 @@ export class Link {
           await pause(error.status === 429 ? 1000 : PAUSE_MS_MAX);
           continue;
         }
-        // What had worked for a while is asked for at once.
+        // A stream that had worked for a while is requested again at once.
         failures = Date.now() - began > SILENCE_MS ? 1 : failures + 1;
         this.is("lost", "The target does not answer; trying again");
       }
@@ -146,7 +146,7 @@ export class Link {
       const match = /^event: (\w+)\ndata: (.*)$/.exec(part);
       if (!match) continue;
       this.is("live", "Live");
-      this.told(match[1], JSON.parse(match[2]));
+      this.receive(match[1], JSON.parse(match[2]));
     }
     return rest;
   }

@@ -16,9 +16,9 @@ const VIEWS = { overview: Overview, findings: Findings, subsystems: Subsystems, 
 const TITLES = { overview: "Overview", findings: "Findings", subsystems: "Subsystems",
   latency: "Latency", limits: "Limits", paths: "Paths", gateways: "Gateways", sweeps: "Sweeps", topology: "Topology",
   audit: "Audit log", changes: "Change" };
-// What changes seldom is asked for so often.
+// Interval of requests for what changes seldom.
 const SELDOM_MS = 15000;
-// A page that nobody sees for this long leaves its place among the viewers to others.
+// A page that is hidden for this long leaves its place among the viewers to others.
 const UNSEEN_MS = 300000;
 
 const at = (id) => document.getElementById(id);
@@ -29,17 +29,17 @@ let view = null;
 let asked = 0;
 let state = "";
 
-const link = new Link(told, is);
+const link = new Link(receive, is);
 const ask = (path) => link.ask(path);
 const picture = (path) => link.picture(path);
-// What was changed is looked at soon.
+// A change is followed by a request for the new state.
 const send = async (method, path, body) => {
   const response = await link.send(method, path, body);
   asked = 0;
   return response;
 };
 
-function told(kind, data) {
+function receive(kind, data) {
   if (kind === "roster") model.takeRoster(data);
   if (kind === "findings") model.findings = data;
   if (kind === "tick") model.takeTick(data);
@@ -47,7 +47,7 @@ function told(kind, data) {
   show();
 }
 
-// How the way to the target is.
+// Shows the state of the connection to the target.
 function is(now, line) {
   if (now === state && now === "live") return;
   const was = state;
@@ -68,12 +68,12 @@ function is(now, line) {
     tellHealth({ level: "unknown", line: "" });
     if (was !== "stranger") at("token").focus();
   }
-  // What went by meanwhile is in the target's history.
+  // Steps that were missed are in the target's history.
   if (now === "live" && was !== "live") catchUp();
 }
 
 async function catchUp() {
-  // It may be another process that answers now.
+  // Another process may answer now.
   model.gateways ??= undefined;
   asked = 0;
   try {
@@ -145,7 +145,7 @@ function open(isChosen) {
 }
 
 addEventListener("hashchange", () => { if (model.roster) open(true); });
-// Its address names no view.
+// The link's address names no view.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("view").focus();

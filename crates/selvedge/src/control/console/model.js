@@ -1,4 +1,4 @@
-// What is known of the target: the last events, what they add up to by host, and an hour of steps. It draws nothing.
+// State of the target: the last events, their sums by host, and an hour of steps. Draws nothing.
 
 // As the target keeps them.
 const STEP_S = 5;
@@ -39,10 +39,10 @@ export class Model {
   constructor() {
     this.roster = null;
     this.tick = null;
-    // What the rules of `doctor` find; the target judges itself every few seconds.
+    // Findings of the rules of `doctor`; the target applies them every few seconds.
     this.findings = null;
     this.subsystems = [];
-    // Whether the target is a gateway is not known before it has said so.
+    // Undefined until the target has reported if it is a gateway.
     this.gateways = undefined;
     this.steps = [];
     this.step = null;

@@ -5,13 +5,13 @@ import { Curves } from "./chart.js";
 import { Table } from "./table.js";
 import { link } from "./views.js";
 
-// They are asked for so often while they are shown.
+// Interval of requests while the view is shown.
 const PAUSE_MS = 3000;
 // As many lines as a picture of a report has, and workloads that have pictures here.
 const LINES_MAX = 8;
 const WORKLOADS_MAX = 8;
 
-// What pictures have from left to right, in their titles and below them, and whether it grows by doubling.
+// Horizontal axis of pictures: name in titles, name below the axis, and true if it is logarithmic.
 const ALONG = {
   outstanding: ["outstanding I/O", "outstanding commands", true],
   queues: ["I/O queues", "I/O queues of each path (-i)", true],
@@ -89,14 +89,14 @@ export class Sweeps {
       this.one.element.hidden = !sweep;
       if (!sweep) return;
       this.one.progress(sweep, this.now_s);
-      // Its points are asked for when there are others.
+      // Points are requested when they have changed.
       const version = [keyOf(sweep), sweep.began, sweep.heard_s, sweep.done, sweep.state].join();
       if (version === this.shown) return;
       const path = `/v1/subsystems/${encodeURIComponent(sweep.subsystem)}/sweeps/${encodeURIComponent(sweep.name)}`;
       this.one.take(await (await this.ask(path)).json());
       this.shown = version;
     } catch (error) {
-      // The stream says how the way to the target is.
+      // The stream reports the state of the connection.
       if (!error.status) return;
       this.remark.hidden = false;
       put(this.remark, visible(error.message));
@@ -105,7 +105,7 @@ export class Sweeps {
     }
   }
 
-  // The one that somebody has chosen; else one that runs, and the same one as long as it does.
+  // The chosen sweep; else a running one, and the same one as long as it runs.
   choose(sweeps) {
     if (this.chosen !== null) return sweeps.find((sweep) => keyOf(sweep) === this.chosen);
     const running = sweeps.filter((sweep) => sweep.state === "running");
@@ -139,7 +139,7 @@ class Sweep {
     this.element = make("section", { hidden: true, class: "sweep" }, make("div", { class: "bar" }, make("h2", {}, this.title), this.state),
       this.bar, this.far, this.facts, this.figures, this.left, make("section", {}, make("h2", {}, "Points"), this.points.element));
     this.curves = new Map();
-    this.told = "";
+    this.known = "";
   }
 
   progress(sweep, now_s) {
@@ -156,9 +156,9 @@ class Sweep {
       sweep.measuring && sweep.state === "silent" ? `it was measuring ${visible(sweep.measuring)}` : ""].filter(Boolean).join("; "));
     const facts = [["Namespace", `${sweep.nsid} of ${sweep.subsystem}`], ["Measured by", sweep.machine], ["Begun", begun(sweep)],
       ["Reason", sweep.reason]].filter(([, text]) => text);
-    const told = JSON.stringify(facts);
-    if (told === this.told) return;
-    this.told = told;
+    const text = JSON.stringify(facts);
+    if (text === this.known) return;
+    this.known = text;
     this.facts.replaceChildren(...facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, name(text))]));
   }
 

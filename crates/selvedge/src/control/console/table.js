@@ -1,5 +1,5 @@
 // Tables whose rows stay where they are while their numbers change: the focus is kept, and so is what a reader has found.
-// They sort by each column, filter by words, and show no more rows than anybody reads.
+// Tables sort by each column, filter by words, and show a limited number of rows.
 
 import { make, put, visible } from "./text.js";
 

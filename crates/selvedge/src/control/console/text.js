@@ -46,7 +46,7 @@ export const draw = (tag, attributes = {}, ...children) => {
   return element;
 };
 
-// A name that somebody else has chosen. Characters that only turn the direction, or show nothing, are made visible.
+// A name from outside, such as a host's. Characters that only turn the direction, or show nothing, are made visible.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const visible = (text) => String(text).replace(HIDDEN,
   (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`);

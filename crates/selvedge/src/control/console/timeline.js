@@ -1,5 +1,5 @@
-// Who served which load-balancing group, moment by moment: a bar for each group, in the colour of the gateway that serves it.
-// While a group is on its way to a gateway its bar is an outline of dashes; where nobody serves it, there is a gap.
+// Gateways that served each load-balancing group over time: a bar for each group, in the colour of the gateway that serves it.
+// During a takeover the bar is a dashed outline; while no gateway serves the group, there is a gap.
 
 import { BOTTOM, LEFT, Picture, TOP } from "./chart.js";
 import { draw, visible } from "./text.js";
@@ -22,12 +22,12 @@ const STATES = { fencing: "takes it over, once others are fenced", handing_over:
 
 // An event in words. `way_s` is how long the group was on its way, where it has come to its end.
 const happened = (event, way_s) => {
-  const gateway = visible(event.gateway ?? "nobody");
+  const gateway = visible(event.gateway ?? "unknown");
   if (event.what in WHAT) return `gateway ${gateway} ${WHAT[event.what]}`;
   const group = `group ${event.load_balancing_group}`;
   if (event.what === "load_balancing_group_gone") return `${group} is gone`;
   if (event.what !== "load_balancing_group_moves") return event.what.replaceAll("_", " ");
-  if (event.gateway === undefined) return `${group}: nobody serves it`;
+  if (event.gateway === undefined) return `${group}: not served`;
   if (event.state !== "serving") return `${group}: ${gateway} ${STATES[event.state] ?? event.state}`;
   return `${group}: ${gateway} serves it${way_s === undefined ? "" : `, ${way_s.toFixed(1)} s after it began to move`}`;
 };
@@ -54,13 +54,13 @@ const stretches = (events, now_ms) => {
 
 export class Timeline extends Picture {
   constructor() {
-    super("Who served which load-balancing group", 80);
+    super("Gateways that served each load-balancing group", 80);
     this.gateways = [];
   }
 
   tell(point) { return point.text; }
 
-  // `update` of a picture is called anew when its place has another width.
+  // `update` of a picture is called again when its place has another width.
   update() { if (this.group) this.take(this.group, this.now_s); }
 
   // Draws a group, and gives all that happened, each with its time and in words.
@@ -68,9 +68,9 @@ export class Timeline extends Picture {
     this.group = group;
     this.now_s = now_s;
     const { groups, ways } = stretches(group.events, now_s * 1000);
-    const told = group.events.map((event) => ({ time_s: event.time_ms / 1000, text: happened(event, ways.get(event)) }));
-    this.points = told.filter((point) => point.time_s > now_s - SPAN_S);
-    const began = Math.min(now_s, ...told.map((point) => point.time_s));
+    const moments = group.events.map((event) => ({ time_s: event.time_ms / 1000, text: happened(event, ways.get(event)) }));
+    this.points = moments.filter((point) => point.time_s > now_s - SPAN_S);
+    const began = Math.min(now_s, ...moments.map((point) => point.time_s));
     this.last = now_s;
     this.first = Math.min(Math.max(began, now_s - SPAN_S), now_s - SPAN_S_MIN);
     this.name(group);
@@ -81,10 +81,10 @@ export class Timeline extends Picture {
     this.frame(rows.map(([number], row) => ({ y: y(row) + BAR / 2, text: `group ${number}` })));
     this.content.replaceChildren(...rows.flatMap(([, all], row) => this.bars(all, y(row))));
     this.show(this.at !== null && this.at < this.points.length ? this.at : null);
-    return told;
+    return moments;
   }
 
-  // Those on their way come last: they are over the bars beside them, where they are narrow.
+  // Takeovers are drawn last, over the bars beside them: they are narrow.
   bars(all, top) {
     const seen = all.filter((one) => one.to_ms / 1000 > this.first && one.gateway !== undefined);
     return [true, false].flatMap((serves) => seen.filter((one) => one.serves === serves)).flatMap((one) => {

@@ -1,25 +1,25 @@
-// Where packets go: the tuner's picture of the target's own connections, what is wrong there in words, and each connection in a
-// row. It is asked for while it is shown.
+// Packet paths: the tuner's picture of the target's own connections, its findings in words, and a row for each connection.
+// Requested while the view is shown.
 
 import { clock, draw, make, name, plural, put, visible } from "./text.js";
 import { Table } from "./table.js";
 
 const PAUSE_MS = 10000;
 
-// What the picture is made of. Anything else in it, its style too, is left out.
+// Elements of the picture and their attributes. All others, style included, are dropped.
 const PARTS = {
   svg: ["class", "viewBox"], g: ["class"], path: ["class", "d"], rect: ["class", "x", "y", "width", "height", "rx"],
   text: ["class", "x", "y", "text-anchor"], title: [],
 };
 
-// What is wrong with one connection, by the kind of finding; others are about the whole machine.
+// Findings about one connection, by kind; others are about the whole machine.
 const FAULTS = {
   "shared-queue": "shares its receive queue", "worker-elsewhere": "reactor is on another CPU",
   "worker-off-node": "reactor is off the card's node",
 };
 const REMARKS = new Set(["irqbalance", "course-unknown", "packet-steering"]);
 
-// The same elements anew, of which every text is one.
+// A copy of these elements, with their text made visible.
 const copied = (element) => {
   const children = Array.from(element.childNodes).flatMap((child) => {
     if (child.nodeType === Node.TEXT_NODE) return element.localName === "text" || element.localName === "title" ? [visible(child.data)] : [];
@@ -36,8 +36,8 @@ const named = (text) => {
   return element;
 };
 const plain = (text) => make("span", { class: "plain short", "data-content": text }, visible(text));
-// What the ways of one connection have, of which a bond has several.
-const told = (values, without) => values.length === 0 ? without : [...new Set(values)].map((value) => value ?? "unknown").join(" or ");
+// Values of the legs of one connection, of which a bond has several.
+const joined = (values, without) => values.length === 0 ? without : [...new Set(values)].map((value) => value ?? "unknown").join(" or ");
 const place = (leg) => `${leg.queue} ${leg.interface}`;
 const cpu = (leg) => leg.cpu ?? (leg.cpus === "" ? null : `one of ${leg.cpus}`);
 // Numbers in texts are in the order of numbers.
@@ -74,7 +74,7 @@ export class Topology {
 
   update(model) {
     this.hosts = new Map(model.roster.controllers.map((controller) => [`cntlid ${controller.cntlid}`, controller.host_nqn]));
-    // Whoever may not is refused once: each time is a record of its own.
+    // A client without the role is refused once: each refusal is a record.
     if (this.asked !== null && Date.now() - this.asked > PAUSE_MS) this.fetch();
   }
 
@@ -148,9 +148,9 @@ export class Topology {
       host: this.hosts?.get(flow.controller) ?? "unknown",
       by: flow.interface === null ? "unknown" : all.every((leg) => leg.interface === flow.interface) ? flow.interface
         : `${flow.interface} (${all.map((leg) => leg.interface).join(", ")})`,
-      receive: told(legs.map((leg) => leg.queue), without),
-      irq: told(legs.map((leg) => leg.irq), without),
-      cpu: told(legs.map(cpu), isOwn ? "the sender's" : "unknown"),
+      receive: joined(legs.map((leg) => leg.queue), without),
+      irq: joined(legs.map((leg) => leg.irq), without),
+      cpu: joined(legs.map(cpu), isOwn ? "the sender's" : "unknown"),
       reactor: where,
       state: faults.length > 0 ? faults.join(", ") : isOwn ? "on this machine" : unknown ? `unknown: ${unknown}` : isShared ? "shares its receive queue; none is free" : isGood ? "as it should be" : "nothing known against it",
       level: faults.length > 0 ? "warning" : undefined,

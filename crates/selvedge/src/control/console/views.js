@@ -1,5 +1,5 @@
-// What is shown of the target: a view for each question that is asked of it. Each makes its elements once, and changes
-// their text when something comes.
+// Views of the target, one for each question. A view makes its elements once, and changes their text when an event
+// arrives.
 
 import { bandwidth, count, make, name, percent, plural, put, size, since, time, visible } from "./text.js";
 import { Lines } from "./chart.js";
@@ -22,7 +22,7 @@ const bound = (flow) => flow.iops === 0 ? 0 : flow.p99_us_max ?? Infinity;
 const bounded = (flow) => flow.iops === 0 ? "–" : flow.p99_us_max === undefined ? "> 16.8 s" : `≤ ${time(flow.p99_us_max)}`;
 const numeric = (head, of, text) => ({ head, number: true, sort: of, of: (row) => text(of(row)) });
 
-// What a namespace or everything does, as columns.
+// Load of a namespace or of the whole target, as columns.
 const loads = [
   numeric("Read IOPS", (row) => flow(row.load, "read").iops, count),
   numeric("Write IOPS", (row) => flow(row.load, "write").iops, count),

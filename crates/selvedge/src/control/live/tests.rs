@@ -302,6 +302,7 @@ fn sample(second: u64, subsystems: Vec<SubsystemMetrics>, base: Instant) -> Samp
         refusals: vec![("not_allowed", 0)],
         keep_alive_expiries: 0,
         discovery_ended: 0,
+        displaced: 0,
         peculiarities: Vec::new(),
         tls_handshakes: Vec::new(),
         host_keys: Vec::new(),

@@ -141,6 +141,11 @@ impl Image {
         Ok(self.pool.image_size(self.name(), self.config.snapshot.as_deref())?)
     }
 
+    /// True if the namespace is on this image.
+    pub(in crate::control) fn is_of(&self, namespace: &NamespaceConfig) -> bool {
+        matches!(&namespace.backend, BackendConfig::Rbd(config) if *config == self.config)
+    }
+
     /// Makes it, by a connection that the target has already if that is good for it: to make another takes longer than the image.
     pub(in crate::control) fn make(
         administration: &Administration,
@@ -329,9 +334,22 @@ pub(in crate::control) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>
 /// The image of a namespace, if nothing known beforehand prevents its removal.
 pub(in crate::control) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, Refusal> {
     let namespace = namespace(ask)?;
-    let image = Image::reach(changeable(image_of(&namespace)?)?)?;
+    let config = changeable(image_of(&namespace)?)?;
+    ask.caller.check_image(config, &ask.administration.fabric())?;
+    let image = Image::reach(config)?;
     image.check_removal(afterwards)?;
     Ok(image)
+}
+
+/// Refuses the pool for an image's data where its sender may not name it: data of an image is in the same namespace of each pool.
+pub(in crate::control) fn check_data_pool(
+    ask: &Ask<'_>,
+    image: &RbdConfig,
+    data_pool: Option<&str>,
+) -> Result<(), Refusal> {
+    let Some(pool) = data_pool else { return Ok(()) };
+    let there = RbdConfig { pool: pool.to_owned(), ..image.clone() };
+    ask.caller.check_image(&there, &ask.administration.fabric()).map_err(|refusal| refusal.about("data_pool"))
 }
 
 /// Removes the image of a namespace that is gone.
@@ -429,6 +447,7 @@ pub(in crate::control) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     };
     check_snapshot(image, snapshot, "snapshot")?;
     let child = body.clone_of(image)?;
+    check_data_pool(ask, &child, body.data_pool.as_deref())?;
     let nqn = ask.part("nqn");
     let add = |fabric: &mut FabricConfig| {
         let subsystem = ask.subsystem_mut(fabric)?;
@@ -484,6 +503,12 @@ impl From<Snapshot> for ShownSnapshot {
 }
 
 impl CreateImageBody {
+    /// Refuses a pool for its data that its sender may not name.
+    pub(in crate::control) fn check_pool(&self, ask: &Ask<'_>, image: &RbdConfig) -> Result<(), Refusal> {
+        check_data_pool(ask, image, self.data_pool.as_deref())
+            .map_err(|refusal| refusal.about("create_image.data_pool"))
+    }
+
     /// Properties of the image, without its size.
     pub(in crate::control) fn new_image(&self) -> NewImage {
         new_image(&self.features, self.object_size, self.data_pool.as_deref())

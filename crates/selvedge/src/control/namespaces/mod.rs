@@ -131,6 +131,7 @@ fn prepare_image(
     let BackendConfig::Rbd(image) = &config.backend else { return Ok(Prepared::Nothing) };
     images::check_free(&ask.administration.fabric(), image)?;
     if let Some(create) = body.create_image() {
+        create.check_pool(ask, image)?;
         let made = Image::make(ask.administration, image, create.size.0, &create.new_image())?;
         return Ok(Prepared::Made(made));
     }
@@ -181,6 +182,28 @@ pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&config)
 }
 
+/// Hosts that are registered on a namespace.
+pub(super) fn reservations(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let nsid = ask.number("nsid")?;
+    find(ask, &ask.administration.shown(), nsid)?;
+    let unknown = || Refusal::conflict(format!("namespace {nsid} is not available here"));
+    Answer::with(&ask.administration.reservations(ask.part("nqn"), nsid).ok_or_else(unknown)?)
+}
+
+/// Clears the registrations of a namespace, or of the host that the path names.
+pub(super) fn clear_reservations(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    find(ask, &ask.administration.fabric(), nsid)?;
+    let host = Some(ask.part("host")).filter(|host| !host.is_empty());
+    let cleared = ask.administration.clear_reservations(nqn, nsid, host)?;
+    match host {
+        Some(host) if cleared.is_empty() => {
+            Err(Refusal::not_found(format!("{host} is not registered on namespace {nsid}")))
+        }
+        _ => Ok(Answer::done()),
+    }
+}
+
 /// Removes a namespace, and its image if that is asked for.
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nsid = ask.number("nsid")?;
@@ -188,8 +211,14 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let image = afterwards.map(|afterwards| images::removable(ask, afterwards)).transpose()?;
     change(ask, |subsystem| {
         let at = subsystem.namespaces.iter().position(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?;
-        subsystem.namespaces.remove(at);
-        Ok(())
+        let removed = subsystem.namespaces.remove(at);
+        // Another administrator may have put another namespace in its place since it was looked up.
+        match &image {
+            Some(image) if !image.is_of(&removed) => {
+                Err(Refusal::conflict("what is served has changed at the same moment"))
+            }
+            _ => Ok(()),
+        }
     })?;
     let task = match (image, afterwards) {
         (Some(image), Some(afterwards)) => images::remove(ask, image, afterwards)?,

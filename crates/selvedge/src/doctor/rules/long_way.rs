@@ -45,8 +45,8 @@ fn judge(case: &Case) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::probe::Probe;
     use crate::doctor::sample::{healthy, measured, named_first};
+    use crate::probe::Probe;
 
     fn with(rtt_us: u64, target_ns: f64) -> Case {
         let mut case = Case { measured: Some(measured([0.0, 1e3, target_ns, 1e3], None)), ..healthy() };

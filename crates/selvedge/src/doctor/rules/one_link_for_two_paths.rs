@@ -57,8 +57,8 @@ fn ends_source(path: &crate::doctor::path::NetworkPath) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::probe::Probe;
     use crate::doctor::sample::{healthy, named_first, second_path};
+    use crate::probe::Probe;
 
     /// Both paths are connected, by this interface.
     fn connected(interface: &str) -> Case {

@@ -6,8 +6,8 @@ use topology::InterfaceKind;
 use crate::diagnosis::finding::{Finding, Severity};
 use crate::doctor::case::Case;
 use crate::doctor::host::{Carried, Host};
-use crate::doctor::probe::Probe;
 use crate::doctor::rule::Rule;
+use crate::probe::Probe;
 
 pub(super) const RULE: Rule = Rule { name: "path-mtu", judge };
 

@@ -5,8 +5,8 @@ use crate::diagnosis::finding::{Finding, Severity};
 use crate::doctor::case::Case;
 use crate::doctor::host::Host;
 use crate::doctor::path::NetworkPath;
-use crate::doctor::probe::Probe;
 use crate::doctor::rule::Rule;
+use crate::probe::Probe;
 
 pub(super) const RULE: Rule = Rule { name: "strict-rp-filter", judge };
 

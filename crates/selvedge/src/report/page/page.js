@@ -1,4 +1,4 @@
-// What the page gains from a script: tooltips, keys, sorting, saving. Without it everything is there to be read.
+// Tooltips, keys, sorting and saving for the page. All content can be read without this script.
 "use strict";
 (() => {
   const said = document.getElementById("said");
@@ -33,7 +33,7 @@
       this.addActions();
     }
 
-    // A picture with points is something to move in; as an image, its points would not be told of. The name stays.
+    // A chart with points is interactive; with the role of an image, screen readers would skip its points. The name stays.
     becomeInteractive() {
       this.svg.setAttribute("role", "application");
       this.svg.setAttribute("aria-roledescription", "chart; arrow keys move between its points");
@@ -276,7 +276,7 @@
     const keyed = Array.from(table.tBodies[0].rows).map((row) => [valueOf(row.cells[column]), row]);
     const order = isDown ? -1 : 1;
     keyed.sort(([a], [b]) => {
-      // What was not measured comes last, whichever way.
+      // Missing measurements come last in either order.
       if (a === "" || b === "") return (a === "") - (b === "");
       return order * (isNumber ? a - b : a.localeCompare(b, undefined, { numeric: true }));
     });

@@ -45,7 +45,7 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
     }
     let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
     let rule = Basis::Rule(format!(
-        "round trip below {LONG_US} us, at most {LOST_PER_FLOW} retransmissions a connection"
+        "round trip below {LONG_US} µs, at most {LOST_PER_FLOW} retransmissions a connection"
     ));
     let (value, why, basis) = if is_long(case) {
         let seen = match lost(case).filter(|_| loses(case)) {
@@ -58,9 +58,9 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
         );
         ("bbr", why, Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()))
     } else if case.paths.iter().any(|path| path.rtt_us.is_none()) {
-        let why = "the round trip is not known here: with a millisecond or more, or lost segments, bbr is worth a try; \
-                   set it on both ends, so that measurements can be compared";
-        (now, why.to_owned(), rule)
+        let why = "the round trip is not known here: auto takes bbr where it is long or segments are lost, and cubic \
+                   elsewhere";
+        ("auto", why.to_owned(), rule)
     } else {
         let seen = match lost(case) {
             Some(_) => {
@@ -69,10 +69,10 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
             None => "nothing is connected yet that would show losses",
         };
         let why = format!(
-            "the way is short, and {seen}: which one it is matters little; set it on both ends, so that measurements can \
-             be compared"
+            "the way is short, and {seen}: auto takes cubic there, since the pacing of bbr slows short, fast links, and \
+             follows the path of each connection"
         );
-        (now, why, rule)
+        ("auto", why, rule)
     };
     let command = match (value, has_bbr) {
         ("bbr", false) => Some("modprobe tcp_bbr".to_owned()),

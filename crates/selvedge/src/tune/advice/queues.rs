@@ -7,9 +7,8 @@ use topology::{Interface, InterfaceKind, QueueLimit, Topology, queue_limit};
 
 use super::{Basis, Case, Measured, Path, Recommendation};
 use crate::flags::tune::Goal;
-use crate::sweep::advice::{fewest_queues, knee};
-use crate::sweep::family::{Along, Family, families, workloads};
-use crate::sweep::summary::Summary;
+use crate::sweep::choice::{Knee, QUEUES_RULE, QueueChoice, knee_at_full_load, queue_family};
+use crate::sweep::family::{Along, families, workloads};
 
 /// The window in which the published study saw throughput grow with what is outstanding, at latencies below 400 us.
 const WINDOW: (u32, u32) = (128, 512);
@@ -36,7 +35,7 @@ pub(super) struct Load {
 /// Finds both; what is outstanding first, since more queues than that would be idle.
 pub(super) fn load(case: &Case<'_>) -> Load {
     let (outstanding, outstanding_why, outstanding_basis) = outstanding(case);
-    let measured = case.measured.as_ref().and_then(|measured| measured_queues(measured, outstanding));
+    let measured = case.measured.as_ref().and_then(|measured| measured_queues(measured, case.outstanding));
     let (queues, queues_why, queues_basis) = measured.unwrap_or_else(|| queues(case, outstanding));
     let paths = case.paths.len() as u32;
     Load { queues, queues_why, queues_basis, outstanding, outstanding_why, outstanding_basis, paths }
@@ -125,31 +124,35 @@ fn interfaces<'a>(case: &'a Case<'_>) -> Vec<&'a str> {
 /// The knee of what was measured.
 fn measured_outstanding(measured: &Measured<'_>) -> Option<(u32, String, Basis)> {
     let workloads = workloads(measured.plan, measured.summaries);
-    let members = workloads.first()?.at_full_load();
-    let best = knee(measured.plan, &members, |summary: &Summary| &summary.latency)?;
+    let workload = workloads.first()?;
+    let members = workload.at_full_load();
+    let Knee { summary: best, is_passed } = knee_at_full_load(measured.plan, workload)?;
     let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let why = format!(
-        "it did {} IOPS at a p99 of {} ({:.0} % of the most that was seen): beyond, waiting grows faster than \
-         throughput",
+        "it did {} IOPS at a p99 of {} ({:.0} % of the most that was seen): {}",
         units::count(best.iops.mean),
         units::time_ns(best.latency.p99_ns.mean),
-        best.iops.mean / most.max(1.0) * 100.0
+        best.iops.mean / most.max(1.0) * 100.0,
+        if is_passed {
+            "beyond, waiting grows faster than throughput"
+        } else {
+            "no more was measured, and more may bring more"
+        }
     );
     Some((u32::try_from(best.outstanding).ok()?, why, Basis::Measured(measured.folder.clone())))
 }
 
-/// The fewest queues that are as good as any, of the family whose outstanding commands are nearest.
-fn measured_queues(measured: &Measured<'_>, outstanding: u32) -> Option<(u32, String, Basis)> {
+/// The queues that the sweep's report advises, or those for the outstanding commands that were asked for.
+fn measured_queues(measured: &Measured<'_>, outstanding: Option<u32>) -> Option<(u32, String, Basis)> {
     let workloads = workloads(measured.plan, measured.summaries);
     let families = families(measured.plan, &workloads.first()?.at_full_load(), Along::Queues);
-    let several = families.iter().filter(|family| family.members.len() > 1);
-    let far = |family: &&Family<'_>| family.members[0].outstanding.abs_diff(outstanding.into());
-    let nearest = several.min_by_key(far)?;
-    let best = fewest_queues(nearest)?;
-    let tried: Vec<String> = nearest.members.iter().map(|summary| summary.queues.to_string()).collect();
+    let family = queue_family(&families, outstanding.map(u64::from))?;
+    // Where the runs tell no difference, nothing follows from them.
+    let choice = QueueChoice::of(family).filter(|choice| choice.is_decided)?;
+    let best = choice.fewest;
+    let tried: Vec<String> = family.members.iter().map(|summary| summary.queues.to_string()).collect();
     let why = format!(
-        "with {} outstanding it did {} IOPS at a p99 of {}; of -i {} these are the fewest whose throughput is within 5 % \
-         of the best and whose p99 is within 10 % of the shortest among those",
+        "with {} outstanding it did {} IOPS at a p99 of {}; of -i {} it is {QUEUES_RULE}",
         best.outstanding,
         units::count(best.iops.mean),
         units::time_ns(best.latency.p99_ns.mean),

@@ -7,7 +7,7 @@ use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, Reserv
 use super::rig::{Rig, block};
 use crate::ring::channel::sync_channel;
 use crate::target::messaging::Task;
-use crate::target::reservation::{Acquire, Register, Reservations};
+use crate::target::reservation::{Acquire, HostDigest, Register, Reservations};
 
 fn register() -> IoCommand {
     IoCommand::ReservationRegister {
@@ -54,8 +54,13 @@ fn a_report_brings_what_the_worker_says() {
 #[test]
 fn a_host_without_the_right_writes_nothing_and_the_holder_does() {
     let write = IoCommand::Write { start: 0, blocks: 1, force_unit_access: false };
-    // The host of the queue is the one whose identifier is all ones; another one holds the reservation.
-    for (holder, expected) in [([2; 16], Status::RESERVATION_CONFLICT), ([1; 16], Status::SUCCESS)] {
+    let (own, other) = ("nqn.2026-01.io.selvedge:host", "nqn.2026-01.io.selvedge:other");
+    // The host of the queue is the one whose identifier is all ones; another host differs from it by either.
+    for (name, id, expected) in [
+        (own, [2; 16], Status::RESERVATION_CONFLICT),
+        (other, [1; 16], Status::RESERVATION_CONFLICT),
+        (own, [1; 16], Status::SUCCESS),
+    ] {
         let mut rig = Rig::on_memory(4);
         let mut reservations = Reservations::default();
         let register = Register {
@@ -65,7 +70,7 @@ fn a_host_without_the_right_writes_nothing_and_the_holder_does() {
             current_key: 0,
             new_key: 5,
         };
-        reservations.register(holder, "nqn.2026-01.io.selvedge:holder", &register).expect("is registered");
+        reservations.register(id, name, &register).expect("is registered");
         let acquire = Acquire {
             action: AcquireAction::Acquire,
             ignore_existing_key: false,
@@ -73,7 +78,7 @@ fn a_host_without_the_right_writes_nothing_and_the_holder_does() {
             current_key: 5,
             preempt_key: 0,
         };
-        reservations.acquire(holder, &acquire).expect("holds it");
+        reservations.acquire(HostDigest::of(name, &id), &acquire).expect("holds it");
         rig.namespace.publish_reservation(reservations.view());
         rig.send(1, &write, &block(1), true);
         assert_eq!(rig.statuses(), [(1, expected)]);

@@ -328,11 +328,12 @@ impl Rig {
 
 /// A controller that takes I/O commands.
 fn controller(subsystem: &Arc<Subsystem>) -> Arc<Controller> {
-    let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
+    let host = Host::new("nqn.2026-01.io.selvedge:host".to_owned(), [1; 16]);
     let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
     let network = Network::of([127, 0, 0, 1].into());
     let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
-    let controller = Controller::new(instance, subsystem.clone(), host, (1, guest, None), 0, Moment(1));
+    let controller =
+        Controller::new(instance, subsystem.clone(), host, (1, guest), (None, false), 0, Moment(1));
     /// CC.EN with entries of 64 and 16 bytes.
     const ENABLED: u32 = 0x0046_0001;
     assert!(controller.configure(ENABLED).is_none());

@@ -1,6 +1,7 @@
 //! How a connection becomes a queue: its first command is Connect, and what comes of that is what it is for.
 
-use authentication::Authenticated;
+use std::time::Duration;
+
 use nvme::command::admin_opcode;
 use nvme::fabrics::{Connect, fabrics_type};
 use nvme::{Status, SubmissionEntry};
@@ -9,9 +10,8 @@ use super::{Connection, Environment, proof};
 use crate::target::admin::{Taken, check_capsule};
 use crate::target::controller::Network;
 use crate::target::io::Reply;
-use crate::target::messaging::Party;
 use crate::target::queue::Disconnect;
-use crate::target::reactor::connect::{self, Caller, Connected, Refused, WantsProof};
+use crate::target::reactor::connect::{self, Caller, Connected, Proof, Refused, WantsProof};
 use crate::target::reactor::host_authentication::HostAuthentication;
 use crate::target::reactor::role::Role;
 
@@ -70,9 +70,9 @@ impl Connection {
                 self.is_queue = is_proved;
                 self.queue.connected(connected.entries, connected.has_flow_control, answer);
                 let may_authenticate = connected.wants_proof.is_some();
-                self.may_authenticate(connected.wants_proof, connected.entries);
+                let within = proof::time_to_prove(&Connect::decode(entry), connected.controller_id, env);
+                self.may_authenticate(connected.wants_proof, within, connected.entries);
                 if may_authenticate && !is_proved {
-                    let within = proof::time_to_prove(&Connect::decode(entry), connected.controller_id, env);
                     self.queue.close_at(Some(env.now.after(within)));
                 }
             }
@@ -84,10 +84,15 @@ impl Connection {
     }
 
     /// Prepares for the authentication of the host, if it has to authenticate or may repeat it.
-    pub(super) fn may_authenticate(&mut self, wants_proof: Option<WantsProof>, entries: u16) {
-        if let Some(WantsProof { subsystem, host_nqn, concatenation }) = wants_proof {
-            let party = Party { host_nqn, network: Network::of(self.peer.ip()) };
-            let held = HostAuthentication::new(subsystem, party, concatenation, entries);
+    pub(super) fn may_authenticate(
+        &mut self,
+        wants_proof: Option<WantsProof>,
+        within: Duration,
+        entries: u16,
+    ) {
+        if let Some(wants_proof) = wants_proof {
+            let network = Network::of(self.peer.ip());
+            let held = HostAuthentication::new(wants_proof, (network, within), entries);
             self.authentication = Some(Box::new(held));
         }
     }
@@ -97,7 +102,7 @@ impl Connection {
         &mut self,
         entry: &SubmissionEntry,
         data: &[u8],
-        proof: Option<(Authenticated, Option<u16>)>,
+        proof: Option<Proof>,
         env: &Environment<'_>,
     ) -> Result<Connected, Refused> {
         let caller = Caller {

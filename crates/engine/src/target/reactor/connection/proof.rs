@@ -146,7 +146,7 @@ impl Connection {
             return;
         }
         let Role::Unproved(unproved) = std::mem::replace(&mut self.role, Role::Left) else { return };
-        let promised = unproved.promised.as_ref().map(|promised| promised.id);
+        let promised = unproved.promised.as_ref().map(|promised| promised.promise);
         match self.try_connect(&unproved.connect, &unproved.data, Some((how, promised)), env) {
             Ok(connected) => {
                 self.role = connected.role;

@@ -2,18 +2,19 @@
 //! authentication worker does that; meanwhile the host's bytes stay in the socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nvme::tcp::{DecodeError, FatalError};
-use secure_channel::{Alert, ClientHello, FirstBytes, Names, Peer, PskIdentity};
+use secure_channel::{Alert, ClientHello, FirstBytes, Names, Peer};
 use tls_handshake::HandshakeError;
 
 use super::{Connection, Environment, NextTurn};
-use crate::limits::HANDSHAKE_BYTES_MAX;
+use crate::limits::{CONNECT_TIMEOUT_MS, HANDSHAKE_BYTES_MAX};
 use crate::secure_stream::SecureStream;
 use crate::target::config::TlsUse;
 use crate::target::controller::Network;
 use crate::target::messaging::{
-    Asker, AuthenticationJob, HandshakeDone, HandshakeOutcome, HandshakeStep, Party, RefusedHost, Work,
+    Asker, AuthenticationJob, HandshakeDone, HandshakeOutcome, HandshakeStep, RefusedHost, Work,
 };
 use crate::target::queue::{Disconnect, Received};
 use crate::target::reactor::role::Role;
@@ -34,7 +35,11 @@ impl Connection {
             Stage::Complete => return self.settle_with(env),
             Stage::First | Stage::Flight(_) => {}
         }
-        let Received::Bytes { length, .. } = self.queue.receive(scratch)? else { return Ok(NextTurn::Wait) };
+        // No more than a handshake may have: until a host has proved something, what it sends beyond stays in the socket.
+        let room = HANDSHAKE_BYTES_MAX.saturating_sub(securing.bytes.len()).clamp(1, scratch.len());
+        let Received::Bytes { length, .. } = self.queue.receive(&mut scratch[..room])? else {
+            return Ok(NextTurn::Wait);
+        };
         securing.bytes.extend_from_slice(&scratch[..length]);
         match std::mem::take(&mut securing.stage) {
             Stage::Flight(pending) => {
@@ -106,21 +111,13 @@ impl Connection {
 
     fn compute(&mut self, step: HandshakeStep, env: &Environment<'_>) -> Result<NextTurn, Disconnect> {
         let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
-        let network = Network::of(self.peer.ip());
-        if let HandshakeStep::Hello { hello, .. } = &step {
-            // A name that is not proved yet, and may be none at all.
-            let mut said = hello.identities().filter_map(|identity| std::str::from_utf8(identity).ok());
-            let host_nqn = said.find_map(|identity| {
-                identity.parse::<PskIdentity>().ok().map(|identity| identity.names.host_nqn().to_owned())
-            });
-            securing.party = Some(Party { host_nqn: host_nqn.unwrap_or_default(), network });
-        }
         securing.stage = Stage::Working;
-        let Some(party) = securing.party.clone() else { return Err(Disconnect::Gone) };
         let mailboxes = env.fabric.mailboxes().clone();
         let asker = Asker { mailboxes, address: self.address, command_id: 0, peer: self.peer };
         let is_wanted = Arc::downgrade(&securing.waits);
-        let job = AuthenticationJob { asker, party, work: Work::Handshake(step), is_wanted };
+        let (network, work) = (Network::of(self.peer.ip()), Work::Handshake(step));
+        let delay_max = Duration::from_millis(CONNECT_TIMEOUT_MS / 2);
+        let job = AuthenticationJob { asker, network, work, delay_max, is_wanted };
         // Too many wait already: it may come again.
         env.fabric.authentication_jobs.hand(job).map_err(|_| Disconnect::Gone)?;
         Ok(NextTurn::Wait)

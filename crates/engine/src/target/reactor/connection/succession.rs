@@ -2,6 +2,7 @@
 //! arrive meanwhile as received. A queue taken over from the previous process begins in this state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nvme::SubmissionEntry;
 use nvme::cross_reset::ControllerInstance;
@@ -12,7 +13,7 @@ use secure_channel::{Derivation, DirectionState, Suite, TrafficSecret};
 use zerocopy::IntoBytes;
 
 use super::{Connection, Environment, NextTurn};
-use crate::limits::QUEUE_OVERRUN_FACTOR;
+use crate::limits::{AUTHENTICATION_TIMEOUT_MS, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{BufferPool, Moment};
 use crate::secure_stream::{Protection, StreamState};
 use crate::target::messaging::{Adoption, Freeze, Frozen};
@@ -304,7 +305,8 @@ impl Connection {
             _ => return Err("its host has to authenticate now".to_owned()),
         }
         self.is_queue = true;
-        self.may_authenticate(wants_proof, connected.entries);
+        let within = Duration::from_millis(AUTHENTICATION_TIMEOUT_MS);
+        self.may_authenticate(wants_proof, within, connected.entries);
         Ok(())
     }
 }

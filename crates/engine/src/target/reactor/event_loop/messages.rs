@@ -49,18 +49,7 @@ impl EventLoop {
                     self.discard_orphaned(connection, slot);
                 }
             }
-            Message::Resume => {
-                self.cache_flushes.resume();
-                for token in self.tokens(|connection| connection.io().is_some_and(Commands::has_held_back)) {
-                    self.turn(token, now, |connection, env, _| {
-                        connection.with_io(env, |commands, _| {
-                            commands.retry();
-                            None
-                        });
-                        connection.flush_or_close(env, NextTurn::Wait)
-                    });
-                }
-            }
+            Message::Resume => self.resume(now),
             Message::Finish { connection, serial, slot, status, data } => {
                 let finish = |connection: &mut Connection, env: &mut Environment<'_>| {
                     connection.with_io(env, |commands, ctx| [commands.worker_done(slot, status, &data, ctx)]);
@@ -75,6 +64,11 @@ impl EventLoop {
                     connection.answer_held(command_id, status, result);
                 });
             }
+            Message::AnswerWith { connection, serial, command_id, data } => {
+                self.turn_of(connection, serial, now, |connection, env| {
+                    connection.answer_held_with(command_id, &data, env);
+                });
+            }
             Message::Authentication { connection, serial, done } => {
                 self.turn_of(connection, serial, now, |connection, env| connection.step_done(*done, env));
             }
@@ -85,6 +79,20 @@ impl EventLoop {
             }
             Message::Succession(order) => self.succeed(order, now),
             Message::Shutdown => self.shut_down(now),
+        }
+    }
+
+    /// Starts the cache flushes and commands that were held back.
+    fn resume(&mut self, now: Moment) {
+        self.cache_flushes.resume();
+        for token in self.tokens(|connection| connection.io().is_some_and(Commands::has_held_back)) {
+            self.turn(token, now, |connection, env, _| {
+                connection.with_io(env, |commands, _| {
+                    commands.retry();
+                    None
+                });
+                connection.flush_or_close(env, NextTurn::Wait)
+            });
         }
     }
 

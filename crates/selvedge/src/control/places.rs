@@ -1,0 +1,275 @@
+//! Places of connections at a door of the control API. Any process of the machine, and any address, can open connections and
+//! say nothing: each party has a quota, the oldest connection that has not identified itself makes room for one that comes, and
+//! some places are kept for root and the target's own user. A connection that has identified itself keeps its place.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use engine::ring::Moment;
+use engine::seldom::Seldom;
+use engine::target::Network;
+use tokio::task::AbortHandle;
+
+use super::limits::{CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX};
+
+/// Party that connections belong to before they have identified themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Party {
+    /// User of this machine, as the kernel has it.
+    User(u32),
+    /// Network that connections come from.
+    Network(Network),
+}
+
+impl Party {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        Self::Network(Network::of(address.ip()))
+    }
+
+    /// True if places are kept for the party: it administers the target in any case.
+    fn is_operator(self) -> bool {
+        matches!(self, Self::User(uid) if uid == 0 || uid == rustix::process::geteuid().as_raw())
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Network(_) => f.write_str("a network"),
+        }
+    }
+}
+
+/// Mark of a connection, set once a request on it was identified.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Identified(Arc<AtomicBool>);
+
+impl Identified {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    serial: u64,
+    party: Party,
+    identified: Identified,
+    task: Option<AbortHandle>,
+    /// Set once it has made room for another connection.
+    is_leaving: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// In the order in which they came.
+    entries: Mutex<(u64, Vec<Entry>)>,
+    displaced: Seldom,
+    since: Instant,
+}
+
+/// Places of one door.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<Shared>);
+
+/// A place, which is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    serial: u64,
+    pub(super) identified: Identified,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let (entries, displaced) = (Mutex::default(), Seldom::default());
+        Self(Arc::new(Shared { entries, displaced, since: Instant::now() }))
+    }
+}
+
+impl Places {
+    /// A place for a connection of this party, unless all are taken by connections that have identified themselves.
+    pub(super) fn enter(&self, party: Party) -> Option<Place> {
+        let mut guard = self.0.lock();
+        let (last, entries) = &mut *guard;
+        let is_admitted = match crowded(entries, party) {
+            Crowded::No => true,
+            Crowded::By(crowd) => self.displace(entries, crowd),
+        };
+        if !is_admitted {
+            return None;
+        }
+        *last += 1;
+        let (serial, identified) = (*last, Identified::default());
+        let entry = Entry { serial, party, identified: identified.clone(), task: None, is_leaving: false };
+        entries.push(entry);
+        Some(Place { shared: self.0.clone(), serial, identified })
+    }
+
+    /// The task that serves the connection with this place ends when that has to make room.
+    pub(super) fn watch(&self, serial: u64, task: AbortHandle) {
+        if let Some(entry) = self.0.lock().1.iter_mut().find(|entry| entry.serial == serial) {
+            entry.task = Some(task);
+        }
+    }
+
+    /// True while no connection has a place.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().1.is_empty()
+    }
+
+    /// Has the oldest connection of the party leave that has not identified itself; whether there is one.
+    fn displace(&self, entries: &mut [Entry], party: Party) -> bool {
+        let Some(oldest) = entries.iter_mut().find(|entry| entry.party == party && entry.is_displaceable())
+        else {
+            return false;
+        };
+        oldest.is_leaving = true;
+        if let Some(task) = &oldest.task {
+            task.abort();
+        }
+        if let Some(times) = self.0.displaced.count_to_log(Moment::default().after(self.0.since.elapsed())) {
+            tracing::warn!(
+                times,
+                "Closed a connection of the control API that had not identified itself: {party} has \
+                many, and another one comes"
+            );
+        }
+        true
+    }
+}
+
+impl Entry {
+    fn is_displaceable(&self) -> bool {
+        !self.is_leaving && !self.identified.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Room for another connection.
+enum Crowded {
+    No,
+    /// A connection of this party has to make room.
+    By(Party),
+}
+
+fn crowded(entries: &[Entry], party: Party) -> Crowded {
+    let staying = || entries.iter().filter(|entry| !entry.is_leaving);
+    let own = staying().filter(|entry| entry.party == party).count();
+    let operators = staying().filter(|entry| entry.party.is_operator()).count();
+    let shared = staying().count() - operators.min(CONNECTIONS_KEPT);
+    if party.is_operator() && operators < CONNECTIONS_KEPT {
+        return Crowded::No;
+    }
+    if !party.is_operator() && own >= CONNECTIONS_PER_PARTY_MAX {
+        return Crowded::By(party);
+    }
+    if shared < CONNECTIONS_MAX {
+        return Crowded::No;
+    }
+    // Of those that have something to lose the one with the most, and of these the one that came first.
+    let mut crowds: HashMap<Party, usize> = HashMap::new();
+    staying().for_each(|entry| *crowds.entry(entry.party).or_default() += 1);
+    let displaceable = entries.iter().enumerate().filter(|(_, entry)| entry.is_displaceable());
+    let heaviest = displaceable.max_by_key(|(at, entry)| (crowds.get(&entry.party), std::cmp::Reverse(*at)));
+    Crowded::By(heaviest.map_or(party, |(_, entry)| entry.party))
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (u64, Vec<Entry>)> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    pub(super) const fn serial(&self) -> u64 {
+        self.serial
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.lock().1.retain(|entry| entry.serial != self.serial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER_USER: Party = Party::User(65_534);
+
+    fn network(last: u8) -> Party {
+        Party::of(([10, 0, 0, last], 1).into())
+    }
+
+    /// The places that have to make room, by their numbers.
+    fn leaving(places: &Places) -> Vec<u64> {
+        places.0.lock().1.iter().filter(|entry| entry.is_leaving).map(|entry| entry.serial).collect()
+    }
+
+    fn enter(places: &Places, party: Party, count: usize) -> Vec<Place> {
+        (0..count).map(|_| places.enter(party).expect("a place")).collect()
+    }
+
+    #[test]
+    fn a_silent_user_keeps_neither_root_nor_another_user_out() {
+        let places = Places::default();
+        let silent = enter(&places, OTHER_USER, 3 * CONNECTIONS_MAX);
+        let gone = leaving(&places);
+        assert_eq!(
+            gone.len(),
+            silent.len() - CONNECTIONS_PER_PARTY_MAX,
+            "its own oldest went for its newest"
+        );
+        assert_eq!(gone[0], silent[0].serial());
+        let _root = enter(&places, Party::User(0), CONNECTIONS_KEPT + CONNECTIONS_PER_PARTY_MAX);
+        let _other = enter(&places, Party::User(1000), 1);
+        assert_eq!(leaving(&places).len(), gone.len() + 1, "one more, when all places were taken");
+    }
+
+    #[test]
+    fn whoever_has_the_most_silent_connections_makes_room() {
+        let places = Places::default();
+        let heavy = enter(&places, network(1), CONNECTIONS_PER_PARTY_MAX);
+        let _light: Vec<_> = (2..2 + (CONNECTIONS_MAX - heavy.len()) as u8)
+            .flat_map(|last| enter(&places, network(last), 1))
+            .collect();
+        assert_eq!(leaving(&places), [0; 0]);
+        let _honest = enter(&places, network(200), 1);
+        assert_eq!(leaving(&places), [heavy[0].serial()]);
+        drop(heavy);
+        assert_eq!(leaving(&places), [0; 0]);
+    }
+
+    #[test]
+    fn a_connection_that_has_identified_itself_keeps_its_place() {
+        let places = Places::default();
+        let known = enter(&places, network(1), CONNECTIONS_PER_PARTY_MAX);
+        known.iter().skip(1).for_each(|place| place.identified.set());
+        let _one = enter(&places, network(1), 1);
+        assert_eq!(leaving(&places), [known[0].serial()], "the one that has not");
+        let _all = known;
+        let mut more = enter(&places, network(2), CONNECTIONS_MAX - CONNECTIONS_PER_PARTY_MAX);
+        more.iter().for_each(|place| place.identified.set());
+        let _last = enter(&places, network(3), 1);
+        assert_eq!(leaving(&places).len(), 2, "the silent one of the first network");
+        assert!(places.enter(network(3)).is_some(), "the one of its own");
+        more.clear();
+        assert!(!places.is_empty());
+    }
+
+    #[test]
+    fn with_no_silent_connection_left_root_alone_finds_a_place() {
+        let places = Places::default();
+        let all: Vec<_> =
+            (1..=CONNECTIONS_MAX as u8).flat_map(|last| enter(&places, network(last), 1)).collect();
+        all.iter().for_each(|place| place.identified.set());
+        assert!(places.enter(network(99)).is_none() && places.enter(OTHER_USER).is_none());
+        assert_eq!(enter(&places, Party::User(0), CONNECTIONS_KEPT).len(), CONNECTIONS_KEPT);
+    }
+}

@@ -1,0 +1,139 @@
+//! Which point of a sweep is the one to use: one rule each for its words, its pictures and `tune advise`. What is said of it is
+//! theirs.
+
+use super::family::{Along, Family, Workload, families};
+use super::plan::Plan;
+use super::statistics::compare;
+use super::summary::{LatencySummary, Quantity, Summary};
+
+/// Share of the best result from which on a result counts as equally good.
+pub(crate) const AS_GOOD: f64 = 0.95;
+/// And so is a tail that is this little longer.
+const TAIL_AS_GOOD: f64 = 1.10;
+
+/// The rule by which queues are chosen, in words.
+pub(crate) const QUEUES_RULE: &str = "the fewest queues whose throughput comes within 5 % of the best and whose p99 is within \
+     10 % of the shortest among those, or which the runs do not tell from these";
+
+/// Number of queues to use, of a family that differs in it.
+#[derive(Debug)]
+pub(crate) struct QueueChoice<'a> {
+    /// The fewest that the runs do not tell from those that are as good as any by their means.
+    pub(crate) fewest: &'a Summary,
+    /// Numbers that the runs do not tell from the best, which is among them.
+    pub(crate) alike: Vec<u64>,
+    /// True if the runs tell the best from any other number. Without it, nothing is to be advised.
+    pub(crate) is_decided: bool,
+}
+
+impl<'a> QueueChoice<'a> {
+    /// Of this family, in the order of its numbers of queues.
+    pub(crate) fn of(family: &Family<'a>) -> Option<Self> {
+        let best = fewest_queues(family)?;
+        let is_alike = |other: &&&Summary| other.queues == best.queues || !is_significant(best, other);
+        let alike: Vec<&Summary> = family.members.iter().filter(is_alike).copied().collect();
+        Some(Self {
+            fewest: alike.first().copied().unwrap_or(best),
+            is_decided: alike.len() < family.members.len(),
+            alike: alike.iter().map(|summary| summary.queues).collect(),
+        })
+    }
+
+    /// The numbers of queues that are alike, as in `1, 2 and 4`.
+    pub(crate) fn alike_in_words(&self) -> String {
+        let names: Vec<String> = self.alike.iter().map(u64::to_string).collect();
+        match names.as_slice() {
+            [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+            _ => names.concat(),
+        }
+    }
+}
+
+/// True if the runs of two points show that one does more, or has another tail.
+fn is_significant(one: &Summary, other: &Summary) -> bool {
+    let differs = |of: fn(&Summary) -> &Quantity| {
+        compare(&of(one).sample(), &of(other).sample()).is_some_and(|both| both.differs == Some(true))
+    };
+    differs(|summary| &summary.iops) || differs(|summary| &summary.latency.p99_ns)
+}
+
+/// The family by which queues are chosen: that with the most outstanding commands, or with a number that is nearest to one that
+/// was asked for.
+pub(crate) fn queue_family<'b, 'a>(
+    families: &'b [Family<'a>],
+    outstanding: Option<u64>,
+) -> Option<&'b Family<'a>> {
+    let mut several = families.iter().filter(|family| family.members.len() > 1);
+    let of = |family: &Family<'_>| family.members[0].outstanding;
+    match outstanding {
+        Some(wanted) => several.min_by_key(|family| of(family).abs_diff(wanted)),
+        None => {
+            // The first of several, as the report has it.
+            let first = several.next()?;
+            Some(several.fold(first, |most, family| if of(family) > of(most) { family } else { most }))
+        }
+    }
+}
+
+/// The fewest queues of a family that are as good as any, by their means.
+fn fewest_queues<'a>(family: &Family<'a>) -> Option<&'a Summary> {
+    let best = family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    let good: Vec<&&Summary> =
+        family.members.iter().filter(|summary| summary.iops.mean >= best * AS_GOOD).collect();
+    let tail = good.iter().map(|summary| summary.latency.p99_ns.mean).fold(f64::MAX, f64::min);
+    good.into_iter().find(|summary| summary.latency.p99_ns.mean <= tail * TAIL_AS_GOOD).copied()
+}
+
+/// The knee of a workload, and true if points beyond it were measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knee<'a> {
+    pub(crate) summary: &'a Summary,
+    pub(crate) is_passed: bool,
+}
+
+/// The knee of these points of a workload: that of the family that does most, so that words, pictures and advice have one. Within
+/// a latency that was set it is the most that any point does.
+pub(crate) fn knee_along<'a>(plan: &Plan, members: &[&'a Summary], along: Along) -> Option<Knee<'a>> {
+    if plan.latency_target_ns.is_some() {
+        let summary = knee(plan, members, Summary::seen_latency)?;
+        return Some(Knee { summary, is_passed: true });
+    }
+    let families = families(plan, members, along);
+    let family = best_family(&families)?;
+    let summary = knee(plan, &family.members, Summary::seen_latency)?;
+    let is_passed = family.members.iter().any(|other| along.of(other) > along.of(summary));
+    Some(Knee { summary, is_passed })
+}
+
+/// The knee of a workload at full load.
+pub(crate) fn knee_at_full_load<'a>(plan: &Plan, workload: &Workload<'a>) -> Option<Knee<'a>> {
+    knee_along(plan, &workload.at_full_load(), Along::Outstanding)
+}
+
+/// The point beyond which more waiting brings little: the last within the latency that was set, or, where none was, the
+/// one with the most throughput for its latency (Kleinrock's power).
+pub(crate) fn knee<'a>(
+    plan: &Plan,
+    members: &[&'a Summary],
+    latency: fn(&Summary) -> &LatencySummary,
+) -> Option<&'a Summary> {
+    let found = match plan.latency_target_ns {
+        Some(target) => members
+            .iter()
+            .filter(|summary| latency(summary).p99_ns.mean <= target as f64)
+            .max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)),
+        None if members.len() < 3 => None,
+        None => {
+            let power = |summary: &Summary| summary.iops.mean / latency(summary).mean_ns.mean.max(1.0);
+            members.iter().max_by(|a, b| power(a).total_cmp(&power(b)))
+        }
+    };
+    found.copied()
+}
+
+/// The family that does most.
+pub(crate) fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
+    let most =
+        |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    families.iter().max_by(|a, b| most(a).total_cmp(&most(b)))
+}
