@@ -75,8 +75,9 @@ pub(crate) fn write(
     let name = format!("selvedge:{}", release.version);
     let index = index(release, &manifest, manifest_size, &name);
 
-    let place = |digest: &str| digest.replacen("sha256:", "blobs/sha256/", 1);
-    let of_docker = json!([{ "Config": place(&config), "RepoTags": [name], "Layers": [place(&layer)] }]);
+    let blob_path = |digest: &str| digest.replacen("sha256:", "blobs/sha256/", 1);
+    let of_docker =
+        json!([{ "Config": blob_path(&config), "RepoTags": [name], "Layers": [blob_path(&layer)] }]);
     blobs.file("oci-layout", 0o644, json!({ "imageLayoutVersion": "1.0.0" }).to_string().into_bytes());
     blobs.file("index.json", 0o644, index.to_string().into_bytes());
     blobs.file("manifest.json", 0o644, of_docker.to_string().into_bytes());

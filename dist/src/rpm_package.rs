@@ -54,7 +54,7 @@ pub(crate) fn write(
 /// Files, and the folders that are this package's alone.
 fn add(package: &mut PackageBuilder, contents: &Contents) -> Result<(), rpm::Error> {
     for entry in contents.entries() {
-        let path = place(&entry.path);
+        let path = rpm_path(&entry.path);
         let mode = u16::try_from(entry.mode).unwrap_or(0o644);
         match &entry.kind {
             Kind::Folder => {
@@ -77,7 +77,7 @@ fn add(package: &mut PackageBuilder, contents: &Contents) -> Result<(), rpm::Err
 }
 
 /// Path in RPM's distributions for a path in Debian.
-fn place(path: &str) -> String {
+fn rpm_path(path: &str) -> String {
     let path = path.replace("usr/share/zsh/vendor-completions", "usr/share/zsh/site-functions");
     format!("/{path}")
 }

@@ -19,7 +19,7 @@ pub fn check(bytes: &[u8]) {
     }
     match edges::read_target(text, Path::new(FILE)) {
         Ok(fabric) => same_again(&fabric),
-        Err(line) => is_a_place(&line, text),
+        Err(line) => is_a_position(&line, text),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn same_again(fabric: &FabricConfig) {
 }
 
 /// A refusal is one line, with the file, a line of it that there is, and what is wrong.
-fn is_a_place(line: &str, text: &str) {
+fn is_a_position(line: &str, text: &str) {
     assert!(!line.contains('\n'), "more than one line: {line}");
     let rest = line.strip_prefix(FILE).unwrap_or_else(|| panic!("no file in: {line}"));
     let what = match rest.strip_prefix(": ") {

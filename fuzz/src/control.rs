@@ -42,17 +42,17 @@ const PARTS: [&str; 16] = [
 ];
 
 thread_local! {
-    static BED: RefCell<Option<Bed>> = const { RefCell::new(None) };
+    static TESTBED: RefCell<Option<Testbed>> = const { RefCell::new(None) };
 }
 
 /// Makes the requests of one input.
 pub fn check(bytes: &[u8]) {
-    BED.with_borrow_mut(|bed| {
-        let found = bed.take().filter(Bed::reset).unwrap_or_else(Bed::new);
+    TESTBED.with_borrow_mut(|testbed| {
+        let found = testbed.take().filter(Testbed::reset).unwrap_or_else(Testbed::new);
         // An input that ends early has made its requests.
         let _ = found.run(&mut Unstructured::new(bytes));
         found.is_alive();
-        *bed = Some(found);
+        *testbed = Some(found);
     });
 }
 
@@ -106,7 +106,7 @@ impl Operation {
     }
 }
 
-struct Bed {
+struct Testbed {
     folder: tempfile::TempDir,
     target: Arc<Target>,
     api: InProcess,
@@ -115,7 +115,7 @@ struct Bed {
     first: Vec<u8>,
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);

@@ -202,34 +202,34 @@ impl End {
 
 /// Connects all ends by way of the attacker. True if all bytes arrived as they were sent.
 fn carry(input: &mut Unstructured<'_>, ends: &mut [End]) -> Result<bool> {
-    let mut way = Way { earlier: Vec::new(), is_as_sent: true };
+    let mut attacker = Attacker { earlier: Vec::new(), is_as_sent: true };
     for at in (0..ends.len()).step_by(2) {
         let sent = ends[at].take(&[]);
-        way.pass(input, ends, at, sent)?;
+        attacker.pass(input, ends, at, sent)?;
     }
     for _ in 0..STEPS_MAX {
         let ready: Vec<usize> = (0..ends.len()).filter(|at| !ends[*at].waiting.is_empty()).collect();
         if ready.is_empty() {
-            return Ok(way.is_as_sent);
+            return Ok(attacker.is_as_sent);
         }
         let at = *input.choose(&ready)?;
         let all = ends[at].waiting.len();
         let length = if one_in(input, 4)? { input.int_in_range(1..=all)? } else { all };
         let piece: Vec<u8> = ends[at].waiting.drain(..length).collect();
         let sent = ends[at].take(&piece);
-        way.pass(input, ends, at, sent)?;
+        attacker.pass(input, ends, at, sent)?;
     }
     Ok(false)
 }
 
 /// Attacker between the ends.
-struct Way {
+struct Attacker {
     /// Bytes sent before, by any end.
     earlier: Vec<Vec<u8>>,
     is_as_sent: bool,
 }
 
-impl Way {
+impl Attacker {
     /// Brings what an end has sent to its peer, or does something else with it.
     fn pass(
         &mut self,

@@ -3,7 +3,7 @@
 
 use nvme::tcp::digest::{DIGEST_LENGTH, crc32c};
 use nvme::tcp::{
-    CommonHeader, DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Part, PduType, Receiver,
+    Chunk, CommonHeader, DataPdu, DecodeError, Digests, Event, FatalError, Initialize, PduType, Receiver,
     Role, Transmitter, flags, negotiate, settle,
 };
 use zerocopy::little_endian::U32;
@@ -330,10 +330,10 @@ fn frame(outcome: &Outcome, settings: Settings) -> (Vec<u8>, usize) {
 fn send(transmitter: &mut Transmitter<()>, data: &[u8], stream: &mut Vec<u8>) {
     let begun = stream.len();
     let length = transmitter.length();
-    for part in transmitter.parts() {
+    for part in transmitter.chunks() {
         match part {
-            Part::Bytes(bytes) => stream.extend_from_slice(bytes),
-            Part::Payload { start, end, .. } => stream.extend_from_slice(&data[start..end]),
+            Chunk::Bytes(bytes) => stream.extend_from_slice(bytes),
+            Chunk::Payload { start, end, .. } => stream.extend_from_slice(&data[start..end]),
         }
     }
     assert_eq!(stream.len() - begun, length);

@@ -12,7 +12,7 @@ use crate::answer::system_path;
 use crate::cell::Word as _;
 use crate::cleanup::Cleanup;
 use crate::emulator::AllCounters;
-use crate::emulator::control::Way;
+use crate::emulator::control::LinkDirection;
 use crate::emulator::link::Settings;
 use crate::namespace;
 
@@ -129,8 +129,8 @@ impl Network {
     }
 
     /// From now on the link swallows what goes one way.
-    pub(crate) fn cut_one_way(&mut self, link: usize, way: Way) -> Result<(), String> {
-        self.emulator.ask(&format!("cut {link} {}", way.name())).map(drop)
+    pub(crate) fn cut_one_way(&mut self, link: usize, direction: LinkDirection) -> Result<(), String> {
+        self.emulator.ask(&format!("cut {link} {}", direction.name())).map(drop)
     }
 
     /// The network namespaces of the (first) target's and of the host's ends of the links.
@@ -209,7 +209,7 @@ impl Network {
 /// The emulator as a process of its own, so that it can have a scheduling class of its own.
 struct Emulator {
     process: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     answers: Receiver<String>,
 }
 
@@ -231,14 +231,14 @@ impl Emulator {
         command.args(["links", "--target", &targets, "--host", host, "--links", &links]);
         command.args(["--seed", &seed.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().map_err(|error| format!("cannot start the emulator: {error}"))?;
-        let (Some(orders), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(commands), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err("the emulator has no pipes".to_owned());
         };
         let (sender, answers) = channel();
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let emulator = Emulator { process, orders, answers };
+        let emulator = Emulator { process, commands, answers };
         match emulator.answer()?.as_str() {
             "ready" => Ok(emulator),
             other => Err(format!("the emulator says `{other}`")),
@@ -249,13 +249,13 @@ impl Emulator {
         self.answers.recv_timeout(ANSWER_TIMEOUT).map_err(|_| "the emulator does not answer".to_owned())
     }
 
-    /// Gives one order, and returns what comes with the `ok`.
-    fn ask(&mut self, order: &str) -> Result<String, String> {
-        writeln!(self.orders, "{order}").map_err(|error| format!("the emulator is gone: {error}"))?;
+    /// Sends one command, and returns what comes with the `ok`.
+    fn ask(&mut self, command: &str) -> Result<String, String> {
+        writeln!(self.commands, "{command}").map_err(|error| format!("the emulator is gone: {error}"))?;
         let answer = self.answer()?;
         match answer.strip_prefix("ok") {
             Some(rest) => Ok(rest.trim_start().to_owned()),
-            None => Err(format!("the emulator answers `{answer}` to `{order}`")),
+            None => Err(format!("the emulator answers `{answer}` to `{command}`")),
         }
     }
 }

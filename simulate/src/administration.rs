@@ -21,9 +21,9 @@ const SPARE_NSID: u32 = 100;
 const REMOVALS: usize = 40;
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Order of an administrator to a gateway.
+/// Command of an administrator to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum AdminCommand {
     Move {
         volume: usize,
         group: u32,
@@ -52,16 +52,16 @@ pub(crate) fn befall(scene: &Scene, change: GroupChange, time: Duration) {
             let owner = scene.stages.borrow().get(volume).and_then(|stage| stage.owner);
             let Some(owner) = owner.filter(|owner| is_there(scene, *owner)) else { return };
             scene.cover(Fault::Group(change));
-            scene.targets[owner].order.set(Some(Order::Move { volume, group }));
+            scene.targets[owner].admin_command.set(Some(AdminCommand::Move { volume, group }));
         }
         GroupChange::Spare => {
             let Some(any) = (0..scene.targets.len()).find(|number| is_there(scene, *number)) else { return };
             scene.cover(Fault::Group(change));
-            scene.targets[any].order.set(Some(Order::Spare(true)));
+            scene.targets[any].admin_command.set(Some(AdminCommand::Spare(true)));
             sleep(time);
             let last = (0..scene.targets.len()).rev().find(|number| is_there(scene, *number));
             if let Some(last) = last {
-                scene.targets[last].order.set(Some(Order::Spare(false)));
+                scene.targets[last].admin_command.set(Some(AdminCommand::Spare(false)));
             }
         }
         GroupChange::Remove { target } => remove(scene, change, target),
@@ -71,7 +71,7 @@ pub(crate) fn befall(scene: &Scene, change: GroupChange, time: Duration) {
             let Some(any) = any else { return };
             scene.cover(Fault::Group(change));
             let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            scene.targets[any].order.set(Some(Order::Hold { for_ms }));
+            scene.targets[any].admin_command.set(Some(AdminCommand::Hold { for_ms }));
         }
         GroupChange::Drain { target } => drain(scene, change, target, time),
     }
@@ -81,7 +81,7 @@ pub(crate) fn befall(scene: &Scene, change: GroupChange, time: Duration) {
 fn drain(scene: &Scene, change: GroupChange, target: usize, time: Duration) {
     let Some(any) = (0..scene.targets.len()).find(|number| is_there(scene, *number)) else { return };
     scene.cover(Fault::Group(change));
-    scene.targets[any].order.set(Some(Order::Drain { target, is_drained: true }));
+    scene.targets[any].admin_command.set(Some(AdminCommand::Drain { target, is_drained: true }));
     sleep(time);
     let is_all = scene.plan.mishaps.len() == 1 && time >= Duration::from_millis(DRAINED_FOR_SURE_MS);
     if is_all && !(group_check::is_drained(target) && group_check::serves_nothing(target)) {
@@ -93,7 +93,7 @@ fn drain(scene: &Scene, change: GroupChange, target: usize, time: Duration) {
 fn resume(scene: &Scene, target: usize) {
     let last = (0..scene.targets.len()).rev().find(|number| is_there(scene, *number));
     if let Some(last) = last {
-        scene.targets[last].order.set(Some(Order::Drain { target, is_drained: false }));
+        scene.targets[last].admin_command.set(Some(AdminCommand::Drain { target, is_drained: false }));
     }
 }
 
@@ -118,62 +118,64 @@ fn remove(scene: &Scene, change: GroupChange, target: usize) {
             if tries == 0 {
                 scene.cover(Fault::Group(change));
             }
-            scene.targets[other].order.set(Some(Order::Remove { target }));
+            scene.targets[other].admin_command.set(Some(AdminCommand::Remove { target }));
         }
         sleep(AGAIN);
     }
 }
 
 fn is_there(scene: &Scene, number: usize) -> bool {
-    let seat = &scene.targets[number];
-    seat.is_running.get() && !seat.is_down() && !seat.ends.get()
+    let node = &scene.targets[number];
+    node.is_running.get() && !node.is_down() && !node.ends.get()
 }
 
 /// Does it, on a thread of the gateway's own.
-pub(crate) fn carry_out(scene: &Rc<Scene>, order: Order, membership: &Arc<Membership>) {
+pub(crate) fn execute(scene: &Rc<Scene>, command: AdminCommand, membership: &Arc<Membership>) {
     let (scene, block_size, membership) = (scene.clone(), scene.plan.block_size, membership.clone());
     simulation::start_thread("administrator", move || {
-        let outcome = match order {
-            Order::Remove { target } => {
+        let outcome = match command {
+            AdminCommand::Remove { target } => {
                 membership.remove_gateway(&format!("g{target}")).map_err(|error| error.to_string())
             }
-            Order::Hold { for_ms } => write_hold::hold(&scene, &membership, for_ms),
-            Order::Drain { target, is_drained } => membership
+            AdminCommand::Hold { for_ms } => write_hold::hold(&scene, &membership, for_ms),
+            AdminCommand::Drain { target, is_drained } => membership
                 .set_drained(&format!("g{target}"), is_drained, true)
                 .map_err(|error| error.to_string()),
-            _ => change(&membership, |config| edit(config, order, block_size)),
+            _ => change(&membership, |config| edit(config, command, block_size)),
         };
-        simulation::say(|| format!("{order:?}: {outcome:?}"));
+        simulation::say(|| format!("{command:?}: {outcome:?}"));
     });
 }
 
 /// As the program's administration does it.
 fn change(membership: &Membership, edit: impl Fn(&mut FabricConfig)) -> Result<(), String> {
     membership.catch_up();
-    let wish = |membership: &Membership, turn: &gateway::Turn<'_>| {
-        let mut wanted = membership.fabric(turn);
+    let wish = |membership: &Membership, serving_guard: &gateway::ServingGuard<'_>| {
+        let mut wanted = membership.fabric(serving_guard);
         edit(&mut wanted);
         wanted
     };
-    let turn = membership.turn();
-    let early = membership.open_early(&turn, &wish(membership, &turn)).map_err(|error| error.to_string())?;
-    drop(turn);
+    let serving_guard = membership.serving_guard();
+    let early = membership
+        .open_early(&serving_guard, &wish(membership, &serving_guard))
+        .map_err(|error| error.to_string())?;
+    drop(serving_guard);
     membership.await_images(&early).map_err(|error| error.to_string())?;
-    let turn = membership.turn();
-    let wanted = wish(membership, &turn);
-    membership.put(&turn, &wanted, None).map(drop).map_err(|error| error.to_string())
+    let serving_guard = membership.serving_guard();
+    let wanted = wish(membership, &serving_guard);
+    membership.put(&serving_guard, &wanted, None).map(drop).map_err(|error| error.to_string())
 }
 
-fn edit(config: &mut FabricConfig, order: Order, block_size: usize) {
+fn edit(config: &mut FabricConfig, command: AdminCommand, block_size: usize) {
     let Some(subsystem) = config.subsystems.first_mut() else { return };
-    match order {
-        Order::Move { volume, group } => {
+    match command {
+        AdminCommand::Move { volume, group } => {
             let is_it = |namespace: &&mut NamespaceConfig| namespace.nsid == volume as u32 + 1;
             for namespace in subsystem.namespaces.iter_mut().filter(is_it) {
                 namespace.ana_group = group;
             }
         }
-        Order::Spare(is_wanted) => {
+        AdminCommand::Spare(is_wanted) => {
             subsystem.namespaces.retain(|namespace| namespace.nsid != SPARE_NSID);
             if is_wanted {
                 subsystem.namespaces.push(NamespaceConfig::new(
@@ -183,7 +185,7 @@ fn edit(config: &mut FabricConfig, order: Order, block_size: usize) {
                 ));
             }
         }
-        Order::Remove { .. } | Order::Hold { .. } | Order::Drain { .. } => {}
+        AdminCommand::Remove { .. } | AdminCommand::Hold { .. } | AdminCommand::Drain { .. } => {}
     }
 }
 

@@ -17,9 +17,9 @@ use nvme::io::{IoCommand, encode_ranges};
 
 use crate::block;
 use crate::block_layer::{self, Change, Work};
-use crate::controller_files::Keeper;
+use crate::controller_files::ControllerStore;
+use crate::disk_node::DiskNode;
 use crate::disk_plan::DiskPlan;
-use crate::disk_seat::DiskSeat;
 use crate::history::WriteEnd;
 use crate::plan::Fate;
 use crate::scene::{Scene, address};
@@ -67,54 +67,58 @@ fn options(scene: &Scene, plan: &DiskPlan) -> PathOptions {
 
 /// Runs one life of the process.
 pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
-    let Some(seat) = &scene.disk else { return };
+    let Some(node) = &scene.disk else { return };
     let began = simulation::now();
-    let mut unreadable = seat.folder.unreadable();
-    let (paths, keeper) = connect(scene, seat, life);
+    let mut unreadable = node.folder.unreadable();
+    let (paths, controller_store) = connect(scene, node, life);
     // One that was started early waits until its predecessor is gone, and looks again whose place it has.
-    while seat.layer.borrow().has_server() {
+    while node.layer.borrow().has_server() {
         sleep(PLACE_INTERVAL);
     }
-    let late = keeper.predecessors();
-    seat.count("predecessors found late", late.len());
+    let late = controller_store.predecessors();
+    node.count("predecessors found late", late.len());
     paths.succeed(&late);
-    seat.layer.borrow_mut().serve(life);
-    if seat.folder.unreadable() > unreadable {
-        unreadable = seat.folder.unreadable() - unreadable;
-        seat.count("unreadable files found", unreadable as usize);
-        let keep_alives = Duration::from_millis(u64::from(seat.plan.keep_alive_ms)) * 3;
-        seat.held_until.set(began.after(keep_alives + UNKNOWN_QUIESCE));
+    node.layer.borrow_mut().serve(life);
+    if node.folder.unreadable() > unreadable {
+        unreadable = node.folder.unreadable() - unreadable;
+        node.count("unreadable files found", unreadable as usize);
+        let keep_alives = Duration::from_millis(u64::from(node.plan.keep_alive_ms)) * 3;
+        node.held_until.set(began.after(keep_alives + UNKNOWN_QUIESCE));
     }
-    for number in 1..seat.plan.queues {
+    for number in 1..node.plan.queues {
         let (scene, paths) = (scene.clone(), paths.clone());
         simulation::start_thread(&format!("queue{number}"), move || serve(&scene, life, number, &paths));
     }
     serve(scene, life, 0, &paths);
-    while seat.queues_done.get() < seat.plan.queues {
+    while node.queues_done.get() < node.plan.queues {
         sleep(LOOK_INTERVAL);
     }
-    leave(seat, &paths, life);
-    if seat.folder.count() > 0 {
+    leave(node, &paths, life);
+    if node.folder.count() > 0 {
         // The controllers that it had lost itself may not have come to rest before it ended.
-        leave(seat, &connect(scene, seat, life).0, life);
+        leave(node, &connect(scene, node, life).0, life);
     }
     // A controller that cannot flush its storage is not shut down in order.
-    if seat.folder.count() > 0 && !scene.plan.lets_commands_fail() {
-        simulation::fail(format!("{} files of controllers are left", seat.folder.count()));
+    if node.folder.count() > 0 && !scene.plan.lets_commands_fail() {
+        simulation::fail(format!("{} files of controllers are left", node.folder.count()));
     }
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn connect(scene: &Scene, seat: &DiskSeat, life: u64) -> (Arc<Paths>, Arc<Keeper>) {
+fn connect(scene: &Scene, node: &DiskNode, life: u64) -> (Arc<Paths>, Arc<ControllerStore>) {
     loop {
         // A process that could not connect is another one from then on.
-        let keeper = seat.folder.keeper(life, seat.plan.keep_alive_ms, seat.plan.has_resets);
-        let predecessors = keeper.predecessors();
-        seat.count("predecessors found", predecessors.len());
-        let options =
-            PathOptions { predecessors, keeper: Some(keeper.clone()), ..options(scene, &seat.plan) };
+        let controller_store =
+            node.folder.controller_store(life, node.plan.keep_alive_ms, node.plan.has_resets);
+        let predecessors = controller_store.predecessors();
+        node.count("predecessors found", predecessors.len());
+        let options = PathOptions {
+            predecessors,
+            keeper: Some(controller_store.clone()),
+            ..options(scene, &node.plan)
+        };
         match Paths::connect(options) {
-            Ok(paths) => return (Arc::new(paths), keeper),
+            Ok(paths) => return (Arc::new(paths), controller_store),
             Err(error) => simulation::say(|| format!("no disk: {error}")),
         }
         sleep(AGAIN);
@@ -122,24 +126,24 @@ fn connect(scene: &Scene, seat: &DiskSeat, life: u64) -> (Arc<Paths>, Arc<Keeper
 }
 
 /// Ends in order, when all paths are there and nothing of killed processes is left.
-fn leave(seat: &DiskSeat, paths: &Paths, life: u64) {
+fn leave(node: &DiskNode, paths: &Paths, life: u64) {
     host::wait_for_paths(NUMBER, paths);
     while paths.wait_for_predecessors().is_some() {
         sleep(LOOK_INTERVAL);
     }
     paths.disconnect();
-    seat.folder.abandon(life, Fate::Stays);
+    node.folder.abandon(life, Fate::Stays);
 }
 
 /// Serves a queue until its users have gone.
 fn serve(scene: &Rc<Scene>, life: u64, number: u16, paths: &Arc<Paths>) {
-    let Some(seat) = &scene.disk else { return };
+    let Some(node) = &scene.disk else { return };
     let Ok(mut ring) = Ring::new(RingOptions::default()) else { return };
-    let queues = PathQueues::open(paths, &mut ring, 0, number, seat.plan.queues, seat.plan.depth);
-    seat.layer.borrow_mut().set_waker(number, ring.waker());
+    let queues = PathQueues::open(paths, &mut ring, 0, number, node.plan.queues, node.plan.depth);
+    node.layer.borrow_mut().set_waker(number, ring.waker());
     let mut thread = Thread {
         scene,
-        seat,
+        node,
         life,
         number,
         queues,
@@ -148,7 +152,7 @@ fn serve(scene: &Rc<Scene>, life: u64, number: u16, paths: &Arc<Paths>) {
         scratch: vec![0; RECEIVE_LENGTH],
         held_since: None,
     };
-    while !seat.users_are_done() {
+    while !node.users_are_done() {
         if number == 0 {
             thread.look_at_hold(paths);
             thread.check_records(paths);
@@ -156,12 +160,12 @@ fn serve(scene: &Rc<Scene>, life: u64, number: u16, paths: &Arc<Paths>) {
         thread.round();
     }
     thread.queues.close(&mut thread.ring);
-    seat.queues_done.set(seat.queues_done.get() + 1);
+    node.queues_done.set(node.queues_done.get() + 1);
 }
 
 struct Thread<'a> {
     scene: &'a Scene,
-    seat: &'a DiskSeat,
+    node: &'a DiskNode,
     life: u64,
     number: u16,
     queues: PathQueues,
@@ -176,7 +180,7 @@ impl Thread<'_> {
     fn look_at_hold(&mut self, paths: &Paths) {
         let now = simulation::now();
         let is_held = paths.wait_for_predecessors().is_some();
-        self.seat.holds.set(is_held);
+        self.node.holds.set(is_held);
         match self.held_since {
             None if is_held => self.held_since = Some(now),
             Some(since) if !is_held => {
@@ -187,7 +191,7 @@ impl Thread<'_> {
                     1_000..10_000 => "writes held for less than 10 s",
                     _ => "writes held for longer",
                 };
-                self.seat.count(what, 1);
+                self.node.count(what, 1);
             }
             _ => {}
         }
@@ -197,7 +201,7 @@ impl Thread<'_> {
     fn check_records(&self, paths: &Paths) {
         for path in paths.status() {
             if let Some(id) = path.cntlid
-                && !self.seat.folder.holds(self.life, path.address, id)
+                && !self.node.folder.holds(self.life, path.address, id)
             {
                 let address = path.address;
                 simulation::fail(format!(
@@ -222,7 +226,7 @@ impl Thread<'_> {
             return simulation::fail(format!("the disk's paths are given up: {error}"));
         }
         while self.queues.free_slots() > 0 {
-            let taken = self.seat.layer.borrow_mut().take(self.number, self.life);
+            let taken = self.node.layer.borrow_mut().take(self.number, self.life);
             let Some((tag, request)) = taken else { break };
             self.submit(tag, &request);
         }
@@ -276,7 +280,7 @@ impl Thread<'_> {
         let Completion { user, status, data, .. } = completion;
         simulation::say(|| format!("the disk's queue {} ends {user}: {status}", self.number));
         simulation::note(user << 16 | u64::from(status.bits()));
-        let request = self.seat.layer.borrow_mut().answer(self.number, user as usize, self.life);
+        let request = self.node.layer.borrow_mut().answer(self.number, user as usize, self.life);
         let Some(block_layer::Request { work, start, count, .. }) = request else { return };
         self.scene.coverage.borrow_mut().ending(name(&work), status);
         if !status.is_success() && !self.scene.plan.lets_commands_fail() {
@@ -301,7 +305,7 @@ impl Thread<'_> {
 
     /// A process that cannot read what a killed one has written down writes nothing for the longest time.
     fn check_hold(&self, name: u64, status: Status) {
-        let until = self.seat.held_until.get();
+        let until = self.node.held_until.get();
         if status.is_success() && simulation::now() < until {
             simulation::fail(format!(
                 "write {name} did not wait until {:.6} s, although it is not known which controllers a killed process had",

@@ -82,13 +82,18 @@ impl Folder {
     }
 
     /// Records of a life of the process.
-    pub(crate) fn keeper(&self, life: u64, keep_alive_ms: u32, has_random_numbers: bool) -> Arc<Keeper> {
+    pub(crate) fn controller_store(
+        &self,
+        life: u64,
+        keep_alive_ms: u32,
+        has_random_numbers: bool,
+    ) -> Arc<ControllerStore> {
         let mut state = self.state();
         state.made += 1;
         let files =
             Files { folder: self.clone(), number: state.made, life, keep_alive_ms, has_random_numbers };
         let write_us_max = WRITE_US_MAX[simulation::random() as usize % WRITE_US_MAX.len()];
-        Arc::new(Keeper { kept: KeptControllers::new(files, OWN_MAX), write_us_max })
+        Arc::new(ControllerStore { kept: KeptControllers::new(files, OWN_MAX), write_us_max })
     }
 }
 
@@ -160,14 +165,14 @@ impl Drop for Files {
     }
 }
 
-/// Keeps the controllers of a process, which takes some time.
+/// Records of a process' controllers, written with some latency.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct ControllerStore {
     kept: KeptControllers<Files>,
     write_us_max: u64,
 }
 
-impl Keeper {
+impl ControllerStore {
     /// Controllers of processes that were killed, as far as they were not found before.
     pub(crate) fn predecessors(&self) -> Vec<ControllerRecord> {
         self.kept.predecessors().unwrap_or_default()
@@ -179,7 +184,7 @@ impl Keeper {
     }
 }
 
-impl ControllerKeeper for Keeper {
+impl ControllerKeeper for ControllerStore {
     fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
         self.take_time();
         let kept = self.kept.keep(controller);

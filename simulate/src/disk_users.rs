@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::simulation::{self, Random, sleep};
 
 use crate::block_layer::{Change, Request, Work};
-use crate::disk_seat::DiskSeat;
+use crate::disk_node::DiskNode;
 use crate::scene::Scene;
 
 /// The name of their process.
@@ -15,32 +15,32 @@ pub(crate) const PROCESS: &str = "disk-users";
 
 /// The life of all of them.
 pub(crate) fn live(scene: &Rc<Scene>) {
-    let Some(seat) = &scene.disk else { return };
-    for queue in 0..seat.plan.queues {
+    let Some(node) = &scene.disk else { return };
+    for queue in 0..node.plan.queues {
         let scene = scene.clone();
         simulation::start_thread(&format!("user{queue}"), move || use_queue(&scene, queue));
     }
 }
 
 fn use_queue(scene: &Scene, queue: u16) {
-    let Some(seat) = &scene.disk else { return };
+    let Some(node) = &scene.disk else { return };
     let mut random = simulation::fork_random();
     while !scene.ends.get() {
-        sleep(Duration::from_micros(random.between(1, seat.plan.pause_us_max)));
-        if seat.layer.borrow().has_room(queue) {
-            begin(scene, seat, queue, &mut random);
+        sleep(Duration::from_micros(random.between(1, node.plan.pause_us_max)));
+        if node.layer.borrow().has_room(queue) {
+            begin(scene, node, queue, &mut random);
         }
     }
-    seat.users_done.set(seat.users_done.get() + 1);
+    node.users_done.set(node.users_done.get() + 1);
 }
 
-fn begin(scene: &Scene, seat: &DiskSeat, queue: u16, random: &mut Random) {
+fn begin(scene: &Scene, node: &DiskNode, queue: u16, random: &mut Random) {
     let blocks = scene.history.borrow().block_count();
-    let count = random.between(1, seat.plan.blocks_max.min(blocks));
+    let count = random.between(1, node.plan.blocks_max.min(blocks));
     let start = random.below(blocks - count + 1);
-    let [writes, flushes, zeroes, discards] = seat.plan.mix;
+    let [writes, flushes, zeroes, discards] = node.plan.mix;
     let choice = random.below(1000);
-    let durable = random.chance(seat.plan.durable);
+    let durable = random.chance(node.plan.durable);
     let how = match choice {
         _ if choice < writes => Change::Write,
         _ if choice < writes + zeroes => Change::Zeroes { deallocate: random.chance(500) },
@@ -60,5 +60,5 @@ fn begin(scene: &Scene, seat: &DiskSeat, queue: u16, random: &mut Random) {
         Work::Read { look: history.begin_read(start, count) }
     };
     drop(history);
-    seat.layer.borrow_mut().add(queue, Request::new(work, start, count));
+    node.layer.borrow_mut().add(queue, Request::new(work, start, count));
 }

@@ -53,10 +53,10 @@ fn usual_mood(plan: &GatewayPlan) -> Mood {
 
 /// The life of a gateway's process.
 pub(crate) fn serve(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan) {
-    let seat = &scene.targets[number];
+    let node = &scene.targets[number];
     let (member, target) = loop {
-        if seat.ends.get() {
-            return scene.has_gone(seat);
+        if node.ends.get() {
+            return scene.has_gone(node);
         }
         match begin(scene, number, plan) {
             Ok(begun) => break begun,
@@ -74,11 +74,12 @@ pub(crate) fn serve_on(
     plan: &GatewayPlan,
     (member, target): (Member, Arc<Target>),
 ) {
-    let seat = &scene.targets[number];
+    let node = &scene.targets[number];
     let membership = member.membership();
-    while !seat.ends.get() {
+    while !node.ends.get() {
         let (leaving, part) = (target.clone(), membership.clone());
-        let hand = move |upgrade: &_, line: &_| succession::leave_gateway(&leaving, &part, upgrade, line);
+        let hand =
+            move |upgrade: &_, channel: &_| succession::leave_gateway(&leaving, &part, upgrade, channel);
         match succession::leave(scene, number, hand) {
             None | Some(State::Serves) => {}
             Some(State::Ends { .. }) => return target.leave(),
@@ -92,23 +93,23 @@ pub(crate) fn serve_on(
         }
         if simulation::is_to_end() {
             // An administrator's wish may be carried out late, when who had gone is back, and is given up.
-            if seat.upgrades() == 0 && !group_check::is_removed(number) {
+            if node.upgrades() == 0 && !group_check::is_removed(number) {
                 return simulation::fail(format!("gateway {number} has lost its place in its group"));
             }
             // Its former process may have started an epoch before it died, while the cluster did
             // not answer.
             drop(member);
             target.shutdown();
-            scene.has_gone(seat);
+            scene.has_gone(node);
             return scene.start_target(number);
         }
-        if let Some(order) = seat.order.take() {
-            administration::carry_out(scene, order, &membership);
+        if let Some(command) = node.admin_command.take() {
+            administration::execute(scene, command, &membership);
         }
-        seat.connections.set(target.connections());
-        seat.generation.set(target.config().subsystems.len() as u64);
+        node.connections.set(target.connections());
+        node.generation.set(target.config().subsystems.len() as u64);
         if scene.ends.get() {
-            seat.controllers.set(target.status().controllers.len());
+            node.controllers.set(target.status().controllers.len());
         }
         sleep(LOOK_INTERVAL);
     }
@@ -116,7 +117,7 @@ pub(crate) fn serve_on(
         simulation::say(|| format!("gateway {number}: {error}"));
     }
     target.shutdown();
-    scene.has_gone(seat);
+    scene.has_gone(node);
 }
 
 impl Scene {
@@ -159,7 +160,7 @@ impl Scene {
 
     /// A gateway that nothing befalls just now.
     fn free_gateway(&self) -> Option<usize> {
-        self.targets.iter().position(|seat| !seat.is_busy.get())
+        self.targets.iter().position(|node| !node.is_busy.get())
     }
 
     /// Phases of the takeovers of all volumes.
@@ -169,7 +170,7 @@ impl Scene {
 
     /// True if all gateways know of the volumes.
     pub(crate) fn is_served_by_all(&self) -> bool {
-        self.targets.iter().all(|seat| seat.generation.get() > 0)
+        self.targets.iter().all(|node| node.generation.get() > 0)
     }
 }
 
@@ -212,7 +213,7 @@ pub(crate) fn config(
 
 /// Has the group serve the volumes, if it can.
 fn configure(scene: &Scene, plan: &GatewayPlan, membership: &Arc<Membership>) {
-    let serving = membership.turn();
+    let serving = membership.serving_guard();
     let mut wanted = membership.fabric(&serving);
     if wanted.subsystems.is_empty() {
         wanted.subsystems.push(subsystem(scene, plan));

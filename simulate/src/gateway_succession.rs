@@ -8,30 +8,37 @@ use engine::ceph::ClusterConnection;
 use engine::simulation::{self, disk, sleep};
 use engine::target::hand_over::{Inherits, Lends, NotOffered, Succeeded, Word};
 use engine::target::{Target, TargetConfig};
-use gateway::{HandedMember, Member, Membership, OfferedMember, Turn};
+use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;
 
 use crate::gateway::{self as process, AGAIN};
 use crate::gateway_plan::GatewayPlan;
-use crate::line::Line;
 use crate::scene::Scene;
 use crate::succession::{DEATH, END, FormerProcess, has_died_within, offered};
 use crate::upgrade::{State, Upgrade};
+use crate::upgrade_channel::UpgradeChannel;
 
-/// Lets go, and takes back.
-pub(crate) struct Lender<'a> {
+/// Gateway of the old process: releases its membership, and takes it back.
+pub(crate) struct OldGateway<'a> {
     target: &'a Target,
     membership: &'a Membership,
     offered: OfferedMember,
     connections: Vec<ClusterConnection>,
-    turn: Option<Turn<'a>>,
+    serving_guard: Option<ServingGuard<'a>>,
     has_left: bool,
 }
 
-impl<'a> Lender<'a> {
+impl<'a> OldGateway<'a> {
     pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, String> {
         let offered = membership.offer()?;
-        Ok(Self { target, membership, offered, connections: Vec::new(), turn: None, has_left: false })
+        Ok(Self {
+            target,
+            membership,
+            offered,
+            connections: Vec::new(),
+            serving_guard: None,
+            has_left: false,
+        })
     }
 
     /// Offer for the next process.
@@ -40,20 +47,20 @@ impl<'a> Lender<'a> {
     }
 }
 
-impl Lends for Lender<'_> {
+impl Lends for OldGateway<'_> {
     fn introduced(&mut self, said: Value) -> Result<(), String> {
         self.connections = serde_json::from_value(said).map_err(|error| error.to_string())?;
         Ok(())
     }
 
     fn hold_still(&mut self) -> Result<(), String> {
-        self.turn = Some(self.membership.turn());
+        self.serving_guard = Some(self.membership.serving_guard());
         Ok(())
     }
 
     fn let_go(&mut self) -> Result<Value, String> {
-        let turn = self.turn.as_deref().ok_or("nothing is held still")?;
-        let handed = self.membership.hand_over(&self.offered, turn)?;
+        let serving_guard = self.serving_guard.as_deref().ok_or("nothing is held still")?;
+        let handed = self.membership.hand_over(&self.offered, serving_guard)?;
         self.target.lend_images()?;
         serde_json::to_value(handed).map_err(|error| error.to_string())
     }
@@ -69,7 +76,7 @@ impl Lends for Lender<'_> {
     }
 
     fn begin_again(&mut self) {
-        if let Some(serving) = self.turn.as_deref_mut() {
+        if let Some(serving) = self.serving_guard.as_deref_mut() {
             self.membership.begin_again(serving, self.target);
         }
     }
@@ -79,24 +86,24 @@ impl Lends for Lender<'_> {
     }
 }
 
-impl Drop for Lender<'_> {
+impl Drop for OldGateway<'_> {
     fn drop(&mut self) {
-        self.turn = None;
+        self.serving_guard = None;
         if !self.has_left {
             self.membership.withdraw();
         }
     }
 }
 
-/// Takes it.
-struct Heir<'a> {
+/// Gateway of the new process: takes the membership over.
+struct NewGateway<'a> {
     target: &'a Arc<Target>,
     member: &'a mut Member,
     offered: &'a OfferedMember,
     has_taken: bool,
 }
 
-impl Inherits for Heir<'_> {
+impl Inherits for NewGateway<'_> {
     fn introduction(&mut self) -> Result<Option<Value>, String> {
         let connections = self.target.cluster_connections().map_err(|error| error.to_string())?;
         let said = (!connections.is_empty()).then(|| serde_json::to_value(connections)).transpose();
@@ -124,12 +131,18 @@ impl Inherits for Heir<'_> {
 }
 
 /// The life of the next process.
-pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Rc<Upgrade>, line: Line) {
+pub(crate) fn live(
+    scene: &Rc<Scene>,
+    number: usize,
+    plan: &GatewayPlan,
+    upgrade: &Rc<Upgrade>,
+    channel: UpgradeChannel,
+) {
     let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
-    let (offer, opened) = match offered(&line) {
+    let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
-            drop(line);
+            drop(channel);
             let has_died = has_died_within(upgrade.former, END);
             return restart(scene, number, plan, upgrade, has_died);
         }
@@ -153,7 +166,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
         Ok(begun) => begun,
         Err(reason) => {
             simulation::say(|| format!("the next gateway does not start: {reason}"));
-            drop(line);
+            drop(channel);
             disk::forget();
             // The others may have given up a gateway whose process died meanwhile: no other process
             // would serve as it.
@@ -164,8 +177,9 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
         }
     };
     disk::forget();
-    let mut heir = Heir { target: &target, member: &mut member, offered: &offered, has_taken: false };
-    let taken = target.succeed(&line, &former, &mut heir);
+    let mut new_gateway =
+        NewGateway { target: &target, member: &mut member, offered: &offered, has_taken: false };
+    let taken = target.succeed(&channel, &former, &mut new_gateway);
     simulation::say(|| format!("the next process: {taken:?}"));
     let state = match taken {
         Ok(Succeeded::Serves) => State::Serves,
@@ -179,8 +193,8 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade
         Err(_) => return ends(),
     };
     upgrade.next_is(state);
-    let _ = line.say_with(&Word::Serving, Vec::new());
-    drop(line);
+    let _ = channel.say_with(&Word::Serving, Vec::new());
+    drop(channel);
     if !has_died_within(upgrade.former, END) {
         simulation::say(|| "the former process has not ended yet".to_owned());
     }

@@ -12,7 +12,7 @@ use engine::simulation::rados::{self, View};
 use serde_json::Value;
 
 use crate::gateway_plan::{GROUP, GatewayPlan, POOL, image};
-use crate::scene::{Scene, TargetSeat};
+use crate::scene::{Scene, TargetNode};
 use crate::takeover_phase::Phase;
 
 thread_local! {
@@ -38,7 +38,7 @@ struct Record {
 
 /// Looks from now on.
 pub(crate) fn begin(scene: &Rc<Scene>, plan: &GatewayPlan) {
-    MACHINES.set(scene.targets.iter().map(|seat| seat.machine).collect());
+    MACHINES.set(scene.targets.iter().map(|node| node.machine).collect());
     WORDS.take();
     let (scene, volumes) = (Rc::downgrade(scene), plan.groups.len());
     let (last, fences, known) = (RefCell::new(vec![None; volumes]), RefCell::default(), RefCell::default());
@@ -159,13 +159,13 @@ fn broken_rule(
     let Record { owner, state, fence } = record;
     let owner = *owner;
     let image = image(volume);
-    let seat = scene.targets.get(owner?)?;
-    let is_others = |(_, machine): &(usize, MachineId)| *machine != seat.machine;
+    let node = scene.targets.get(owner?)?;
+    let is_others = |(_, machine): &(usize, MachineId)| *machine != node.machine;
     if state == "handing_over" && view.writers_to(POOL, &image).iter().any(is_others) {
         return Some(format!("{image} was handed over while writes of another gateway may yet take effect"));
     }
     let holder = view.holder(POOL, &image)?;
-    let is_owner = holder.machine == seat.machine;
+    let is_owner = holder.machine == node.machine;
     let is_done = holder.has_let_go || view.is_shut_out(holder.client) || view.has_died(holder.process);
     if matches!(state.as_str(), "handing_over" | "serving") && !is_owner && !is_done {
         return Some(format!("{image} belongs to another gateway, and its former owner still has it"));
@@ -298,7 +298,7 @@ fn stage(scene: &Scene, view: &View<'_>, (volume, record): (usize, Option<&Recor
     let Some(Record { owner, state, fence }) = record else { return Stage::default() };
     let owner = *owner;
     let holder = view.holder(POOL, &image(volume)).map(|holder| holder.machine);
-    let holder = scene.targets.iter().position(|seat| Some(seat.machine) == holder);
+    let holder = scene.targets.iter().position(|node| Some(node.machine) == holder);
     let phase = match state.as_str() {
         _ if owner.is_none() => Phase::Unowned,
         "serving" => Phase::Served,
@@ -313,8 +313,8 @@ fn stage(scene: &Scene, view: &View<'_>, (volume, record): (usize, Option<&Recor
 
 impl Stage {
     /// Phase at present.
-    pub(crate) fn phase(&self, targets: &[TargetSeat]) -> Option<Phase> {
-        let is_gone = |seat: &TargetSeat| !seat.is_running.get() || seat.is_down();
+    pub(crate) fn phase(&self, targets: &[TargetNode]) -> Option<Phase> {
+        let is_gone = |node: &TargetNode| !node.is_running.get() || node.is_down();
         let owner = self.owner.and_then(|owner| targets.get(owner));
         match self.phase {
             Some(Phase::Served) if owner.is_some_and(is_gone) => Some(Phase::OwnerGone),

@@ -70,8 +70,8 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize) {
         simulation::start_thread(&format!("job{job}"), move || Job::run(&scene, number, job, &paths));
     }
     Job::run(scene, number, 0, &all[&scene.plan.volume_of(number, 0)]);
-    let seat = &scene.hosts[number];
-    while seat.jobs_done.get() < plan.jobs {
+    let node = &scene.hosts[number];
+    while node.jobs_done.get() < plan.jobs {
         sleep(LOOK_INTERVAL);
     }
     for paths in all.values() {
@@ -81,7 +81,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize) {
         }
         paths.disconnect();
     }
-    seat.is_done.set(true);
+    node.is_done.set(true);
 }
 
 /// Paths to a volume, as soon as there are any.
@@ -195,8 +195,8 @@ pub(crate) fn cover(scene: &Scene, fault: &'static str, is_of_disk: bool, covera
     if is_of_disk {
         return;
     }
-    for seat in &scene.hosts {
-        for outstanding in &*seat.outstanding.borrow() {
+    for node in &scene.hosts {
+        for outstanding in &*node.outstanding.borrow() {
             let phase = match &outstanding.io {
                 Io::Read { .. } | Io::Compare { .. } => "read outstanding",
                 Io::Flush { .. } => "flush outstanding",
@@ -209,7 +209,7 @@ pub(crate) fn cover(scene: &Scene, fault: &'static str, is_of_disk: bool, covera
             };
             coverage.met(fault, phase);
         }
-        for state in simulation::connection_states(seat.process.get()) {
+        for state in simulation::connection_states(node.process.get()) {
             coverage.met(fault, state);
         }
     }
@@ -365,7 +365,7 @@ impl<'a> Job<'a> {
             // Data that was never written differs from any stored data.
             let mut buffer = self.buffer(count);
             crate::block::fill(&mut buffer, self.scene.plan.block_size, start, u64::MAX);
-            let command = IoCommand::Compare { start: self.place(start), blocks: count as u32 };
+            let command = IoCommand::Compare { start: self.block_offset(start), blocks: count as u32 };
             self.submit(command, Data::Send(buffer), Io::Compare { start });
         } else {
             self.read(start, count);
@@ -373,7 +373,7 @@ impl<'a> Job<'a> {
     }
 
     /// Position of a block in its volume.
-    const fn place(&self, block: u64) -> u64 {
+    const fn block_offset(&self, block: u64) -> u64 {
         block - self.blocks.start
     }
 
@@ -383,8 +383,11 @@ impl<'a> Job<'a> {
 
     fn read(&mut self, start: u64, count: u64) {
         let look = self.scene.history.borrow().begin_read(start, count);
-        let command =
-            IoCommand::Read { start: self.place(start), blocks: count as u32, force_unit_access: false };
+        let command = IoCommand::Read {
+            start: self.block_offset(start),
+            blocks: count as u32,
+            force_unit_access: false,
+        };
         let buffer = self.buffer(count);
         self.submit(command, Data::Receive(buffer), Io::Read { start, count, look });
     }
@@ -399,13 +402,18 @@ impl<'a> Job<'a> {
         if zeroes {
             let deallocate = self.random.chance(500);
             let force_unit_access = durable;
-            let command =
-                IoCommand::WriteZeroes { start: self.place(start), blocks, force_unit_access, deallocate };
+            let command = IoCommand::WriteZeroes {
+                start: self.block_offset(start),
+                blocks,
+                force_unit_access,
+                deallocate,
+            };
             self.submit(command, Data::None, io);
         } else {
             let mut buffer = self.buffer(count);
             crate::block::fill(&mut buffer, self.scene.plan.block_size, start, name);
-            let command = IoCommand::Write { start: self.place(start), blocks, force_unit_access: durable };
+            let command =
+                IoCommand::Write { start: self.block_offset(start), blocks, force_unit_access: durable };
             self.submit(command, Data::Send(buffer), io);
         }
     }

@@ -34,27 +34,27 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A target with a volume of memory, as the director sees it.
+/// Target with a volume of memory, with the state that it shares with the test.
 #[derive(Clone, Default)]
-struct Seat {
+struct TargetNode {
     connections: Rc<Cell<usize>>,
     /// Set when its controllers are to be reset.
     resets: Rc<Cell<bool>>,
 }
 
-impl Seat {
+impl TargetNode {
     /// Starts it, at the first address of all.
     fn start() -> Self {
-        let seat = Self::default();
-        let machine = simulation::add_machine(&[place().ip()]);
-        let theirs = seat.clone();
+        let node = Self::default();
+        let machine = simulation::add_machine(&[address().ip()]);
+        let theirs = node.clone();
         simulation::start_process("target", machine, move || theirs.serve());
-        seat
+        node
     }
 
     fn serve(&self) {
         let memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
-        let mut port = PortConfig::new(1, place());
+        let mut port = PortConfig::new(1, address());
         port.congestion = Some("system".to_owned());
         let fabric = FabricConfig {
             ports: vec![port],
@@ -84,7 +84,7 @@ impl Seat {
     }
 }
 
-fn place() -> SocketAddr {
+fn address() -> SocketAddr {
     address(0, 0)
 }
 
@@ -114,7 +114,7 @@ fn start_host(name: &str, options: ConnectOptions, then: impl FnOnce(&Controller
 
 fn options(number: u128, keep_alive_ms: u32) -> ConnectOptions {
     let host = HostIdentity::from_uuid(Uuid::from_u128(number));
-    ConnectOptions { host, io_queues: QUEUES, keep_alive_ms, ..ConnectOptions::new(place(), NQN) }
+    ConnectOptions { host, io_queues: QUEUES, keep_alive_ms, ..ConnectOptions::new(address(), NQN) }
 }
 
 /// Waits for the last queue.
@@ -136,9 +136,9 @@ fn until_live(ring: &mut Ring, queues: &mut [Queue]) {
 }
 
 /// Plays a scene with a target.
-fn play(scene: impl FnOnce(&Seat) + 'static) -> Outcome {
+fn play(scene: impl FnOnce(&TargetNode) + 'static) -> Outcome {
     let options = Options { seed: 1, limit: seconds(100_000), traces: false, judge: None };
-    let outcome = simulation::run(options, move || scene(&Seat::start()));
+    let outcome = simulation::run(options, move || scene(&TargetNode::start()));
     assert_eq!(outcome.failure, None);
     outcome
 }
@@ -153,12 +153,12 @@ fn assert_ended(ended: Moment, after: Duration, since: Moment) {
 fn a_target_sleeps_while_queues_rest() {
     const HOSTS: u64 = 4;
     const TIME_S: u64 = 6000;
-    let outcome = play(|seat| {
+    let outcome = play(|node| {
         for host in 1..=HOSTS {
             start_host("host", options(host.into(), 60_000), |_| ());
         }
         sleep(seconds(TIME_S));
-        assert_eq!(seat.connections.get(), HOSTS as usize * usize::from(QUEUES + 1), "everybody stays");
+        assert_eq!(node.connections.get(), HOSTS as usize * usize::from(QUEUES + 1), "everybody stays");
     });
     let turns_of =
         |name: String| outcome.turns.iter().find(|(other, _)| *other == name).map(|(_, turns)| *turns);
@@ -171,11 +171,11 @@ fn a_target_sleeps_while_queues_rest() {
 
 #[test]
 fn who_says_nothing_is_sent_away_in_time() {
-    play(|seat| {
+    play(|node| {
         sleep(seconds(40));
         let machine = simulation::add_machine(&[]);
         simulation::start_process("stranger", machine, || {
-            let pending = tcp::connect_start(place(), &ConnectionOptions::default()).expect("a connection");
+            let pending = tcp::connect_start(address(), &ConnectionOptions::default()).expect("a connection");
             sleep(seconds(1));
             assert!(pending.is_made().expect("a connection"));
             let _socket = pending.into_socket();
@@ -183,20 +183,20 @@ fn who_says_nothing_is_sent_away_in_time() {
         });
         let came = simulation::now();
         sleep(SOON);
-        assert_eq!(seat.connections.get(), 1);
-        assert_ended(seat.left_at(seconds(100)), Duration::from_millis(CONNECT_TIMEOUT_MS), came);
+        assert_eq!(node.connections.get(), 1);
+        assert_ended(node.left_at(seconds(100)), Duration::from_millis(CONNECT_TIMEOUT_MS), came);
     });
 }
 
 #[test]
 fn a_host_that_falls_silent_loses_its_queues_in_time() {
-    play(|seat| {
+    play(|node| {
         let host = start_host("host", options(1, 10_000), |_| ());
         sleep(seconds(100));
-        assert_eq!(seat.connections.get(), usize::from(QUEUES + 1));
+        assert_eq!(node.connections.get(), usize::from(QUEUES + 1));
         let silent = simulation::now();
         simulation::pause(host, true);
-        let took = seat.left_at(seconds(100)).since(silent);
+        let took = node.left_at(seconds(100)).since(silent);
         // It may have been about to say something, half of its time after it did.
         assert!(took >= seconds(5) + GRACE && took < seconds(10) + GRACE + SOON, "{took:?}");
     });
@@ -205,7 +205,7 @@ fn a_host_that_falls_silent_loses_its_queues_in_time() {
 #[test]
 fn a_keep_alive_timer_that_is_set_while_all_sleeps_runs_out() {
     for before in [0, 600_000] {
-        play(move |seat| {
+        play(move |node| {
             let changed = Rc::new(Cell::new(Moment(0)));
             let noted = changed.clone();
             start_host("host", options(1, before), move |controller| {
@@ -216,8 +216,8 @@ fn a_keep_alive_timer_that_is_set_while_all_sleeps_runs_out() {
                 noted.set(simulation::now());
             });
             sleep(seconds(40));
-            assert_eq!(seat.connections.get(), usize::from(QUEUES + 1));
-            let ended = seat.left_at(seconds(500));
+            assert_eq!(node.connections.get(), usize::from(QUEUES + 1));
+            let ended = node.left_at(seconds(500));
             // The answer took some milliseconds to come.
             assert_ended(ended.after(Duration::from_millis(20)), seconds(2) + GRACE, changed.get());
         });
@@ -226,24 +226,24 @@ fn a_keep_alive_timer_that_is_set_while_all_sleeps_runs_out() {
 
 #[test]
 fn a_silent_discovery_controller_ends_in_time() {
-    play(|seat| {
-        start_host("host", ConnectOptions::discovery(place()), |_| ());
+    play(|node| {
+        start_host("host", ConnectOptions::discovery(address()), |_| ());
         sleep(SOON);
-        assert_eq!(seat.connections.get(), 1);
+        assert_eq!(node.connections.get(), 1);
         let limit = Duration::from_millis(DISCOVERY_IDLE_MS_MAX) + GRACE;
-        let ended = seat.left_at(2 * limit);
+        let ended = node.left_at(2 * limit);
         assert!(ended.since(Moment(0)) >= limit && ended.since(Moment(0)) < limit + SOON, "{ended:?}");
     });
 }
 
 #[test]
 fn a_controller_that_is_reset_leaves_all_reactors() {
-    play(|seat| {
+    play(|node| {
         start_host("host", options(1, 600_000), |_| ());
         sleep(seconds(100));
-        assert_eq!(seat.connections.get(), usize::from(QUEUES + 1));
+        assert_eq!(node.connections.get(), usize::from(QUEUES + 1));
         let reset = simulation::now();
-        seat.resets.set(true);
-        assert_ended(seat.left_at(seconds(100)), Duration::ZERO, reset);
+        node.resets.set(true);
+        assert_ended(node.left_at(seconds(100)), Duration::ZERO, reset);
     });
 }

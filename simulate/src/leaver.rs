@@ -22,7 +22,7 @@ use crate::visitor::come;
 pub(crate) const PROCESS: &str = "leaver";
 /// Number of the host it is; the others have smaller ones.
 const IDENTITY: u128 = 0x200;
-/// Time between two visits, in milliseconds.
+/// Time between two sessions, in milliseconds.
 const PAUSE_MS_MAX: u64 = 400;
 /// Time between two looks at the controller's status.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -67,7 +67,7 @@ struct Begun {
 pub(crate) fn live(scene: &Rc<Scene>, plan: &LeaverPlan) {
     let mut random = simulation::fork_random();
     while !scene.ends.get() {
-        let outcome = visit(scene, plan, &mut random);
+        let outcome = run_session(scene, plan, &mut random);
         if let Err(error) = outcome {
             simulation::say(|| format!("the leaver's visit is over: {error}"));
             if !scene.may_lose_connections() {
@@ -79,14 +79,14 @@ pub(crate) fn live(scene: &Rc<Scene>, plan: &LeaverPlan) {
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn visit(scene: &Scene, plan: &LeaverPlan, random: &mut Random) -> Result<(), InitiatorError> {
-    let Some(mut visit) = Visit::begin(scene, plan)? else { return Ok(()) };
-    let outcome = visit.run(random);
-    visit.forget();
+fn run_session(scene: &Scene, plan: &LeaverPlan, random: &mut Random) -> Result<(), InitiatorError> {
+    let Some(mut session) = Session::begin(scene, plan)? else { return Ok(()) };
+    let outcome = session.run(random);
+    session.forget();
     outcome
 }
 
-struct Visit<'a> {
+struct Session<'a> {
     scene: &'a Scene,
     plan: &'a LeaverPlan,
     controller: Controller,
@@ -103,7 +103,7 @@ struct Visit<'a> {
     disconnected: Vec<u32>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> Session<'a> {
     fn begin(scene: &'a Scene, plan: &'a LeaverPlan) -> Result<Option<Self>, InitiatorError> {
         let Some(controller) = come(IDENTITY, (plan.target, plan.port), plan.io_queues, plan.keep_alive_ms)
         else {
@@ -129,11 +129,11 @@ impl<'a> Visit<'a> {
     }
 
     fn run(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
-        self.turn_until(|visit| visit.queues.iter().all(|queue| queue.state() == QueueState::Live))?;
+        self.turn_until(|session| session.queues.iter().all(|queue| queue.state() == QueueState::Live))?;
         if self.plan.pairs > 0 {
             // What it has written it can compare.
             self.write(0, random);
-            self.turn_until(|visit| visit.begun.is_empty())?;
+            self.turn_until(|session| session.begun.is_empty())?;
         }
         for number in 0..self.plan.writes {
             if self.plan.pairs > 0 && random.chance(self.plan.pairs) {
@@ -145,7 +145,7 @@ impl<'a> Visit<'a> {
         self.queues.iter_mut().for_each(|queue| queue.flush(&mut self.ring));
         // Some are answered meanwhile, some wait for their data to be asked for, some are at the storage.
         let until = self.ring.now().after(Duration::from_micros(random.between(0, 3_000)));
-        self.turn_until(|visit| visit.ring.now() >= until)?;
+        self.turn_until(|session| session.ring.now() >= until)?;
         let leave = *random.pick(&[Leave::Reset, Leave::ShutDown, Leave::Disconnect, Leave::HangUp]);
         simulation::say(|| format!("{leave:?} with {} writes under way", self.begun.len()));
         let ready = configuration::ENABLE
@@ -159,16 +159,16 @@ impl<'a> Visit<'a> {
                 let (mask, complete) =
                     (controller_status::SHUTDOWN_MASK, controller_status::SHUTDOWN_COMPLETE);
                 // A controller to which the namespace is not attached has nothing of it to flush.
-                let seat = &self.scene.targets[self.plan.target];
-                let generation = seat.generation.get();
-                let serves = seat.applied.get() >= generation && self.controller.namespace(1).is_ok();
+                let node = &self.scene.targets[self.plan.target];
+                let generation = node.generation.get();
+                let serves = node.applied.get() >= generation && self.controller.namespace(1).is_ok();
                 let (flush, era) = {
                     let mut history = self.scene.history.borrow_mut();
                     (history.begin_flush(), history.era())
                 };
                 let status = self.configure(ready | configuration::SHUTDOWN_NORMAL, mask, complete)?;
                 // A shutdown flushes the volatile cache, or says that it could not.
-                if serves && seat.generation.get() == generation && status & controller_status::FATAL == 0 {
+                if serves && node.generation.get() == generation && status & controller_status::FATAL == 0 {
                     self.scene.history.borrow_mut().end_flush(flush, era);
                 }
             }
@@ -323,13 +323,13 @@ impl<'a> Visit<'a> {
         let deadline = self.ring.now().after(PATIENCE);
         for at in 0..self.queues.len() {
             // A queue may be full.
-            self.turn_until(|visit| visit.queues[at].free_slots() > 0 || visit.ring.now() >= deadline)?;
+            self.turn_until(|session| session.queues[at].free_slots() > 0 || session.ring.now() >= deadline)?;
             let request = Request { entry: disconnect(), data: Data::None, user: LEAVING };
             if self.queues[at].submit(request).is_err() {
                 simulation::fail("a queue stays full");
             }
         }
-        self.turn_until(|visit| visit.disconnected.len() == visit.queues.len())
+        self.turn_until(|session| session.disconnected.len() == session.queues.len())
     }
 
     /// The target has said that it is done: what had no answer has happened by now, or never does.

@@ -10,7 +10,7 @@ use crate::scene::{Scene, address};
 impl Scene {
     pub(crate) fn befall_link(&self, fault: Fault, (host, path): (usize, usize), time: Duration) {
         let disk = self.disk.as_ref().map(|disk| disk.machine);
-        let Some(machine) = self.hosts.get(host).map(|seat| seat.machine).or(disk) else { return };
+        let Some(machine) = self.hosts.get(host).map(|node| node.machine).or(disk) else { return };
         let to = address(path / self.plan.ports, path % self.plan.ports).ip();
         match fault {
             Fault::CutLink { there, back, .. } => {

@@ -13,9 +13,9 @@ use engine::simulation::disk;
 use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, ProcessId, sleep};
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
-use crate::administration::Order;
+use crate::administration::AdminCommand;
 use crate::coverage::Coverage;
-use crate::disk_seat::DiskSeat;
+use crate::disk_node::DiskNode;
 use crate::group_check::Stage;
 use crate::history::History;
 use crate::host;
@@ -39,8 +39,8 @@ const END: Duration = Duration::from_secs(90);
 const TURNS_AT_FIRST: u64 = 1_500;
 const TURNS_PER_S: u64 = 400;
 
-/// A target as the director sees it.
-pub(crate) struct TargetSeat {
+/// Target, with the state that the director and its processes share.
+pub(crate) struct TargetNode {
     pub(crate) machine: MachineId,
     pub(crate) process: Cell<ProcessId>,
     /// Something befalls it just now.
@@ -65,11 +65,11 @@ pub(crate) struct TargetSeat {
     /// Controllers and connections it has, as it said last.
     pub(crate) controllers: Cell<usize>,
     pub(crate) connections: Cell<usize>,
-    /// Order of an administrator.
-    pub(crate) order: Cell<Option<Order>>,
+    /// Command of an administrator.
+    pub(crate) admin_command: Cell<Option<AdminCommand>>,
 }
 
-impl TargetSeat {
+impl TargetNode {
     /// A number that is another one when its process may be.
     pub(crate) fn upgrades(&self) -> u32 {
         self.upgrades.get()
@@ -86,9 +86,9 @@ impl TargetSeat {
     }
 }
 
-/// A host as the director sees it.
+/// Host, with the state that the director and its processes share.
 #[derive(Debug)]
-pub(crate) struct HostSeat {
+pub(crate) struct HostNode {
     pub(crate) machine: MachineId,
     pub(crate) process: Cell<ProcessId>,
     pub(crate) is_busy: Cell<bool>,
@@ -110,9 +110,9 @@ pub(crate) struct Scene {
     pub(crate) writers: RefCell<BTreeMap<u64, (usize, Moment)>>,
     pub(crate) holds: RefCell<WriteHolds>,
     pub(crate) coverage: Rc<RefCell<Coverage>>,
-    pub(crate) targets: Vec<TargetSeat>,
-    pub(crate) hosts: Vec<HostSeat>,
-    pub(crate) disk: Option<DiskSeat>,
+    pub(crate) targets: Vec<TargetNode>,
+    pub(crate) hosts: Vec<HostNode>,
+    pub(crate) disk: Option<DiskNode>,
     /// Hosts are to come to an end.
     pub(crate) ends: Cell<bool>,
     /// Visitors that have not come to an end.
@@ -194,7 +194,7 @@ impl Scene {
         let targets = (0..plan.targets)
             .map(|number| {
                 let addresses: Vec<IpAddr> = (0..plan.ports).map(|port| address(number, port).ip()).collect();
-                TargetSeat {
+                TargetNode {
                     machine: simulation::add_machine(&addresses),
                     process: Cell::new(absent),
                     is_busy: Cell::new(false),
@@ -211,11 +211,11 @@ impl Scene {
                     resets: Cell::new(false),
                     controllers: Cell::new(0),
                     connections: Cell::new(0),
-                    order: Cell::new(None),
+                    admin_command: Cell::new(None),
                 }
             })
             .collect();
-        let seat = |_: &_| HostSeat {
+        let node = |_: &_| HostNode {
             machine: simulation::add_machine(&[]),
             process: Cell::new(absent),
             is_busy: Cell::new(false),
@@ -225,8 +225,8 @@ impl Scene {
             preempts: Cell::new(false),
             lives: Cell::new(0),
         };
-        let hosts = plan.hosts.iter().map(seat).collect();
-        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, absent, coverage.clone()));
+        let hosts = plan.hosts.iter().map(node).collect();
+        let disk = plan.disk.clone().map(|plan| DiskNode::new(plan, absent, coverage.clone()));
         Rc::new(Self {
             history: RefCell::new(
                 History::new(plan.blocks * plan.volumes(), plan.block_size)
@@ -340,20 +340,20 @@ impl Scene {
         self.history.borrow_mut().check_content(&content);
         sleep(Duration::from_millis(200));
         let are_empty =
-            || self.targets.iter().all(|seat| seat.controllers.get() == 0 && seat.connections.get() == 0);
+            || self.targets.iter().all(|node| node.controllers.get() == 0 && node.connections.get() == 0);
         if !self.wait_for(Duration::from_secs(60), are_empty) {
             let left: Vec<(usize, usize)> =
-                self.targets.iter().map(|seat| (seat.controllers.get(), seat.connections.get())).collect();
+                self.targets.iter().map(|node| (node.controllers.get(), node.connections.get())).collect();
             return simulation::fail(format!(
                 "targets keep controllers and connections without a host: {left:?}"
             ));
         }
-        for (number, seat) in self.targets.iter().enumerate() {
-            seat.ends.set(true);
-            if !self.wait_for(Duration::from_secs(30), || !seat.is_running.get()) {
+        for (number, node) in self.targets.iter().enumerate() {
+            node.ends.set(true);
+            if !self.wait_for(Duration::from_secs(30), || !node.is_running.get()) {
                 return simulation::fail(format!("target {number} does not end"));
             }
-            let left = simulation::open_connections(seat.process.get());
+            let left = simulation::open_connections(node.process.get());
             if left > 0 {
                 return simulation::fail(format!("target {number} has left {left} connections open"));
             }
@@ -362,37 +362,37 @@ impl Scene {
 
     pub(crate) fn start_target(self: &Rc<Self>, number: usize) {
         let scene = self.clone();
-        let seat = &self.targets[number];
-        seat.ends.set(false);
-        seat.is_running.set(true);
+        let node = &self.targets[number];
+        node.ends.set(false);
+        node.is_running.set(true);
         let name = format!("target{number}");
-        let process = simulation::start_process(&name, seat.machine, move || match &scene.plan.gateways {
+        let process = simulation::start_process(&name, node.machine, move || match &scene.plan.gateways {
             Some(gateways) => gateway::serve(&scene, number, gateways),
             None => target::serve(&scene, number),
         });
-        seat.process.set(process);
+        node.process.set(process);
     }
 
     fn start_host(self: &Rc<Self>, number: usize) {
         let scene = self.clone();
-        let seat = &self.hosts[number];
-        seat.jobs_done.set(0);
-        seat.lives.set(seat.lives.get() + 1);
-        let process = simulation::start_process(&format!("host{number}"), seat.machine, move || {
+        let node = &self.hosts[number];
+        node.jobs_done.set(0);
+        node.lives.set(node.lives.get() + 1);
+        let process = simulation::start_process(&format!("host{number}"), node.machine, move || {
             host::live(&scene, number);
         });
-        seat.process.set(process);
+        node.process.set(process);
     }
 
     pub(crate) fn kill_target(&self, number: usize) {
-        let seat = &self.targets[number];
-        simulation::kill(seat.process.get());
-        self.has_gone(seat);
+        let node = &self.targets[number];
+        simulation::kill(node.process.get());
+        self.has_gone(node);
     }
 
     /// True if a target's process is absent or about to be replaced.
-    pub(crate) fn is_changing(seat: &TargetSeat) -> bool {
-        seat.is_busy.get() || seat.is_upgrading.get()
+    pub(crate) fn is_changing(node: &TargetNode) -> bool {
+        node.is_busy.get() || node.is_upgrading.get()
     }
 
     /// A target's process is no more, and with it what it alone knew. Another one may have gone on with it.
@@ -405,10 +405,10 @@ impl Scene {
     }
 
     /// A target is no more, and with it the reservation it kept.
-    pub(crate) fn has_gone(&self, seat: &TargetSeat) {
-        seat.is_running.set(false);
-        seat.controllers.set(0);
-        seat.connections.set(0);
+    pub(crate) fn has_gone(&self, node: &TargetNode) {
+        node.is_running.set(false);
+        node.controllers.set(0);
+        node.connections.set(0);
         self.forgets();
     }
 
@@ -427,13 +427,13 @@ impl Scene {
             | Fault::ChangeAna { target, .. }
             | Fault::Upgrade { target, .. } => self.befall_served(mishap.fault, target, time),
             Fault::KillHost { host } | Fault::PauseHost { host } => {
-                let seat = &self.hosts[host];
-                if seat.is_busy.replace(true) || seat.is_done.get() {
+                let node = &self.hosts[host];
+                if node.is_busy.replace(true) || node.is_done.get() {
                     return;
                 }
                 self.cover(mishap.fault);
                 self.befall_host(mishap.fault, host, time);
-                seat.is_busy.set(false);
+                node.is_busy.set(false);
             }
             Fault::CutLink { host, path, .. }
             | Fault::ResetLink { host, path }
@@ -474,30 +474,30 @@ impl Scene {
 
     /// Causes a fault of a target, unless a fault that excludes it is in effect.
     fn befall_served(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
-        let seat = &self.targets[target];
+        let node = &self.targets[target];
         if let Fault::Upgrade { trouble, .. } = fault {
-            if seat.is_down.get() || seat.is_upgrading.replace(true) {
+            if node.is_down.get() || node.is_upgrading.replace(true) {
                 return;
             }
             self.cover(fault);
-            seat.upgrades.set(seat.upgrades.get() + 1);
+            node.upgrades.set(node.upgrades.get() + 1);
             self.upgrade(target, trouble, time);
-            seat.upgrades.set(seat.upgrades.get() + 1);
-            return seat.is_upgrading.set(false);
+            node.upgrades.set(node.upgrades.get() + 1);
+            return node.is_upgrading.set(false);
         }
         let ends = fault.ends_target();
-        if (ends && seat.is_upgrading.get()) || seat.is_busy.replace(true) {
+        if (ends && node.is_upgrading.get()) || node.is_busy.replace(true) {
             return;
         }
         self.cover(fault);
-        seat.is_down.set(ends);
+        node.is_down.set(ends);
         self.befall_target(fault, target, time);
-        seat.is_down.set(false);
-        seat.is_busy.set(false);
+        node.is_down.set(false);
+        node.is_busy.set(false);
     }
 
     fn befall_target(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
-        let seat = &self.targets[target];
+        let node = &self.targets[target];
         match fault {
             Fault::KillTarget { .. } => {
                 self.kill_target(target);
@@ -506,30 +506,30 @@ impl Scene {
             }
             Fault::StopTarget { .. } => {
                 self.reservation.borrow_mut().is_forgotten();
-                seat.ends.set(true);
-                if !self.wait_for(END, || !seat.is_running.get()) {
+                node.ends.set(true);
+                if !self.wait_for(END, || !node.is_running.get()) {
                     return simulation::fail(format!("target {target} does not end"));
                 }
                 sleep(time);
                 self.start_target(target);
             }
             Fault::PauseTarget { resets, .. } => {
-                simulation::pause(seat.process.get(), true);
-                seat.resets.set(resets);
+                simulation::pause(node.process.get(), true);
+                node.resets.set(resets);
                 sleep(time);
-                simulation::pause(seat.process.get(), false);
+                simulation::pause(node.process.get(), false);
             }
             Fault::PowerOffTarget { .. } => {
-                simulation::power_off(seat.machine);
-                self.has_gone(seat);
+                simulation::power_off(node.machine);
+                self.has_gone(node);
                 sleep(time);
-                simulation::power_on(seat.machine);
+                simulation::power_on(node.machine);
                 self.start_target(target);
             }
-            Fault::ResetControllers { .. } => seat.resets.set(true),
+            Fault::ResetControllers { .. } => node.resets.set(true),
             Fault::ClosePort { port, .. } => {
                 let id = port as u16 + 1;
-                let before = seat.wanted.borrow().clone();
+                let before = node.wanted.borrow().clone();
                 if before.ports.len() == 1 {
                     return;
                 }
@@ -550,7 +550,7 @@ impl Scene {
             }
             Fault::RemoveNamespace { .. } => {
                 self.reservation.borrow_mut().is_forgotten();
-                let removed = std::mem::take(&mut seat.wanted.borrow_mut().subsystems[0].namespaces);
+                let removed = std::mem::take(&mut node.wanted.borrow_mut().subsystems[0].namespaces);
                 self.change(target, |_| ());
                 sleep(time);
                 // It is reopened, whatever its storage has lost before.
@@ -563,24 +563,24 @@ impl Scene {
 
     /// Wants another configuration of a target.
     pub(crate) fn change(&self, target: usize, how: impl FnOnce(&mut FabricConfig)) {
-        let seat = &self.targets[target];
-        how(&mut seat.wanted.borrow_mut());
-        seat.generation.set(seat.generation.get() + 1);
+        let node = &self.targets[target];
+        how(&mut node.wanted.borrow_mut());
+        node.generation.set(node.generation.get() + 1);
     }
 
     fn befall_host(self: &Rc<Self>, fault: Fault, host: usize, time: Duration) {
-        let seat = &self.hosts[host];
+        let node = &self.hosts[host];
         match fault {
             Fault::KillHost { .. } => {
-                simulation::kill(seat.process.get());
+                simulation::kill(node.process.get());
                 host::bury(self, host);
                 sleep(time);
                 self.start_host(host);
             }
             _ => {
-                simulation::pause(seat.process.get(), true);
+                simulation::pause(node.process.get(), true);
                 sleep(time);
-                simulation::pause(seat.process.get(), false);
+                simulation::pause(node.process.get(), false);
             }
         }
     }
@@ -589,7 +589,7 @@ impl Scene {
     pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());
-        if self.targets.iter().any(|seat| seat.is_upgrading.get()) {
+        if self.targets.iter().any(|node| node.is_upgrading.get()) {
             coverage.met(fault.name(), "upgrade under way");
         }
         for phase in self.phases() {

@@ -8,7 +8,7 @@ use engine::simulation::disk::{self, Mood};
 use engine::simulation::{self, sleep};
 
 use crate::plan::{Fault, Mishap};
-use crate::scene::{Scene, TargetSeat, VOLUME};
+use crate::scene::{Scene, TargetNode, VOLUME};
 use crate::target;
 
 /// The number of operations in a thousand that are late on a late storage.
@@ -105,9 +105,9 @@ impl Scene {
             return;
         }
         self.cover(Fault::StorageLosesPower);
-        for (number, seat) in self.targets.iter().enumerate() {
-            seat.is_busy.set(true);
-            seat.set_down(true);
+        for (number, node) in self.targets.iter().enumerate() {
+            node.is_busy.set(true);
+            node.set_down(true);
             self.kill_target(number);
         }
         self.look_at_effects();
@@ -116,19 +116,19 @@ impl Scene {
             self.history.borrow_mut().lose_power(&content);
         }
         sleep(time);
-        for (number, seat) in self.targets.iter().enumerate() {
+        for (number, node) in self.targets.iter().enumerate() {
             self.start_target(number);
-            seat.set_down(false);
-            seat.is_busy.set(false);
+            node.set_down(false);
+            node.is_busy.set(false);
         }
     }
 
     fn grow(&self) {
-        if self.targets.iter().any(|seat| seat.is_busy.get()) {
+        if self.targets.iter().any(|node| node.is_busy.get()) {
             return;
         }
-        self.targets.iter().for_each(|seat| seat.is_busy.set(true));
-        let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
+        self.targets.iter().for_each(|node| node.is_busy.set(true));
+        let is_applied = |node: &TargetNode| node.applied.get() >= node.generation.get();
         let are_applied = || self.targets.iter().all(is_applied);
         // A namespace that was away may not be back yet, and only one that is there can grow.
         if !self.wait_for(APPLY_PATIENCE, are_applied) {
@@ -144,6 +144,6 @@ impl Scene {
             return simulation::fail("a target does not take its new configuration");
         }
         self.history.borrow_mut().grow(blocks);
-        self.targets.iter().for_each(|seat| seat.is_busy.set(false));
+        self.targets.iter().for_each(|node| node.is_busy.set(false));
     }
 }

@@ -16,11 +16,11 @@ use engine::target::hand_over::{
 use gateway::Membership;
 use serde_json::Value;
 
-use crate::gateway_succession::Lender;
-use crate::line::{Descriptor, Line};
+use crate::gateway_succession::OldGateway;
 use crate::scene::Scene;
 use crate::target;
 use crate::upgrade::{State, Upgrade};
+use crate::upgrade_channel::{Descriptor, UpgradeChannel};
 use crate::upgrade_plan::{Trouble, Version};
 
 /// Limit on the time in which the former process ends.
@@ -75,17 +75,17 @@ impl Former for FormerProcess {
 pub(crate) fn leave(
     scene: &Scene,
     number: usize,
-    hand: impl FnOnce(&Upgrade, &Line) -> Result<bool, String> + 'static,
+    hand: impl FnOnce(&Upgrade, &UpgradeChannel) -> Result<bool, String> + 'static,
 ) -> Option<State> {
     let upgrade = scene.targets[number].upgrade.borrow().clone()?;
     if upgrade.former != simulation::current_process() {
         return None;
     }
-    if let Some(line) = upgrade.line.take() {
+    if let Some(channel) = upgrade.channel.take() {
         let upgrade = upgrade.clone();
         simulation::start_thread("succession", move || {
-            let outcome = hand(&upgrade, &line);
-            drop(line);
+            let outcome = hand(&upgrade, &channel);
+            drop(channel);
             simulation::say(|| format!("the former process: {outcome:?}"));
             let is_over = outcome == Ok(true);
             upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
@@ -95,10 +95,14 @@ pub(crate) fn leave(
 }
 
 /// Hands a target over.
-pub(crate) fn leave_target(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, String> {
-    let Greeting::Comes { knows, .. } = Greeting::hear(line)? else { return Ok(false) };
-    or_refuse(line, target.obstacles())?;
-    hand_over(target, (upgrade, line), &knows, (Value::Null, &mut ()))
+pub(crate) fn leave_target(
+    target: &Target,
+    upgrade: &Upgrade,
+    channel: &UpgradeChannel,
+) -> Result<bool, String> {
+    let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
+    or_refuse(channel, target.obstacles())?;
+    hand_over(target, (upgrade, channel), &knows, (Value::Null, &mut ()))
 }
 
 /// Hands a gateway over.
@@ -106,29 +110,29 @@ pub(crate) fn leave_gateway(
     target: &Target,
     membership: &Membership,
     upgrade: &Upgrade,
-    line: &Line,
+    channel: &UpgradeChannel,
 ) -> Result<bool, String> {
-    let Greeting::Comes { knows, .. } = Greeting::hear(line)? else { return Ok(false) };
-    or_refuse(line, [target.obstacles(), membership.obstacles()].concat())?;
-    let mut lender = match Lender::new(target, membership) {
-        Ok(lender) => lender,
-        Err(reason) => return or_refuse(line, vec![reason]).map(|()| false),
+    let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
+    or_refuse(channel, [target.obstacles(), membership.obstacles()].concat())?;
+    let mut old_gateway = match OldGateway::new(target, membership) {
+        Ok(old_gateway) => old_gateway,
+        Err(reason) => return or_refuse(channel, vec![reason]).map(|()| false),
     };
-    hand_over(target, (upgrade, line), &knows, (lender.offered(), &mut lender))
+    hand_over(target, (upgrade, channel), &knows, (old_gateway.offered(), &mut old_gateway))
 }
 
 /// Refuses for these reasons, if there are any.
-fn or_refuse(line: &Line, reasons: Vec<String>) -> Result<(), String> {
+fn or_refuse(channel: &UpgradeChannel, reasons: Vec<String>) -> Result<(), String> {
     if reasons.is_empty() {
         return Ok(());
     }
-    let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+    let _ = channel.say(&Word::Refused(reasons.clone()), &[]);
     Err(reasons.join("; "))
 }
 
 fn hand_over(
     target: &Target,
-    (upgrade, line): (&Upgrade, &Line),
+    (upgrade, channel): (&Upgrade, &UpgradeChannel),
     knows: &[String],
     (beside, lends): (Value, &mut impl Lends),
 ) -> Result<bool, String> {
@@ -148,9 +152,9 @@ fn hand_over(
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
-    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(text)?;
+    channel.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(text)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(line, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
+    target.hand_over_to(channel, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }
 
 /// Files and sockets of the former process.
@@ -181,8 +185,8 @@ impl Opened {
 }
 
 /// Offer of the former process, with its files and sockets.
-pub(crate) fn offered(line: &Line) -> Result<(Offer, Opened), NotOffered> {
-    let (offer, descriptors) = Offer::ask(line, "0.2.0")?;
+pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOffered> {
+    let (offer, descriptors) = Offer::ask(channel, "0.2.0")?;
     match Opened::of(&offer, descriptors) {
         Some(opened) => Ok((offer, opened)),
         None => Err(NotOffered::Refused("it offers less than it says".to_owned())),
@@ -190,12 +194,12 @@ pub(crate) fn offered(line: &Line) -> Result<(Offer, Opened), NotOffered> {
 }
 
 /// The life of the next process.
-pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line: Line) {
+pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, channel: UpgradeChannel) {
     let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
-    let (offer, opened) = match offered(&line) {
+    let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
-            drop(line);
+            drop(channel);
             // Where the former process lives, it has what this one does not get.
             let has_died = has_died_within(upgrade.former, END);
             return restart(scene, number, upgrade, &[], has_died);
@@ -211,12 +215,12 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&line, &former, &mut ());
+    let taken = target.succeed(&channel, &former, &mut ());
     simulation::say(|| format!("the next process: {taken:?}"));
     match taken {
         Ok(Succeeded::Serves) => {}
         Ok(Succeeded::StartsAnew(_)) => {
-            drop((target, line));
+            drop((target, channel));
             return restart(scene, number, upgrade, &opened.listening, true);
         }
         Err(_) => return ends(),
@@ -227,8 +231,8 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
     }
     upgrade.next_is(State::Serves);
-    let _ = line.say(&Word::Serving, &[]);
-    drop(line);
+    let _ = channel.say(&Word::Serving, &[]);
+    drop(channel);
     if !former.has_died(END) {
         simulation::say(|| "the former process has not ended yet".to_owned());
     }
@@ -243,8 +247,8 @@ fn restart(
     inherited: &[Arc<tcp::Opened>],
     tries_again: bool,
 ) {
-    let seat = &scene.targets[number];
-    let fabric = seat.served.borrow().clone();
+    let node = &scene.targets[number];
+    let fabric = node.served.borrow().clone();
     let Some(target) = target::start(scene, fabric, inherited, tries_again) else {
         return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
     };

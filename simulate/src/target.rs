@@ -58,17 +58,17 @@ pub(crate) fn resize(config: &mut FabricConfig, bytes: u64) {
 
 /// The life of a target's process.
 pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
-    let seat = &scene.targets[number];
+    let node = &scene.targets[number];
     // What is wanted meanwhile is a change of what has started. Where it was wanted while it was upgraded, it is one already.
-    let (fabric, generation) = match seat.upgrades() {
-        0 => (seat.wanted.borrow().clone(), seat.generation.get()),
-        _ => (seat.served.borrow().clone(), seat.applied.get()),
+    let (fabric, generation) = match node.upgrades() {
+        0 => (node.wanted.borrow().clone(), node.generation.get()),
+        _ => (node.served.borrow().clone(), node.applied.get()),
     };
     let Some(target) = start(scene, fabric.clone(), &[], true) else {
         return simulation::fail(format!("target {number} does not start"));
     };
-    seat.applied.set(generation);
-    seat.served.replace(fabric);
+    node.applied.set(generation);
+    node.served.replace(fabric);
     if scene.plan.loses() {
         // It has reopened the volume, and gets no reports that went to another process before.
         scene.history.borrow_mut().may_have_lost();
@@ -78,12 +78,12 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
 
 /// Work of a target's process once it serves.
 pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
-    let seat = &scene.targets[number];
+    let node = &scene.targets[number];
     let target = Rc::new(target);
     let (mut refused_since, mut failed_since) = (None, None);
-    while !seat.ends.get() {
+    while !node.ends.get() {
         let leaving = target.clone();
-        let hand = move |upgrade: &_, line: &_| succession::leave_target(&leaving, upgrade, line);
+        let hand = move |upgrade: &_, channel: &_| succession::leave_target(&leaving, upgrade, channel);
         match succession::leave(scene, number, hand) {
             None | Some(State::Serves) => {}
             Some(State::Ends { .. }) => return target.leave(),
@@ -93,13 +93,13 @@ pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
                 continue;
             }
         }
-        let generation = seat.generation.get();
-        if seat.applied.get() < generation {
-            let wanted = seat.wanted.borrow().clone();
+        let generation = node.generation.get();
+        if node.applied.get() < generation {
+            let wanted = node.wanted.borrow().clone();
             match target.apply(&wanted) {
                 Ok(_) => {
-                    seat.applied.set(generation);
-                    seat.served.replace(wanted);
+                    node.applied.set(generation);
+                    node.served.replace(wanted);
                     refused_since = None;
                 }
                 // A slow storage still works for a namespace that was removed, and has the volume until it is done.
@@ -115,21 +115,21 @@ pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
         if !scene.storage_is_bad.get() {
             reopen(scene, number, &target, &mut failed_since);
         }
-        if seat.resets.replace(false) {
+        if node.resets.replace(false) {
             for controller in target.status().controllers {
                 target.reset_controller(controller.cntlid);
             }
         }
-        seat.connections.set(target.connections());
+        node.connections.set(target.connections());
         // It costs a look at every reactor's time, so only where it matters.
         if scene.ends.get() {
-            seat.controllers.set(target.status().controllers.len());
+            node.controllers.set(target.status().controllers.len());
         }
         sleep(LOOK_INTERVAL);
     }
     check_lateness(scene, number, &target);
     target.shutdown();
-    scene.has_gone(seat);
+    scene.has_gone(node);
 }
 
 /// Checks the count of late operations.

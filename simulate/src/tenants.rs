@@ -52,7 +52,7 @@ const FILE: u32 = 7;
 const FILE_PATH: &str = "/tenants";
 /// Blocks of each.
 const BLOCKS: u64 = 64;
-/// Things done in a visit.
+/// Steps of a session.
 const TASKS: usize = 40;
 /// Time between two things, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60;
@@ -105,7 +105,7 @@ pub(crate) fn subsystem(block_size: usize, on_files: bool) -> SubsystemConfig {
 pub(crate) fn live(scene: &Rc<Scene>, plan: &TenantPlan, machine: MachineId) {
     let mut random = simulation::fork_random();
     while !scene.ends.get() {
-        if let Err(error) = visit(scene, plan, machine, &mut random) {
+        if let Err(error) = run_session(scene, plan, machine, &mut random) {
             simulation::say(|| format!("the tenants' visit is over: {error}"));
             if !scene.may_lose_connections() {
                 simulation::fail(format!("tenants were sent away: {error}"));
@@ -121,7 +121,7 @@ pub(crate) fn live(scene: &Rc<Scene>, plan: &TenantPlan, machine: MachineId) {
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn visit(
+fn run_session(
     scene: &Rc<Scene>,
     plan: &TenantPlan,
     machine: MachineId,
@@ -140,15 +140,15 @@ fn visit(
     let size = BLOCKS as usize * scene.plan.block_size;
     let contents = [MEMORY, FILE].map(|nsid| Content { nsid, bytes: vec![0; size], may_be_zero: Vec::new() });
     let tenants = [first, second];
-    let mut visit = Visit { scene, plan, machine, digests, tenants, contents, last_mark: 0 };
-    let outcome = visit.run(random);
-    for tenant in visit.tenants {
+    let mut session = Session { scene, plan, machine, digests, tenants, contents, last_mark: 0 };
+    let outcome = session.run(random);
+    for tenant in session.tenants {
         tenant.leave();
     }
     outcome
 }
 
-struct Visit<'a> {
+struct Session<'a> {
     scene: &'a Rc<Scene>,
     plan: &'a TenantPlan,
     machine: MachineId,
@@ -168,7 +168,7 @@ fn options(plan: &TenantPlan, host: HostIdentity, digests: Digests) -> ConnectOp
     }
 }
 
-impl Visit<'_> {
+impl Session<'_> {
     fn run(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         for at in 0..self.contents.len() {
             self.write(random, at, 0, BLOCKS)?;
@@ -319,8 +319,8 @@ impl Visit<'_> {
     /// A namespace does not carry out more commands a second than its limit.
     fn ask_too_often(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         let (commands, began) = (random.between(10, 25), simulation::now());
-        let seat = &self.scene.targets[self.plan.target];
-        let upgraded = seat.upgrades();
+        let node = &self.scene.targets[self.plan.target];
+        let upgraded = node.upgrades();
         for _ in 0..commands {
             let tenant = random.below(2) as usize;
             let command = self.any_command(random);
@@ -330,7 +330,7 @@ impl Visit<'_> {
         let least = Duration::from_secs(1) * (commands as u32 - 1) / SHAPED_IOPS as u32 - BURST;
         // Another process starts with a full burst, and waiting commands are executed at once when
         // the former one is quiesced.
-        let least = least.saturating_sub(BURST * 3 * (seat.upgrades() - upgraded + seat.upgrades() % 2));
+        let least = least.saturating_sub(BURST * 3 * (node.upgrades() - upgraded + node.upgrades() % 2));
         if took + Duration::from_micros(100) < least {
             simulation::fail(format!(
                 "{commands} commands took {took:?} at {SHAPED_IOPS} commands a second, less than {least:?}"
@@ -343,12 +343,12 @@ impl Visit<'_> {
     /// can use it or not.
     fn come_and_go(&mut self) -> Result<(), InitiatorError> {
         for is_seen in [true, false] {
-            let (tenant, seat) = (&self.tenants[SECOND], &self.scene.targets[self.plan.target]);
-            let is_so = seat.wanted.borrow().subsystems[1].namespaces[FLEETING as usize - 1]
+            let (tenant, node) = (&self.tenants[SECOND], &self.scene.targets[self.plan.target]);
+            let is_so = node.wanted.borrow().subsystems[1].namespaces[FLEETING as usize - 1]
                 .visible
                 .includes(&identity(SECOND).nqn);
             if is_so == is_seen {
-                // A visit has ended before it was detached again.
+                // A session has ended before it was detached again.
                 continue;
             }
             // Reading the log page clears what was reported before, so that the next change is reported again.
@@ -361,7 +361,7 @@ impl Visit<'_> {
                     namespace.visible.detach(&identity(SECOND).nqn);
                 }
             });
-            let wanted = seat.generation.get();
+            let wanted = node.generation.get();
             let until = simulation::now().after(CHANGE_TIME_MAX);
             let mut is_notified = false;
             let expected = if is_seen { Status::SUCCESS } else { Status::INVALID_NAMESPACE };

@@ -7,11 +7,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-struct Lines;
+struct TraceSubscriber;
 
-struct Line(String);
+struct TraceLine(String);
 
-impl Visit for Line {
+impl Visit for TraceLine {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let _ = if field.name() == "message" {
             write!(self.0, " {value:?}")
@@ -21,7 +21,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Lines {
+impl Subscriber for TraceSubscriber {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -35,7 +35,7 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
+        let mut line = TraceLine(event.metadata().level().to_string());
         event.record(&mut line);
         simulation::say(|| line.0);
     }
@@ -47,5 +47,5 @@ impl Subscriber for Lines {
 
 /// Does something, and keeps what the engine says meanwhile where `keeps`.
 pub(crate) fn with<T>(keeps: bool, what: impl FnOnce() -> T) -> T {
-    if keeps { tracing::subscriber::with_default(Lines, what) } else { what() }
+    if keeps { tracing::subscriber::with_default(TraceSubscriber, what) } else { what() }
 }

@@ -9,8 +9,8 @@ use engine::simulation::channel::{Receiver, Sender, channel};
 use engine::simulation::{self, ProcessId, sleep};
 use engine::target::hand_over::Word;
 
-use crate::line::{self, Line};
-use crate::scene::{Scene, TargetSeat};
+use crate::scene::{Scene, TargetNode};
+use crate::upgrade_channel::{self, UpgradeChannel};
 use crate::upgrade_plan::{Side, Trouble, When};
 use crate::{gateway_succession, succession};
 
@@ -46,8 +46,8 @@ pub(crate) struct Upgrade {
     next: Cell<Option<ProcessId>>,
     former_state: Cell<State>,
     next_state: Cell<State>,
-    /// The former process' end of the line, until it takes it.
-    pub(crate) line: RefCell<Option<Line>>,
+    /// The former process' end of the channel, until it takes it.
+    pub(crate) channel: RefCell<Option<UpgradeChannel>>,
     steps: Cell<u32>,
     /// The last step: where in which word.
     last: Cell<(&'static str, &'static str)>,
@@ -70,7 +70,7 @@ impl Upgrade {
             next: Cell::new(None),
             former_state: Cell::new(State::Open),
             next_state: Cell::new(State::Open),
-            line: RefCell::default(),
+            channel: RefCell::default(),
             steps: Cell::new(0),
             last: Cell::new(("before", "Hello")),
             strikes,
@@ -125,7 +125,7 @@ impl Upgrade {
     }
 
     pub(crate) fn has_heard(&self, side: Side, word: &Word) {
-        simulation::say(|| format!("{side:?} process has heard {}", line::name(word)));
+        simulation::say(|| format!("{side:?} process has heard {}", upgrade_channel::name(word)));
         if side == Side::Next && matches!(word, Word::Refused(_)) {
             self.was_refused.set(true);
         }
@@ -190,12 +190,12 @@ impl Upgrade {
 impl Scene {
     /// A target is upgraded.
     pub(crate) fn upgrade(self: &Rc<Self>, number: usize, trouble: Trouble, time: Duration) {
-        let seat = &self.targets[number];
-        let (upgrade, struck) = Upgrade::new(trouble, self.plan.is_calm(), seat.process.get());
-        let (formers, nexts) = Line::pair(&upgrade);
-        upgrade.line.replace(Some(formers));
+        let node = &self.targets[number];
+        let (upgrade, struck) = Upgrade::new(trouble, self.plan.is_calm(), node.process.get());
+        let (formers, nexts) = UpgradeChannel::pair(&upgrade);
+        upgrade.channel.replace(Some(formers));
         let (scene, theirs) = (self.clone(), upgrade.clone());
-        let next = simulation::start_process(&format!("target{number}"), seat.machine, move || match &scene
+        let next = simulation::start_process(&format!("target{number}"), node.machine, move || match &scene
             .plan
             .gateways
         {
@@ -203,7 +203,7 @@ impl Scene {
             None => succession::live(&scene, number, &theirs, nexts),
         });
         upgrade.next.set(Some(next));
-        seat.upgrade.replace(Some(upgrade.clone()));
+        node.upgrade.replace(Some(upgrade.clone()));
         let began = simulation::now();
         let due = match trouble.when() {
             Some(When::Micros(micros)) => Some(began.after(Duration::from_micros(micros))),
@@ -219,21 +219,21 @@ impl Scene {
             let wait = is_open.map_or(LOOK_INTERVAL, |due| LOOK_INTERVAL.min(due.since(now)));
             let is_asked = struck.recv_timeout(wait).is_ok();
             if is_asked || is_open.is_some_and(|due| simulation::now() >= due) {
-                self.strike(seat, &upgrade, next, time);
+                self.strike(node, &upgrade, next, time);
             }
         }
         self.end_upgrade(number, &upgrade, next, time);
     }
 
     /// Strikes the upgrade with its trouble.
-    fn strike(&self, seat: &TargetSeat, upgrade: &Upgrade, next: ProcessId, time: Duration) {
+    fn strike(&self, node: &TargetNode, upgrade: &Upgrade, next: ProcessId, time: Duration) {
         let (at, word) = upgrade.last.get();
         simulation::say(|| format!("{} {at} {word}", upgrade.trouble.name()));
         self.coverage.borrow_mut().upgrade(upgrade.trouble.name(), at, word);
-        // The line has no receiver.
+        // The channel has no receiver.
         let lets_go = || {
             if simulation::has_died(upgrade.former) {
-                upgrade.line.replace(None);
+                upgrade.channel.replace(None);
             }
         };
         let of = |side| if side == Side::Former { upgrade.former } else { next };
@@ -247,8 +247,8 @@ impl Scene {
                 upgrade.has_struck.set(true);
             }
             Trouble::PowerOff { .. } => {
-                simulation::power_off(seat.machine);
-                self.has_gone(seat);
+                simulation::power_off(node.machine);
+                self.has_gone(node);
                 lets_go();
                 upgrade.has_struck.set(true);
             }
@@ -270,8 +270,8 @@ impl Scene {
 
     /// Determines which of the two serves, and restarts the target where both were ended.
     fn end_upgrade(self: &Rc<Self>, number: usize, upgrade: &Rc<Upgrade>, next: ProcessId, time: Duration) {
-        let seat = &self.targets[number];
-        seat.upgrade.replace(None);
+        let node = &self.targets[number];
+        node.upgrade.replace(None);
         let (former_serves, next_serves) = (upgrade.former_serves(), upgrade.next_serves());
         let outcome = match (former_serves, upgrade.next_state.get()) {
             (true, _) => "the former one serves",
@@ -288,10 +288,10 @@ impl Scene {
         if next_serves && upgrade.trouble.is_foreign() {
             return simulation::fail("a hand-over was taken that is not one of this version");
         }
-        upgrade.line.replace(None);
+        upgrade.channel.replace(None);
         if next_serves {
             // The next upgrade is its own, also before the former process has ended.
-            seat.process.set(next);
+            node.process.set(next);
         }
         let left = simulation::open_connections(upgrade.former);
         if next_serves && left > 0 {
@@ -319,10 +319,10 @@ impl Scene {
         if was_left_alone {
             return simulation::fail("neither process of an upgrade serves");
         }
-        self.has_gone(seat);
+        self.has_gone(node);
         sleep(time);
         if matches!(upgrade.trouble, Trouble::PowerOff { .. }) {
-            simulation::power_on(seat.machine);
+            simulation::power_on(node.machine);
         }
         self.start_target(number);
     }

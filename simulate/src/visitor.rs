@@ -37,7 +37,7 @@ pub(crate) struct VisitorPlan {
 pub(crate) fn live(scene: &Rc<Scene>, plan: &VisitorPlan) {
     let mut random = simulation::fork_random();
     while !scene.ends.get() {
-        if let Err(error) = visit(scene, plan, &mut random) {
+        if let Err(error) = run_session(scene, plan, &mut random) {
             simulation::say(|| format!("the visit is over: {error}"));
             if !scene.may_lose_connections() {
                 simulation::fail(format!("a visitor was sent away: {error}"));
@@ -48,7 +48,7 @@ pub(crate) fn live(scene: &Rc<Scene>, plan: &VisitorPlan) {
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn visit(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(), InitiatorError> {
+fn run_session(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(), InitiatorError> {
     let Some(controller) = come(IDENTITY, (plan.target, plan.port), plan.io_queues, plan.keep_alive_ms)
     else {
         return Ok(());

@@ -36,11 +36,11 @@ impl WriteHolds {
 /// Has the writes to all volumes held for this long, and asks whether they were.
 pub(crate) fn hold(scene: &Scene, membership: &Membership, for_ms: u64) -> Result<(), String> {
     let fabric = membership.fabric_shown();
-    let places: Vec<(String, u32)> = (fabric.subsystems.iter())
+    let namespaces: Vec<(String, u32)> = (fabric.subsystems.iter())
         .flat_map(|of| of.namespaces.iter().map(|namespace| (of.nqn.clone(), namespace.nsid)))
         .collect();
     scene.holds.borrow_mut().under_way += 1;
-    let outcome = hold_places(scene, membership, &places, for_ms);
+    let outcome = hold_namespaces(scene, membership, &namespaces, for_ms);
     let mut holds = scene.holds.borrow_mut();
     holds.under_way -= 1;
     if holds.under_way == 0 {
@@ -49,13 +49,13 @@ pub(crate) fn hold(scene: &Scene, membership: &Membership, for_ms: u64) -> Resul
     outcome
 }
 
-fn hold_places(
+fn hold_namespaces(
     scene: &Scene,
     membership: &Membership,
-    places: &[(String, u32)],
+    namespaces: &[(String, u32)],
     for_ms: u64,
 ) -> Result<(), String> {
-    let held = membership.hold_writes(places).map_err(|error| error.to_string())?;
+    let held = membership.hold_writes(namespaces).map_err(|error| error.to_string())?;
     let from = simulation::now();
     sleep(Duration::from_millis(for_ms));
     let to = simulation::now();

@@ -18,9 +18,9 @@ const COPY_LIMIT_S: u64 = 300;
 const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(20);
 
-/// By which a guest has its disk.
+/// Attachment of a guest's disk.
 #[derive(Clone, Copy)]
-enum Way {
+enum Attachment {
     Nbd,
     VhostUser,
 }
@@ -29,19 +29,19 @@ pub(crate) fn jobs() -> Vec<String> {
     ["boot-nbd", "boot-vhost-user", "udev"].map(str::to_owned).into()
 }
 
-/// Boots a whole Debian in this way, and looks at what it leaves.
+/// Boots a whole Debian with this attachment, and looks at what it leaves.
 pub(crate) fn run(program: &str, job: &str) -> Result<(), Fault> {
     packages::ensure(&packages::INSTALL)?;
     script(&["build", DEBIAN], BUILD_LIMIT_S)?;
     // It is some gigabytes, and of no use when this is over.
     let scratch = Scratch::new("boot", false)?;
-    let way = match job {
-        "boot-nbd" => Way::Nbd,
-        "boot-vhost-user" => Way::VhostUser,
+    let attachment = match job {
+        "boot-nbd" => Attachment::Nbd,
+        "boot-vhost-user" => Attachment::VhostUser,
         _ => return Ok(udev(program, &scratch.path)?),
     };
     let disk = script(&["disk", DEBIAN], BUILD_LIMIT_S)?.trim().to_owned();
-    Ok(boot(program, &disk, &scratch.path.join(job), way)?)
+    Ok(boot(program, &disk, &scratch.path.join(job), attachment)?)
 }
 
 /// A program with what a debugger needs is larger than what goes beside a job.
@@ -56,7 +56,7 @@ fn udev(program: &str, folder: &Path) -> Result<(), String> {
 }
 
 /// Copies the disk into a namespace, boots from there, and looks at its file system.
-fn boot(program: &str, disk: &str, folder: &Path, way: Way) -> Result<(), String> {
+fn boot(program: &str, disk: &str, folder: &Path, attachment: Attachment) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let in_folder = |name: &str| folder.join(name).display().to_string();
     let bytes = std::fs::metadata(disk).map_err(|error| format!("{disk}: {error}"))?.len();
@@ -76,9 +76,9 @@ fn boot(program: &str, disk: &str, folder: &Path, way: Way) -> Result<(), String
         return Err("the disk was not copied into the namespace".to_owned());
     }
     let drive = format!("file={uri},format=raw,discard=unmap");
-    let options = match way {
-        Way::Nbd => ["--drive", &drive],
-        Way::VhostUser => {
+    let options = match attachment {
+        Attachment::Nbd => ["--drive", &drive],
+        Attachment::VhostUser => {
             end(&mut attached)?;
             attached = attach(program, &port, &["--vhost-user", &vhost_user], &vhost_user)?;
             ["--vhost-user", &vhost_user]
@@ -93,8 +93,8 @@ fn boot(program: &str, disk: &str, folder: &Path, way: Way) -> Result<(), String
     if checked.passed { Ok(()) } else { Err("its file system is not whole".to_owned()) }
 }
 
-fn attach(program: &str, port: &str, way: &[&str], socket: &str) -> Result<Process, String> {
-    let args = [&["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--threads", "2"], way].concat();
+fn attach(program: &str, port: &str, attachment: &[&str], socket: &str) -> Result<Process, String> {
+    let args = [&["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--threads", "2"], attachment].concat();
     println!("$ {program} {}", args.join(" "));
     let started = Process::start(&Step::new(program, &args));
     let mut process = started.map_err(|error| format!("{program} does not start: {error}"))?;

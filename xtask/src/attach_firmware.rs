@@ -45,14 +45,14 @@ const PROGRAM: [u8; 54] = [
     0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // from block 4096
 ];
 
-/// By which a machine has its disk.
+/// Attachment of a machine's disk.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Attachment {
     Nbd,
     VhostUser,
 }
 
-/// Boots a machine by each way.
+/// Boots a machine with each attachment.
 pub(crate) fn run(program: &str) -> Result<(), String> {
     let scratch = Scratch::new("firmware", false)?;
     let namespace = scratch.path.join("namespace");
@@ -62,8 +62,8 @@ pub(crate) fn run(program: &str) -> Result<(), String> {
     let control = format!("unix:{}", scratch.path.join("control.sock").display());
     let mut target = Target::start_with(program, &[&serve[..], &["--control", &control]].concat())?;
     let port = target.port.clone();
-    let boots =
-        [Way::Nbd, Way::VhostUser].map(|way| boot(program, &port, &scratch.path.join("disk.sock"), way));
+    let boots = [Attachment::Nbd, Attachment::VhostUser]
+        .map(|attachment| boot(program, &port, &scratch.path.join("disk.sock"), attachment));
     target.stop()?;
     boots.into_iter().collect()
 }
@@ -77,25 +77,25 @@ fn write_disk(path: &Path) -> std::io::Result<()> {
     disk.write_all_at(WORDS, WORDS_BLOCK * BLOCK_BYTES)
 }
 
-fn boot(program: &str, port: &str, socket: &Path, way: Way) -> Result<(), String> {
+fn boot(program: &str, port: &str, socket: &Path, attachment: Attachment) -> Result<(), String> {
     let path = socket.display().to_string();
-    let (flag, place) = match way {
-        Way::Nbd => ("--nbd", format!("unix:{path}")),
-        Way::VhostUser => ("--vhost-user", path.clone()),
+    let (flag, address) = match attachment {
+        Attachment::Nbd => ("--nbd", format!("unix:{path}")),
+        Attachment::VhostUser => ("--vhost-user", path.clone()),
     };
-    let args = ["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN, flag, &place];
+    let args = ["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN, flag, &address];
     println!("$ {program} {}", args.join(" "));
     let started = Process::start(&Step::new(program, &args));
     let mut attached = started.map_err(|error| format!("{program} does not start: {error}"))?;
     attached.wait_for_line(&path, START_LIMIT).map_err(|reason| format!("attach: {reason}"))?;
-    let disk = match way {
-        Way::Nbd => [
+    let disk = match attachment {
+        Attachment::Nbd => [
             "-drive".to_owned(),
             format!("file=nbd+unix:///1?socket={path},format=raw,if=none,id=disk"),
             "-device".to_owned(),
             "virtio-blk-pci,drive=disk".to_owned(),
         ],
-        Way::VhostUser => [
+        Attachment::VhostUser => [
             "-chardev".to_owned(),
             format!("socket,id=disk,path={path}"),
             "-device".to_owned(),
@@ -115,7 +115,7 @@ fn boot(program: &str, port: &str, socket: &Path, way: Way) -> Result<(), String
     let has_booted = booted.passed && booted.output.contains(words.trim_end_matches(['\n', '\0']));
     match (has_booted, is_clean) {
         (true, true) => Ok(()),
-        (false, _) => Err(format!("the firmware does not start from {way:?}:\n{}", booted.output)),
+        (false, _) => Err(format!("the firmware does not start from {attachment:?}:\n{}", booted.output)),
         (true, false) => Err(format!("attach did not end well on SIGTERM:\n{}", attached.output())),
     }
 }

@@ -80,14 +80,14 @@ pub(crate) fn run(program: &str, port: &str, scratch: &Path) -> Result<usize, St
     }
     let file = |name: &str| scratch.join(name).display().to_string();
     let (keys, socket) = (file("keys/keys.psk"), file("tls.nbd"));
-    let place = format!("unix:{socket}");
+    let address = format!("unix:{socket}");
     let pki = ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(|name| file(&format!("pki/{name}")));
     let with_keys = ["--nbd", "127.0.0.1:0", "--nbd-tls-psk-file", &keys];
     let (mut by_keys, line) = attach(program, port, &with_keys, "nbds://127.0.0.1:")?;
     let tls_port = line.rsplit_once('/').and_then(|(uri, _)| uri.rsplit_once(':')).map(|(_, port)| port);
     let tls_port = tls_port.ok_or_else(|| format!("`{line}` has no port"))?.to_owned();
     let with_certificates = [
-        &["--nbd", &place, "--nbd-tls-cert", &pki[0], "--nbd-tls-key", &pki[1]][..],
+        &["--nbd", &address, "--nbd-tls-cert", &pki[0], "--nbd-tls-key", &pki[1]][..],
         &["--nbd-tls-client-ca", &pki[2]],
     ]
     .concat();

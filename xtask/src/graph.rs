@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::imports::{Imports, module_of, without_tests};
-use crate::regions::{ARCHITECTURE, Order, Texts, folder_circles, imports, sources};
+use crate::regions::{ARCHITECTURE, LayerOrder, Texts, folder_circles, imports, sources};
 use crate::source::{code_only, functions, matching_brace, word_positions};
 
 const HEAD: [&str; 9] = [
@@ -21,7 +21,7 @@ const HEAD: [&str; 9] = [
 
 /// The table, a line for each crate below its head.
 pub(crate) fn table(texts: &Texts<'_>) -> Vec<String> {
-    let order = Order::parse(texts.get(ARCHITECTURE).copied().unwrap_or(""));
+    let order = LayerOrder::parse(texts.get(ARCHITECTURE).copied().unwrap_or(""));
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(sources(texts).iter().map(|source| row(texts, source, &order)));
     let widths: Vec<usize> =
@@ -33,7 +33,7 @@ pub(crate) fn table(texts: &Texts<'_>) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-fn row(texts: &Texts<'_>, source: &str, order: &Order<'_>) -> [String; 9] {
+fn row(texts: &Texts<'_>, source: &str, order: &LayerOrder<'_>) -> [String; 9] {
     let imports = imports(texts, source);
     let between_files: Vec<usize> = imports.file_circles(&[]).iter().map(Vec::len).collect();
     let folders = imports.folders();

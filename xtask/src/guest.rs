@@ -230,7 +230,7 @@ fn kernel_as_target(program: &str, scratch: &Path) -> Result<(), String> {
     }
     println!("  the kernel's target serves behind port {port}");
     let failed: Vec<String> =
-        visits(&port).into_iter().filter_map(|visit| visit.pay(program).err()).collect();
+        command_checks(&port).into_iter().filter_map(|check| check.run(program).err()).collect();
     // The job looks at the kernel's log in the end, so that it must be heard in any case.
     guest.write_line("stop").map_err(|error| format!("the guest takes no input: {error}"))?;
     let clean = guest.wait(BOOT_LIMIT, true).is_some_and(|status| status.success());
@@ -271,14 +271,14 @@ pub(crate) fn fault(output: &str) -> Fault {
 }
 
 /// Command of ours against the kernel's target, and a word that its output must have.
-struct Visit {
+struct CommandCheck {
     name: &'static str,
     args: Vec<String>,
     shows: &'static str,
 }
 
-impl Visit {
-    fn pay(&self, program: &str) -> Result<(), String> {
+impl CommandCheck {
+    fn run(&self, program: &str) -> Result<(), String> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let finished = Step::new(program, &args).limit_s(240).run();
         if !finished.passed {
@@ -292,11 +292,11 @@ impl Visit {
     }
 }
 
-fn visits(port: &str) -> Vec<Visit> {
-    let visit = |name, words: &[&str], shows| {
+fn command_checks(port: &str) -> Vec<CommandCheck> {
+    let check = |name, words: &[&str], shows| {
         let (command, rest) = words.split_first().unwrap_or((&"", &[]));
         let args = [&[*command, "-a", "127.0.0.1", "-s", port], rest].concat();
-        Visit { name, args: args.into_iter().map(str::to_owned).collect(), shows }
+        CommandCheck { name, args: args.into_iter().map(str::to_owned).collect(), shows }
     };
     let bench = [
         "bench",
@@ -320,10 +320,10 @@ fn visits(port: &str) -> Vec<Visit> {
         "5",
     ];
     vec![
-        visit("discover", &["discover", "-t", "tcp"], NVMET_NQN),
-        visit("identify", &["identify", "-n", NVMET_NQN], ""),
-        visit("bench", &bench, ""),
-        visit("bench with digests", &[&bench[..], &["-g", "-G"]].concat(), ""),
+        check("discover", &["discover", "-t", "tcp"], NVMET_NQN),
+        check("identify", &["identify", "-n", NVMET_NQN], ""),
+        check("bench", &bench, ""),
+        check("bench with digests", &[&bench[..], &["-g", "-G"]].concat(), ""),
     ]
 }
 
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn visits_name_the_port_behind_the_command() {
-        for visit in visits("4420") {
-            assert_eq!(visit.args[1..5], ["-a", "127.0.0.1", "-s", "4420"], "{}", visit.name);
+        for check in command_checks("4420") {
+            assert_eq!(check.args[1..5], ["-a", "127.0.0.1", "-s", "4420"], "{}", check.name);
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const BUILD_MAX_S: u64 = 1800;
 const WELL_MAX_S: u64 = 900;
 
 /// A package, and the program of an integration test of it, if it is one.
-type Place<'a> = (&'a str, Option<&'a str>);
+type TestTarget<'a> = (&'a str, Option<&'a str>);
 
 /// The programs.
 pub(crate) struct MutantTests {
@@ -47,19 +47,19 @@ impl MutantTests {
     /// # Errors
     /// Tests that do not pass, or are not there.
     pub(crate) fn pass_without_mutants(&self, tests: &[&NamedTest]) -> Result<(), String> {
-        let mut programs: BTreeMap<Place<'_>, BTreeSet<&str>> = BTreeMap::new();
+        let mut programs: BTreeMap<TestTarget<'_>, BTreeSet<&str>> = BTreeMap::new();
         for test in tests {
-            programs.entry(place(test)).or_default().insert(&test.name);
+            programs.entry(test_target(test)).or_default().insert(&test.name);
         }
         let programs: Vec<_> = programs.into_iter().collect();
-        let well = workers::side_by_side(&programs, workers::per_processor(), |(place, tests)| {
+        let well = workers::side_by_side(&programs, workers::per_processor(), |(test_target, tests)| {
             let tests: Vec<&str> = tests.iter().copied().collect();
-            let finished = self.step(*place, &tests, "")?.limit_s(WELL_MAX_S).run_quietly();
+            let finished = self.step(*test_target, &tests, "")?.limit_s(WELL_MAX_S).run_quietly();
             match &not_passed(&finished.output, &tests)[..] {
                 [] if finished.passed => Ok(()),
                 others => {
                     let (others, output) = (others.join(", "), finished.output);
-                    Err(format!("{others} of {} do not pass without any mutant: {output}", place.0))
+                    Err(format!("{others} of {} do not pass without any mutant: {output}", test_target.0))
                 }
             }
         });
@@ -68,11 +68,11 @@ impl MutantTests {
 
     /// Runs a test with a mutant in force.
     pub(crate) fn run(&self, test: &NamedTest, mutant: &str, limit_s: u64) -> Result<Finished, String> {
-        let step = self.step(place(test), &[&test.name], mutant)?;
+        let step = self.step(test_target(test), &[&test.name], mutant)?;
         Ok(step.limit_s(limit_s).run_quietly())
     }
 
-    fn step(&self, (package, program): Place<'_>, tests: &[&str], mutant: &str) -> Result<Step, String> {
+    fn step(&self, (package, program): TestTarget<'_>, tests: &[&str], mutant: &str) -> Result<Step, String> {
         let program = executable(&self.built, package, program)
             .ok_or_else(|| format!("cargo has built no tests of {package}"))?;
         // Cargo would run it in this folder.
@@ -82,7 +82,7 @@ impl MutantTests {
     }
 }
 
-fn place(test: &NamedTest) -> Place<'_> {
+fn test_target(test: &NamedTest) -> TestTarget<'_> {
     (&test.package, test.program.as_deref())
 }
 

@@ -27,37 +27,37 @@ struct Fate<'a> {
     elapsed_s: f64,
 }
 
-/// Part of the mutants, of `count` parts: every `count`-th one, from `index` on.
+/// Shard of the mutants, of `count` shards: every `count`-th one, from `index` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct Shard {
     index: usize,
     count: usize,
 }
 
-impl Part {
+impl Shard {
     const WHOLE: Self = Self { index: 0, count: 1 };
 
     /// `K/N`, with K from 1 to N.
     fn parse(text: &str) -> Option<Self> {
-        let (part, count) = text.split_once('/')?;
-        let (part, count): (usize, usize) = (part.parse().ok()?, count.parse().ok()?);
-        (1..=count).contains(&part).then(|| Self { index: part - 1, count })
+        let (shard, count) = text.split_once('/')?;
+        let (shard, count): (usize, usize) = (shard.parse().ok()?, count.parse().ok()?);
+        (1..=count).contains(&shard).then(|| Self { index: shard - 1, count })
     }
 }
 
 /// `cargo xtask simulate --mutants [--part K/N] [NAME]...`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let (part, names) = match arguments {
+    let (shard, names) = match arguments {
         [first, rest @ ..] if first == "--part" => match rest.split_first() {
-            Some((part, names)) => match Part::parse(part) {
-                Some(part) => (part, names),
-                None => return usage_error(&format!("`{part}` is not a part K/N, with K from 1 to N")),
+            Some((shard, names)) => match Shard::parse(shard) {
+                Some(shard) => (shard, names),
+                None => return usage_error(&format!("`{shard}` is not a part K/N, with K from 1 to N")),
             },
             None => return usage_error("--part needs K/N"),
         },
-        names => (Part::WHOLE, names),
+        names => (Shard::WHOLE, names),
     };
-    match part_is_caught(names, part) {
+    match shard_is_caught(names, shard) {
         Ok(count) => {
             println!("{count} mutants, all caught");
             ExitCode::SUCCESS
@@ -73,13 +73,13 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 const PARTS: usize = 4;
 
 pub(crate) fn jobs() -> Vec<String> {
-    (1..=PARTS).map(|part| format!("part-{part}")).collect()
+    (1..=PARTS).map(|shard| format!("part-{shard}")).collect()
 }
 
-/// Tries the part of all mutants that this job has.
+/// Tries the shard of all mutants that this job has.
 pub(crate) fn suite(job: &str) -> Outcome {
     let number = job.strip_prefix("part-").and_then(|number| number.parse::<usize>().ok()).unwrap_or(1);
-    let caught = part_is_caught(&[], Part { index: number - 1, count: PARTS });
+    let caught = shard_is_caught(&[], Shard { index: number - 1, count: PARTS });
     caught.map(|count| format!("{count} mutants caught")).map_err(Fault::from).into()
 }
 
@@ -87,9 +87,9 @@ pub(crate) fn suite(job: &str) -> Outcome {
 ///
 /// # Errors
 /// Mutants that were not caught, by name, or the reason why none was tried.
-fn part_is_caught(names: &[String], part: Part) -> Result<usize, String> {
+fn shard_is_caught(names: &[String], shard: Shard) -> Result<usize, String> {
     let all = mutant::all()?;
-    let fates = fates(&all, names, part)?;
+    let fates = fates(&all, names, shard)?;
     print!("{}", table(&fates));
     let escaped: Vec<&str> =
         fates.iter().filter(|fate| fate.caught.is_none()).map(|fate| &*fate.mutant.name).collect();
@@ -100,12 +100,12 @@ fn part_is_caught(names: &[String], part: Part) -> Result<usize, String> {
     }
 }
 
-fn fates<'a>(all: &'a [Mutant], names: &[String], part: Part) -> Result<Vec<Fate<'a>>, String> {
+fn fates<'a>(all: &'a [Mutant], names: &[String], shard: Shard) -> Result<Vec<Fate<'a>>, String> {
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|mutant| mutant.name != **name)) {
         return Err(format!("there is no mutant `{unknown}` in {}", mutant::FOLDER));
     }
     let named = named(all, names);
-    let meant: Vec<&Mutant> = named.iter().skip(part.index).step_by(part.count).copied().collect();
+    let meant: Vec<&Mutant> = named.iter().skip(shard.index).step_by(shard.count).copied().collect();
     let tree = mutant_tree::make(all)?;
     let is_played = |mutant: &&Mutant| mutant.test().is_none();
     let program = meant.iter().any(is_played).then(|| build(&tree)).transpose()?;
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn parts_are_counted_from_one() {
-        assert_eq!(Part::parse("1/1"), Some(Part::WHOLE));
-        assert_eq!(Part::parse("3/3"), Some(Part { index: 2, count: 3 }));
+        assert_eq!(Shard::parse("1/1"), Some(Shard::WHOLE));
+        assert_eq!(Shard::parse("3/3"), Some(Shard { index: 2, count: 3 }));
         for wrong in ["0/3", "4/3", "1/0", "1", "a/2", "-1/2", ""] {
-            assert_eq!(Part::parse(wrong), None, "{wrong}");
+            assert_eq!(Shard::parse(wrong), None, "{wrong}");
         }
     }
 }

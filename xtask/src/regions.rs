@@ -33,7 +33,7 @@ pub(crate) fn imports(texts: &Texts<'_>, folder: &str) -> Imports {
 
 /// Finds what is wrong with the imports of all crates.
 pub(crate) fn judge(texts: &Texts<'_>, problems: &mut Vec<String>) {
-    let order = Order::parse(texts.get(ARCHITECTURE).copied().unwrap_or(""));
+    let order = LayerOrder::parse(texts.get(ARCHITECTURE).copied().unwrap_or(""));
     let listed = texts.get(EXCEPTIONS).copied().unwrap_or("");
     let mut excused: BTreeMap<&str, bool> = listed
         .lines()
@@ -94,10 +94,10 @@ fn is_below(folder: &str, source: &str) -> bool {
     folder.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The order of the children of folders, from the highest to the lowest.
-pub(crate) struct Order<'a>(Vec<(&'a str, Vec<&'a str>)>);
+/// Layers: the children of folders, from the highest to the lowest.
+pub(crate) struct LayerOrder<'a>(Vec<(&'a str, Vec<&'a str>)>);
 
-impl<'a> Order<'a> {
+impl<'a> LayerOrder<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
         let blocks =
             text.split(BLOCK).skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block);

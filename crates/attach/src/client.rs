@@ -37,8 +37,8 @@ pub(crate) enum Incoming {
     Nothing,
     /// Data of a request that was refused.
     Refused { left: u32 },
-    /// Data of the write at this place, of which this much has no buffer yet.
-    Data { place: usize, left: u32, buffer: Option<Buffer>, filled: usize },
+    /// Data of the write with this key; `left` bytes have no buffer yet.
+    Data { slot: usize, left: u32, buffer: Option<Buffer>, filled: usize },
 }
 
 /// Why no more is taken of what a client has sent.
@@ -49,8 +49,8 @@ pub(crate) enum Needs {
 }
 
 pub(crate) struct Client {
-    pub(crate) place: usize,
-    /// Number that distinguishes it from former clients at its place.
+    pub(crate) slot: usize,
+    /// Number that distinguishes it from former clients in its slot.
     pub(crate) number: u64,
     /// Address or name of the client, for the log.
     pub(crate) peer: String,
@@ -83,12 +83,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new((place, number): (usize, u64), socket: Socket, peer: String, tls: Tls) -> Self {
+    pub(crate) fn new((slot, number): (usize, u64), socket: Socket, peer: String, tls: Tls) -> Self {
         let handshake = Handshake::with_tls(tls);
         let mut output = Output::default();
         handshake.greet(&mut output.text);
         Self {
-            place,
+            slot,
             number,
             peer,
             socket: Some(socket),
@@ -143,7 +143,7 @@ impl Client {
         matches!(self.phase, Phase::Gone)
     }
 
-    /// The disk that it has chosen, by its place.
+    /// The disk that it has chosen, by its index.
     pub(crate) const fn disk(&self) -> Option<usize> {
         match &self.phase {
             Phase::Transmission(session) => Some(session.export),
@@ -298,7 +298,7 @@ impl Client {
             Ok(Command::Cache) => self.output.put(Some(replies.done()), None),
             Ok(Command::BlockStatus) => {
                 let block_bytes = export.block_bytes;
-                let id = (self.place, self.number);
+                let id = (self.slot, self.number);
                 let is_asked = session.headers != Headers::Simple
                     && storage.ask_extent(id, session.export, replies, (request.offset, request.length));
                 match is_asked {
@@ -328,10 +328,10 @@ impl Client {
 
     /// Fills the buffer of a write, and sends it when it is full. Says what it needs to go on.
     fn take_data(&mut self, storage: &mut Storage) -> Option<Needs> {
-        let Incoming::Data { place, left, buffer, filled } = &mut self.incoming else { return None };
-        let place = *place;
+        let Incoming::Data { slot, left, buffer, filled } = &mut self.incoming else { return None };
+        let slot = *slot;
         let Some(space) = buffer else {
-            return match self.data_buffer(place, storage) {
+            return match self.data_buffer(slot, storage) {
                 true => None,
                 false => Some(Needs::Room),
             };
@@ -341,7 +341,7 @@ impl Client {
             return Some(Needs::Bytes);
         }
         // Other clients may have taken the room that there was when the buffer was.
-        if !storage.has_room_for(place) {
+        if !storage.has_room_for(slot) {
             return Some(Needs::Room);
         }
         let is_last = *left == 0;
@@ -350,7 +350,7 @@ impl Client {
             self.incoming = Incoming::Nothing;
         }
         if let Some(full) = full {
-            self.write(place, full, is_last, storage);
+            self.write(slot, full, is_last, storage);
         }
         None
     }
@@ -375,7 +375,7 @@ impl Client {
         match sent {
             Ok(true) if matches!(self.phase, Phase::Ending) && self.requests == 0 => self.leave(storage),
             Ok(true) => {}
-            Ok(false) => match ring.await_writable(socket, self.place as u32) {
+            Ok(false) => match ring.await_writable(socket, self.slot as u32) {
                 Ok(()) => self.awaits_writable = true,
                 Err(error) => self.lost(&error, storage),
             },

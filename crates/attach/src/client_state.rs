@@ -63,9 +63,9 @@ impl Client {
         match &self.incoming {
             Incoming::Nothing => {}
             Incoming::Refused { left } => handed = HandedIncoming::Refused { left: *left },
-            Incoming::Data { place, buffer, filled, .. } => {
+            Incoming::Data { slot, buffer, filled, .. } => {
                 received.extend_from_slice(buffer.as_ref().map_or(&[][..], |buffer| &buffer[..*filled]));
-                handed = HandedIncoming::Write(handed_write(storage.requests.get(*place)?));
+                handed = HandedIncoming::Write(handed_write(storage.requests.get(*slot)?));
             }
         }
         received.extend_from_slice(self.input.bytes());
@@ -88,14 +88,14 @@ impl Client {
         is_little.then(|| (HandedClient { peer, stage, received, unsent_bytes, stream }, unsent))
     }
 
-    /// Client of another process, continued here. `places` are those of its disks here.
+    /// Client of another process, continued here. `disk_indices` are the indices of its disks here.
     ///
     /// # Errors
     /// When it cannot be what a client of that process was, or its disk is another one.
     pub(crate) fn going_on(
-        (place, number): (usize, u64),
+        (slot, number): (usize, u64),
         (handed, socket, unsent): (&HandedClient, Socket, Vec<u8>),
-        places: &[Option<usize>],
+        disk_indices: &[Option<usize>],
         (storage, tls): (&mut Storage, Tls),
     ) -> Result<Self, String> {
         let HandedClient { peer, stage, received, stream, .. } = handed;
@@ -103,10 +103,10 @@ impl Client {
             return Err("more was received from it than a process keeps".to_owned());
         }
         let place_of = |disk: &usize| {
-            let found = places.get(*disk).copied().flatten();
+            let found = disk_indices.get(*disk).copied().flatten();
             found.ok_or_else(|| "its disk is not served by the next process, or has other blocks".to_owned())
         };
-        let mut client = Self::new((place, number), socket, peer.clone(), tls);
+        let mut client = Self::new((slot, number), socket, peer.clone(), tls);
         client.output.text = unsent;
         client.input = Input::going_on(received);
         if let Some(stream) = stream {
@@ -163,8 +163,8 @@ impl Client {
         let error = write.error.map(|code| Errno::of(code).unwrap_or(Errno::InputOutput));
         let work = Work::Write { is_durable: write.is_durable };
         let replies = Replies { headers: session.headers, cookie: write.cookie, offset: write.offset };
-        let place = storage.requests.add(Request {
-            client: self.place,
+        let slot = storage.requests.add(Request {
+            client: self.slot,
             disk: session.export,
             work,
             replies,
@@ -178,7 +178,7 @@ impl Client {
             reserved_bytes: 0,
         });
         self.requests = 1;
-        self.incoming = Incoming::Data { place, left: write.length - write.written, buffer: None, filled: 0 };
+        self.incoming = Incoming::Data { slot, left: write.length - write.written, buffer: None, filled: 0 };
         Ok(())
     }
 }

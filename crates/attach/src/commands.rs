@@ -42,8 +42,8 @@ impl Client {
             Work::Read { is_whole: true } => storage.requests.room(),
             _ => Vec::new(),
         };
-        let place = storage.requests.add(Request {
-            client: self.place,
+        let slot = storage.requests.add(Request {
+            client: self.slot,
             disk,
             work,
             replies,
@@ -58,9 +58,9 @@ impl Client {
         });
         self.requests += 1;
         if request.payload_bytes > 0 {
-            self.incoming = Incoming::Data { place, left: request.payload_bytes, buffer: None, filled: 0 };
+            self.incoming = Incoming::Data { slot, left: request.payload_bytes, buffer: None, filled: 0 };
         } else {
-            self.listed.push_back(place);
+            self.listed.push_back(slot);
         }
     }
 
@@ -68,32 +68,32 @@ impl Client {
     pub(crate) fn issue(&mut self, storage: &mut Storage) {
         let mut may_begin = true;
         for _ in 0..self.listed.len() {
-            let Some(place) = self.listed.pop_front() else { return };
+            let Some(slot) = self.listed.pop_front() else { return };
             // Behind one that waits for buffers none begins that would take them first. Those that have begun go on: they have
             // the buffers that it waits for.
-            let has_begun = storage.requests.get(place).is_some_and(|request| request.issued > 0);
+            let has_begun = storage.requests.get(slot).is_some_and(|request| request.issued > 0);
             if !may_begin && !has_begun {
-                self.listed.push_back(place);
+                self.listed.push_back(slot);
                 continue;
             }
-            match self.issue_of(place, storage) {
-                Issued::All => self.delist(place, storage),
-                Issued::Enough => self.listed.push_back(place),
+            match self.issue_of(slot, storage) {
+                Issued::All => self.delist(slot, storage),
+                Issued::Enough => self.listed.push_back(slot),
                 Issued::NoBuffers => {
                     may_begin = false;
-                    self.listed.push_back(place);
+                    self.listed.push_back(slot);
                 }
                 Issued::Full => {
-                    self.listed.push_front(place);
+                    self.listed.push_front(slot);
                     return;
                 }
             }
         }
     }
 
-    fn issue_of(&mut self, place: usize, storage: &mut Storage) -> Issued {
+    fn issue_of(&mut self, slot: usize, storage: &mut Storage) -> Issued {
         loop {
-            let Some(request) = storage.requests.get(place) else { return Issued::All };
+            let Some(request) = storage.requests.get(slot) else { return Issued::All };
             let Some((at, length)) = request.next_piece() else { return Issued::All };
             if request.commands >= REQUEST_COMMANDS_MAX {
                 return Issued::Enough;
@@ -102,19 +102,19 @@ impl Client {
             if self.commands >= CLIENT_COMMANDS_MAX || !storage.has_room(disk) {
                 return Issued::Full;
             }
-            let Some(data) = self.data(place, length, storage) else { return Issued::NoBuffers };
-            let Some(request) = storage.requests.get(place) else { return Issued::All };
+            let Some(data) = self.data(slot, length, storage) else { return Issued::NoBuffers };
+            let Some(request) = storage.requests.get(slot) else { return Issued::All };
             request.issued += length;
             request.commands += 1;
             self.commands += 1;
             let piece = at / request.piece_bytes;
-            storage.submit((disk, place, piece), work, (offset, length), data);
+            storage.submit((disk, slot, piece), work, (offset, length), data);
         }
     }
 
     /// Buffer for the next command of a request; `None` when there is no room for it.
-    fn data(&mut self, place: usize, length: u64, storage: &mut Storage) -> Option<Data> {
-        let request = storage.requests.get(place)?;
+    fn data(&mut self, slot: usize, length: u64, storage: &mut Storage) -> Option<Data> {
+        let request = storage.requests.get(slot)?;
         match request.work {
             Work::Read { is_whole } => {
                 // All of it or nothing: requests that wait for each other's buffers would wait forever.
@@ -152,12 +152,12 @@ impl Client {
 
     /// Gives the write that is being received a buffer for its next command; where it has failed, its data is thrown away.
     /// False when there is no room.
-    pub(crate) fn data_buffer(&mut self, place: usize, storage: &mut Storage) -> bool {
+    pub(crate) fn data_buffer(&mut self, slot: usize, storage: &mut Storage) -> bool {
         let Incoming::Data { left, buffer, filled, .. } = &mut self.incoming else { return true };
-        let Some(request) = storage.requests.get(place) else { return true };
+        let Some(request) = storage.requests.get(slot) else { return true };
         if request.error.is_some() {
             self.incoming = Incoming::Refused { left: *left };
-            self.delist(place, storage);
+            self.delist(slot, storage);
             return true;
         }
         let (disk, length) = (request.disk, request.piece_bytes.min((*left).into()) as usize);
@@ -174,8 +174,8 @@ impl Client {
     }
 
     /// Writes a full buffer, the last one of its request or not; there is room for the command.
-    pub(crate) fn write(&mut self, place: usize, buffer: Buffer, is_last: bool, storage: &mut Storage) {
-        let Some(request) = storage.requests.get(place) else { return };
+    pub(crate) fn write(&mut self, slot: usize, buffer: Buffer, is_last: bool, storage: &mut Storage) {
+        let Some(request) = storage.requests.get(slot) else { return };
         let (disk, at, length) = (request.disk, request.issued, buffer.len() as u64);
         request.issued += length;
         if request.error.is_some() {
@@ -185,17 +185,17 @@ impl Client {
             self.commands += 1;
             let (work, offset) = (request.work, request.replies.offset + at);
             let piece = at / request.piece_bytes;
-            storage.submit((disk, place, piece), work, (offset, length), Data::Send(buffer));
+            storage.submit((disk, slot, piece), work, (offset, length), Data::Send(buffer));
         }
         if is_last {
-            self.delist(place, storage);
+            self.delist(slot, storage);
         }
     }
 
     /// A command of this client's has ended.
-    pub(crate) fn ended(&mut self, place: usize, piece: u64, ended: Ended, storage: &mut Storage) {
+    pub(crate) fn ended(&mut self, slot: usize, piece: u64, ended: Ended, storage: &mut Storage) {
         let is_gone = self.is_gone();
-        let Some(request) = storage.requests.get(place) else { return };
+        let Some(request) = storage.requests.get(slot) else { return };
         request.commands -= 1;
         self.commands -= 1;
         let (buffer, error) = match ended.answer() {
@@ -230,32 +230,32 @@ impl Client {
             (_, None) => {}
         }
         if is_answered {
-            storage.requests.take(place);
+            storage.requests.take(slot);
             self.requests -= 1;
         } else if is_over {
-            self.finish(place, storage);
+            self.finish(slot, storage);
         }
     }
 
     /// No more commands will be made of a request by what has listed it.
-    fn delist(&mut self, place: usize, storage: &mut Storage) {
-        let Some(request) = storage.requests.get(place) else { return };
+    fn delist(&mut self, slot: usize, storage: &mut Storage) {
+        let Some(request) = storage.requests.get(slot) else { return };
         request.is_listed = false;
         if request.is_over() {
-            self.finish(place, storage);
+            self.finish(slot, storage);
         }
     }
 
     /// Answers a request that is over, and forgets it.
-    fn finish(&mut self, place: usize, storage: &mut Storage) {
-        let Some(request) = storage.requests.get(place) else { return };
+    fn finish(&mut self, slot: usize, storage: &mut Storage) {
+        let Some(request) = storage.requests.get(slot) else { return };
         if let (Work::Trim { is_durable: true }, None) = (request.work, request.error) {
             (request.work, request.length, request.piece_bytes) = (Work::Flush, 1, 1);
             (request.issued, request.is_listed) = (0, true);
-            self.listed.push_back(place);
+            self.listed.push_back(slot);
             return;
         }
-        let Some(mut request) = storage.requests.take(place) else { return };
+        let Some(mut request) = storage.requests.take(slot) else { return };
         self.requests -= 1;
         self.held_bytes -= request.reserved_bytes;
         storage.tally.errors += u64::from(request.error.is_some());
@@ -283,22 +283,22 @@ impl Client {
     /// Forgets the rest of a request that will not come.
     pub(crate) fn drop_incoming(&mut self, storage: &mut Storage) {
         let incoming = std::mem::replace(&mut self.incoming, Incoming::Nothing);
-        if let Incoming::Data { place, buffer, .. } = incoming {
+        if let Incoming::Data { slot, buffer, .. } = incoming {
             buffer.into_iter().for_each(|buffer| self.release(buffer, storage));
-            if let Some(request) = storage.requests.get(place) {
+            if let Some(request) = storage.requests.get(slot) {
                 request.error.get_or_insert(Errno::InputOutput);
             }
-            self.delist(place, storage);
+            self.delist(slot, storage);
         }
     }
 
     /// Makes no more commands of any request.
     pub(crate) fn give_up(&mut self, storage: &mut Storage) {
-        while let Some(place) = self.listed.pop_front() {
-            if let Some(request) = storage.requests.get(place) {
+        while let Some(slot) = self.listed.pop_front() {
+            if let Some(request) = storage.requests.get(slot) {
                 request.error.get_or_insert(Errno::InputOutput);
             }
-            self.delist(place, storage);
+            self.delist(slot, storage);
         }
     }
 }

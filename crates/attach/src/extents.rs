@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Part of DLFEAT that says what deallocated blocks read as.
 const READS_MASK: u8 = 0b111;
 
-/// A client, by its place and number.
+/// A client, by its slot and number.
 pub(crate) type ClientId = (usize, u64);
 
 /// A question of a client.

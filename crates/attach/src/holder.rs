@@ -13,24 +13,24 @@ use nbd::Export;
 
 use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
-use crate::order::{Adopted, Hand, Order};
+use crate::worker_command::{Adopted, WorkerCommand, WorkerHandle};
 
-/// Limit on the time in which a thread carries out an order that waits for nothing.
+/// Limit on the time in which a thread executes a command that waits for nothing.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that may be handed over.
 #[derive(Clone)]
 pub struct Holder {
     /// The first one accepts clients.
-    hands: Arc<[Hand]>,
+    workers: Arc<[WorkerHandle]>,
     exports: Arc<[Export]>,
 }
 
 impl Holder {
-    pub(crate) fn new(mut hands: Vec<Hand>, exports: &[Export]) -> Self {
+    pub(crate) fn new(mut workers: Vec<WorkerHandle>, exports: &[Export]) -> Self {
         // Threads are started with the first one last.
-        hands.reverse();
-        Self { hands: hands.into(), exports: exports.into() }
+        workers.reverse();
+        Self { workers: workers.into(), exports: exports.into() }
     }
 
     /// Brings the server to rest: what was asked for ends, and nothing else begins. What another process needs to go on, and the
@@ -49,15 +49,18 @@ impl Holder {
     fn try_freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), String> {
         // First stop passing clients between threads, so that each knows all of its clients.
         let (asker, stopped) = channel();
-        self.hands.iter().take(1).for_each(|hand| hand.order(Order::StopAccepting(asker.clone())));
+        self.workers
+            .iter()
+            .take(1)
+            .for_each(|worker| worker.send(WorkerCommand::StopAccepting(asker.clone())));
         drop(asker);
         answer(&stopped, Instant::now() + ORDER_TIMEOUT)?;
         let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS);
         let (asker, quiesced) = channel();
-        self.hands.iter().for_each(|hand| hand.order(Order::Freeze(asker.clone())));
+        self.workers.iter().for_each(|worker| worker.send(WorkerCommand::Freeze(asker.clone())));
         drop(asker);
         let (mut clients, mut sockets) = (Vec::new(), Vec::new());
-        for _ in 0..self.hands.len() {
+        for _ in 0..self.workers.len() {
             for (client, descriptors) in answer(&quiesced, until)? {
                 clients.push(client);
                 sockets.extend(descriptors);
@@ -71,12 +74,12 @@ impl Holder {
     /// Serves on. Where another process may have used the clients' sockets meanwhile (`is_disowned`), they are closed.
     pub fn thaw(&self, is_disowned: bool) {
         // The first accepts clients at once, and gives them to others.
-        self.hands.iter().rev().for_each(|hand| hand.order(Order::Thaw(is_disowned)));
+        self.workers.iter().rev().for_each(|worker| worker.send(WorkerCommand::Thaw(is_disowned)));
     }
 
     /// Ends without a word to any client: another process serves them.
     pub fn leave(&self) {
-        self.hands.iter().for_each(|hand| hand.order(Order::Leave));
+        self.workers.iter().for_each(|worker| worker.send(WorkerCommand::Leave));
     }
 
     /// Takes over what another process has brought to rest. This server serves when `thaw` is called. Those that cannot be taken
@@ -94,12 +97,12 @@ impl Holder {
         if clients.len() + clients.iter().filter(has_unsent).count() != sockets.len() {
             return Err("the number of descriptors is not that of the clients".to_owned());
         }
-        let place = |disk: &HandedDisk| {
+        let slot = |disk: &HandedDisk| {
             let is_it = |own: &Export| own.name == disk.name && own.block_bytes == disk.block_bytes;
             self.exports.iter().position(is_it)
         };
-        let places: Arc<[Option<usize>]> = disks.iter().map(place).collect();
-        let mut shares: Vec<Vec<Adopted>> = self.hands.iter().map(|_| Vec::new()).collect();
+        let disk_indices: Arc<[Option<usize>]> = disks.iter().map(slot).collect();
+        let mut shares: Vec<Vec<Adopted>> = self.workers.iter().map(|_| Vec::new()).collect();
         let (count, mut failed, mut descriptors) = (shares.len(), Vec::new(), sockets.into_iter());
         for (at, client) in clients.into_iter().enumerate() {
             let socket = descriptors.next();
@@ -110,8 +113,8 @@ impl Holder {
             }
         }
         let (asker, adopted) = channel();
-        for (hand, share) in self.hands.iter().zip(shares) {
-            hand.order(Order::Adopt(share, places.clone(), asker.clone()));
+        for (worker, share) in self.workers.iter().zip(shares) {
+            worker.send(WorkerCommand::Adopt(share, disk_indices.clone(), asker.clone()));
         }
         drop(asker);
         let until = Instant::now() + ORDER_TIMEOUT;

@@ -22,16 +22,16 @@ mod holder;
 mod input;
 pub mod limits;
 mod listener;
-mod order;
 mod output;
-mod places;
 mod quiescing;
+mod ready_list;
 mod requests;
 mod server;
 mod status;
 mod storage;
 mod tls;
-mod turns;
+mod worker_command;
+
 pub mod ublk;
 mod vhost_user;
 mod worker;
@@ -46,6 +46,6 @@ pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
 pub use vhost_user::{
-    HandedDoor, HandedFrontEnd, HandedInflight, HandedRegion, HandedVhostServer, HandedVring, VhostHolder,
+    HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring, VhostHolder,
     VhostUserServer,
 };

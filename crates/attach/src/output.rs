@@ -9,13 +9,13 @@ use engine::secure_stream::SecureStream;
 use nbd::Head;
 use secure_channel::SealError;
 
-/// A reply, or more data of the one before.
-struct Part {
+/// Reply, or more data of the reply before.
+struct ReplyChunk {
     head: Option<Head>,
     data: Option<Buffer>,
 }
 
-impl Part {
+impl ReplyChunk {
     fn head(&self) -> &[u8] {
         self.head.as_deref().unwrap_or_default()
     }
@@ -35,23 +35,23 @@ pub(crate) struct Output {
     /// Answers of the handshake.
     pub(crate) text: Vec<u8>,
     text_sent: usize,
-    parts: VecDeque<Part>,
-    /// Bytes of the first part that have been sent.
-    part_sent: usize,
+    chunks: VecDeque<ReplyChunk>,
+    /// Bytes of the first chunk that have been sent.
+    chunk_sent: usize,
 }
 
 impl Output {
     /// Adds a reply, or data of the reply before.
     pub(crate) fn put(&mut self, head: Option<Head>, data: Option<Buffer>) {
-        self.parts.push_back(Part { head, data });
+        self.chunks.push_back(ReplyChunk { head, data });
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.parts.len()
+        self.chunks.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.text.is_empty()
+        self.chunks.is_empty() && self.text.is_empty()
     }
 
     /// Sends as much as there is room for, and says whether it was all. The buffers go back to the pool, and `freed` is what they
@@ -100,9 +100,9 @@ impl Output {
     /// Seals as much as one space takes, and says how many bytes that were.
     fn seal(&self, secure: &mut SecureStream, pool: &mut BufferPool) -> Result<usize, SealError> {
         let text = &self.text[self.text_sent..];
-        let parts = self.parts.iter().flat_map(|part| [part.head(), part.data()]);
-        let mut skip = self.part_sent;
-        let pieces = std::iter::once(text).chain(parts.filter_map(|bytes| {
+        let chunks = self.chunks.iter().flat_map(|chunk| [chunk.head(), chunk.data()]);
+        let mut skip = self.chunk_sent;
+        let pieces = std::iter::once(text).chain(chunks.filter_map(|bytes| {
             let of_piece = skip.min(bytes.len());
             skip -= of_piece;
             (of_piece < bytes.len()).then(|| &bytes[of_piece..])
@@ -123,8 +123,8 @@ impl Output {
     /// Bytes that have not been sent, or as many as are sealed at once.
     fn unsent_bytes(&self) -> usize {
         let mut bytes = self.text.len() - self.text_sent;
-        for part in &self.parts {
-            bytes += part.len();
+        for chunk in &self.chunks {
+            bytes += chunk.len();
             if bytes >= SEALED_SPACE_BYTES {
                 return SEALED_SPACE_BYTES;
             }
@@ -141,8 +141,11 @@ impl Output {
     pub(crate) fn unsent(&self) -> Vec<u8> {
         let mut bytes = self.unsent_text().to_vec();
         let before = bytes.len();
-        self.parts.iter().flat_map(|part| [part.head(), part.data()]).for_each(|part| bytes.extend(part));
-        bytes.drain(before..before + self.part_sent);
+        self.chunks
+            .iter()
+            .flat_map(|chunk| [chunk.head(), chunk.data()])
+            .for_each(|chunk| bytes.extend(chunk));
+        bytes.drain(before..before + self.chunk_sent);
         bytes
     }
 
@@ -163,12 +166,12 @@ impl Output {
             count + 2 <= SEND_PARTS_MAX
         };
         add(&self.text[self.text_sent..]);
-        let mut skip = self.part_sent;
-        for part in &self.parts {
-            let head = part.head();
+        let mut skip = self.chunk_sent;
+        for chunk in &self.chunks {
+            let head = chunk.head();
             let of_head = skip.min(head.len());
             add(&head[of_head..]);
-            if !add(&part.data()[skip - of_head..]) {
+            if !add(&chunk.data()[skip - of_head..]) {
                 break;
             }
             skip = 0;
@@ -184,12 +187,12 @@ impl Output {
             self.text.clear();
             self.text_sent = 0;
         }
-        self.part_sent += count;
-        while let Some(part) = self.parts.front()
-            && self.part_sent >= part.len()
+        self.chunk_sent += count;
+        while let Some(chunk) = self.chunks.front()
+            && self.chunk_sent >= chunk.len()
         {
-            self.part_sent -= part.len();
-            if let Some(Part { data: Some(buffer), .. }) = self.parts.pop_front() {
+            self.chunk_sent -= chunk.len();
+            if let Some(ReplyChunk { data: Some(buffer), .. }) = self.chunks.pop_front() {
                 *freed += buffer.capacity();
                 pool.give(buffer);
             }
@@ -199,7 +202,7 @@ impl Output {
     /// Drops all of it.
     pub(crate) fn clear(&mut self, pool: &mut BufferPool) {
         self.text = Vec::new();
-        (self.text_sent, self.part_sent) = (0, 0);
-        self.parts.drain(..).filter_map(|part| part.data).for_each(|buffer| pool.give(buffer));
+        (self.text_sent, self.chunk_sent) = (0, 0);
+        self.chunks.drain(..).filter_map(|chunk| chunk.data).for_each(|buffer| pool.give(buffer));
     }
 }

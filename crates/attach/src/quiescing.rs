@@ -13,39 +13,39 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
 use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
-use crate::order::{Adopted, Order, Quiesced};
 use crate::worker::{Course, Worker};
+use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
 
 /// Interval at which clients are checked for unread replies.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Worker {
-    /// Carries out an order.
-    pub(crate) fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Client(socket, peer) => self.take_client(socket, peer),
-            Order::StopAccepting(asker) => {
+    /// Executes a command.
+    pub(crate) fn execute(&mut self, command: WorkerCommand) {
+        match command {
+            WorkerCommand::Client(socket, peer) => self.take_client(socket, peer),
+            WorkerCommand::StopAccepting(asker) => {
                 self.stops_accepting = true;
                 let _ = asker.send(());
             }
-            Order::Freeze(asker) => {
+            WorkerCommand::Freeze(asker) => {
                 self.course = Course::Quiesces { asker, since: self.ring.now() };
-                for place in 0..self.clients.len() {
-                    if let Some(client) = &mut self.clients[place] {
+                for slot in 0..self.clients.len() {
+                    if let Some(client) = &mut self.clients[slot] {
                         client.freeze(true);
-                        self.turns.add(place);
+                        self.ready.add(slot);
                     }
                 }
             }
-            Order::Adopt(handed, places, asker) => {
+            WorkerCommand::Adopt(handed, disk_indices, asker) => {
                 let adopt = |adopted: Adopted| {
                     let peer = adopted.0.peer.clone();
-                    self.adopt(adopted, &places).err().map(|reason| (peer, reason))
+                    self.adopt(adopted, &disk_indices).err().map(|reason| (peer, reason))
                 };
                 let _ = asker.send(handed.into_iter().filter_map(adopt).collect());
             }
-            Order::Thaw(is_disowned) => self.thaw(is_disowned),
-            Order::Leave => self.course = Course::Leaves,
+            WorkerCommand::Thaw(is_disowned) => self.thaw(is_disowned),
+            WorkerCommand::Leave => self.course = Course::Leaves,
         }
     }
 
@@ -53,8 +53,8 @@ impl Worker {
     fn thaw(&mut self, is_disowned: bool) {
         self.course = Course::Serves;
         (self.stops_accepting, self.accept_again) = (false, true);
-        for place in 0..self.clients.len() {
-            let Some(client) = &mut self.clients[place] else { continue };
+        for slot in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[slot] else { continue };
             client.freeze(false);
             if is_disowned {
                 // The other process, if it still has the socket, finds its end.
@@ -62,9 +62,9 @@ impl Worker {
                     let _ = shutdown(socket, Shutdown::Both);
                 }
                 client.leave(&mut self.storage);
-                self.part(place);
+                self.disconnect(slot);
             } else {
-                self.turns.add(place);
+                self.ready.add(slot);
             }
         }
     }
@@ -104,18 +104,19 @@ impl Worker {
     fn adopt(
         &mut self,
         (handed, socket, unsent): Adopted,
-        places: &Arc<[Option<usize>]>,
+        disk_indices: &Arc<[Option<usize>]>,
     ) -> Result<(), String> {
-        let place = self.free_place().ok_or("this process has as many clients as it takes")?;
+        let slot = self.free_slot().ok_or("this process has as many clients as it takes")?;
         let tls = self.tls();
         self.storage.tally.clients += 1;
-        let id = (place, self.storage.tally.clients);
-        let mut client = Client::going_on(id, (&handed, socket, unsent), places, (&mut self.storage, tls))?;
+        let id = (slot, self.storage.tally.clients);
+        let mut client =
+            Client::going_on(id, (&handed, socket, unsent), disk_indices, (&mut self.storage, tls))?;
         client.freeze(true);
         if let Some(socket) = &client.socket {
-            self.ring.watch(socket, place as u32).map_err(|error| error.to_string())?;
+            self.ring.watch(socket, slot as u32).map_err(|error| error.to_string())?;
         }
-        self.clients[place] = Some(client);
+        self.clients[slot] = Some(client);
         Ok(())
     }
 }

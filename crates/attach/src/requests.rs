@@ -3,8 +3,7 @@
 use engine::ring::Buffer;
 use nbd::{Command, Errno, Replies};
 use nvme::io::IoCommand;
-
-use crate::places::Places;
+use slab::Slab;
 
 /// Operation of a request's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Work {
 
 /// A request.
 pub(crate) struct Request {
-    /// Place of the client.
+    /// Slot of the client.
     pub(crate) client: usize,
     /// Index of the disk.
     pub(crate) disk: usize,
@@ -98,10 +97,10 @@ impl Request {
     }
 }
 
-/// All requests of a thread, by their places.
+/// Requests of a thread, by key.
 #[derive(Default)]
 pub(crate) struct Requests {
-    places: Places<Request>,
+    entries: Slab<Request>,
     /// Room for data that waits, of requests that are over.
     spare: Vec<Vec<Option<Buffer>>>,
 }
@@ -113,16 +112,16 @@ impl Requests {
     }
 
     pub(crate) fn add(&mut self, request: Request) -> usize {
-        self.places.add(request)
+        self.entries.insert(request)
     }
 
-    pub(crate) fn get(&mut self, place: usize) -> Option<&mut Request> {
-        self.places.get(place)
+    pub(crate) fn get(&mut self, key: usize) -> Option<&mut Request> {
+        self.entries.get_mut(key)
     }
 
     /// Takes one out that is over. Its room is used again, once its buffers have been taken.
-    pub(crate) fn take(&mut self, place: usize) -> Option<Request> {
-        self.places.take(place)
+    pub(crate) fn take(&mut self, key: usize) -> Option<Request> {
+        self.entries.try_remove(key)
     }
 
     /// Takes room back that a request had.

@@ -14,9 +14,9 @@ use crate::disk::Disk;
 use crate::extents::ExtentThread;
 use crate::holder::Holder;
 use crate::listener::Listener;
-use crate::order::Hand;
 use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Plan, Worker};
+use crate::worker_command::WorkerHandle;
 
 /// Options of a server.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct ServerOptions {
     pub threads: u16,
     /// Ring for the disks' I/O.
     pub ring: RingOptions,
-    /// Set to start in held state: the server takes over from another process, and serves on order.
+    /// Set to start in held state: the server takes over from another process, and serves on command.
     pub is_held: bool,
 }
 
@@ -69,7 +69,7 @@ impl ServerOptions {
 pub struct Server {
     stopping: Arc<AtomicBool>,
     threads: Vec<(Waker, JoinHandle<Tally>)>,
-    hands: Vec<Hand>,
+    workers: Vec<WorkerHandle>,
     /// Ended after the workers.
     handshakes: Option<HandshakeThread>,
     /// Thread for block status, joined after those that serve.
@@ -103,21 +103,21 @@ impl Server {
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
         let (handshakes, jobs) = tls.map(HandshakeThread::start).transpose()?.unzip();
-        let (threads, hands) = (Vec::new(), Vec::new());
+        let (threads, workers) = (Vec::new(), Vec::new());
         let (extents, questions) = ExtentThread::start()?;
         let extents = Some(extents);
-        let mut server = Self { stopping: stopping.clone(), threads, hands, handshakes, extents, exports };
+        let mut server = Self { stopping: stopping.clone(), threads, workers, handshakes, extents, exports };
         // Where something fails, they go before the server, which waits for a thread that has work as long as they are there.
         let (jobs, questions) = (jobs, questions);
         let (mut listeners, is_held) = (Some(listeners), options.is_held);
         // The first comes last: it knows all others.
         for number in (0..count).rev() {
-            let (sender, orders) = channel();
+            let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
             let extents = questions.clone();
-            let plan = Plan { disks, number, count, stopping, orders, is_held, tls, extents };
+            let plan = Plan { disks, number, count, stopping, commands, is_held, tls, extents };
             let (listeners, others) = match number {
-                0 => (listeners.take().unwrap_or_default(), server.hands.clone()),
+                0 => (listeners.take().unwrap_or_default(), server.workers.clone()),
                 _ => (Vec::new(), Vec::new()),
             };
             let open = |ring| {
@@ -125,7 +125,7 @@ impl Server {
                 Ok(|| worker.run())
             };
             let (waker, thread) = start_thread(format!("nbd-{number}"), options.ring, open)?;
-            server.hands.push(Hand { orders: sender, waker: waker.clone() });
+            server.workers.push(WorkerHandle { commands: sender, waker: waker.clone() });
             server.threads.push((waker, thread));
         }
         Ok(server)
@@ -133,7 +133,7 @@ impl Server {
 
     /// Handle for handing its clients over to another process.
     pub fn holder(&self) -> Holder {
-        Holder::new(self.hands.clone(), &self.exports)
+        Holder::new(self.workers.clone(), &self.exports)
     }
 
     /// The disks as clients saw them at the beginning.
@@ -146,7 +146,7 @@ impl Server {
         self.threads.len()
     }
 
-    /// True if a thread has ended without an order.
+    /// True if a thread has ended without a command.
     pub fn has_failed(&self) -> bool {
         self.threads.iter().any(|(_, thread)| thread.is_finished())
     }

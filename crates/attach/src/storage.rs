@@ -35,8 +35,8 @@ impl Storage {
     ) -> Self {
         let tokens = (token..).step_by(DiskQueues::TOKENS as usize);
         let open = |((disk, export), token): (&(Disk, Export), u32)| {
-            let place = (&disk.paths, export.block_bytes);
-            (disk.clone(), DiskQueues::open(place, ring, token, (number, count)))
+            let known = (&disk.paths, export.block_bytes);
+            (disk.clone(), DiskQueues::open(known, ring, token, (number, count)))
         };
         Self {
             disks: disks.iter().zip(tokens).map(open).collect(),
@@ -103,9 +103,9 @@ impl Storage {
         has_room
     }
 
-    /// The same of the disk that the request at `place` is about.
-    pub(crate) fn has_room_for(&mut self, place: usize) -> bool {
-        let disk = self.requests.get(place).map(|request| request.disk);
+    /// The same of the disk of request `key`.
+    pub(crate) fn has_room_for(&mut self, key: usize) -> bool {
+        let disk = self.requests.get(key).map(|request| request.disk);
         disk.is_none_or(|disk| self.has_room(disk))
     }
 
@@ -118,20 +118,20 @@ impl Storage {
         has_room
     }
 
-    /// Sends the command for `length` bytes at `offset`, of the request at `place`, to a disk that takes one.
+    /// Sends the command for `length` bytes at `offset`, of request `key`, to a disk that takes one.
     pub(crate) fn submit(
         &mut self,
-        (disk, place, piece): (usize, usize, u64),
+        (disk, key, piece): (usize, usize, u64),
         work: Work,
         (offset, length): (u64, u64),
         data: Data,
     ) {
-        let user = ((place as u64) << 32) | piece;
+        let user = ((key as u64) << 32) | piece;
         let command = |start, blocks| work.command(start, blocks);
         self.disks[disk].1.submit(command, (offset, length), data, user);
     }
 
-    /// The next command that has ended: its request's place, its piece, and how.
+    /// The next command that has ended: its request's key, its piece, and how.
     pub(crate) fn pop(&mut self) -> Option<(usize, u64, Ended)> {
         let ended = self.disks.iter_mut().find_map(|(_, queues)| queues.pop())?;
         let user = ended.user();

@@ -15,11 +15,11 @@ use crate::disk::Disk;
 use crate::extents::{ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
 use crate::listener::Listener;
-use crate::order::{Hand, Order, Quiesced};
+use crate::ready_list::ReadyList;
 use crate::server::Tally;
 use crate::storage::Storage;
 use crate::tls::{Handshakes, Jobs};
-use crate::turns::Turns;
+use crate::worker_command::{Quiesced, WorkerCommand, WorkerHandle};
 
 /// Parts of a thread.
 pub(crate) struct Plan {
@@ -27,8 +27,8 @@ pub(crate) struct Plan {
     pub(crate) number: u16,
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
-    pub(crate) orders: Receiver<Order>,
-    /// Set to start in held state, and serve on order.
+    pub(crate) commands: Receiver<WorkerCommand>,
+    /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
     pub(crate) tls: Option<(Tls, Jobs)>,
@@ -54,17 +54,17 @@ pub(crate) struct Worker {
     pub(crate) ring: Ring,
     pub(crate) storage: Storage,
     pub(crate) clients: Vec<Option<Client>>,
-    /// Of clients, by place.
-    pub(crate) turns: Turns,
+    /// Clients with pending work, by slot.
+    pub(crate) ready: ReadyList,
     listeners: Vec<Listener>,
-    colleagues: Vec<Hand>,
+    other_workers: Vec<WorkerHandle>,
     next_thread: usize,
     /// Listeners may have more connections than were taken.
     pub(crate) accept_again: bool,
-    /// Set by the order to take no more connections.
+    /// Set by the command to accept no more connections.
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
-    orders: Receiver<Order>,
+    commands: Receiver<WorkerCommand>,
     /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
@@ -84,7 +84,7 @@ impl Worker {
         mut ring: Ring,
         plan: Plan,
         listeners: Vec<Listener>,
-        colleagues: Vec<Hand>,
+        other_workers: Vec<WorkerHandle>,
     ) -> io::Result<Self> {
         for (token, listener) in (LISTENER_TOKEN..QUEUE_TOKEN).zip(&listeners) {
             listener.prepare()?;
@@ -97,14 +97,14 @@ impl Worker {
             ring,
             storage,
             clients: Vec::new(),
-            turns: Turns::new(CLIENTS_PER_THREAD_MAX),
+            ready: ReadyList::new(CLIENTS_PER_THREAD_MAX),
             listeners,
-            colleagues,
+            other_workers,
             next_thread: 0,
             accept_again: false,
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
-            orders: plan.orders,
+            commands: plan.commands,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
@@ -117,21 +117,21 @@ impl Worker {
     pub(crate) fn run(mut self) -> Tally {
         while !self.is_done() {
             self.storage.flush(&mut self.ring);
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, "the ring of an NBD server's thread failed; closing its connections");
                 break;
             }
         }
         self.storage.close(&mut self.ring);
-        for (place, client) in self.clients.iter_mut().enumerate() {
+        for (slot, client) in self.clients.iter_mut().enumerate() {
             if let Some(socket) = client.as_mut().and_then(Client::take_socket) {
-                self.ring.unwatch(&socket, place as u32);
+                self.ring.unwatch(&socket, slot as u32);
             }
         }
         self.storage.tally
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let timeout = self.timeout();
@@ -139,16 +139,16 @@ impl Worker {
         let now = self.ring.now();
         // Before the queues' turn: a thread that is ordered to serve has to know which writes wait
         // when it begins.
-        while let Ok(order) = self.orders.try_recv() {
-            self.carry_out(order);
+        while let Ok(send) = self.commands.try_recv() {
+            self.execute(send);
         }
         self.storage.take_in(&mut self.ring, &mut self.scratch, &events, now);
-        while let Some((place, piece, ended)) = self.storage.pop() {
-            let client = self.storage.requests.get(place).map(|request| request.client);
+        while let Some((slot, piece, ended)) = self.storage.pop() {
+            let client = self.storage.requests.get(slot).map(|request| request.client);
             if let Some(client) = client {
-                self.turns.add(client);
+                self.ready.add(client);
                 if let Some(client) = &mut self.clients[client] {
-                    client.ended(place, piece, ended, &mut self.storage);
+                    client.ended(slot, piece, ended, &mut self.storage);
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Worker {
                 match self.clients.get_mut(*token as usize) {
                     Some(Some(client)) => {
                         client.ready(*readiness);
-                        self.turns.add(*token as usize);
+                        self.ready.add(*token as usize);
                     }
                     _ if (LISTENER_TOKEN..QUEUE_TOKEN).contains(token) => {
                         self.accept((*token - LISTENER_TOKEN) as usize);
@@ -173,7 +173,7 @@ impl Worker {
         self.go_on_with_handshakes(now);
         self.answer_extents();
         if self.storage.has_room_again() {
-            (0..self.clients.len()).for_each(|place| self.turns.add(place));
+            (0..self.clients.len()).for_each(|slot| self.ready.add(slot));
         }
         match self.course {
             Course::Serves => self.serve(),
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        let has_turns = !self.turns.is_empty() || self.accept_again;
+        let has_turns = !self.ready.is_empty() || self.accept_again;
         if self.storage.has_more() || has_turns && !matches!(self.course, Course::Rests) {
             return Some(Duration::ZERO);
         }
@@ -199,15 +199,15 @@ impl Worker {
         deadlines.min().map(|deadline| deadline.since(now))
     }
 
-    /// Gives each client its turn that something has happened to. Those that want another one get it in the next round.
+    /// Serves each client with pending work. Those with more are served in the next round.
     fn serve(&mut self) {
-        let count = self.turns.count();
+        let count = self.ready.count();
         for at in 0..count {
-            let place = self.turns.begin(at);
-            let Some(client) = &mut self.clients[place] else { continue };
+            let slot = self.ready.take(at);
+            let Some(client) = &mut self.clients[slot] else { continue };
             let wants_more = client.serve(&mut self.storage, &mut self.scratch);
             if let Some(handshakes) = &mut self.handshakes {
-                let id = (place, client.number);
+                let id = (slot, client.number);
                 if client.begins_tls() {
                     handshakes.begin(id, self.ring.now());
                 }
@@ -215,12 +215,12 @@ impl Worker {
             }
             let has_room = client.send(&mut self.storage, &mut self.ring);
             if client.is_gone() {
-                self.part(place);
+                self.disconnect(slot);
             } else if wants_more || has_room {
-                self.turns.add(place);
+                self.ready.add(slot);
             }
         }
-        self.turns.end(count);
+        self.ready.end_round(count);
     }
 
     /// Gives clients what steps of their handshakes came to, and parts from those that are late.
@@ -229,13 +229,13 @@ impl Worker {
         while let Some((id, answer)) = handshakes.answer() {
             if let Some(client) = client_of(&mut self.clients, id) {
                 client.landed(answer, &mut self.storage, &mut self.scratch);
-                self.turns.add(id.0);
+                self.ready.add(id.0);
             }
         }
         while let Some(id) = handshakes.expired(now) {
             if let Some(client) = client_of(&mut self.clients, id).filter(|client| client.is_securing()) {
                 client.end_late(&mut self.storage);
-                self.turns.add(id.0);
+                self.ready.add(id.0);
             }
         }
     }
@@ -247,19 +247,19 @@ impl Worker {
                 let disk = client.disk().unwrap_or_default();
                 let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
                 client.extent_came(&answer, block_bytes);
-                self.turns.add(answer.client.0);
+                self.ready.add(answer.client.0);
             }
         }
     }
 
-    /// Closes the connection of a client that is gone; its place is free when nothing of it is under way.
-    pub(crate) fn part(&mut self, place: usize) {
-        let Some(client) = &mut self.clients[place] else { return };
+    /// Closes the connection of a client that is gone; its slot is free when nothing of it is under way.
+    pub(crate) fn disconnect(&mut self, slot: usize) {
+        let Some(client) = &mut self.clients[slot] else { return };
         if let Some(socket) = client.take_socket() {
-            self.ring.unwatch(&socket, place as u32);
+            self.ring.unwatch(&socket, slot as u32);
         }
         if client.is_over() {
-            self.clients[place] = None;
+            self.clients[slot] = None;
         }
     }
 
@@ -284,36 +284,36 @@ impl Worker {
         self.accept_again = true;
     }
 
-    /// Gives a client to the thread whose turn it is.
+    /// Assigns a client to the threads in turn.
     fn assign(&mut self, socket: Socket, peer: String) {
         let thread = self.next_thread;
-        self.next_thread = (thread + 1) % (self.colleagues.len() + 1);
+        self.next_thread = (thread + 1) % (self.other_workers.len() + 1);
         match thread.checked_sub(1) {
             None => self.take_client(socket, peer),
             // A thread that is gone takes none, which closes the connection.
-            Some(other) => self.colleagues[other].order(Order::Client(socket, peer)),
+            Some(other) => self.other_workers[other].send(WorkerCommand::Client(socket, peer)),
         }
     }
 
     pub(crate) fn take_client(&mut self, socket: Socket, peer: String) {
-        let Some(place) = self.free_place() else {
+        let Some(slot) = self.free_slot() else {
             tracing::warn!(
                 client = peer,
                 "refusing an NBD client: {CLIENTS_PER_THREAD_MAX} are connected to this thread"
             );
             return;
         };
-        if let Err(error) = self.ring.watch(&socket, place as u32) {
+        if let Err(error) = self.ring.watch(&socket, slot as u32) {
             tracing::warn!(client = peer, %error, "cannot watch the connection of an NBD client; closing it");
             return;
         }
         self.storage.renew_exports();
         self.storage.tally.clients += 1;
         tracing::debug!(client = peer, "NBD client connected");
-        let mut client = Client::new((place, self.storage.tally.clients), socket, peer, self.tls());
+        let mut client = Client::new((slot, self.storage.tally.clients), socket, peer, self.tls());
         client.freeze(!matches!(self.course, Course::Serves));
-        self.clients[place] = Some(client);
-        self.turns.add(place);
+        self.clients[slot] = Some(client);
+        self.ready.add(slot);
     }
 
     /// TLS as it is offered to clients.
@@ -321,10 +321,10 @@ impl Worker {
         self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer)
     }
 
-    /// A place for another client. Where all are taken, one that has not chosen an export goes.
-    pub(crate) fn free_place(&mut self) -> Option<usize> {
-        if let Some(place) = self.clients.iter().position(Option::is_none) {
-            return Some(place);
+    /// Slot for another client. Where all are taken, one that has not chosen an export goes.
+    pub(crate) fn free_slot(&mut self) -> Option<usize> {
+        if let Some(slot) = self.clients.iter().position(Option::is_none) {
+            return Some(slot);
         }
         if self.clients.len() < CLIENTS_PER_THREAD_MAX {
             self.clients.push(None);
@@ -335,12 +335,12 @@ impl Worker {
         let is_stranger =
             |client: &Option<Client>| is_idle(client) && client.as_ref().is_some_and(|one| !one.is_secure());
         let mut clients = self.clients.iter();
-        let place = clients.position(is_stranger).or_else(|| self.clients.iter().position(is_idle))?;
-        if let Some(client) = &mut self.clients[place] {
+        let slot = clients.position(is_stranger).or_else(|| self.clients.iter().position(is_idle))?;
+        if let Some(client) = &mut self.clients[slot] {
             client.leave(&mut self.storage);
         }
-        self.part(place);
-        self.clients[place].is_none().then_some(place)
+        self.disconnect(slot);
+        self.clients[slot].is_none().then_some(slot)
     }
 
     /// True if the thread may end. Once it is to, clients send no more, and earlier requests are
@@ -358,10 +358,10 @@ impl Worker {
                 self.ring.unwatch(listener, token);
             }
             self.listeners.clear();
-            for place in 0..self.clients.len() {
-                if let Some(client) = &mut self.clients[place] {
+            for slot in 0..self.clients.len() {
+                if let Some(client) = &mut self.clients[slot] {
                     client.end(&mut self.storage);
-                    self.turns.add(place);
+                    self.ready.add(slot);
                 }
             }
         }
@@ -370,7 +370,7 @@ impl Worker {
     }
 }
 
-/// The client with this place and number, if it is still there.
-fn client_of(clients: &mut [Option<Client>], (place, number): (usize, u64)) -> Option<&mut Client> {
-    clients.get_mut(place)?.as_mut().filter(|client| client.number == number)
+/// The client in this slot with this number, if it is still there.
+fn client_of(clients: &mut [Option<Client>], (slot, number): (usize, u64)) -> Option<&mut Client> {
+    clients.get_mut(slot)?.as_mut().filter(|client| client.number == number)
 }

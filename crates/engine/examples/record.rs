@@ -74,8 +74,8 @@ fn note(log: &Log, event: Event) {
     log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
 }
 
-/// A way through the recorder.
-struct Way {
+/// Relay of one direction through the recorder.
+struct Relay {
     log: Log,
     from: TcpStream,
     to: TcpStream,
@@ -83,10 +83,10 @@ struct Way {
     delay: Duration,
     /// Lock that lets one host's PDU through at a time; the target reads them in the order
     /// in which they are written down.
-    turn: Option<Arc<Mutex<()>>>,
+    pdu_lock: Option<Arc<Mutex<()>>>,
 }
 
-impl Way {
+impl Relay {
     /// Passes on what comes, a PDU at a time. Each is written down before it is passed on, so that whatever it leads to is
     /// written behind it.
     fn pass(mut self, note_pdu: impl Fn(Vec<u8>) -> Event, end: Event) {
@@ -100,11 +100,14 @@ impl Way {
                     break;
                 }
                 let pdu: Vec<u8> = input.drain(..length.max(8)).collect();
-                let turn = self.turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+                let pdu_lock = self
+                    .pdu_lock
+                    .as_ref()
+                    .map(|pdu_lock| pdu_lock.lock().unwrap_or_else(PoisonError::into_inner));
                 std::thread::sleep(self.delay);
                 note(&self.log, note_pdu(pdu.clone()));
                 // An end that is gone takes nothing more, and what it had to say is still read.
-                if self.to.write_all(&pdu).is_ok() && turn.is_some() {
+                if self.to.write_all(&pdu).is_ok() && pdu_lock.is_some() {
                     wire::await_read(&self.to);
                 }
             }
@@ -115,7 +118,7 @@ impl Way {
 }
 
 fn serve(listener: &TcpListener, target: SocketAddr, delay: Duration, log: &Log) {
-    let turn = Arc::new(Mutex::new(()));
+    let pdu_lock = Arc::new(Mutex::new(()));
     for (number, host) in listener.incoming().enumerate() {
         let opened = host.and_then(|host| {
             let target = TcpStream::connect(target)?;
@@ -126,9 +129,9 @@ fn serve(listener: &TcpListener, target: SocketAddr, delay: Duration, log: &Log)
         });
         let Ok((host_in, target_in, host_out, target_out)) = opened else { continue };
         note(log, Event::Open(number));
-        let way = |from, to, turn| Way { log: log.clone(), from, to, delay, turn };
+        let relay = |from, to, pdu_lock| Relay { log: log.clone(), from, to, delay, pdu_lock };
         let (to_target, to_host) =
-            (way(host_in, target_out, Some(turn.clone())), way(target_in, host_out, None));
+            (relay(host_in, target_out, Some(pdu_lock.clone())), relay(target_in, host_out, None));
         std::thread::spawn(move || {
             to_target.pass(|pdu| Event::Host(number, pdu), Event::HostEnds(number));
         });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use engine::target::{FabricConfig, NamespaceConfig};
 use serde::{Deserialize, Serialize};
 
-use super::local_fabric::Place;
+use super::local_fabric::NamespaceKey;
 
 /// The numbers, by subsystems and namespaces. Where none is written down, it is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,11 +19,11 @@ impl Added {
     }
 
     /// The numbers of all namespaces of this configuration.
-    pub(crate) fn of_all(&self, config: &FabricConfig) -> BTreeMap<Place, u64> {
-        let places = config.subsystems.iter().flat_map(|subsystem| {
+    pub(crate) fn of_all(&self, config: &FabricConfig) -> BTreeMap<NamespaceKey, u64> {
+        let keys = config.subsystems.iter().flat_map(|subsystem| {
             subsystem.namespaces.iter().map(|namespace| (subsystem.nqn.clone(), namespace.nsid))
         });
-        places.map(|(nqn, nsid)| ((nqn.clone(), nsid), self.number(&nqn, nsid))).collect()
+        keys.map(|(nqn, nsid)| ((nqn.clone(), nsid), self.number(&nqn, nsid))).collect()
     }
 
     /// The numbers after a change of the configuration: those that come with it have the next of `numbers`.

@@ -24,7 +24,7 @@ const FAILURES_MAX: usize = 3;
 
 impl Membership {
     /// Begins to open the images that all gateways would serve by `wanted` and this one does not
-    /// have yet. The caller holds the turn, and may release it before they are open: a cluster that
+    /// have yet. The caller holds the serving guard, and may release it before they are open: a cluster that
     /// does not answer would keep this gateway from all else.
     pub fn open_early(&self, serving: &Serving, wanted: &FabricConfig) -> Result<EarlyImages, GroupError> {
         let Some(target) = self.target.get() else {
@@ -41,7 +41,7 @@ impl Membership {
         Ok(target.open_early(&local, &view.directives(&local)))
     }
 
-    /// The same for the image of one namespace that is to come to the subsystem of this name, without the turn: where this gateway
+    /// The same for the image of one namespace that is to come to the subsystem of this name, without the serving guard: where this gateway
     /// serves otherwise by the time of the change, it is opened again then.
     pub fn open_one_early(&self, nqn: &str, namespace: &NamespaceConfig) -> Option<EarlyImages> {
         let serving = self.glance();
@@ -49,7 +49,7 @@ impl Membership {
         Some(self.target.get()?.open_one_early(nqn, namespace, opening))
     }
 
-    /// Waits until these images are open, without the turn.
+    /// Waits until these images are open, without the serving guard.
     pub fn await_images(&self, early: &EarlyImages) -> Result<(), GroupError> {
         early.wait(Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS));
         let pending = early.pending();
@@ -60,7 +60,7 @@ impl Membership {
     }
 
     /// Makes all gateways serve the shared part of `wanted`, and this one its ports. The caller
-    /// holds the turn. When hosts get new secrets, all gateways reread their files and accept the
+    /// holds the serving guard. When hosts get new secrets, all gateways reread their files and accept the
     /// former secrets for this time.
     pub fn put(
         &self,
@@ -141,7 +141,7 @@ impl Membership {
 
     /// Makes this gateway start a new epoch, which puts its connections on the blocklist and so
     /// ends commands that are under way on them. Nothing else ends those, and to reclaim the images
-    /// in the meantime would wait for the cluster while holding the turn.
+    /// in the meantime would wait for the cluster while holding the serving guard.
     fn doubt(&self) -> Refused {
         self.has_doubt.store(true, Ordering::Release);
         self.wake();

@@ -10,7 +10,7 @@ use engine::limits::{SNAPSHOT_HOLD_MS, SNAPSHOT_PAUSE_MS};
 use engine::ring::{now, random, thread};
 
 use super::error::{GroupError, Refused};
-use super::local_fabric::Place;
+use super::local_fabric::NamespaceKey;
 use super::member::{Update, update};
 use super::membership::Membership;
 use super::pauses::Held;
@@ -68,7 +68,7 @@ impl Membership {
     /// # Errors
     /// Another gateway does not reply within `limits::SNAPSHOT_PAUSE_MS`, or has a write pause of its
     /// own. No writes are held then.
-    pub fn hold_writes(&self, namespaces: &[Place]) -> Result<HeldWrites<'_>, GroupError> {
+    pub fn hold_writes(&self, namespaces: &[NamespaceKey]) -> Result<HeldWrites<'_>, GroupError> {
         let unavailable = |what: &str| Refused::unavailable(what).hint("ask another gateway, or wait");
         if !self.seen().has_lease(self.now_ms()) {
             return Err(unavailable("this gateway cannot reach its group's cluster").into());
@@ -117,27 +117,27 @@ impl GroupState {
         let known =
             before.pause.as_ref().filter(|known| self.pause.as_ref().is_some_and(|own| own.id == known.id));
         let Some(known) = known else { return };
-        if known.namespaces.iter().any(|place| owner_of(self, place) != owner_of(before, place)) {
+        if known.namespaces.iter().any(|key| owner_of(self, key) != owner_of(before, key)) {
             self.pause = None;
         }
     }
 }
 
 /// The load-balancing group of a namespace; nothing where that is not there.
-fn group_of(state: &GroupState, (nqn, nsid): &Place) -> Option<u32> {
+fn group_of(state: &GroupState, (nqn, nsid): &NamespaceKey) -> Option<u32> {
     let mut namespaces = state.config.subsystem(nqn)?.namespaces.iter();
     namespaces.find(|namespace| namespace.nsid == *nsid).map(|namespace| namespace.ana_group)
 }
 
 /// Owner of a namespace, even if it is not served.
-fn owner_of<'a>(state: &'a GroupState, place: &Place) -> Option<&'a Owner> {
-    state.groups.get(&group_of(state, place)?)?.owner.as_ref()
+fn owner_of<'a>(state: &'a GroupState, key: &NamespaceKey) -> Option<&'a Owner> {
+    state.groups.get(&group_of(state, key)?)?.owner.as_ref()
 }
 
 /// Owners that serve these namespaces, by load-balancing group. None if one is not served or does
 /// not exist.
-fn owners(state: &GroupState, namespaces: &[Place]) -> Option<BTreeMap<u32, Owner>> {
-    let numbers: Option<BTreeSet<u32>> = namespaces.iter().map(|place| group_of(state, place)).collect();
+fn owners(state: &GroupState, namespaces: &[NamespaceKey]) -> Option<BTreeMap<u32, Owner>> {
+    let numbers: Option<BTreeSet<u32>> = namespaces.iter().map(|key| group_of(state, key)).collect();
     let owner = |number: u32| {
         let group = state.groups.get(&number).filter(|group| group.state == Phase::Serving)?;
         Some((number, group.owner.clone().filter(|owner| state.is_alive(owner))?))
@@ -218,7 +218,7 @@ mod tests {
 
     const NQN: &str = "nqn.2026-01.io.selvedge:a";
 
-    fn place(nsid: u32) -> Place {
+    fn key(nsid: u32) -> NamespaceKey {
         (NQN.to_owned(), nsid)
     }
 
@@ -237,18 +237,18 @@ mod tests {
     #[test]
     fn a_group_that_is_taken_over_has_no_owner_to_ask() {
         let (mut state, [me, _]) = state();
-        assert_eq!(owners(&state, &[place(1)]), None);
+        assert_eq!(owners(&state, &[key(1)]), None);
         state.groups.get_mut(&1).unwrap().state = Phase::Serving;
-        assert_eq!(owners(&state, &[place(1)]), Some(BTreeMap::from([(1, me)])));
-        assert_eq!(owners(&state, &[place(1), place(2)]), None);
+        assert_eq!(owners(&state, &[key(1)]), Some(BTreeMap::from([(1, me)])));
+        assert_eq!(owners(&state, &[key(1), key(2)]), None);
         state.bury("a", |_, _| None);
-        assert_eq!(owners(&state, &[place(1)]), None);
+        assert_eq!(owners(&state, &[key(1)]), None);
     }
 
     #[test]
     fn a_hold_ends_with_the_owner_of_what_is_held() {
         let (mut before, [_, other]) = state();
-        before.pause = Some(WritePause { id: 7, is_done: false, namespaces: vec![place(1)] });
+        before.pause = Some(WritePause { id: 7, is_done: false, namespaces: vec![key(1)] });
         let is_held = |change: &dyn Fn(&mut GroupState)| {
             let mut after = before.clone();
             change(&mut after);

@@ -126,13 +126,13 @@ mod tests {
     use super::super::state::Owner;
     use super::*;
 
-    struct Bed {
+    struct Testbed {
         watch: LeaseWatch,
         state: GroupState,
         beats: BTreeMap<String, Beat>,
     }
 
-    impl Bed {
+    impl Testbed {
         fn new() -> Self {
             let mut state = GroupState::default();
             state.register(&Owner { gateway: "a".to_owned(), epoch: 1 }, &[]).unwrap();
@@ -152,38 +152,38 @@ mod tests {
 
     #[test]
     fn silence_for_a_lease_ends_it() {
-        let mut bed = Bed::new();
-        bed.beat(1, 1);
-        assert_eq!(bed.look(0), (false, true, false));
+        let mut testbed = Testbed::new();
+        testbed.beat(1, 1);
+        assert_eq!(testbed.look(0), (false, true, false));
         for at_ms in (500..2_500).step_by(500) {
-            assert!(!bed.look(at_ms).0, "{at_ms}");
+            assert!(!testbed.look(at_ms).0, "{at_ms}");
         }
-        assert_eq!(bed.look(2_505), (false, false, false), "the first look ended at 10");
-        assert_eq!(bed.look(2_510), (true, false, false));
-        bed.beat(1, 2);
-        assert_eq!(bed.look(3_000), (false, true, false));
+        assert_eq!(testbed.look(2_505), (false, false, false), "the first look ended at 10");
+        assert_eq!(testbed.look(2_510), (true, false, false));
+        testbed.beat(1, 2);
+        assert_eq!(testbed.look(3_000), (false, true, false));
     }
 
     #[test]
     fn who_could_not_look_does_not_judge() {
-        let mut bed = Bed::new();
-        bed.beat(1, 1);
-        bed.look(0);
-        assert!(!bed.look(60_000).0);
+        let mut testbed = Testbed::new();
+        testbed.beat(1, 1);
+        testbed.look(0);
+        assert!(!testbed.look(60_000).0);
         for at_ms in (60_500..62_500).step_by(500) {
-            assert!(!bed.look(at_ms).0, "{at_ms}");
+            assert!(!testbed.look(at_ms).0, "{at_ms}");
         }
-        assert!(bed.look(62_600).0);
+        assert!(testbed.look(62_600).0);
     }
 
     #[test]
     fn who_has_hosts_is_visited_after_a_while_and_deserted_at_once() {
-        let mut bed = Bed::new();
+        let mut testbed = Testbed::new();
         let mut say = |count, is_deserted| {
             let beat = Beat { epoch: 1, count, is_deserted, ..Beat::default() };
-            bed.beats.insert("a".to_owned(), beat);
-            bed.look(500 * count);
-            let peers = bed.watch.peers(&bed.state);
+            testbed.beats.insert("a".to_owned(), beat);
+            testbed.look(500 * count);
+            let peers = testbed.watch.peers(&testbed.state);
             (peers.deserted.contains("a"), peers.visited.contains("a"))
         };
         assert_eq!(say(1, true), (true, false));
@@ -196,23 +196,23 @@ mod tests {
 
     #[test]
     fn a_beat_of_another_epoch_is_none() {
-        let mut bed = Bed::new();
-        bed.beat(9, 1);
-        bed.look(0);
+        let mut testbed = Testbed::new();
+        testbed.beat(9, 1);
+        testbed.look(0);
         for at_ms in (500..2_600).step_by(500) {
-            bed.beat(9, at_ms);
-            assert!(!bed.look(at_ms).1);
+            testbed.beat(9, at_ms);
+            assert!(!testbed.look(at_ms).1);
         }
-        assert!(bed.look(2_600).0);
+        assert!(testbed.look(2_600).0);
     }
 
     #[test]
     fn who_is_well_for_a_while_is_settled() {
-        let mut bed = Bed::new();
+        let mut testbed = Testbed::new();
         let mut settled_ms = None;
         for at_ms in (0..10_000).step_by(500) {
-            bed.beat(1, at_ms);
-            if bed.look(at_ms).2 && settled_ms.is_none() {
+            testbed.beat(1, at_ms);
+            if testbed.look(at_ms).2 && settled_ms.is_none() {
                 settled_ms = Some(at_ms);
             }
         }

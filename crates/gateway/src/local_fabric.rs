@@ -17,7 +17,7 @@ use super::gateway_port::{port_numbers, reported_address};
 use super::state::{GroupState, Listener};
 
 /// A namespace, by its subsystem and its identifier.
-pub(crate) type Place = (String, u32);
+pub(crate) type NamespaceKey = (String, u32);
 
 /// Configuration of one gateway's target, derived from the group's state.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct LocalFabric<'a> {
     /// The held groups that it serves to its hosts.
     pub(crate) open: &'a BTreeSet<u32>,
     /// Namespaces that cannot be opened here now.
-    pub(crate) left_out: &'a BTreeSet<Place>,
+    pub(crate) left_out: &'a BTreeSet<NamespaceKey>,
     /// Number of the opening: with another number, images are reopened.
     pub(crate) opening: u64,
 }
@@ -68,7 +68,7 @@ impl LocalFabric<'_> {
 
     /// Keys of reservations, for all namespaces of the group, also those left out here. None if
     /// hosts may not reserve.
-    fn reservations(&self) -> Option<BTreeMap<Place, u64>> {
+    fn reservations(&self) -> Option<BTreeMap<NamespaceKey, u64>> {
         let knows = self.state.format >= WITH_RESERVATIONS;
         knows.then(|| self.state.added.of_all(&self.state.config))
     }
@@ -154,12 +154,12 @@ impl LocalFabric<'_> {
 }
 
 /// The images of a configuration that other gateways write to, where one has these load-balancing groups.
-pub(super) fn standby(fabric: &FabricConfig, hold: &BTreeSet<u32>) -> BTreeSet<Place> {
-    let places = fabric.subsystems.iter().flat_map(|subsystem| {
+pub(super) fn standby(fabric: &FabricConfig, hold: &BTreeSet<u32>) -> BTreeSet<NamespaceKey> {
+    let keys = fabric.subsystems.iter().flat_map(|subsystem| {
         let others = subsystem.namespaces.iter().filter(|n| can_stand_by(n) && !hold.contains(&n.ana_group));
         others.map(|namespace| (subsystem.nqn.clone(), namespace.nsid))
     });
-    places.collect()
+    keys.collect()
 }
 
 /// True if the namespace has a single writer at a time, as Ceph images have.

@@ -67,7 +67,7 @@ impl Member {
     ) -> Result<Self, MemberError> {
         let (wake_bell, wake) = sync_channel(1);
         let (tell_bell, tell) = sync_channel(1);
-        let membership = Arc::new(membership.with_bells(wake_bell, look_bell, tell_bell));
+        let membership = Arc::new(membership.with_signals(wake_bell, look_bell, tell_bell));
         let mut member = Self { membership, wake: Some(wake), threads: Vec::new(), teller: None };
         member.spawn("gateway-beat", move |membership| beat(&membership, &look))?;
         member.spawn("gateway-tell", move |membership| tell_others(&membership, &tell))?;
@@ -294,7 +294,7 @@ fn epoch() -> u64 {
 }
 
 /// Beats and looks, until it is to end.
-fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
+fn beat(membership: &Arc<Membership>, signal: &Receiver<()>) {
     let interval = Duration::from_millis(GATEWAY_BEAT_MS);
     let mut next = now();
     while !membership.has_ended() {
@@ -311,23 +311,23 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
         membership.wake();
         // A ring says that others have changed something: then it looks at once, and beats when it is time, or when it has
         // something to say.
-        let _ = bell.recv_timeout(next.since(now()));
+        let _ = signal.recv_timeout(next.since(now()));
     }
 }
 
 /// Announces changes to the others, and sees to it that this gateway learns of theirs, until it is to end.
-fn tell_others(membership: &Arc<Membership>, bell: &Receiver<()>) {
+fn tell_others(membership: &Arc<Membership>, signal: &Receiver<()>) {
     while !membership.has_ended() {
         membership.keep_watching();
         membership.exchange_hosts();
-        if bell.recv_timeout(DECIDE_INTERVAL).is_ok() {
+        if signal.recv_timeout(DECIDE_INTERVAL).is_ok() {
             membership.store().tell();
         }
     }
 }
 
 /// Decides and does, until it is to end.
-fn decide(membership: &Arc<Membership>, bell: &Receiver<()>) {
+fn decide(membership: &Arc<Membership>, signal: &Receiver<()>) {
     while !membership.has_ended() {
         for _ in 0..ROUNDS_MAX {
             match membership.round() {
@@ -336,9 +336,9 @@ fn decide(membership: &Arc<Membership>, bell: &Receiver<()>) {
                 Progress::Over => return,
             }
         }
-        let _ = bell.recv_timeout(DECIDE_INTERVAL);
+        let _ = signal.recv_timeout(DECIDE_INTERVAL);
     }
 }
 
-/// Places, in order of their names.
-pub(super) type Places = BTreeSet<super::local_fabric::Place>;
+/// Keys of namespaces, in order.
+pub(super) type NamespaceKeys = BTreeSet<super::local_fabric::NamespaceKey>;

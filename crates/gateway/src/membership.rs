@@ -19,7 +19,7 @@ use super::gateway_port::{port_numbers, reported_ports};
 use super::host_reports::HostReports;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
-use super::member::{Places, Update, update};
+use super::member::{NamespaceKeys, Update, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
 use super::seen::Seen;
@@ -48,9 +48,9 @@ pub struct Membership {
     began: Moment,
     first_ms: u64,
     seen: Mutex<Seen>,
-    /// Configuration that the target serves; its lock is the turn. It is taken before `seen`.
+    /// Configuration that the target serves; its lock is the serving guard. It is taken before `seen`.
     pub(super) serving: lock::Mutex<Serving>,
-    /// Copy of `serving` when the last turn ended.
+    /// Copy of `serving` from the last drop of the serving guard.
     pub(super) served_last: Mutex<Serving>,
     host_reports: Mutex<HostReports>,
     pub(super) target: OnceLock<Arc<Target>>,
@@ -66,13 +66,13 @@ pub struct Membership {
     /// Set while commands on its connections may still be executed late. It serves nothing more in
     /// this epoch.
     pub(super) has_doubt: AtomicBool,
-    bells: Option<Bells>,
+    signals: Option<Signals>,
     pub(super) is_leaving: AtomicBool,
     has_ended: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Bells {
+struct Signals {
     wake: SyncSender<()>,
     look: SyncSender<()>,
     tell: SyncSender<()>,
@@ -98,19 +98,19 @@ impl Membership {
             is_pruning: AtomicBool::new(false),
             is_beginning: AtomicBool::new(false),
             has_doubt: AtomicBool::new(false),
-            bells: None,
+            signals: None,
             is_leaving: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn with_bells(
+    pub(super) fn with_signals(
         mut self,
         wake: SyncSender<()>,
         look: SyncSender<()>,
         tell: SyncSender<()>,
     ) -> Self {
-        self.bells = Some(Bells { wake, look, tell });
+        self.signals = Some(Signals { wake, look, tell });
         self
     }
 
@@ -164,7 +164,7 @@ impl Membership {
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         self.wake();
-        self.ring(|bells| &bells.look);
+        self.notify(|signals| &signals.look);
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -173,13 +173,13 @@ impl Membership {
 
     /// Has the deciding thread look again.
     pub(super) fn wake(&self) {
-        self.ring(|bells| &bells.wake);
+        self.notify(|signals| &signals.wake);
     }
 
-    fn ring(&self, which: impl Fn(&Bells) -> &SyncSender<()>) {
-        if let Some(bells) = &self.bells {
+    fn notify(&self, which: impl Fn(&Signals) -> &SyncSender<()>) {
+        if let Some(signals) = &self.signals {
             // One that has rung and was not heard yet says the same.
-            let _ = which(bells).try_send(());
+            let _ = which(signals).try_send(());
         }
     }
 
@@ -208,7 +208,7 @@ impl Membership {
             let mut seen = self.seen();
             seen.count += 1;
             let (epoch, count) = (seen.me.epoch, seen.count);
-            let (is_deserted, pause) = (seen.visits.is_reported(began_ms), seen.pauses.reply());
+            let (is_deserted, pause) = (seen.host_presence.is_reported(began_ms), seen.pauses.reply());
             (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested, pause })
         };
         match self.store.beat(&name, &beat) {
@@ -268,9 +268,9 @@ impl Membership {
 
     /// Ends those of this gateway's controllers that hosts have asked other gateways for, and says when they are at rest.
     fn reset_for_others(&self, asked: &BTreeSet<Lost>) {
-        let (Some(target), Some(bells)) = (self.target.get(), &self.bells) else { return };
+        let (Some(target), Some(signals)) = (self.target.get(), &self.signals) else { return };
         for (lost, is_at_rest) in self.passed_resets.hear(asked) {
-            let (look, is_beat_due) = (bells.look.clone(), self.is_beat_due.clone());
+            let (look, is_beat_due) = (signals.look.clone(), self.is_beat_due.clone());
             // The callback runs on a reactor, and waits for nothing.
             let notify = move || {
                 is_at_rest.store(true, Ordering::Release);
@@ -279,7 +279,7 @@ impl Membership {
             };
             // Of one that another gateway has made, or a former epoch, this one says nothing.
             if target.reset_for_peer(&lost.into(), notify) {
-                self.seen().visits.lose();
+                self.seen().host_presence.lose();
                 self.wake();
             }
         }
@@ -301,7 +301,7 @@ impl Membership {
     /// Says with a beat at once what others have to hear.
     pub(super) fn be_heard(&self) {
         self.is_beat_due.store(true, Ordering::Release);
-        self.ring(|bells| &bells.look);
+        self.notify(|signals| &signals.look);
     }
 
     /// True if a heartbeat is due before its time. Clears the flag.
@@ -311,7 +311,7 @@ impl Membership {
 
     /// Has other gateways look at once.
     pub(super) fn tell(&self) {
-        self.ring(|bells| &bells.tell);
+        self.notify(|signals| &signals.tell);
     }
 
     /// Answers those who wait until another gateway can no longer do anything.
@@ -327,16 +327,16 @@ impl Membership {
         if self.is_beginning.load(Ordering::Acquire) {
             return Progress::Rest;
         }
-        // Before the clock and the state are read: the turn may take long to get, and a lease that
+        // Before the clock and the state are read: the serving guard may take long to get, and a lease that
         // was read before could be over.
-        let mut serving = self.turn();
-        // After the turn was taken: its last holder may have handed this gateway to another
+        let mut serving = self.serving_guard();
+        // After the serving guard was taken: its last holder may have handed this gateway to another
         // process.
         if !self.duty.acts() {
             return Progress::Rest;
         }
         let now_ms = self.now_ms();
-        if self.seen().visits.note(target.has_hosts(), now_ms) {
+        if self.seen().host_presence.note(target.has_hosts(), now_ms) {
             self.be_heard();
         }
         let (state, has_lease, decision) = self.decide(&serving, target, now_ms);
@@ -393,7 +393,7 @@ impl Membership {
                 // up: it continues on another connection.
                 || target.is_refused()
                 || self.has_doubt.load(Ordering::Acquire),
-            is_deserted: seen.visits.is_deserted(now_ms),
+            is_deserted: seen.host_presence.is_deserted(now_ms),
             listeners: &listeners(&ports),
             ports: &reported_ports(&ports),
             reads: (!self.duty.is_offered()).then_some(&reads),
@@ -458,7 +458,7 @@ impl Membership {
             }
             drop(seen);
             membership.wake();
-            membership.ring(|bells| &bells.look);
+            membership.notify(|signals| &signals.look);
         };
         if let Err(error) = thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
             tracing::warn!(%error, "no thread to put connections on the blocklist");
@@ -488,22 +488,22 @@ impl Membership {
     }
 
     pub(super) fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
-        let (serving, seen) = (self.turn(), self.seen());
+        let (serving, seen) = (self.serving_guard(), self.seen());
         let view = serving.view(&seen.state, &seen.me.gateway, ports);
         let fabric = view.build();
         let directives = view.directives(&fabric);
         (fabric, directives)
     }
 
-    /// Configuration of this gateway, with what it cannot open now. The caller holds the turn.
+    /// Configuration of this gateway, with what it cannot open now. The caller holds the serving guard.
     pub fn fabric(&self, serving: &Serving) -> FabricConfig {
         let ports = self.target.get().map(|target| target.config().ports).unwrap_or_default();
         let seen = self.seen();
-        let everything = Places::new();
+        let everything = NamespaceKeys::new();
         LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
     }
 
-    /// The same without the turn, for reports: it does not wait for a holder that waits for a
+    /// The same without the serving guard, for reports: it does not wait for a holder that waits for a
     /// cluster.
     pub fn fabric_shown(&self) -> FabricConfig {
         self.fabric(&self.glance())

@@ -6,7 +6,7 @@ use engine::limits::SNAPSHOT_HOLD_MS;
 use engine::ring::Moment;
 
 use super::beat::Beat;
-use super::local_fabric::Place;
+use super::local_fabric::NamespaceKey;
 use super::state::{GroupState, Owner};
 use super::write_pause::{PauseReply, WritePause};
 
@@ -24,7 +24,7 @@ pub(super) struct Pauses {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) reply: PauseReply,
-    pub(super) namespaces: Vec<Place>,
+    pub(super) namespaces: Vec<NamespaceKey>,
     pub(super) until: Moment,
 }
 

@@ -50,9 +50,9 @@ impl Membership {
         if closed.len() <= GATEWAY_CLOSED_MAX {
             return Ok(());
         }
-        // The turn's last holder may be starting a new epoch: its former connections are not closed
+        // The guard's last holder may be starting a new epoch: its former connections are not closed
         // then, but stay on the blocklist for longer.
-        drop(self.turn());
+        drop(self.serving_guard());
         if self.seen().me != me {
             return Ok(());
         }

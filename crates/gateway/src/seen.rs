@@ -8,10 +8,10 @@ use engine::limits::GATEWAY_LEASE_MS;
 use super::beat::{Beat, Lost};
 use super::chronicle::Chronicle;
 use super::decision::Standing;
+use super::host_presence::HostPresence;
 use super::lease::LeaseWatch;
 use super::pauses::Pauses;
 use super::state::{GroupState, Owner};
-use super::visits::Visits;
 
 /// Knowledge of a gateway about its group.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Seen {
     pub(super) count: u64,
     pub(super) fenced: BTreeSet<String>,
     pub(super) is_fencing: bool,
-    pub(super) visits: Visits,
+    pub(super) host_presence: HostPresence,
     /// Number of late operations when this epoch began.
     pub(super) late_before: u64,
     /// Controllers that other gateways report as at rest.
@@ -51,7 +51,7 @@ impl Seen {
             count: 0,
             fenced: BTreeSet::new(),
             is_fencing: false,
-            visits: Visits::default(),
+            host_presence: HostPresence::default(),
             late_before: late_operations(),
             rested: BTreeSet::new(),
         }

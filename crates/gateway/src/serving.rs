@@ -12,7 +12,7 @@ use engine::target::{
 
 use super::decision::Decision;
 use super::local_fabric::{LocalFabric, standby};
-use super::member::Places;
+use super::member::NamespaceKeys;
 use super::state::GroupState;
 
 /// Time before images that could not be opened are tried again, in milliseconds: a cluster that is
@@ -31,9 +31,9 @@ pub struct Serving {
     pub(super) hold: BTreeSet<u32>,
     /// The held groups that are served to hosts.
     pub(super) open: BTreeSet<u32>,
-    left_out: Places,
+    left_out: NamespaceKeys,
     /// These, and those whose images are being opened yet.
-    not_served: Places,
+    not_served: NamespaceKeys,
     /// The images that are being opened.
     early: Option<EarlyImages>,
     tried_ms: u64,
@@ -193,8 +193,8 @@ impl Serving {
     ) -> Result<Followed, TargetError> {
         let (served, directed) = (target.config(), target.directives());
         let is_time = now_ms >= self.tried_ms + TRY_AGAIN_MS;
-        let mut left_out = if is_time { Places::new() } else { self.left_out.clone() };
-        let wish = |left_out: &Places| {
+        let mut left_out = if is_time { NamespaceKeys::new() } else { self.left_out.clone() };
+        let wish = |left_out: &NamespaceKeys| {
             let view = LocalFabric {
                 hold: &decision.hold,
                 open: &decision.open,
@@ -209,12 +209,12 @@ impl Serving {
         // A cluster that does not answer keeps this gateway from nothing else, least of all from saying that it serves no more.
         let early = target.open_early(&wanted, &directives);
         early.wait(Duration::from_millis(GATEWAY_OPENING_PATIENCE_MS));
-        let pending: Places = early.pending().into_iter().collect();
+        let pending: NamespaceKeys = early.pending().into_iter().collect();
         if pending.iter().any(|(nqn, nsid)| is_there(&served, nqn, *nsid)) {
             self.early = Some(early);
             return Ok(Followed::NotYet);
         }
-        let without = |left_out: &Places| left_out.union(&pending).cloned().collect::<Places>();
+        let without = |left_out: &NamespaceKeys| left_out.union(&pending).cloned().collect::<NamespaceKeys>();
         if !pending.is_empty() {
             (wanted, directives) = wish(&without(&left_out));
         }
@@ -228,12 +228,12 @@ impl Serving {
                 Err(TargetError::Namespace { nqn, nsid, source })
                     if self.can_do_without(&served, &nqn, nsid, now_ms) =>
                 {
-                    let place = (nqn, nsid);
-                    if !self.left_out.contains(&place) {
-                        tracing::warn!(nqn = place.0, nsid, error = %source, "a namespace cannot be opened, and is left out");
+                    let key = (nqn, nsid);
+                    if !self.left_out.contains(&key) {
+                        tracing::warn!(nqn = key.0, nsid, error = %source, "a namespace cannot be opened, and is left out");
                     }
                     // One less each time, so that this ends.
-                    left_out.insert(place);
+                    left_out.insert(key);
                     (wanted, directives) = wish(&without(&left_out));
                 }
                 Err(error) => return Err(error),

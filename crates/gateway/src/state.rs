@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::added::Added;
 use super::format::{Format, Reads};
 use super::gateway_port::GatewayPort;
-use super::secret_turn::SecretTurn;
+use super::secret_rotation::SecretRotation;
 use super::write_pause::WritePause;
 
 const FORMAT_KEY: &str = "format";
@@ -42,7 +42,7 @@ pub(crate) struct GroupState {
     /// Shared configuration: without ports and ANA states, which each gateway has of its own.
     pub(crate) config: FabricConfig,
     /// Last replacement of hosts' secrets.
-    pub(crate) secrets: SecretTurn,
+    pub(crate) secrets: SecretRotation,
     /// Write pause that one gateway requests of all.
     pub(crate) pause: Option<WritePause>,
     /// By which numbers its namespaces were added.
@@ -164,7 +164,7 @@ impl GroupState {
             // A group without replaced secrets has no such pair.
             secrets: pairs
                 .get(SECRETS_KEY)
-                .map_or_else(|| Ok(SecretTurn::default()), |value| parsed(SECRETS_KEY, value))?,
+                .map_or_else(|| Ok(SecretRotation::default()), |value| parsed(SECRETS_KEY, value))?,
             pause: pairs.get(PAUSE_KEY).map(|value| parsed(PAUSE_KEY, value)).transpose()?,
             added: pairs
                 .get(ADDED_KEY)
@@ -207,7 +207,7 @@ impl GroupState {
         pairs.insert(FORMAT_KEY.to_owned(), self.format.0.to_string().into_bytes());
         pairs.insert(VERSION_KEY.to_owned(), version.to_string().into_bytes());
         pairs.insert(CONFIG_KEY.to_owned(), written(&self.config));
-        if self.secrets != SecretTurn::default() {
+        if self.secrets != SecretRotation::default() {
             pairs.insert(SECRETS_KEY.to_owned(), written(&self.secrets));
         }
         if let Some(pause) = &self.pause {
@@ -405,7 +405,7 @@ mod tests {
         assert!(!unchanged.contains_key(SECRETS_KEY));
         next.secrets = next.secrets.next(std::time::Duration::from_secs(1), std::time::SystemTime::now());
         assert_eq!(GroupState::of_pairs(&next.pairs(1)), Ok(next.clone()));
-        next.secrets = SecretTurn::default();
+        next.secrets = SecretRotation::default();
         let second = next.change_from(&state);
         assert_eq!(second.set.keys().collect::<Vec<_>>(), ["ana.2", "version"]);
         assert_eq!(second.relies_on.get("version").map(Vec::as_slice), Some(&b"1"[..]));

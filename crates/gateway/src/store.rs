@@ -80,7 +80,7 @@ impl From<CephError> for StoreError {
 pub(crate) struct Store {
     spec: GroupSpec,
     /// Rings when others have changed something.
-    bell: SyncSender<()>,
+    signal: SyncSender<()>,
     connection: Mutex<Arc<Connection>>,
     /// Operations that were too late since the last one that was not.
     late: AtomicUsize,
@@ -114,10 +114,10 @@ impl Connection {
 }
 
 impl Store {
-    /// Connects to the group's cluster. `bell` rings when others have changed something.
-    pub(crate) fn connect(spec: GroupSpec, bell: SyncSender<()>) -> Result<Self, CephError> {
+    /// Connects to the group's cluster. `signal` is sent when other gateways have changed something.
+    pub(crate) fn connect(spec: GroupSpec, signal: SyncSender<()>) -> Result<Self, CephError> {
         let connection = Mutex::new(Arc::new(Connection::new(&spec, CEPH_CONNECT_TIMEOUT_MS)?));
-        Ok(Self { spec, bell, connection, late: AtomicUsize::new(0), watch: Mutex::default() })
+        Ok(Self { spec, signal, connection, late: AtomicUsize::new(0), watch: Mutex::default() })
     }
 
     /// Group, and the way to its cluster.
@@ -275,7 +275,7 @@ impl Store {
             return Ok(());
         }
         *watch = None;
-        *watch = Some(self.look_after(Watch::start(&self.connection().group, self.bell.clone()))?);
+        *watch = Some(self.look_after(Watch::start(&self.connection().group, self.signal.clone()))?);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::error::MemberError;
 use super::format::Reads;
 use super::handed_member::{HandedMember, OfferedMember};
 use super::local_fabric::LocalFabric;
-use super::member::{Member, Places, Update, update};
+use super::member::{Member, NamespaceKeys, Update, update};
 use super::membership::Membership;
 use super::serving::Serving;
 use super::spec::GroupSpec;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(5);
 impl Membership {
     /// Why this gateway cannot go on in another process now.
     pub fn obstacles(&self) -> Vec<String> {
-        let serving = self.turn();
+        let serving = self.serving_guard();
         let (seen, now_ms) = (self.seen(), self.now_ms());
         let obstacles = [
             (seen.standing != Standing::Member || !seen.is_alive(), "the group has given this gateway up"),
@@ -74,7 +74,7 @@ impl Membership {
         self.wake();
     }
 
-    /// State of this gateway, for a caller that holds the turn and keeps it: nothing is decided
+    /// State of this gateway, for a caller that holds the serving guard and keeps it: nothing is decided
     /// here until then.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Membership {
             hold: serving.hold.clone(),
             open: serving.open.clone(),
             fenced: seen.fenced.clone(),
-            alone_ms: seen.visits.alone_ms(now_ms),
+            alone_ms: seen.host_presence.alone_ms(now_ms),
             rested: self.rested().into_iter().collect(),
         })
     }
@@ -111,7 +111,7 @@ impl Membership {
 
     /// Starts another epoch, since another process has acted in this one, or died in an unknown
     /// state: the connections of both are put on the blocklist before anything is served. The
-    /// caller holds the turn.
+    /// caller holds the serving guard.
     pub fn begin_again(&self, serving: &mut Serving, target: &Target) {
         serving.close(target);
         serving.has_given_up = true;
@@ -139,13 +139,13 @@ impl Membership {
             // Connections that were made before may work by older maps.
             target.wait_for_latest_maps().map_err(|error| error.to_string())?;
         }
-        let mut serving = self.turn();
+        let mut serving = self.serving_guard();
         let (state, name) = {
             let seen = self.seen();
             (seen.state.clone(), seen.me.gateway.clone())
         };
         let ports = target.config().ports;
-        let left_out = Places::new();
+        let left_out = NamespaceKeys::new();
         let view = LocalFabric {
             hold: &handed.hold,
             open: &handed.open,
@@ -162,7 +162,7 @@ impl Membership {
         let mut seen = self.seen();
         seen.count = handed.count;
         seen.fenced.clone_from(&handed.fenced);
-        seen.visits.go_on(handed.alone_ms, now_ms);
+        seen.host_presence.go_on(handed.alone_ms, now_ms);
         drop(seen);
         self.go_on_resting(&handed.rested);
         Ok(())
@@ -215,7 +215,7 @@ impl Member {
     pub fn continue_as_new(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         let membership = self.membership();
         membership.follow_former();
-        let mut serving = membership.turn();
+        let mut serving = membership.serving_guard();
         membership.begin_again(&mut serving, &target);
         drop(serving);
         self.serve(target)

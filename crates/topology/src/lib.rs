@@ -9,18 +9,19 @@ mod ethtool;
 mod ethtool_ioctl;
 mod flow;
 mod interface;
+mod kernel_route;
 pub mod limits;
 mod link;
 mod machine;
 pub mod model;
 mod netlink;
 mod observe;
-mod place;
-#[cfg(test)]
-mod place_tests;
 pub mod plan;
 pub mod process_stat;
 mod processors;
+mod queue_placement;
+#[cfg(test)]
+mod queue_placement_tests;
 mod rule;
 mod rule_scope;
 mod ruling;
@@ -28,7 +29,6 @@ mod ruling;
 pub mod sample;
 mod socket;
 mod toeplitz;
-mod way;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,19 +42,19 @@ pub use interface::{
     Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, TransmitQueue,
 };
+pub use kernel_route::{InterfaceAddress, KernelRoute};
 pub use link::{Coalescing, LinkModes, LinkSettings, Queueing};
 pub use machine::{
     EthtoolAnswers, FormerAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets,
 };
 pub use observe::{Distances, ObserveError, observe, observe_own};
-pub use place::{PlaceRequest, Placement, QueuePlace, place};
 pub use processors::{Node, Processors};
+pub use queue_placement::{PlaceRequest, Placement, QueuePlacement, place};
 pub use rule::{QueueLimit, queue_limit};
 pub use rule_scope::{MaskedEnd, RuleScope};
 pub use ruling::Ruling;
 pub use socket::{Socket, SocketState};
 pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
-pub use way::{InterfaceAddress, Way};
 
 /// State of a machine, or of a recording of one, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,16 +93,16 @@ pub struct InitiatorQueues<'a> {
     pub pid: Option<u32>,
     /// The interface, where it is known.
     pub interface: Option<&'a str>,
-    /// The flows, as places among the topology's.
+    /// The flows, as indices into the topology's.
     pub flows: Vec<usize>,
 }
 
 impl Topology {
-    /// The I/O queues of each controller of an initiator, over each interface: the flows' places. How many queues there
+    /// The I/O queues of each controller of an initiator, over each interface: the flows' indices. How many queues there
     /// are is a host's to say, so those of targets on this machine do not count.
     pub fn initiators(&self) -> Vec<InitiatorQueues<'_>> {
         let mut found: Vec<InitiatorQueues<'_>> = Vec::new();
-        for (place, flow) in self.flows.iter().enumerate().filter(|(_, flow)| flow.is_io()) {
+        for (index, flow) in self.flows.iter().enumerate().filter(|(_, flow)| flow.is_io()) {
             let pid = match flow.owner {
                 FlowOwner::Target { .. } => continue,
                 FlowOwner::Initiator { pid } => Some(pid),
@@ -111,12 +111,12 @@ impl Topology {
             let interface = flow.interface.as_deref();
             let key = (flow.controller.as_str(), pid, interface);
             match found.iter_mut().find(|known| (known.controller, known.pid, known.interface) == key) {
-                Some(known) => known.flows.push(place),
+                Some(known) => known.flows.push(index),
                 None => found.push(InitiatorQueues {
                     controller: &flow.controller,
                     pid,
                     interface,
-                    flows: vec![place],
+                    flows: vec![index],
                 }),
             }
         }

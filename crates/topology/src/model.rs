@@ -75,7 +75,7 @@ pub struct Modelled {
 
 /// Processors and costs of one flow's work.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct FlowWork {
     receive_cpu: usize,
     worker_cpu: usize,
     receive_ns: u64,
@@ -107,14 +107,16 @@ struct Cpu {
 /// Simulates a closed loop: each flow has always `depth` commands under way. A queue whose processor is not known counts
 /// as served by the processors it may have in turn; a flow whose worker is not known, as worked on where it arrives.
 pub fn simulate(topology: &Topology, costs: &Costs, load: &Load) -> Modelled {
-    let ways = ways(topology, costs);
-    if ways.is_empty() {
+    let flow_works = flow_works(topology, costs);
+    if flow_works.is_empty() {
         return Modelled::default();
     }
-    let cpus = ways.iter().map(|way| way.receive_cpu.max(way.worker_cpu)).max().unwrap_or(0) + 1;
+    let cpus =
+        flow_works.iter().map(|flow_work| flow_work.receive_cpu.max(flow_work.worker_cpu)).max().unwrap_or(0)
+            + 1;
     let mut run = Run {
-        commands: (0..ways.len()).flat_map(|flow| (0..load.depth).map(move |_| (flow, 0))).collect(),
-        ways,
+        commands: (0..flow_works.len()).flat_map(|flow| (0..load.depth).map(move |_| (flow, 0))).collect(),
+        flow_works,
         cpus: (0..cpus).map(|_| Cpu::default()).collect(),
         events: BinaryHeap::new(),
         link_free_ns: 0,
@@ -127,7 +129,7 @@ pub fn simulate(topology: &Topology, costs: &Costs, load: &Load) -> Modelled {
     run.report()
 }
 
-fn ways(topology: &Topology, costs: &Costs) -> Vec<Way> {
+fn flow_works(topology: &Topology, costs: &Costs) -> Vec<FlowWork> {
     let mut found = Vec::new();
     let online: Vec<u32> = topology.processors.online.iter().collect();
     for (at, flow) in topology.flows.iter().filter(|flow| flow.is_io()).enumerate() {
@@ -155,25 +157,25 @@ fn ways(topology: &Topology, costs: &Costs) -> Vec<Way> {
         others.dedup();
         others.len() as u64
     };
-    let way = |(receive, worker, interface, queue): &(u32, u32, String, Option<u32>)| {
+    let flow_work = |(receive, worker, interface, queue): &(u32, u32, String, Option<u32>)| {
         let handover = match topology.processors.node_of(*receive) == topology.processors.node_of(*worker) {
             _ if receive == worker => 0,
             true => costs.handover_ns,
             false => costs.handover_far_ns,
         };
         let shared = senders(interface, *queue, *worker) * costs.shared_sender_ns;
-        Way {
+        FlowWork {
             receive_cpu: *receive as usize,
             worker_cpu: *worker as usize,
             receive_ns: costs.receive_ns + handover,
             worker_ns: costs.worker_ns + handover + shared,
         }
     };
-    found.iter().map(way).collect()
+    found.iter().map(flow_work).collect()
 }
 
 struct Run {
-    ways: Vec<Way>,
+    flow_works: Vec<FlowWork>,
     /// Flow of each command, and when it was sent.
     commands: Vec<(usize, u64)>,
     cpus: Vec<Cpu>,
@@ -195,12 +197,12 @@ impl Run {
             if now_ns > self.end_ns {
                 break;
             }
-            let way = self.ways[self.commands[work.command].0];
+            let flow_work = self.flow_works[self.commands[work.command].0];
             match (cpu, work.phase) {
-                (None, _) => self.cpus[way.receive_cpu].receiving.push_back(work),
+                (None, _) => self.cpus[flow_work.receive_cpu].receiving.push_back(work),
                 (Some(_), Phase::Arrives) => {
                     let work = Work { phase: Phase::Worker, ..work };
-                    self.cpus[way.worker_cpu].working.push_back(work);
+                    self.cpus[flow_work.worker_cpu].working.push_back(work);
                 }
                 (Some(_), Phase::Worker) => {
                     if now_ns > self.end_ns / 2 {
@@ -213,8 +215,8 @@ impl Run {
                 self.cpus[cpu].is_busy = false;
                 self.serve(cpu, now_ns);
             }
-            self.serve(way.receive_cpu, now_ns);
-            self.serve(way.worker_cpu, now_ns);
+            self.serve(flow_work.receive_cpu, now_ns);
+            self.serve(flow_work.worker_cpu, now_ns);
         }
     }
 
@@ -233,8 +235,8 @@ impl Run {
             return;
         }
         let Some(work) = cpu.receiving.pop_front().or_else(|| cpu.working.pop_front()) else { return };
-        let way = self.ways[self.commands[work.command].0];
-        let takes_ns = if work.phase == Phase::Arrives { way.receive_ns } else { way.worker_ns };
+        let flow_work = self.flow_works[self.commands[work.command].0];
+        let takes_ns = if work.phase == Phase::Arrives { flow_work.receive_ns } else { flow_work.worker_ns };
         cpu.is_busy = true;
         cpu.busy_ns += takes_ns;
         self.events.push(Reverse((now_ns + takes_ns, work, Some(number))));
@@ -244,9 +246,9 @@ impl Run {
         self.latencies.sort_unstable();
         let counted_s = (self.end_ns - self.end_ns / 2) as f64 / 1e9;
         let count = self.latencies.len();
-        let quantile = |part: f64| {
+        let quantile = |fraction: f64| {
             self.latencies
-                .get(((count as f64 * part) as usize).min(count.saturating_sub(1)))
+                .get(((count as f64 * fraction) as usize).min(count.saturating_sub(1)))
                 .map_or(0, |ns| *ns)
         };
         let sum: u64 = self.latencies.iter().sum();
@@ -257,7 +259,11 @@ impl Run {
             p99_us: quantile(0.99) as f64 / 1e3,
             cpus_full: self.cpus.iter().filter(full).count() as u32,
             cpus_used: self.cpus.iter().filter(|cpu| cpu.busy_ns > 0).count() as u32,
-            handed_over: self.ways.iter().filter(|way| way.receive_cpu != way.worker_cpu).count() as u32,
+            handed_over: self
+                .flow_works
+                .iter()
+                .filter(|flow_work| flow_work.receive_cpu != flow_work.worker_cpu)
+                .count() as u32,
         }
     }
 }
@@ -277,8 +283,8 @@ mod tests {
         applied(topology, &plan(topology, &options).unwrap().steps)
     }
 
-    fn is_within(value: f64, part: f64, of: f64) -> bool {
-        (value / of - 1.0).abs() <= part
+    fn is_within(value: f64, fraction: f64, of: f64) -> bool {
+        (value / of - 1.0).abs() <= fraction
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Whole connections to a living target, several at a time, by sequences that know where a connection stands: what
 //! comes back is what a controller may send, a bystander notices nothing, and nothing is left behind.
 
-mod bed;
 mod peer;
 mod plan;
+mod testbed;
 
 use std::cell::RefCell;
 
@@ -17,11 +17,11 @@ use nvme::{SglDescriptor, SubmissionEntry};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
-use bed::{Bed, NQN, SPACES, connect, enable, initialize, run};
 use peer::Peer;
 use plan::{
     Action, Command, Connecting, DataPiece, Dword, Give, Initialization, Opening, PEERS, Plan, Start, Step,
 };
+use testbed::{NQN, SPACES, Testbed, connect, enable, initialize, run};
 
 /// Hosts that inputs connect as.
 const HOSTS: [&str; 4] = [
@@ -62,24 +62,24 @@ const PROPERTIES: [u32; 7] = [
 const DATA_LENGTH_MAX: usize = 64 << 10;
 
 thread_local! {
-    static BEDS: RefCell<[Option<Bed>; 2]> = const { RefCell::new([None, None]) };
+    static TESTBEDS: RefCell<[Option<Testbed>; 2]> = const { RefCell::new([None, None]) };
 }
 
 /// Does what one input says, on a target of either machinery.
 pub fn check(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let Ok(plan) = Plan::arbitrary(&mut Unstructured::new(rest)) else { return };
-    BEDS.with_borrow_mut(|beds| {
+    TESTBEDS.with_borrow_mut(|testbeds| {
         let (at, engine) = if first & 1 == 0 { (0, Engine::IoUring) } else { (1, Engine::Epoll) };
-        let bed = beds[at].get_or_insert_with(|| Bed::new(engine));
-        Play::new(bed, &plan).steps(&plan.steps);
-        bed.check();
+        let testbed = testbeds[at].get_or_insert_with(|| Testbed::new(engine));
+        Play::new(testbed, &plan).steps(&plan.steps);
+        testbed.check();
     });
 }
 
 /// The connections of one input.
 struct Play<'a> {
-    bed: &'a Bed,
+    testbed: &'a Testbed,
     peers: [Option<Peer>; PEERS],
     /// The controller that the first admin queue has got.
     controller_id: u16,
@@ -87,8 +87,8 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    fn new(bed: &'a Bed, plan: &Plan) -> Self {
-        let mut play = Self { bed, peers: [None, None, None], controller_id: 1, next_id: 0 };
+    fn new(testbed: &'a Testbed, plan: &Plan) -> Self {
+        let mut play = Self { testbed, peers: [None, None, None], controller_id: 1, next_id: 0 };
         for (at, opening) in plan.openings.iter().enumerate() {
             play.open(at, *opening);
         }
@@ -101,7 +101,7 @@ impl<'a> Play<'a> {
         let (digests, queue) = match opening {
             Opening::Nothing => return,
             Opening::Opened => {
-                self.peers[at] = Some(Peer::open(self.bed.address()));
+                self.peers[at] = Some(Peer::open(self.testbed.address()));
                 return;
             }
             Opening::Initialized { digests } => (digests, None),
@@ -110,7 +110,7 @@ impl<'a> Play<'a> {
                 (digests, Some((1 + u16::from(number % 4), 2 + u16::from(entries))))
             }
         };
-        let mut peer = Peer::open(self.bed.address());
+        let mut peer = Peer::open(self.testbed.address());
         initialize(&mut peer, digests);
         if let Some((queue_id, entries)) = queue {
             let controller_id = if queue_id == 0 { CONTROLLER_ID_ANY } else { self.controller_id };

@@ -11,12 +11,12 @@ use nvme::command::{DataPointer, admin_opcode};
 use nvme::fabrics::Connect;
 use nvme::io::IoCommand;
 use nvme::tcp::{
-    DataPdu, Digests, Event, Part, ReadyToTransfer, Receiver, Role, Transmitter, negotiate, settle,
+    Chunk, DataPdu, Digests, Event, ReadyToTransfer, Receiver, Role, Transmitter, negotiate, settle,
 };
 use nvme::{CompletionEntry, Status, SubmissionEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::bed::{MAGIC, SPACES};
+use super::testbed::{MAGIC, SPACES};
 
 /// The timeout of everything that has none of its own. It does not measure speed: a busy machine gets the time it
 /// needs.
@@ -106,10 +106,10 @@ impl Peer {
     pub(super) fn frame(&mut self, data: &[u8], queue: impl FnOnce(&mut Transmitter<()>)) -> Vec<u8> {
         queue(&mut self.transmitter);
         let mut bytes = Vec::new();
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
             }
         }
         self.transmitter.clear(|()| {});

@@ -30,17 +30,17 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const PATIENCE_GOOD: Duration = Duration::from_secs(20);
 
 thread_local! {
-    static BED: RefCell<Option<Bed>> = const { RefCell::new(None) };
+    static TESTBED: RefCell<Option<Testbed>> = const { RefCell::new(None) };
 }
 
 /// Has the conversation of one input.
 pub fn check(bytes: &[u8]) {
     let Ok(script) = Script::arbitrary(&mut Unstructured::new(bytes)) else { return };
-    BED.with_borrow_mut(|bed| bed.get_or_insert_with(Bed::new).play(&script));
+    TESTBED.with_borrow_mut(|testbed| testbed.get_or_insert_with(Testbed::new).play(&script));
 }
 
 /// A good target, a controller of it that nothing may disturb, and where the lying one listens.
-struct Bed {
+struct Testbed {
     target: Target,
     good: Volume,
     listener: TcpListener,
@@ -50,7 +50,7 @@ struct Bed {
     descriptors: usize,
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         let namespaces = [(1, 512), (2, 4096), (3, 4096)];
         let namespaces = namespaces
@@ -73,13 +73,13 @@ impl Bed {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("a port");
         let connections = target.connections();
-        let mut bed = Self { target, good, listener, address, connections, threads: 0, descriptors: 0 };
+        let mut testbed = Self { target, good, listener, address, connections, threads: 0, descriptors: 0 };
         // What a process makes once and keeps is there after the first conversation.
         let script = Script { session: Session::Blocks, digests: 3, uses_epoll: false, bends: Vec::new() };
-        bed.converse(&script).expect("a good target");
-        bed.eventually("connections", |bed| bed.target.connections() == bed.connections);
-        (bed.threads, bed.descriptors) = (threads(), descriptors().len());
-        bed
+        testbed.converse(&script).expect("a good target");
+        testbed.eventually("connections", |testbed| testbed.target.connections() == testbed.connections);
+        (testbed.threads, testbed.descriptors) = (threads(), descriptors().len());
+        testbed
     }
 
     fn play(&mut self, script: &Script) {
@@ -93,9 +93,9 @@ impl Bed {
         let mut found = [0; GOOD.len()];
         self.good.read_at(0, &mut found).expect("the good controller serves");
         assert_eq!(found, GOOD);
-        self.eventually("connections", |bed| bed.target.connections() == bed.connections);
-        self.eventually("threads", |bed| threads() <= bed.threads);
-        self.eventually("descriptors", |bed| descriptors().len() <= bed.descriptors);
+        self.eventually("connections", |testbed| testbed.target.connections() == testbed.connections);
+        self.eventually("threads", |testbed| threads() <= testbed.threads);
+        self.eventually("descriptors", |testbed| descriptors().len() <= testbed.descriptors);
     }
 
     /// Does what the script wants of a target that does what the script says.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
-    DataPdu, Digests, Event, FatalError, Part, PduType, ReadyToTransfer, Receiver, Role, Transmitter,
+    Chunk, DataPdu, Digests, Event, FatalError, PduType, ReadyToTransfer, Receiver, Role, Transmitter,
 };
 use nvme::{CompletionEntry, Status};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -251,10 +251,10 @@ impl Link {
             }
             Event::Command { .. } | Event::DataEnd { .. } => unreachable!("no target sends these PDUs"),
         }
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
             }
         }
         self.transmitter.clear(|()| {});

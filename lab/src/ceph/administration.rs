@@ -7,8 +7,8 @@ use engine::initiator::Volume;
 use serde_json::Value;
 
 use super::config::{POOL, USER};
-use super::ground::{Ground, OBJECT_BYTES, same, soon};
 use super::target::{NQN, Target, said};
+use super::testbed::{OBJECT_BYTES, Testbed, same, soon};
 use crate::answer::Answer;
 
 const MIB: u64 = 8;
@@ -25,11 +25,11 @@ struct Desk {
 }
 
 impl Desk {
-    fn open(ground: &Ground, name: &str) -> Result<Desk, String> {
-        let control = format!("unix:{}", ground.file(&format!("{name}.sock")).display());
-        let target = ground.serve_with(&["memory:1m"], &["--control", &control])?;
-        let conf = ground.cluster.conf().display().to_string();
-        Ok(Desk { target, program: ground.program.clone(), control, conf })
+    fn open(testbed: &Testbed, name: &str) -> Result<Desk, String> {
+        let control = format!("unix:{}", testbed.file(&format!("{name}.sock")).display());
+        let target = testbed.serve_with(&["memory:1m"], &["--control", &control])?;
+        let conf = testbed.cluster.conf().display().to_string();
+        Ok(Desk { target, program: testbed.program.clone(), control, conf })
     }
 
     fn answer(&self, words: &[&str]) -> Result<Answer, String> {
@@ -70,64 +70,64 @@ fn nsid(namespace: &Value) -> Result<u32, String> {
     u32::try_from(nsid).map_err(said)
 }
 
-fn images(ground: &Ground) -> Result<Vec<String>, String> {
-    Ok(ground.cluster.rbd(&["ls", POOL])?.lines().map(str::to_owned).collect())
+fn images(testbed: &Testbed) -> Result<Vec<String>, String> {
+    Ok(testbed.cluster.rbd(&["ls", POOL])?.lines().map(str::to_owned).collect())
 }
 
-fn is_there(ground: &Ground, image: &str) -> Result<bool, String> {
-    Ok(images(ground)?.iter().any(|known| known == image))
+fn is_there(testbed: &Testbed, image: &str) -> Result<bool, String> {
+    Ok(images(testbed)?.iter().any(|known| known == image))
 }
 
 fn wanted(what: &str, is_so: bool) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(format!("not so: {what}")) }
 }
 
-pub(super) fn images_come_and_go(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "come")?;
+pub(super) fn images_come_and_go(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "come")?;
     let like =
         ["--features", "layering,exclusive-lock", "--object-size", "1m", "--load-balancing-group", "2"];
     let made = desk.create("made", &like)?;
-    let info = ground.cluster.rbd(&["info", "--format", "json", "rbd/made"])?;
+    let info = testbed.cluster.rbd(&["info", "--format", "json", "rbd/made"])?;
     let info: Value = serde_json::from_str(&info).map_err(said)?;
     wanted("the image has the size", info["size"] == MIB << 20)?;
     wanted("the image has objects of 1 MiB", info["object_size"] == 1 << 20)?;
     let features = info["features"].as_array().map(Vec::len);
     wanted("the image has two features", features == Some(2))?;
     wanted("the namespace is in group 2", desk.does(&["show", &made.to_string()])?["ana_group"] == 2)?;
-    let content = ground.content(50, BYTES);
+    let content = testbed.content(50, BYTES);
     desk.target.namespace(made)?.write_at(0, &content).map_err(said)?;
-    same("rbd export", &ground.export("made")?, &content)?;
+    same("rbd export", &testbed.export("made")?, &content)?;
     // The removal of a namespace leaves its image, unless a flag says otherwise.
     desk.does(&["remove", &made.to_string()])?;
-    wanted("the image of a removed namespace is there", is_there(ground, "made")?)?;
-    let again = format!("{},id={USER}", ground.spec("made"));
+    wanted("the image of a removed namespace is there", is_there(testbed, "made")?)?;
+    let again = format!("{},id={USER}", testbed.spec("made"));
     let again = nsid(&desk.does(&["add", &again])?)?;
     let mut found = vec![0; BYTES];
     desk.target.namespace(again)?.read_at(0, &mut found).map_err(said)?;
     same("the image that was removed and added", &found, &content)?;
     desk.does(&["remove", &again.to_string(), "--delete-image"])?;
-    wanted("a deleted image is gone", !is_there(ground, "made")?)?;
+    wanted("a deleted image is gone", !is_there(testbed, "made")?)?;
     let other = desk.create("other", &[])?;
     desk.does(&["snapshot", &other.to_string(), "kept"])?;
     desk.does(&["remove", &other.to_string(), "--rbd-trash-image"])?;
-    wanted("an image in the trash is gone", !is_there(ground, "other")?)?;
-    let trash = ground.cluster.rbd(&["trash", "ls", POOL])?;
+    wanted("an image in the trash is gone", !is_there(testbed, "other")?)?;
+    let trash = testbed.cluster.rbd(&["trash", "ls", POOL])?;
     wanted("the trash has the image", trash.contains(" other"))?;
     wanted("memory alone is served", desk.namespaces()? == 1)?;
     desk.target.end()
 }
 
-pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "refuse")?;
+pub(super) fn what_cannot_be_is_refused(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "refuse")?;
     let there = desk.create("there", &[])?.to_string();
-    let spec = |image: &str| format!("{},id={USER}", ground.spec(image));
+    let spec = |image: &str| format!("{},id={USER}", testbed.spec(image));
     let create = |image: &str| [spec(image), "--rbd-create-image".into(), "--size".into(), "8m".into()];
     let refuses_to_create = |image: &str, more: &[&str], parts: &[&str]| {
         let words = create(image);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         desk.refuses(&[&["add"], &words[..], more].concat(), parts)
     };
-    let taken = ground.image("taken-by-hand", MIB)?;
+    let taken = testbed.image("taken-by-hand", MIB)?;
     refuses_to_create("taken-by-hand", &[], &["rbd/taken-by-hand is there already"])?;
     refuses_to_create("there", &[], &["rbd/there is namespace"])?;
     refuses_to_create("new", &["--features", "layering,speed"], &["speed", "exclusive-lock"])?;
@@ -145,26 +145,26 @@ pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), Strin
     desk.does(&["snapshot", &there, "once"])?;
     desk.refuses(&["snapshot", &there, "once"], &["there@once is there already"])?;
     desk.refuses(&["remove", &there, "--delete-image"], &["has snapshots", "rbd snap ls"])?;
-    wanted("what is refused changes nothing", desk.namespaces()? == 2 && !is_there(ground, "new")?)?;
+    wanted("what is refused changes nothing", desk.namespaces()? == 2 && !is_there(testbed, "new")?)?;
     // The removal does not harm a client that has the image open.
-    let other = ground.serve(&[&taken])?;
-    let content = ground.content(51, BYTES);
+    let other = testbed.serve(&[&taken])?;
+    let content = testbed.content(51, BYTES);
     desk.refuses(&["add", &format!("{taken},id={USER}")], &["opened exclusively by"])?;
     other.namespace(1)?.write_at(0, &content).map_err(said)?;
-    same("the other's image", &ground.export("taken-by-hand")?, &content)?;
+    same("the other's image", &testbed.export("taken-by-hand")?, &content)?;
     desk.target.end()
 }
 
 /// The image of a namespace to come is opened before that is there: whatever refuses the namespace, it is closed again, and one
 /// that was made for it is gone.
-pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "closed")?;
+pub(super) fn what_is_refused_leaves_no_image_open(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "closed")?;
     // With a connection that is there, which is the one by which others are opened.
     let there = desk.create("at-hand", &[])?.to_string();
-    let spec = |image: &str| format!("{},id={USER}", ground.spec(image));
-    ground.image("closed-free", MIB)?;
-    ground.cluster.rbd(&["create", "--size", "1K", "rbd/closed-small"])?;
-    let other = ground.serve(&[&ground.image("closed-locked", MIB)?])?;
+    let spec = |image: &str| format!("{},id={USER}", testbed.spec(image));
+    testbed.image("closed-free", MIB)?;
+    testbed.cluster.rbd(&["create", "--size", "1K", "rbd/closed-small"])?;
+    let other = testbed.serve(&[&testbed.image("closed-locked", MIB)?])?;
     let uuid = desk.does(&["show", &there])?["uuid"].as_str().unwrap_or_default().to_owned();
     desk.refuses(&["add", &spec("closed-small")], &["less than one block"])?;
     desk.refuses(&["add", &format!("{},uuid={uuid}", spec("closed-free"))], &[&uuid])?;
@@ -174,15 +174,15 @@ pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Resul
     desk.refuses(&[&["add"], &new[..]].concat(), &[&uuid])?;
     for image in ["closed-free", "closed-small", "closed-locked"] {
         soon("its end", || {
-            let users = ground.cluster.rbd(&["status", &format!("rbd/{image}")])?;
+            let users = testbed.cluster.rbd(&["status", &format!("rbd/{image}")])?;
             wanted(&format!("rbd/{image} is not open: {users}"), users.contains("Watchers: none"))
         })?;
     }
     for image in ["closed-free", "closed-small", "closed-locked"] {
-        let held = ground.cluster.rbd(&["lock", "ls", &format!("rbd/{image}")])?;
+        let held = testbed.cluster.rbd(&["lock", "ls", &format!("rbd/{image}")])?;
         wanted(&format!("rbd/{image} has no lock: {held}"), held.trim().is_empty())?;
     }
-    wanted("the image of a refused namespace is gone", !is_there(ground, "closed-new")?)?;
+    wanted("the image of a refused namespace is gone", !is_there(testbed, "closed-new")?)?;
     // What was refused is had as soon as nothing is in its way.
     desk.does(&["add", &spec("closed-free")])?;
     desk.target.end()
@@ -190,45 +190,45 @@ pub(super) fn what_is_refused_leaves_no_image_open(ground: &mut Ground) -> Resul
 
 /// Images that were locked by hand, for which the library would wait without end: they are refused
 /// with the owner's name, and served when that lock is gone. Other images are served meanwhile.
-pub(super) fn images_locked_by_hand_are_refused(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "by-hand")?;
-    let spec = format!("{},id={USER}", ground.image("by-hand-locked", MIB)?);
-    ground.cluster.rbd(&["lock", "add", "rbd/by-hand-locked", "maintenance"])?;
+pub(super) fn images_locked_by_hand_are_refused(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "by-hand")?;
+    let spec = format!("{},id={USER}", testbed.image("by-hand-locked", MIB)?);
+    testbed.cluster.rbd(&["lock", "add", "rbd/by-hand-locked", "maintenance"])?;
     for beside in ["by-hand-one", "by-hand-two"] {
         desk.refuses(&["add", &spec], &["opened exclusively by client.", "by hand", "maintenance"])?;
         desk.create(beside, &[])?;
     }
-    let locks = ground.cluster.rbd(&["lock", "ls", "--format", "json", "rbd/by-hand-locked"])?;
+    let locks = testbed.cluster.rbd(&["lock", "ls", "--format", "json", "rbd/by-hand-locked"])?;
     let locks: serde_json::Value = serde_json::from_str(&locks).map_err(said)?;
     let locker = locks[0]["locker"].as_str().ok_or_else(|| format!("no lock: {locks}"))?;
-    ground.cluster.rbd(&["lock", "rm", "rbd/by-hand-locked", "maintenance", locker])?;
+    testbed.cluster.rbd(&["lock", "rm", "rbd/by-hand-locked", "maintenance", locker])?;
     desk.does(&["add", &spec])?;
     desk.target.end()
 }
 
 /// A namespace that another target serves too cannot have its image removed here, and the other's writes go on.
-pub(super) fn images_in_use_stay(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "stay")?;
+pub(super) fn images_in_use_stay(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "stay")?;
     let nsid = desk.create("stays", &["--features", "layering"])?.to_string();
-    let other = ground.serve(&[&ground.spec("stays")])?;
-    let content = ground.content(52, BYTES);
+    let other = testbed.serve(&[&testbed.spec("stays")])?;
+    let content = testbed.content(52, BYTES);
     other.namespace(1)?.write_at(0, &content[..BYTES / 2]).map_err(said)?;
     for how in ["--delete-image", "--rbd-trash-image"] {
         let words = ["is removed, but rbd/stays stays", "is in use by client."];
         desk.refuses(&["remove", &nsid, how], &words)?;
-        let spec = format!("{},id={USER},nsid={nsid}", ground.spec("stays"));
+        let spec = format!("{},id={USER},nsid={nsid}", testbed.spec("stays"));
         desk.does(&["add", &spec])?;
     }
     other.namespace(1)?.write_at(BYTES as u64 / 2, &content[BYTES / 2..]).map_err(said)?;
-    same("rbd export", &ground.export("stays")?, &content)
+    same("rbd export", &testbed.export("stays")?, &content)
 }
 
-pub(super) fn sizes_are_changed(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "size")?;
+pub(super) fn sizes_are_changed(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "size")?;
     let nsid = desk.create("sized", &[])?;
     let controller = desk.target.connect(2)?;
     let namespace = Volume::on_controller(&controller, nsid).map_err(said)?;
-    let content = ground.content(53, BYTES);
+    let content = testbed.content(53, BYTES);
     namespace.write_at(0, &content).map_err(said)?;
     for mib in [2 * MIB, MIB / 2] {
         let _ = controller.events();
@@ -237,17 +237,17 @@ pub(super) fn sizes_are_changed(ground: &mut Ground) -> Result<(), String> {
             let found = controller.namespace(nsid).map_err(said)?.size_bytes();
             if found == mib << 20 { Ok(()) } else { Err(format!("Identify says {found} bytes")) }
         })?;
-        let info = ground.cluster.rbd(&["info", "rbd/sized"])?;
+        let info = testbed.cluster.rbd(&["info", "rbd/sized"])?;
         wanted(&format!("the image has {mib} MiB: {info}"), info.contains(&format!("size {mib} MiB")))?;
     }
-    same("what is left", &ground.export("sized")?, &content[..BYTES / 2])
+    same("what is left", &testbed.export("sized")?, &content[..BYTES / 2])
 }
 
 /// A snapshot is one moment, a clone has what was there then, and flattened it needs neither.
-pub(super) fn clones_are_what_was_there(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "clone")?;
+pub(super) fn clones_are_what_was_there(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "clone")?;
     let parent = desk.create("parent", &["--block-size", "512"])?;
-    let (before, after) = (ground.content(54, BYTES), ground.content(55, BYTES));
+    let (before, after) = (testbed.content(54, BYTES), testbed.content(55, BYTES));
     let namespace = desk.target.namespace(parent)?;
     namespace.write_at(0, &before).map_err(said)?;
     desk.does(&["snapshot", &parent.to_string(), "then"])?;
@@ -266,19 +266,19 @@ pub(super) fn clones_are_what_was_there(ground: &mut Ground) -> Result<(), Strin
     clone.write_at(0, &after[..object]).map_err(said)?;
     let flat = desk.does(&["flatten", &child.to_string()])?;
     wanted(&format!("the flattening is done: {flat}"), flat["state"] == "done" && flat["total"] != 0)?;
-    let info = ground.cluster.rbd(&["info", "rbd/child"])?;
+    let info = testbed.cluster.rbd(&["info", "rbd/child"])?;
     wanted("a flattened clone has no parent", !info.contains("parent:"))?;
     desk.does(&["snapshot", &parent.to_string(), "then", "--remove"])?;
     desk.does(&["remove", &parent.to_string(), "--delete-image"])?;
     clone.read_at(0, &mut found).map_err(said)?;
     same("the flattened clone", &found, &[&after[..object], &before[object..]].concat())?;
-    same("rbd export", &ground.export("child")?, &found)
+    same("rbd export", &testbed.export("child")?, &found)
 }
 
 /// While a cluster does not answer, who asks for an image of it waits; others are answered.
-pub(super) fn a_silent_cluster_delays_no_administration(ground: &mut Ground) -> Result<(), String> {
-    let desk = Desk::open(ground, "silent")?;
-    ground.cluster.osd(0).stop();
+pub(super) fn a_silent_cluster_delays_no_administration(testbed: &mut Testbed) -> Result<(), String> {
+    let desk = Desk::open(testbed, "silent")?;
+    testbed.cluster.osd(0).stop();
     let outcome = std::thread::scope(|scope| {
         let words = ["create", "--rbd-image", "late", "--rbd-create-image", "--size", "8m"];
         let conf = ["--rbd-conf", &desk.conf];
@@ -294,9 +294,9 @@ pub(super) fn a_silent_cluster_delays_no_administration(ground: &mut Ground) -> 
         let waited = waiting.join().map_err(|_| "the thread that waits ended".to_owned())?;
         outcome.and(waited)
     });
-    ground.cluster.osd(0).resume();
+    testbed.cluster.osd(0).resume();
     outcome?;
-    ground.cluster.await_osds_up(1)?;
+    testbed.cluster.await_osds_up(1)?;
     let late = desk.create("late", &[])?.to_string();
     desk.does(&["remove", &late, "--delete-image"]).map(drop)
 }

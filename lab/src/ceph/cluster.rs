@@ -14,7 +14,7 @@ use super::site::Site;
 use crate::answer::Answer;
 use crate::guard::Guard;
 
-/// Time for one order, on a machine with other work.
+/// Time for one command, on a machine with other work.
 const ORDER_LIMIT: Duration = Duration::from_secs(60);
 /// Until a daemon is up, or all placement groups are clean.
 const STATE_LIMIT: Duration = Duration::from_secs(120);
@@ -88,7 +88,7 @@ impl Cluster {
     /// # Errors
     /// It failed, or took too long.
     pub(crate) fn ceph(&self, words: &[&str]) -> Result<String, String> {
-        self.order("ceph", words)
+        self.run_client("ceph", words)
     }
 
     /// Runs `rbd WORDS`, and returns what it printed.
@@ -96,7 +96,7 @@ impl Cluster {
     /// # Errors
     /// It failed, or took too long.
     pub(crate) fn rbd(&self, words: &[&str]) -> Result<String, String> {
-        self.order("rbd", words)
+        self.run_client("rbd", words)
     }
 
     /// Runs `rados WORDS`, and returns what it printed.
@@ -104,7 +104,7 @@ impl Cluster {
     /// # Errors
     /// It failed, or took too long.
     pub(crate) fn rados(&self, words: &[&str]) -> Result<String, String> {
-        self.order("rados", words)
+        self.run_client("rados", words)
     }
 
     /// An OSD by its number, to be killed, stopped, continued and started.
@@ -219,7 +219,7 @@ impl Cluster {
         if self.shape.has_manager {
             // Its only other pool would have one object, and placement groups of its own to wait for.
             let setting = "mgr/devicehealth/enable_monitoring";
-            self.order("ceph", &["config", "set", "mgr", setting, "false", "--force"])?;
+            self.run_client("ceph", &["config", "set", "mgr", setting, "false", "--force"])?;
         }
         self.manager.as_mut().map_or(Ok(()), Daemon::start)?;
         let mut making = Vec::new();
@@ -253,7 +253,7 @@ impl Cluster {
         self.folder.join("keyring")
     }
 
-    fn order(&self, program: &str, words: &[&str]) -> Result<String, String> {
+    fn run_client(&self, program: &str, words: &[&str]) -> Result<String, String> {
         self.run(&[&[program, "--conf", text(&self.conf)?], words].concat())
     }
 

@@ -3,8 +3,8 @@
 use engine::initiator::Volume;
 use nvme::Status;
 
-use super::ground::{Ground, OBJECT_BYTES, same};
 use super::target::said;
+use super::testbed::{OBJECT_BYTES, Testbed, same};
 use crate::remote::Remote;
 
 const MIB: u64 = 16;
@@ -16,12 +16,12 @@ const BEATEN_MAX: u32 = 10_000;
 /// Bit of the values a deallocated block may read as: zeroes (DLFEAT, bits 2:0 are 001b).
 const READS_ZEROES: u8 = 1;
 
-pub(super) fn zeroes_are_written(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn zeroes_are_written(testbed: &mut Testbed) -> Result<(), String> {
     for (which, block) in [(20, 512), (21, 4096)] {
         let name = format!("zeroes-{block}");
-        let target = ground.serve(&[&format!("{},block={block}", ground.image(&name, MIB)?)])?;
+        let target = testbed.serve(&[&format!("{},block={block}", testbed.image(&name, MIB)?)])?;
         let namespace = target.namespace(1)?;
-        let mut wanted = filled(ground, &namespace, which)?;
+        let mut wanted = filled(testbed, &namespace, which)?;
         // Less than an object, more than one, whole ones, and with leave to free them.
         let ranges = [
             (block, block, false),
@@ -37,20 +37,20 @@ pub(super) fn zeroes_are_written(ground: &mut Ground) -> Result<(), String> {
         let mut found = vec![0; wanted.len()];
         namespace.read_at(0, &mut found).map_err(said)?;
         same(&format!("blocks of {block} read"), &found, &wanted)?;
-        same(&format!("blocks of {block} exported"), &ground.export(&name)?, &wanted)?;
+        same(&format!("blocks of {block} exported"), &testbed.export(&name)?, &wanted)?;
         target.end()?;
     }
     Ok(())
 }
 
-pub(super) fn deallocated_objects_are_gone(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.image("deallocated", MIB)?])?;
+pub(super) fn deallocated_objects_are_gone(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.image("deallocated", MIB)?])?;
     let namespace = target.namespace(1)?;
-    let mut wanted = filled(ground, &namespace, 22)?;
-    let before = ground.objects("deallocated")?;
+    let mut wanted = filled(testbed, &namespace, 22)?;
+    let before = testbed.objects("deallocated")?;
     namespace.deallocate(OBJECT_BYTES, 2 * OBJECT_BYTES).map_err(said)?;
     wanted[OBJECT_BYTES as usize..][..2 * OBJECT_BYTES as usize].fill(0);
-    let after = ground.objects("deallocated")?;
+    let after = testbed.objects("deallocated")?;
     if (before, after) != (4, 2) {
         return Err(format!("there were {before} objects and are {after}, not 4 and 2"));
     }
@@ -67,15 +67,15 @@ pub(super) fn deallocated_objects_are_gone(ground: &mut Ground) -> Result<(), St
         wanted[..block].fill(0);
     }
     same("one block", &found, &wanted)?;
-    same("rbd export", &ground.export("deallocated")?, &wanted)
+    same("rbd export", &testbed.export("deallocated")?, &wanted)
 }
 
-pub(super) fn compare_tells_differences(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn compare_tells_differences(testbed: &mut Testbed) -> Result<(), String> {
     for (which, block) in [(23, 512), (24, 4096)] {
-        let spec = format!("{},block={block}", ground.image(&format!("compared-{block}"), MIB)?);
-        let target = ground.serve(&[&spec])?;
+        let spec = format!("{},block={block}", testbed.image(&format!("compared-{block}"), MIB)?);
+        let target = testbed.serve(&[&spec])?;
         let namespace = target.namespace(1)?;
-        let content = filled(ground, &namespace, which)?;
+        let content = filled(testbed, &namespace, which)?;
         // One block, many, and across two objects.
         for (offset, length) in [(0, block), (block, 64 * block), (OBJECT_BYTES - block, 2 * block)] {
             let mut data = content[offset as usize..][..length as usize].to_vec();
@@ -96,16 +96,16 @@ pub(super) fn compare_tells_differences(ground: &mut Ground) -> Result<(), Strin
     Ok(())
 }
 
-pub(super) fn pairs_compare_and_write(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn pairs_compare_and_write(testbed: &mut Testbed) -> Result<(), String> {
     for (which, block) in [(25, 512), (26, 4096)] {
         let name = format!("pairs-{block}");
-        let target = ground.serve(&[&format!("{},block={block}", ground.image(&name, MIB)?)])?;
-        let mut wanted = filled(ground, &target.namespace(1)?, which)?;
+        let target = testbed.serve(&[&format!("{},block={block}", testbed.image(&name, MIB)?)])?;
+        let mut wanted = filled(testbed, &target.namespace(1)?, which)?;
         let mut remote = target.remote(1)?;
         for (offset, length) in [(0, block), (3 * block, 8 * block), (OBJECT_BYTES - block, 2 * block)] {
             let place = format!("{length} bytes at {offset}, blocks of {block}");
             let range = offset as usize..(offset + length) as usize;
-            let (old, new) = (wanted[range.clone()].to_vec(), ground.content(which + 100, length as usize));
+            let (old, new) = (wanted[range.clone()].to_vec(), testbed.content(which + 100, length as usize));
             let mut wrong = old.clone();
             wrong[length as usize - 1] ^= 1;
             pair(&mut remote, offset, [&wrong, &new], [COMPARE_FAILURE, ABORTED], &place)?;
@@ -114,7 +114,7 @@ pub(super) fn pairs_compare_and_write(ground: &mut Ground) -> Result<(), String>
             wanted[range].copy_from_slice(&new);
         }
         remote.flush()?;
-        same(&name, &ground.export(&name)?, &wanted)?;
+        same(&name, &testbed.export(&name)?, &wanted)?;
         drop(remote);
         target.end()?;
     }
@@ -139,10 +139,10 @@ fn pair(
 }
 
 /// Two hosts count in one block, each adding one if the other has not meanwhile.
-pub(super) fn pairs_are_atomic(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn pairs_are_atomic(testbed: &mut Testbed) -> Result<(), String> {
     for block in [512, 4096] {
         let name = format!("counted-{block}");
-        let target = ground.serve(&[&format!("{},block={block}", ground.image(&name, 4)?)])?;
+        let target = testbed.serve(&[&format!("{},block={block}", testbed.image(&name, 4)?)])?;
         let target = &target;
         let counted: Result<Vec<u32>, String> = std::thread::scope(|scope| {
             // A queue belongs to the thread that works with it.
@@ -151,7 +151,7 @@ pub(super) fn pairs_are_atomic(ground: &mut Ground) -> Result<(), String> {
         });
         let beaten: u32 = counted?.iter().sum();
         println!("        blocks of {block}: {} pairs, {beaten} came too late", 2 * INCREMENTS);
-        let found = u64::from_le_bytes(ground.export(&name)?[..8].try_into().map_err(said)?);
+        let found = u64::from_le_bytes(testbed.export(&name)?[..8].try_into().map_err(said)?);
         if found != 2 * INCREMENTS {
             return Err(format!(
                 "blocks of {block}: {} increments were said to be done, {found} are",
@@ -182,21 +182,21 @@ fn count(remote: &mut Remote, block: usize) -> Result<u32, String> {
 }
 
 /// Durable data outlives a target that is killed at once.
-pub(super) fn durable_outlives_the_target(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.image("durable", MIB)?])?;
+pub(super) fn durable_outlives_the_target(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.image("durable", MIB)?])?;
     let namespace = target.namespace(1)?;
     let half = (BYTES / 2) as usize;
-    let content = ground.content(27, BYTES as usize);
+    let content = testbed.content(27, BYTES as usize);
     namespace.write_at(0, &content[..half]).map_err(said)?;
     namespace.flush().map_err(said)?;
     namespace.write_durable_at(half as u64, &content[half..]).map_err(said)?;
     target.kill();
-    same("rbd export", &ground.export("durable")?, &content)
+    same("rbd export", &testbed.export("durable")?, &content)
 }
 
 /// Fills the whole namespace, and says with what.
-fn filled(ground: &Ground, namespace: &Volume, which: u64) -> Result<Vec<u8>, String> {
-    let content = ground.content(which, namespace.size_bytes() as usize);
+fn filled(testbed: &Testbed, namespace: &Volume, which: u64) -> Result<Vec<u8>, String> {
+    let content = testbed.content(which, namespace.size_bytes() as usize);
     namespace.write_at(0, &content).map_err(said)?;
     Ok(content)
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use engine::initiator::Volume;
 
 use super::fencing::watcher;
-use super::ground::{Ground, same, soon};
 use super::target::{Target, said};
+use super::testbed::{Testbed, same, soon};
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -25,39 +25,39 @@ const TIMEOUT_S: &str = "3";
 const AWAY: Duration = Duration::from_secs(8);
 
 /// Verified writes while an OSD is killed and started again.
-pub(super) fn one_osd_is_killed(ground: &mut Ground) -> Result<(), String> {
-    let bench = verified_writes(ground, "killed")?;
+pub(super) fn one_osd_is_killed(testbed: &mut Testbed) -> Result<(), String> {
+    let bench = verified_writes(testbed, "killed")?;
     std::thread::sleep(LOST_AFTER);
-    ground.cluster.osd(1).kill();
+    testbed.cluster.osd(1).kill();
     std::thread::sleep(BACK_AFTER);
-    ground.cluster.osd(1).start()?;
+    testbed.cluster.osd(1).start()?;
     without_error(bench, "kill -9 of one OSD")?;
-    ground.cluster.await_clean()
+    testbed.cluster.await_clean()
 }
 
 /// The same with one that keeps its connections and says nothing.
-pub(super) fn one_osd_is_stopped(ground: &mut Ground) -> Result<(), String> {
-    let bench = verified_writes(ground, "stopped")?;
+pub(super) fn one_osd_is_stopped(testbed: &mut Testbed) -> Result<(), String> {
+    let bench = verified_writes(testbed, "stopped")?;
     std::thread::sleep(LOST_AFTER);
-    ground.cluster.osd(2).stop();
+    testbed.cluster.osd(2).stop();
     std::thread::sleep(BACK_AFTER);
-    ground.cluster.osd(2).resume();
+    testbed.cluster.osd(2).resume();
     without_error(bench, "SIGSTOP of one OSD")?;
-    ground.cluster.await_clean()
+    testbed.cluster.await_clean()
 }
 
 /// A monitor is asked for nothing while nothing changes: writes go on without it.
-pub(super) fn monitor_is_away(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.image("unmonitored", MIB)?])?;
+pub(super) fn monitor_is_away(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.image("unmonitored", MIB)?])?;
     let workload = ["--rw", "randwrite", "--iodepth", "4", "--size", "16m", "--runtime", "8", "--verify"];
     let words = target.bench_words(1, &[&workload[..], &["--rate_iops", "500"]].concat());
     let bench = Program::start(&words)?;
     std::thread::sleep(Duration::from_secs(1));
-    ground.cluster.monitor().stop();
+    testbed.cluster.monitor().stop();
     let outcome = without_error(Writing { bench, words, _target: target }, "SIGSTOP of the monitor");
-    ground.cluster.monitor().resume();
+    testbed.cluster.monitor().resume();
     outcome?;
-    ground.cluster.await_clean()
+    testbed.cluster.await_clean()
 }
 
 /// A target and the bench that writes to it.
@@ -68,8 +68,8 @@ struct Writing {
     _target: Target,
 }
 
-fn verified_writes(ground: &Ground, name: &str) -> Result<Writing, String> {
-    let target = ground.serve(&[&ground.image(name, MIB)?])?;
+fn verified_writes(testbed: &Testbed, name: &str) -> Result<Writing, String> {
+    let target = testbed.serve(&[&testbed.image(name, MIB)?])?;
     let workload = ["--rw", "randwrite", "--bs", "16k", "--iodepth", "4", "--numjobs", "2", "-i", "2"];
     let bound = ["--size", "32m", "--runtime", RUNTIME, "--rate_iops", "150", "--verify"];
     let words = target.bench_words(1, &[&workload[..], &bound].concat());
@@ -95,33 +95,33 @@ fn without_error(writing: Writing, what: &str) -> Result<(), String> {
 
 /// All OSDs are away for longer than the target waits: hosts get a status that lets them retry, and
 /// succeed when the OSDs are back. A namespace in memory goes on all the while.
-pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
-    let specs = [&ground.image("away", MIB)?, "memory:16m"];
-    let target = ground.serve_with(&specs, &["--ceph-timeout", TIMEOUT_S])?;
-    let content = ground.content(50, (MIB << 20) as usize);
+pub(super) fn all_osds_are_stopped(testbed: &mut Testbed) -> Result<(), String> {
+    let specs = [&testbed.image("away", MIB)?, "memory:16m"];
+    let target = testbed.serve_with(&specs, &["--ceph-timeout", TIMEOUT_S])?;
+    let content = testbed.content(50, (MIB << 20) as usize);
     let namespace = target.namespace(1)?;
     namespace.write_at(0, &content).map_err(said)?;
-    let connection = watcher(ground, "away")?;
+    let connection = watcher(testbed, "away")?;
     let osds = 0..3;
     let is_over = AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {
         let beside = scope.spawn(|| memory_goes_on(&target, &is_over));
-        osds.clone().for_each(|number| ground.cluster.osd(number).stop());
+        osds.clone().for_each(|number| testbed.cluster.osd(number).stop());
         let refused = refused_while_away(&namespace);
-        osds.for_each(|number| ground.cluster.osd(number).resume());
+        osds.for_each(|number| testbed.cluster.osd(number).resume());
         let back = refused.and_then(|()| back_again(&namespace, &content));
         is_over.store(true, Ordering::Relaxed);
         let beside = beside.join().map_err(|_| "the host of the memory ended".to_owned())?;
         back.and(beside)
     });
-    ground.cluster.await_clean()?;
+    testbed.cluster.await_clean()?;
     outcome?;
     // No command was answered, so that another connection would have been no better.
-    let now = watcher(ground, "away")?;
+    let now = watcher(testbed, "away")?;
     if now != connection {
         return Err(format!("the image went over from {connection} to {now}"));
     }
-    same("rbd export", &ground.export("away")?, &content)
+    same("rbd export", &testbed.export("away")?, &content)
 }
 
 /// Every command in this time ends, and says that it may be tried again.

@@ -6,22 +6,22 @@ use std::time::Duration;
 use nvme::Status;
 use serde_json::Value;
 
-use super::ground::{Ground, same, soon};
 use super::target::said;
+use super::testbed::{Testbed, same, soon};
 
 const MIB: u64 = 8;
 const BYTES: usize = (MIB << 20) as usize;
 /// Status code type of errors that belong to a path (3h).
 const PATH_RELATED: u8 = 3;
 
-pub(super) fn blocklisted_writes_do_not_land(ground: &mut Ground) -> Result<(), String> {
-    let spec = ground.image("fenced", MIB)?;
-    let old = ground.serve(&[&spec])?;
+pub(super) fn blocklisted_writes_do_not_land(testbed: &mut Testbed) -> Result<(), String> {
+    let spec = testbed.image("fenced", MIB)?;
+    let old = testbed.serve(&[&spec])?;
     let namespace = old.namespace(1)?;
-    let (before, after) = (ground.content(60, BYTES), ground.content(61, BYTES));
+    let (before, after) = (testbed.content(60, BYTES), testbed.content(61, BYTES));
     namespace.write_at(0, &before).map_err(said)?;
-    let address = watcher(ground, "fenced")?;
-    ground.cluster.ceph(&["osd", "blocklist", "add", &address, "600"])?;
+    let address = watcher(testbed, "fenced")?;
+    testbed.cluster.ceph(&["osd", "blocklist", "add", &address, "600"])?;
     // What is under way may still be carried out until the OSDs know.
     let (status, took) = soon("a refusal", || match namespace.write_at(0, &before[..4096]) {
         Ok(()) => Err("writes still go well".to_owned()),
@@ -29,7 +29,7 @@ pub(super) fn blocklisted_writes_do_not_land(ground: &mut Ground) -> Result<(), 
     })?;
     println!("        {} ms after the blocklist: {status}", took.as_millis());
     is_of_the_path(status)?;
-    let new = ground.serve(&[&spec])?;
+    let new = testbed.serve(&[&spec])?;
     new.namespace(1)?.write_at(0, &after).map_err(said)?;
     for _ in 0..5 {
         match namespace.write_at(0, &before[..4096]).map_err(|error| (error.status(), said(error))) {
@@ -39,7 +39,7 @@ pub(super) fn blocklisted_writes_do_not_land(ground: &mut Ground) -> Result<(), 
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    same("rbd export", &ground.export("fenced")?, &after)
+    same("rbd export", &testbed.export("fenced")?, &after)
 }
 
 fn is_of_the_path(status: Status) -> Result<(), String> {
@@ -50,8 +50,8 @@ fn is_of_the_path(status: Status) -> Result<(), String> {
 }
 
 /// The address of the only one who watches an image.
-pub(super) fn watcher(ground: &Ground, name: &str) -> Result<String, String> {
-    let text = ground.cluster.rbd(&["status", "--format", "json", &format!("rbd/{name}")])?;
+pub(super) fn watcher(testbed: &Testbed, name: &str) -> Result<String, String> {
+    let text = testbed.cluster.rbd(&["status", "--format", "json", &format!("rbd/{name}")])?;
     let status: Value =
         serde_json::from_str(&text).map_err(|error| format!("rbd status: {error}: {text}"))?;
     let watchers = status["watchers"].as_array().map_or(&[][..], Vec::as_slice);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::ground::Ground;
 use super::target::said;
+use super::testbed::Testbed;
 
 const IMAGES: usize = 64;
 const MIB: u64 = 16;
@@ -12,14 +12,14 @@ const WATCHED: Duration = Duration::from_secs(10);
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Figures, which are printed and not judged: they are the machine's, too.
-pub(super) fn images_cost_little(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn images_cost_little(testbed: &mut Testbed) -> Result<(), String> {
     let names: Vec<String> = (0..IMAGES).map(|number| format!("idle-{number}")).collect();
-    let specs = names.iter().map(|name| ground.image(name, MIB)).collect::<Result<Vec<_>, _>>()?;
-    let one = ground.serve(&[&specs[0]])?;
+    let specs = names.iter().map(|name| testbed.image(name, MIB)).collect::<Result<Vec<_>, _>>()?;
+    let one = testbed.serve(&[&specs[0]])?;
     let alone_kib = one.resident_kib()?;
     one.end()?;
     let all: Vec<&str> = specs.iter().map(String::as_str).collect();
-    let target = ground.serve(&all)?;
+    let target = testbed.serve(&all)?;
     // All of them are there, and a host is connected.
     let namespace = target.namespace(IMAGES as u32)?;
     namespace.write_at(0, &[1; 4096]).map_err(said)?;

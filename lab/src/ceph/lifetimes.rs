@@ -7,8 +7,8 @@ use engine::initiator::{Controller, Volume};
 use nvme::features::AsyncEvent;
 
 use super::config::POOL;
-use super::ground::{Ground, same, soon};
 use super::target::{NQN, Target, said};
+use super::testbed::{Testbed, same, soon};
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -18,8 +18,8 @@ const HOSTS: u32 = 5;
 /// Until a host has many commands under way.
 const UNDER_WAY: Duration = Duration::from_millis(400);
 
-pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.image("vanished", MIB)?])?;
+pub(super) fn hosts_vanish(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.image("vanished", MIB)?])?;
     let before = target.resident_kib()?;
     for _ in 0..HOSTS {
         let mut bench = busy_with(&target, "randwrite")?;
@@ -33,34 +33,34 @@ pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
     }
     println!("        {HOSTS} hosts later: {} KiB resident, {before} KiB before", target.resident_kib()?);
     target.end()?;
-    await_no_watcher(ground, "vanished")
+    await_no_watcher(testbed, "vanished")
 }
 
 /// A target that is asked to end while a host writes as fast as it can.
-pub(super) fn target_ends_under_load(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.image("ended", MIB)?])?;
+pub(super) fn target_ends_under_load(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.image("ended", MIB)?])?;
     let _bench = busy_with(&target, "randwrite")?;
     std::thread::sleep(UNDER_WAY);
     target.end()?;
-    await_no_watcher(ground, "ended")
+    await_no_watcher(testbed, "ended")
 }
 
 /// A namespace that is removed while a host writes to it, and added again.
-pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String> {
-    let spec = ground.image("removed", MIB)?;
-    let control = format!("unix:{}", ground.file("control.sock").display());
-    let target = ground.serve_with(&[&spec, "memory:1m"], &["--control", &control])?;
+pub(super) fn namespace_goes_and_comes(testbed: &mut Testbed) -> Result<(), String> {
+    let spec = testbed.image("removed", MIB)?;
+    let control = format!("unix:{}", testbed.file("control.sock").display());
+    let target = testbed.serve_with(&[&spec, "memory:1m"], &["--control", &control])?;
     let administer = |words: &[&str]| {
-        let words = [&[ground.program.as_str(), "namespace"], words, &["--control", &control]].concat();
+        let words = [&[testbed.program.as_str(), "namespace"], words, &["--control", &control]].concat();
         Answer::of(&words)?.well().map_err(|reason| format!("{}: {reason}", words[2..].join(" ")))
     };
-    let content = ground.content(70, (MIB << 20) as usize);
+    let content = testbed.content(70, (MIB << 20) as usize);
     let namespace = target.namespace(1)?;
     namespace.write_at(0, &content).map_err(said)?;
     let _bench = busy_with(&target, "randread")?;
     std::thread::sleep(UNDER_WAY);
     administer(&["remove", NQN, "1"])?;
-    await_no_watcher(ground, "removed")?;
+    await_no_watcher(testbed, "removed")?;
     if namespace.read_at(0, &mut [0; 4096]).is_ok() {
         return Err("a namespace that was removed is read".to_owned());
     }
@@ -72,21 +72,21 @@ pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String
 }
 
 /// An image that is made after the target was started is served then, and the host is notified.
-pub(super) fn image_comes_later(ground: &mut Ground) -> Result<(), String> {
-    let target = ground.serve(&[&ground.spec("later"), "memory:1m"])?;
+pub(super) fn image_comes_later(testbed: &mut Testbed) -> Result<(), String> {
+    let target = testbed.serve(&[&testbed.spec("later"), "memory:1m"])?;
     let controller = target.connect(2)?;
     let _ = controller.events();
-    ground.image("later", MIB)?;
+    testbed.image("later", MIB)?;
     comes(&controller, "an image that was made later")
 }
 
 /// An image that another target has is served as soon as that one gives it back.
-pub(super) fn image_is_taken_over(ground: &mut Ground) -> Result<(), String> {
-    let spec = ground.image("passed", MIB)?;
-    let first = ground.serve(&[&spec])?;
-    let content = ground.content(71, 4096);
+pub(super) fn image_is_taken_over(testbed: &mut Testbed) -> Result<(), String> {
+    let spec = testbed.image("passed", MIB)?;
+    let first = testbed.serve(&[&spec])?;
+    let content = testbed.content(71, 4096);
     first.namespace(1)?.write_at(0, &content).map_err(said)?;
-    let second = ground.serve(&[&spec, "memory:1m"])?;
+    let second = testbed.serve(&[&spec, "memory:1m"])?;
     let controller = second.connect(2)?;
     let _ = controller.events();
     first.end()?;
@@ -117,9 +117,9 @@ fn busy_with(target: &Target, kind: &str) -> Result<Program, String> {
 }
 
 /// Waits until the image is not open anywhere.
-fn await_no_watcher(ground: &Ground, name: &str) -> Result<(), String> {
+fn await_no_watcher(testbed: &Testbed, name: &str) -> Result<(), String> {
     soon("an image that is not open", || {
-        let status = ground.cluster.rbd(&["status", &format!("{POOL}/{name}")])?;
+        let status = testbed.cluster.rbd(&["status", &format!("{POOL}/{name}")])?;
         if status.contains("watcher=") { Err(status) } else { Ok(()) }
     })
     .map(drop)

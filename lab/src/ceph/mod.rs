@@ -14,7 +14,6 @@ mod encryption;
 mod failures;
 mod fencing;
 mod gateways;
-mod ground;
 mod idle;
 mod images;
 mod imports;
@@ -25,6 +24,7 @@ mod refusals;
 mod restarts;
 mod site;
 mod target;
+mod testbed;
 mod trial;
 mod upgrades;
 

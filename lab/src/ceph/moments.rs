@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use engine::initiator::{ConnectOptions, Controller, Volume};
 use serde_json::Value;
 
-use super::ground::{Ground, soon};
 use super::target::{NQN, said};
+use super::testbed::{Testbed, soon};
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -36,8 +36,8 @@ fn write_in_turn(volumes: &[Volume; 2], is_over: &AtomicBool, written: &AtomicU6
 }
 
 /// The number in an image.
-fn number(ground: &Ground, image: &str) -> Result<u64, String> {
-    let bytes = ground.export(image)?;
+fn number(testbed: &Testbed, image: &str) -> Result<u64, String> {
+    let bytes = testbed.export(image)?;
     let (first, rest) = bytes[..BLOCK].split_at(8);
     if rest.chunks(8).any(|found| found != first) {
         return Err(format!("{image}: a block is half of one number and half of another"));
@@ -51,7 +51,7 @@ fn images(kind: &str) -> Vec<String> {
 
 /// Has `control` make snapshots while a host writes to the first image and the last, and looks at them.
 fn try_moments(
-    ground: &Ground,
+    testbed: &Testbed,
     volumes: &[Volume; 2],
     images: &[String],
     control: &str,
@@ -60,7 +60,7 @@ fn try_moments(
     let written = AtomicU64::new(0);
     let command = |words: &[&str]| {
         let words = [
-            &[ground.program.as_str(), "namespace", "snapshot", NQN],
+            &[testbed.program.as_str(), "namespace", "snapshot", NQN],
             words,
             &["--control", control, "-o", "json"],
         ];
@@ -86,7 +86,7 @@ fn try_moments(
     let (count, held_ms) = held?;
     let mut found = Vec::new();
     for moment in 0..MOMENTS {
-        let [first, second] = [0, 1].map(|at| number(ground, &format!("{}@moment-{moment}", images[at])));
+        let [first, second] = [0, 1].map(|at| number(testbed, &format!("{}@moment-{moment}", images[at])));
         let (first, second) = (first?, second?);
         if first != second && first != second + 1 {
             return Err(format!(
@@ -101,7 +101,7 @@ fn try_moments(
         return Err("nothing was written meanwhile".to_owned());
     }
     // One that is there already is found out before anything is held, and nothing is made.
-    ground.cluster.rbd(&["snap", "create", "--no-progress", &format!("rbd/{}@taken", images[1])])?;
+    testbed.cluster.rbd(&["snap", "create", "--no-progress", &format!("rbd/{}@taken", images[1])])?;
     command(&["all", "taken"])?.fails(1, &["taken", "there already"])?;
     let listed = command(&["1"])?.json()?;
     let has_taken = |listed: &Value| {
@@ -110,13 +110,13 @@ fn try_moments(
     if has_taken(&listed) { Err(format!("half a moment is left: {listed}")) } else { Ok(()) }
 }
 
-pub(super) fn of_one_target(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn of_one_target(testbed: &mut Testbed) -> Result<(), String> {
     let images = images("together");
-    let specs = images.iter().map(|image| ground.image(image, MIB)).collect::<Result<Vec<_>, _>>()?;
-    let control = format!("unix:{}", ground.file("moments.sock").display());
+    let specs = images.iter().map(|image| testbed.image(image, MIB)).collect::<Result<Vec<_>, _>>()?;
+    let control = format!("unix:{}", testbed.file("moments.sock").display());
     let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-    let target = ground.serve_with(&specs, &["--control", &control])?;
-    try_moments(ground, &[target.namespace(1)?, target.namespace(IMAGES)?], &images, &control)
+    let target = testbed.serve_with(&specs, &["--control", &control])?;
+    try_moments(testbed, &[target.namespace(1)?, target.namespace(IMAGES)?], &images, &control)
 }
 
 /// A gateway, and how it is administered.
@@ -127,11 +127,11 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start(ground: &Ground, name: &str) -> Result<Gateway, String> {
-        let socket = ground.file(&format!("moments-{name}.sock")).display().to_string();
-        let folder = format!("RUNTIME_DIRECTORY={}", ground.file("").display());
+    fn start(testbed: &Testbed, name: &str) -> Result<Gateway, String> {
+        let socket = testbed.file(&format!("moments-{name}.sock")).display().to_string();
+        let folder = format!("RUNTIME_DIRECTORY={}", testbed.file("").display());
         let (control, group) =
-            (format!("unix:{socket}"), format!("rbd/moments,conf={}", ground.cluster.conf().display()));
+            (format!("unix:{socket}"), format!("rbd/moments,conf={}", testbed.cluster.conf().display()));
         let flags = [
             "-a",
             "127.0.0.1",
@@ -144,7 +144,7 @@ impl Gateway {
             "--control",
             &control,
         ];
-        let words = [&["env", &folder, &ground.program, "serve"][..], &flags].concat();
+        let words = [&["env", &folder, &testbed.program, "serve"][..], &flags].concat();
         let mut program = Program::start(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
         let line = program.line(Instant::now() + START_LIMIT).unwrap_or_default();
         let address = line.strip_prefix("listening on ").and_then(|address| address.trim().parse().ok());
@@ -153,8 +153,8 @@ impl Gateway {
         Ok(Gateway { _program: program, control, address })
     }
 
-    fn does(&self, ground: &Ground, words: &[&str]) -> Result<(), String> {
-        let words = [&[ground.program.as_str()], words, &["--control", &self.control]].concat();
+    fn does(&self, testbed: &Testbed, words: &[&str]) -> Result<(), String> {
+        let words = [&[testbed.program.as_str()], words, &["--control", &self.control]].concat();
         Answer::of(&words)?.well().map(drop)
     }
 
@@ -172,14 +172,14 @@ impl Gateway {
 }
 
 /// Each of two gateways serves half of the images.
-pub(super) fn of_two_gateways(ground: &mut Ground) -> Result<(), String> {
-    let gateways = [Gateway::start(ground, "a")?, Gateway::start(ground, "b")?];
-    gateways[0].does(ground, &["subsystem", "add", NQN, "--allow-any-host"])?;
+pub(super) fn of_two_gateways(testbed: &mut Testbed) -> Result<(), String> {
+    let gateways = [Gateway::start(testbed, "a")?, Gateway::start(testbed, "b")?];
+    gateways[0].does(testbed, &["subsystem", "add", NQN, "--allow-any-host"])?;
     let images = images("apart");
     for (image, group) in images.iter().zip(["1", "2"].into_iter().cycle()) {
-        let spec = ground.image(image, MIB)?;
-        gateways[0].does(ground, &["namespace", "add", NQN, &spec, "--load-balancing-group", group])?;
+        let spec = testbed.image(image, MIB)?;
+        gateways[0].does(testbed, &["namespace", "add", NQN, &spec, "--load-balancing-group", group])?;
     }
     let volumes = [gateways[0].namespace(1)?, gateways[1].namespace(IMAGES)?];
-    try_moments(ground, &volumes, &images, &gateways[1].control)
+    try_moments(testbed, &volumes, &images, &gateways[1].control)
 }

@@ -10,9 +10,9 @@ use nvme::features::AsyncEvent;
 use serde_json::Value;
 
 use super::config::USER;
-use super::cuts::{LINK, place};
-use super::ground::{Ground, same, soon};
+use super::cuts::{LINK, namespace_prefix};
 use super::target::{NQN, Target, said};
+use super::testbed::{Testbed, same, soon};
 use crate::answer::Answer;
 use crate::namespace::inside;
 use crate::network::Network;
@@ -26,18 +26,18 @@ const KEPT: &str = "ceph-connections.json";
 const UNDER_WAY: Duration = Duration::from_millis(500);
 /// The cluster hears nothing of the target's end, as when its machine dies. The next one starts beside the cluster.
 pub(super) fn killed_behind_a_cut(
-    ground: &Ground,
+    testbed: &Testbed,
     network: &mut Network,
     sites: &[String; 2],
 ) -> Result<(), String> {
-    let spec = format!("{},id={USER}", ground.image("killed", MIB)?);
-    let folder = fresh(ground, "killed-state")?;
+    let spec = format!("{},id={USER}", testbed.image("killed", MIB)?);
+    let folder = fresh(testbed, "killed-state")?;
     let [behind, beside] = sites;
-    let first = serve(ground, Some(behind), &spec, &folder)?;
-    let content = ground.content(90, BYTES);
+    let first = serve(testbed, Some(behind), &spec, &folder)?;
+    let content = testbed.content(90, BYTES);
     inside(behind, || first.namespace(1)?.write_at(0, &content).map_err(said))?;
     let old = kept(&folder)?;
-    let mut words = place(behind);
+    let mut words = namespace_prefix(behind);
     words.extend(first.bench_words(1, &["--rw", "randwrite", "--bs", "64k", "--runtime", "60"]));
     let mut writer = Program::start(&words)?;
     std::thread::sleep(UNDER_WAY);
@@ -46,8 +46,8 @@ pub(super) fn killed_behind_a_cut(
     writer.kill();
 
     let began = Instant::now();
-    let second = serve(ground, Some(beside), &spec, &folder)?;
-    let content = ground.content(91, BYTES);
+    let second = serve(testbed, Some(beside), &spec, &folder)?;
+    let content = testbed.content(91, BYTES);
     soon("the image of a target that was killed", || {
         inside(beside, || second.namespace(1)?.write_at(0, &content).map_err(said))
     })?;
@@ -57,7 +57,7 @@ pub(super) fn killed_behind_a_cut(
         return Err(format!("{again} of the first target is kept on: {new:?}"));
     }
     for address in &old {
-        if !is_shut_out(ground, address)? {
+        if !is_shut_out(testbed, address)? {
             return Err(format!("{address} of the first target is not on the blocklist"));
         }
     }
@@ -69,43 +69,43 @@ pub(super) fn killed_behind_a_cut(
     if folder.join(KEPT).exists() {
         return Err("a target that has ended in order leaves connections".to_owned());
     }
-    same("rbd export", &ground.export("killed")?, &content)
+    same("rbd export", &testbed.export("killed")?, &content)
 }
 
 /// A target without a state directory cannot put a dead one on the blocklist. It waits for the dead one's locks without
 /// delaying anything else: other namespaces are served at once, and the images once the cluster has expired the locks.
 /// The lock of an image whose namespace is removed by then is not taken.
-pub(super) fn locks_of_the_dead_delay_no_start(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn locks_of_the_dead_delay_no_start(testbed: &mut Testbed) -> Result<(), String> {
     // 30 s, the default, is long for a test suite; 15 s is still far longer than a target waits when it starts.
-    miss_after(ground, "15")?;
-    let outcome = dead_is_waited_for(ground);
-    miss_after(ground, "30")?;
+    miss_after(testbed, "15")?;
+    let outcome = dead_is_waited_for(testbed);
+    miss_after(testbed, "30")?;
     outcome
 }
 
 /// Has the cluster expire watches of images after `seconds` from now on, when the client that set them is gone.
-fn miss_after(ground: &Ground, seconds: &str) -> Result<(), String> {
-    ground.cluster.ceph(&["config", "set", "osd", "osd_client_watch_timeout", seconds]).map(drop)
+fn miss_after(testbed: &Testbed, seconds: &str) -> Result<(), String> {
+    testbed.cluster.ceph(&["config", "set", "osd", "osd_client_watch_timeout", seconds]).map(drop)
 }
 
-fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
+fn dead_is_waited_for(testbed: &Testbed) -> Result<(), String> {
     let names = ["dead-kept", "dead-removed", "dead-ended"];
     let mut specs = Vec::new();
     for name in names {
-        specs.push(ground.image(name, MIB)?);
+        specs.push(testbed.image(name, MIB)?);
     }
     let all: Vec<&str> = specs.iter().map(String::as_str).collect();
-    let first = ground.serve(&all)?;
-    let content = ground.content(95, BYTES);
+    let first = testbed.serve(&all)?;
+    let content = testbed.content(95, BYTES);
     first.namespace(1)?.write_at(0, &content).map_err(said)?;
-    let dead = lock_owner(ground, names[0])?.ok_or("a target that serves an image has not its lock")?;
+    let dead = lock_owner(testbed, names[0])?.ok_or("a target that serves an image has not its lock")?;
     first.kill();
     let killed = Instant::now();
-    let log = ground.file("dead.log").display().to_string();
-    let control = format!("unix:{}", ground.file("dead.sock").display());
-    let words = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &log, &ground.program];
+    let log = testbed.file("dead.log").display().to_string();
+    let control = format!("unix:{}", testbed.file("dead.sock").display());
+    let words = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &log, &testbed.program];
     let second = Target::start(&words, &[all[0], all[1], "memory:8m"], &["--control", &control])?;
-    let third = ground.serve(&[all[2], "memory:8m"])?;
+    let third = testbed.serve(&[all[2], "memory:8m"])?;
     let controller = second.connect(2)?;
     let _ = controller.events();
     let memory = second.namespace(3)?;
@@ -116,7 +116,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
             return Err(format!("namespace {number} is there, though a dead target has its image's lock"));
         }
     }
-    let owner = lock_owner(ground, names[0])?;
+    let owner = lock_owner(testbed, names[0])?;
     if owner.as_ref() != Some(&dead) {
         return Err(format!("the lock is held by {owner:?}, and no longer by {dead}"));
     }
@@ -128,7 +128,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     // One that ends meanwhile ends well, and one that is removed is not taken.
     third.end()?;
     let remove = ["namespace", "remove", NQN, "2", "--control", &control];
-    Answer::of(&[&[ground.program.as_str()], &remove[..]].concat())?.well()?;
+    Answer::of(&[&[testbed.program.as_str()], &remove[..]].concat())?.well()?;
     let mut found = vec![0; BYTES];
     soon("the image of a target that was killed", || {
         Volume::on_controller(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)
@@ -140,8 +140,8 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     }
     memory.read_at(0, &mut found).map_err(said)?;
     soon("an image without an owner", || {
-        let status = ground.cluster.rbd(&["status", &format!("rbd/{}", names[1])])?;
-        match lock_owner(ground, names[1])? {
+        let status = testbed.cluster.rbd(&["status", &format!("rbd/{}", names[1])])?;
+        match lock_owner(testbed, names[1])? {
             None if !status.contains("watcher=") => Ok(()),
             owner => Err(format!("the lock is {owner:?}'s: {status}")),
         }
@@ -150,8 +150,8 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
 }
 
 /// The address of who has an image's lock.
-fn lock_owner(ground: &Ground, name: &str) -> Result<Option<String>, String> {
-    let text = ground.cluster.rbd(&["lock", "ls", "--format", "json", &format!("rbd/{name}")])?;
+fn lock_owner(testbed: &Testbed, name: &str) -> Result<Option<String>, String> {
+    let text = testbed.cluster.rbd(&["lock", "ls", "--format", "json", &format!("rbd/{name}")])?;
     let locks: Value =
         serde_json::from_str(&text).map_err(|error| format!("rbd lock ls: {error}: {text}"))?;
     let first = locks.as_array().and_then(|locks| locks.first());
@@ -159,17 +159,17 @@ fn lock_owner(ground: &Ground, name: &str) -> Result<Option<String>, String> {
 }
 
 /// A target that is stopped holds its state directory, so that no other takes it for dead.
-pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String> {
-    let spec = ground.image("paused", MIB)?;
-    let folder = fresh(ground, "paused-state")?;
-    let mut first = serve(ground, None, &spec, &folder)?;
+pub(super) fn stopped_is_not_shut_out(testbed: &mut Testbed) -> Result<(), String> {
+    let spec = testbed.image("paused", MIB)?;
+    let folder = fresh(testbed, "paused-state")?;
+    let mut first = serve(testbed, None, &spec, &folder)?;
     let namespace = first.namespace(1)?;
-    let (before, after) = (ground.content(92, BYTES), ground.content(93, BYTES));
+    let (before, after) = (testbed.content(92, BYTES), testbed.content(93, BYTES));
     namespace.write_at(0, &before).map_err(said)?;
     let old = kept(&folder)?;
     first.stop();
     let flags = ["--state-dir", &folder.display().to_string()];
-    let refusal = ground.serve_with(&[&spec], &flags).err();
+    let refusal = testbed.serve_with(&[&spec], &flags).err();
     first.resume();
     let who = format!("in use by another target (process {})", first.id());
     match refusal {
@@ -178,24 +178,24 @@ pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String>
         None => return Err("two targets have one state directory".to_owned()),
     }
     for address in &old {
-        if is_shut_out(ground, address)? {
+        if is_shut_out(testbed, address)? {
             return Err(format!("{address} of a target that lives is on the blocklist"));
         }
     }
     namespace.write_at(0, &after).map_err(said)?;
     drop(namespace);
     first.end()?;
-    same("rbd export", &ground.export("paused")?, &after)
+    same("rbd export", &testbed.export("paused")?, &after)
 }
 
 /// A target whose Ceph user may not change the blocklist serves its images all the same, and logs the missing
 /// capability.
-pub(super) fn a_missing_right_to_blocklist_is_logged(ground: &mut Ground) -> Result<(), String> {
-    let spec = narrow_image(ground)?;
-    let folder = fresh(ground, "narrow-state")?;
-    serve(ground, None, &spec, &folder)?.kill();
-    let second = serve(ground, None, &spec, &folder)?;
-    let content = ground.content(94, BYTES);
+pub(super) fn a_missing_right_to_blocklist_is_logged(testbed: &mut Testbed) -> Result<(), String> {
+    let spec = narrow_image(testbed)?;
+    let folder = fresh(testbed, "narrow-state")?;
+    serve(testbed, None, &spec, &folder)?.kill();
+    let second = serve(testbed, None, &spec, &folder)?;
+    let content = testbed.content(94, BYTES);
     second.namespace(1)?.write_at(0, &content).map_err(said)?;
     let text = log(&folder)?;
     let hint = "client.narrow may not put the connections of a dead target on the blocklist";
@@ -206,31 +206,31 @@ pub(super) fn a_missing_right_to_blocklist_is_logged(ground: &mut Ground) -> Res
 }
 
 /// An image and a user who may not change the blocklist, as `--namespace` takes them.
-pub(super) fn narrow_image(ground: &Ground) -> Result<String, String> {
+pub(super) fn narrow_image(testbed: &Testbed) -> Result<String, String> {
     let who = "client.narrow";
-    let keyring = ground.file("narrow.keyring").display().to_string();
+    let keyring = testbed.file("narrow.keyring").display().to_string();
     let rights = ["mon", "allow r", "osd", "profile rbd", "-o", &keyring];
-    ground.cluster.ceph(&[&["auth", "get-or-create", who], &rights[..]].concat())?;
-    let text = std::fs::read_to_string(ground.cluster.conf()).map_err(said)?;
-    let conf = ground.file("narrow.conf");
+    testbed.cluster.ceph(&[&["auth", "get-or-create", who], &rights[..]].concat())?;
+    let text = std::fs::read_to_string(testbed.cluster.conf()).map_err(said)?;
+    let conf = testbed.file("narrow.conf");
     std::fs::write(&conf, format!("{text}[{who}]\nkeyring = {keyring}\n")).map_err(said)?;
     // Breaking a lock takes the same right.
-    ground.cluster.rbd(&["create", "--size", "8M", "--image-feature", "layering", "rbd/narrow"])?;
+    testbed.cluster.rbd(&["create", "--size", "8M", "--image-feature", "layering", "rbd/narrow"])?;
     Ok(format!("rbd:rbd/narrow,conf={},id=narrow", conf.display()))
 }
 
 /// A target with this state directory, in a network namespace or here, that says beside the directory what it does.
-fn serve(ground: &Ground, site: Option<&str>, spec: &str, folder: &Path) -> Result<Target, String> {
+fn serve(testbed: &Testbed, site: Option<&str>, spec: &str, folder: &Path) -> Result<Target, String> {
     let log = folder.with_extension("log").display().to_string();
-    let there = site.map(place).unwrap_or_default();
-    let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", "SELVEDGE_LOG=info", &ground.program];
+    let there = site.map(namespace_prefix).unwrap_or_default();
+    let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", "SELVEDGE_LOG=info", &testbed.program];
     let words: Vec<&str> = there.iter().map(String::as_str).chain(logged).collect();
     Target::start(&words, &[spec], &["--state-dir", &folder.display().to_string()])
 }
 
 /// A state directory that is not there yet, whatever an earlier run has left.
-fn fresh(ground: &Ground, name: &str) -> Result<PathBuf, String> {
-    let folder = ground.file(name);
+fn fresh(testbed: &Testbed, name: &str) -> Result<PathBuf, String> {
+    let folder = testbed.file(name);
     for gone in [std::fs::remove_dir_all(&folder), std::fs::remove_file(folder.with_extension("log"))] {
         match gone {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -258,8 +258,8 @@ fn kept(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 /// True if a connection is on the cluster's blocklist.
-pub(super) fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
-    let list = ground.cluster.ceph(&["osd", "blocklist", "ls"])?;
+pub(super) fn is_shut_out(testbed: &Testbed, address: &str) -> Result<bool, String> {
+    let list = testbed.cluster.ceph(&["osd", "blocklist", "ls"])?;
     let is_it = |line: &str| line.split_whitespace().next() == Some(address);
     Ok(list.lines().any(is_it))
 }

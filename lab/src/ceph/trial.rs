@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::config::Shape;
-use super::ground::Ground;
+use super::testbed::Testbed;
 use super::{
     administration, commands, content, cuts, encryption, failures, fencing, gateways, idle, images, imports,
     lifetimes, moments, refusals, restarts, upgrades,
@@ -13,7 +13,7 @@ use super::{
 use crate::answer::has_failed;
 
 /// A check: what it is called, and what finds out.
-type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
+type Check = (&'static str, fn(&mut Testbed) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
 const SMALL: [Check; 54] = [
@@ -137,17 +137,17 @@ impl Trial {
     }
 
     fn on(&self, output: &Path, shape: Shape, checks: &[&Check]) -> Result<usize, String> {
-        let mut ground = Ground::new(&self.program, output, shape, self.seed)?;
+        let mut testbed = Testbed::new(&self.program, output, shape, self.seed)?;
         let mut failed = 0;
         for (name, check) in checks {
-            if has_failed(name, &check(&mut ground)) {
+            if has_failed(name, &check(&mut testbed)) {
                 failed += 1;
                 // What one check did to the cluster must not make the others fail.
-                ground.cluster.restore()?;
+                testbed.cluster.restore()?;
             }
         }
         if failed > 0 {
-            ground.keep_logs();
+            testbed.keep_logs();
         }
         Ok(failed)
     }

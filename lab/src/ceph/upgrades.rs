@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::config::POOL;
 use super::daemon::Daemon;
-use super::ground::Ground;
+use super::testbed::Testbed;
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -20,15 +20,22 @@ const EARLY: Duration = Duration::from_millis(150);
 
 /// An image with a lock goes over with it, one without is open in both processes. A process that is killed is shut out by the
 /// one that is left, which need not wait for its lock.
-pub(super) fn images_go_over(ground: &mut Ground) -> Result<(), String> {
+pub(super) fn images_go_over(testbed: &mut Testbed) -> Result<(), String> {
     let without = format!("{POOL}/without-lock");
-    ground.cluster.rbd(&["create", "--size", &format!("{MIB}M"), "--image-feature", "layering", &without])?;
-    let specs = [ground.image("goes-over", MIB)?, ground.spec("without-lock")];
-    let (control, state) = (ground.file("upgrade.sock"), ground.file("upgrade-state"));
+    testbed.cluster.rbd(&[
+        "create",
+        "--size",
+        &format!("{MIB}M"),
+        "--image-feature",
+        "layering",
+        &without,
+    ])?;
+    let specs = [testbed.image("goes-over", MIB)?, testbed.spec("without-lock")];
+    let (control, state) = (testbed.file("upgrade.sock"), testbed.file("upgrade-state"));
     let (control, state) = (format!("unix:{}", control.display()), state.display().to_string());
     let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-    let target = ground.serve_with(&specs, &["--control", &control, "--state-dir", &state])?;
-    let upgrade = [ground.program.as_str(), "upgrade", "--control", &control, "-o", "json"];
+    let target = testbed.serve_with(&specs, &["--control", &control, "--state-dir", &state])?;
+    let upgrade = [testbed.program.as_str(), "upgrade", "--control", &control, "-o", "json"];
     let load =
         ["--rw", "randrw", "--bs", "4k", "--iodepth", "8", "--rate_iops", "150", "--verify", "-l", "-1"];
     let start =

@@ -9,12 +9,12 @@ use engine::limits::{
 };
 use serde::Serialize;
 
+use super::admission::Seen;
 use super::attack::Kind;
-use super::door::Seen;
-use super::ground::{Ground, half_open_max};
-use super::host::{Deeds, Host, Plan, good_place};
+use super::host::{Deeds, Host, Plan, good_region};
 use super::sample::Sample;
 use super::target::Role;
+use super::testbed::{Testbed, half_open_max};
 use crate::emulator::link::Dice;
 use crate::table::Table;
 
@@ -22,7 +22,7 @@ use crate::table::Table;
 const ALONE: Duration = Duration::from_millis(1500);
 const BACK_LIMIT: Duration = Duration::from_secs(25);
 const LOOK: Duration = Duration::from_millis(200);
-/// Cost of a connection besides its credits: its place, and the slots of a queue of 128 entries.
+/// Cost of a connection besides its credits: its slot, and those of a queue of 128 entries.
 const PLACE_KB: u64 = 64;
 const QUEUE_KB: u64 = 512;
 /// Total cost of kinds that hold no connections: connections that linger, and memory that the
@@ -116,20 +116,20 @@ impl Cost {
 /// # Errors
 /// The good host failed, or the target does not answer.
 pub(crate) fn measure(
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     seed: u64,
     watch: Duration,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<Cost>, Deeds), String> {
     let kinds = Kind::ALL.len() as u32;
     let runtime = (watch + ALONE + BACK_LIMIT) * kinds;
-    let plan = Plan::by_chance(&good_place(), runtime.as_secs(), ground.number(), &mut Dice::new(seed));
-    let site = ground.site(false);
+    let plan = Plan::by_chance(&good_region(), runtime.as_secs(), testbed.number(), &mut Dice::new(seed));
+    let site = testbed.site(false);
     let mut good = Host::start(&site, plan.eager(), "good".to_owned())?;
     std::thread::sleep(ALONE);
     let mut costs = Vec::new();
     for kind in Kind::ALL {
-        let cost = measure_one(ground, kind, seed, watch)?;
+        let cost = measure_one(testbed, kind, seed, watch)?;
         if good.has_ended() {
             return Err(format!("the good host ended beside `{}`: {}", kind.name(), good.complaint()));
         }
@@ -150,25 +150,25 @@ pub(crate) fn measure(
     Ok((costs, deeds))
 }
 
-fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> Result<Cost, String> {
-    let door = ground.watch_door(Role::Steady)?;
-    let (base, alone) = watch_good(ground, ALONE, |_| {})?;
-    let named_alone = Entries::of(&door.end()?);
-    let door = ground.watch_door(Role::Steady)?;
-    let attack = ground.attack(kind, Role::Steady)?;
-    let (stop, tally, thread) = ground.start_attack(attack, seed);
+fn measure_one(testbed: &mut Testbed, kind: Kind, seed: u64, watch: Duration) -> Result<Cost, String> {
+    let admission = testbed.watch_admission(Role::Steady)?;
+    let (base, alone) = watch_good(testbed, ALONE, |_| {})?;
+    let named_alone = Entries::of(&admission.end()?);
+    let admission = testbed.watch_admission(Role::Steady)?;
+    let attack = testbed.attack(kind, Role::Steady)?;
+    let (stop, tally, thread) = testbed.start_attack(attack, seed);
     let mut most = Sample::default();
-    let watched = watch_good(ground, watch, |sample| {
+    let watched = watch_good(testbed, watch, |sample| {
         most.memory_kb = most.memory_kb.max(sample.memory_kb);
         most.descriptors = most.descriptors.max(sample.descriptors);
     });
-    let seen = door.end();
+    let seen = admission.end();
     stop.store(true, Ordering::Relaxed);
     thread.join().unwrap_or_else(|_| Err("an attacker panicked".to_owned()))?;
     let (_, beside) = watched?;
     let seen = seen.map_err(|reason| format!("beside attack `{}`: {reason}", kind.name()))?;
     let ended = Instant::now();
-    let mut left = ground.target(Role::Steady).sample()?;
+    let mut left = testbed.target(Role::Steady).sample()?;
     let is_back = |left: &Sample| {
         left.memory_kb <= base.memory_kb + BACK_KB
             && left.descriptors <= base.descriptors
@@ -176,7 +176,7 @@ fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> R
     };
     while !is_back(&left) && ended.elapsed() < BACK_LIMIT {
         std::thread::sleep(LOOK);
-        left = ground.target(Role::Steady).sample()?;
+        left = testbed.target(Role::Steady).sample()?;
     }
     let held = tally.held_max.load(Ordering::Relaxed);
     let added_kb = most.memory_kb.saturating_sub(base.memory_kb);
@@ -204,11 +204,11 @@ fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> R
 
 /// Watches for `span`, and returns the last sample and the good host's commands per second.
 fn watch_good(
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     span: Duration,
     mut see: impl FnMut(&Sample),
 ) -> Result<(Sample, u64), String> {
-    let target = ground.target(Role::Steady);
+    let target = testbed.target(Role::Steady);
     let begun = Instant::now();
     let first = target.good_commands()?;
     loop {

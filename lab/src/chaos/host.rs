@@ -30,9 +30,9 @@ const IMPATIENT_LOSS_S: i32 = 10;
 /// Time for a check, over links that have only just come back.
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
 
-/// A part of a namespace that one host has for itself, and the paths to it.
+/// Region of a namespace that one host has for itself, and the paths to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Region {
     pub(crate) name: &'static str,
     pub(crate) nqn: &'static str,
     pub(crate) nsid: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     pub(crate) size_mb: u64,
 }
 
-impl Place {
+impl Region {
     /// A part of a namespace with blocks of 4096 bytes: `size_mb` from `offset_mb` on.
     pub(crate) const fn new(
         name: &'static str,
@@ -51,20 +51,20 @@ impl Place {
         nsid: u32,
         addresses: Vec<String>,
         (offset_mb, size_mb): (u64, u64),
-    ) -> Place {
-        Place { name, nqn, nsid, unit: 4096, addresses, offset_mb, size_mb }
+    ) -> Region {
+        Region { name, nqn, nsid, unit: 4096, addresses, offset_mb, size_mb }
     }
 }
 
-fn place(
+fn region(
     name: &'static str,
     role: Role,
     nsid: u32,
     unit: u32,
     addresses: Vec<String>,
     range: (u64, u64),
-) -> Place {
-    Place { name, nqn: role.nqn(), nsid, unit, addresses, offset_mb: range.0, size_mb: range.1 }
+) -> Region {
+    Region { name, nqn: role.nqn(), nsid, unit, addresses, offset_mb: range.0, size_mb: range.1 }
 }
 
 /// The addresses of both targets of the pair.
@@ -73,35 +73,35 @@ fn pair() -> Vec<String> {
 }
 
 /// Places of the hosts of every round.
-pub(crate) fn places() -> Vec<Place> {
+pub(crate) fn regions() -> Vec<Region> {
     let two = |all: Vec<String>, first: usize, second: usize| vec![all[first].clone(), all[second].clone()];
     vec![
-        place("pair-four", Role::PairA, 1, 4096, pair(), (0, 16)),
-        place("pair-two", Role::PairA, 1, 4096, two(pair(), 0, 3), (16, 16)),
-        place("pair-small", Role::PairA, 2, 512, pair(), (0, 8)),
-        place("single", Role::Single, 1, 4096, Role::Single.addresses(), (0, 16)),
-        place("memory", Role::Steady, 1, 4096, Role::Steady.addresses(), (0, 16)),
-        place("disk", Role::Steady, 2, 4096, two(Role::Steady.addresses(), 1, 2), (0, 8)),
+        region("pair-four", Role::PairA, 1, 4096, pair(), (0, 16)),
+        region("pair-two", Role::PairA, 1, 4096, two(pair(), 0, 3), (16, 16)),
+        region("pair-small", Role::PairA, 2, 512, pair(), (0, 8)),
+        region("single", Role::Single, 1, 4096, Role::Single.addresses(), (0, 16)),
+        region("memory", Role::Steady, 1, 4096, Role::Steady.addresses(), (0, 16)),
+        region("disk", Role::Steady, 2, 4096, two(Role::Steady.addresses(), 1, 2), (0, 8)),
     ]
 }
 
 /// Places of the hosts that stay through all rounds.
-pub(crate) fn long_places() -> Vec<Place> {
+pub(crate) fn long_regions() -> Vec<Region> {
     vec![
-        place("long-pair", Role::PairA, 1, 4096, pair(), (32, 8)),
-        place("long-memory", Role::Steady, 1, 4096, Role::Steady.addresses(), (32, 8)),
+        region("long-pair", Role::PairA, 1, 4096, pair(), (32, 8)),
+        region("long-memory", Role::Steady, 1, 4096, Role::Steady.addresses(), (32, 8)),
     ]
 }
 
-/// Place of a good host beside hostile ones.
-pub(crate) fn good_place() -> Place {
-    place("good", Role::Steady, 3, 512, vec![Role::Steady.addresses()[1].clone()], (0, 8))
+/// Region of a good host beside hostile ones.
+pub(crate) fn good_region() -> Region {
+    region("good", Role::Steady, 3, 512, vec![Role::Steady.addresses()[1].clone()], (0, 8))
 }
 
-/// Place of a host that is killed; `turn` makes neighbours differ, since data of a dead host may
+/// Region of a host that is killed; `turn` makes neighbours differ, since data of a dead host may
 /// still arrive.
-pub(crate) fn doomed_place(turn: u32) -> Place {
-    place("doomed", Role::PairA, 1, 4096, pair(), (48 + u64::from(turn % 8) * 2, 2))
+pub(crate) fn doomed_region(turn: u32) -> Region {
+    region("doomed", Role::PairA, 1, 4096, pair(), (48 + u64::from(turn % 8) * 2, 2))
 }
 
 /// A host's workload.
@@ -133,19 +133,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A random workload at `place`.
-    pub(crate) fn by_chance(place: &Place, runtime_s: u64, number: u64, dice: &mut Dice) -> Plan {
-        let sizes = [place.unit, 4096, 4096, 16 << 10, 64 << 10, 256 << 10];
+    /// A random workload at `region`.
+    pub(crate) fn by_chance(region: &Region, runtime_s: u64, number: u64, dice: &mut Dice) -> Plan {
+        let sizes = [region.unit, 4096, 4096, 16 << 10, 64 << 10, 256 << 10];
         let block_bytes = sizes[dice.next() as usize % sizes.len()];
         let jobs = 1 + dice.next() % 2;
         let depth = [1, 4, 8, 32][dice.next() as usize % 4];
         let policies = Policy::value_variants();
         let rate = RATE_BYTES_S / u64::from(block_bytes) / u64::from(jobs);
         Plan {
-            name: place.name.to_owned(),
-            nqn: place.nqn.to_owned(),
-            nsid: place.nsid,
-            addresses: place.addresses.clone(),
+            name: region.name.to_owned(),
+            nqn: region.nqn.to_owned(),
+            nsid: region.nsid,
+            addresses: region.addresses.clone(),
             policy: policies[dice.next() as usize % policies.len()],
             block_bytes,
             depth,
@@ -155,8 +155,8 @@ impl Plan {
             flush_every: [4, 16, 64][dice.next() as usize % 3],
             header_digest: dice.next().is_multiple_of(2),
             data_digest: dice.next().is_multiple_of(2),
-            offset_mb: place.offset_mb,
-            size_mb: place.size_mb,
+            offset_mb: region.offset_mb,
+            size_mb: region.size_mb,
             seed: dice.next(),
             runtime_s,
             loss_s: -1,
@@ -526,9 +526,9 @@ mod tests {
 
     #[test]
     fn places_do_not_overlap() {
-        let mut all = places();
-        all.extend(long_places());
-        all.extend((0..8).map(doomed_place));
+        let mut all = regions();
+        all.extend(long_regions());
+        all.extend((0..8).map(doomed_region));
         for (at, one) in all.iter().enumerate() {
             for other in &all[at + 1..] {
                 let apart = one.offset_mb + one.size_mb <= other.offset_mb
@@ -541,15 +541,15 @@ mod tests {
     #[test]
     fn workloads_fit_their_place() {
         let mut dice = Dice::new(3);
-        for place in places() {
+        for region in regions() {
             for number in 0..200 {
-                let plan = Plan::by_chance(&place, 60, number, &mut dice);
-                assert!(plan.block_bytes.is_multiple_of(place.unit));
-                let slots = place.size_mb * (1 << 20) / u64::from(plan.block_bytes);
+                let plan = Plan::by_chance(&region, 60, number, &mut dice);
+                assert!(plan.block_bytes.is_multiple_of(region.unit));
+                let slots = region.size_mb * (1 << 20) / u64::from(plan.block_bytes);
                 assert!(slots >= 4 * u64::from(plan.jobs), "{plan:?}");
             }
         }
-        let plan = |seed| Plan::by_chance(&places()[0], 60, 1, &mut Dice::new(seed));
+        let plan = |seed| Plan::by_chance(&regions()[0], 60, 1, &mut Dice::new(seed));
         assert_eq!(plan(5), plan(5));
     }
 

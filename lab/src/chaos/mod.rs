@@ -1,12 +1,10 @@
 //! `lab chaos`: rounds of disturbances under hosts that check every block, and quiet points between them at which
 //! everything has to be as it was. It keeps out how a disturbance is made and what a host does.
 
+mod admission;
 pub(crate) mod arguments;
 mod attack;
 mod cost;
-mod door;
-mod errands;
-mod ground;
 pub(crate) mod host;
 mod process;
 mod report;
@@ -15,6 +13,8 @@ mod sample;
 mod schedule;
 pub(crate) mod siege;
 mod target;
+mod tasks;
+mod testbed;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use crate::emulator::link::Dice;
 use crate::guard::Guard;
 use arguments::Arguments;
-use ground::Ground;
 use host::{Deeds, Host, Plan};
 use process::Process;
 use report::{Report, TargetReport};
 use round::{Diary, Rounds};
 use sample::Series;
 use target::Role;
+use testbed::Testbed;
 
 /// Descriptors for hostile connections up to every limit of a target, and for all else.
 const DESCRIPTORS: u64 = 16_384;
@@ -82,14 +82,14 @@ fn chaos(arguments: &Arguments, data: &Path, logs: &Path, diary: &mut Diary) -> 
     let begun = Instant::now();
     let end = begun + Duration::from_secs(60 * u64::from(arguments.minutes));
     let seed = arguments.seed;
-    let mut ground = Ground::new(&arguments.program, data, logs, seed, arguments.attackers as usize)?;
-    fill(&ground, logs)?;
+    let mut testbed = Testbed::new(&arguments.program, data, logs, seed, arguments.attackers as usize)?;
+    fill(&testbed, logs)?;
     let mut failures = Vec::new();
     let watch = if arguments.minutes < SHORT_MINUTES { WATCH_SHORT } else { WATCH };
-    let (costs, mut deeds) = cost::measure(&mut ground, seed, watch, &mut |line| diary.say(line))?;
+    let (costs, mut deeds) = cost::measure(&mut testbed, seed, watch, &mut |line| diary.say(line))?;
     failures.extend(costs.iter().filter_map(cost::Cost::fault));
-    let mut long = start_long(&mut ground, end, seed)?;
-    let mut rounds = Rounds::new(&mut ground, diary, seed);
+    let mut long = start_long(&mut testbed, end, seed)?;
+    let mut rounds = Rounds::new(&mut testbed, diary, seed);
     let outcome = rounds.run(end);
     let (count, series) = (rounds.count(), rounds.into_series());
     failures.extend(outcome.failures);
@@ -105,22 +105,22 @@ fn chaos(arguments: &Arguments, data: &Path, logs: &Path, diary: &mut Diary) -> 
             Err(reason) => failures.push(reason),
         }
     }
-    let targets = target_reports(&mut ground, &series);
+    let targets = target_reports(&mut testbed, &series);
     let flat = targets.iter().flat_map(|target| &target.quantities).filter(|quantity| !quantity.is_flat);
     failures
         .extend(flat.map(|q| format!("{} of the steady target grew from {} to {}", q.name, q.early, q.late)));
-    ground.damage.add_to(&mut deeds);
+    testbed.damage.add_to(&mut deeds);
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    let (disturbances, attacks) = (ground.happened.clone(), ground.attacks.clone());
+    let (disturbances, attacks) = (testbed.happened.clone(), testbed.attacks.clone());
     Ok(Report { seed, minutes, rounds: count, deeds, disturbances, attacks, costs, targets, failures })
 }
 
-fn target_reports(ground: &mut Ground, series: &[Series]) -> Vec<TargetReport> {
+fn target_reports(testbed: &mut Testbed, series: &[Series]) -> Vec<TargetReport> {
     Role::ALL
         .iter()
         .zip(series)
         .map(|(role, series)| {
-            let target = ground.target(*role);
+            let target = testbed.target(*role);
             let quantities = if role.may_die() { Vec::new() } else { series.quantities() };
             TargetReport {
                 name: role.name(),
@@ -135,22 +135,22 @@ fn target_reports(ground: &mut Ground, series: &[Series]) -> Vec<TargetReport> {
 }
 
 /// Starts hosts that stay through all rounds, and are ended after the last one, whenever that is.
-fn start_long(ground: &mut Ground, end: Instant, seed: u64) -> Result<Vec<Host>, String> {
+fn start_long(testbed: &mut Testbed, end: Instant, seed: u64) -> Result<Vec<Host>, String> {
     let mut dice = Dice::new(seed ^ 0x6c6f_6e67);
-    let site = ground.site(true);
+    let site = testbed.site(true);
     let runtime_s = (end.saturating_duration_since(Instant::now()) + OVERTIME).as_secs();
     let mut long = Vec::new();
-    for place in host::long_places() {
-        let plan = Plan::by_chance(&place, runtime_s, ground.number(), &mut dice).modest();
-        long.push(Host::start(&site, plan, place.name.to_owned())?);
+    for region in host::long_regions() {
+        let plan = Plan::by_chance(&region, runtime_s, testbed.number(), &mut dice).modest();
+        long.push(Host::start(&site, plan, region.name.to_owned())?);
     }
     Ok(long)
 }
 
 /// Touches all memory that is served, so that none of it looks like growth later; and the part of the small disk whose
 /// host must not notice that the disk is full.
-fn fill(ground: &Ground, logs: &Path) -> Result<(), String> {
-    let site = ground.site(false);
+fn fill(testbed: &Testbed, logs: &Path) -> Result<(), String> {
+    let site = testbed.site(false);
     let address = &Role::Steady.addresses()[0];
     for (nsid, size) in [("1", "64m"), ("2", "8m"), ("3", "8m")] {
         let words = [

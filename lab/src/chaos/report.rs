@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cost::{self, Cost};
-use super::ground::AttackCount;
 use super::host::Deeds;
 use super::sample::Quantity;
+use super::testbed::AttackCount;
 use crate::table::Table;
 
 /// Observations of one target.

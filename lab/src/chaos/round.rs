@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Outcome;
-use super::ground::{Active, Ground};
-use super::host::{Deeds, Host, Plan, long_places, places};
+use super::host::{Deeds, Host, Plan, long_regions, regions};
 use super::sample::{Sample, Series};
 use super::schedule::{Kind, Schedule};
 use super::target::Role;
+use super::testbed::{Active, Testbed};
 use crate::emulator::link::Dice;
 
 /// Time for which hosts of one round work, and the longest rest of the round after that; a shorter
@@ -25,7 +25,7 @@ const ACTIVE_MAX: usize = 3;
 const CALM: Duration = Duration::from_secs(2);
 /// From the end of the workload: writes that are held, connecting again, reading back.
 const FINISH_LIMIT: Duration = Duration::from_secs(300);
-/// An errand that takes longer hangs; those with their own limits end before.
+/// A task that takes longer hangs; those with their own limits end before.
 const ERRAND_LIMIT: Duration = Duration::from_secs(300);
 /// Until only what stays is connected: hostile hosts are given up after their keep alive and the time of a handshake.
 const QUIET_LIMIT: Duration = Duration::from_secs(180);
@@ -72,7 +72,7 @@ impl Diary {
 
 /// All rounds of a run.
 pub(super) struct Rounds<'a> {
-    ground: &'a mut Ground,
+    testbed: &'a mut Testbed,
     diary: &'a mut Diary,
     schedule: Schedule,
     dice: Dice,
@@ -86,10 +86,10 @@ pub(super) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(super) fn new(ground: &'a mut Ground, diary: &'a mut Diary, seed: u64) -> Rounds<'a> {
+    pub(super) fn new(testbed: &'a mut Testbed, diary: &'a mut Diary, seed: u64) -> Rounds<'a> {
         let (series, now) = (vec![Series::default(); Role::ALL.len()], Instant::now());
         Rounds {
-            ground,
+            testbed,
             diary,
             schedule: Schedule::new(seed),
             dice: Dice::new(seed ^ 0x686f_7374),
@@ -141,11 +141,11 @@ impl<'a> Rounds<'a> {
     }
 
     fn round(&mut self, work_s: u64) -> Result<(), String> {
-        let site = self.ground.site(true);
+        let site = self.testbed.site(true);
         let mut hosts = Vec::new();
-        for place in places() {
-            let plan = Plan::by_chance(&place, work_s, self.ground.number(), &mut self.dice);
-            let log = format!("round-{}-{}", self.number, place.name);
+        for region in regions() {
+            let plan = Plan::by_chance(&region, work_s, self.testbed.number(), &mut self.dice);
+            let log = format!("round-{}-{}", self.number, region.name);
             self.diary.note(&format!("{log}: {}", serde_json::to_string(&plan).unwrap_or_default()));
             hosts.push(Host::start(&site, plan, log)?);
         }
@@ -187,7 +187,7 @@ impl<'a> Rounds<'a> {
                         next.line(),
                         next.lasts.as_secs_f64()
                     ));
-                    match self.ground.begin(next) {
+                    match self.testbed.begin(next) {
                         Ok(begun) => active.push(begun),
                         Err(reason) => self.fail(reason),
                     }
@@ -196,7 +196,7 @@ impl<'a> Rounds<'a> {
             self.look(&active);
             std::thread::sleep(LOOK);
         }
-        // Errands are given their time; everything else ends now.
+        // Tasks are given their time; everything else ends now.
         self.end_those(&mut active, |active| Instant::now() >= active.until.min(end));
         let limit = Instant::now() + ERRAND_LIMIT;
         while !active.is_empty() && Instant::now() < limit {
@@ -218,7 +218,7 @@ impl<'a> Rounds<'a> {
             }
             let over = active.remove(at);
             self.diary.note(&format!("ends: {}", over.disturbance.line()));
-            let ended = self.ground.end(over);
+            let ended = self.testbed.end(over);
             self.take(ended);
         }
     }
@@ -237,18 +237,18 @@ impl<'a> Rounds<'a> {
                 if is_silent {
                     continue;
                 }
-                if let Err(reason) = self.ground.target(role).check_alive() {
+                if let Err(reason) = self.testbed.target(role).check_alive() {
                     self.fail(reason);
-                } else if let Ok(sample) = self.ground.target(role).sample() {
+                } else if let Ok(sample) = self.testbed.target(role).sample() {
                     self.series[role as usize].all.push(sample);
                 }
             }
         }
         if self.reported.elapsed() >= PROGRESS {
             self.reported = Instant::now();
-            let commands: u64 = self.ground.targets.iter().map(|target| target.commands()).sum();
+            let commands: u64 = self.testbed.targets.iter().map(|target| target.commands()).sum();
             let now: Vec<String> = active.iter().map(|active| active.disturbance.line()).collect();
-            let happened: u64 = self.ground.happened.values().sum();
+            let happened: u64 = self.testbed.happened.values().sum();
             self.diary.say(&format!(
                 "round {}: {commands} I/Os, {happened} disturbances, {} failures; now {}",
                 self.number,
@@ -263,7 +263,7 @@ impl<'a> Rounds<'a> {
         let limit = Instant::now() + QUIET_LIMIT;
         let samples = loop {
             let samples: Result<Vec<Sample>, String> =
-                Role::ALL.iter().map(|role| self.ground.target(*role).sample()).collect();
+                Role::ALL.iter().map(|role| self.testbed.target(*role).sample()).collect();
             let samples = match samples {
                 Ok(samples) => samples,
                 Err(reason) => return self.fail(reason),
@@ -296,7 +296,7 @@ impl<'a> Rounds<'a> {
 /// an admin queue and the queue of its one job.
 fn usual(role: Role) -> (u64, u64) {
     let ours = role.addresses();
-    let paths = long_places().into_iter().flat_map(|place| place.addresses);
+    let paths = long_regions().into_iter().flat_map(|region| region.addresses);
     let count = paths.filter(|path| ours.contains(path)).count() as u64;
     (2 * count, count)
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
+use super::admission::{self, Admission};
 use super::attack::{Attack, Kind, Tally};
 use super::cost::Entries;
-use super::door::{self, Door};
 use crate::table::Table;
 
 /// The kinds that hold as much as they can.
@@ -59,14 +59,14 @@ fn kind(value: &str) -> Result<Kind, String> {
 /// The hosts that the target knows failed.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     let Arguments { address, nsid, block: block_bytes, .. } = *arguments;
-    let door = Door { address, nqn: arguments.nqn.clone(), nsid, block_bytes };
+    let admission = Admission { address, nqn: arguments.nqn.clone(), nsid, block_bytes };
     let kinds = if arguments.attack.is_empty() { &KINDS[..] } else { &arguments.attack };
     super::raise_descriptors()?;
-    run(&door, Duration::from_secs(arguments.seconds), kinds)
+    run(&admission, Duration::from_secs(arguments.seconds), kinds)
 }
 
-fn run(door: &Door, span: Duration, kinds: &[Kind]) -> Result<(), String> {
-    println!("known hosts: {}", door::host_nqns().join(" "));
+fn run(admission: &Admission, span: Duration, kinds: &[Kind]) -> Result<(), String> {
+    println!("known hosts: {}", admission::host_nqns().join(" "));
     let mut table = Table::new(&[
         "attack",
         "held",
@@ -83,24 +83,24 @@ fn run(door: &Door, span: Duration, kinds: &[Kind]) -> Result<(), String> {
     ]);
     let mut faults = Vec::new();
     for kind in kinds {
-        let alone = door.watch()?;
+        let alone = admission.watch()?;
         std::thread::sleep(span);
         row(&mut table, "alone", [0; 3], &Entries::of(&alone.end()?));
         let (stop, tally) = (AtomicBool::new(false), Tally::default());
         let watched = std::thread::scope(|scope| {
             let attack = Attack {
                 kind: *kind,
-                address: door.address,
-                nqn: door.nqn.clone(),
-                memory_nsid: door.nsid,
-                file_nsid: door.nsid,
-                block_bytes: door.block_bytes,
+                address: admission.address,
+                nqn: admission.nqn.clone(),
+                memory_nsid: admission.nsid,
+                file_nsid: admission.nsid,
+                block_bytes: admission.block_bytes,
                 connections: kind.connections().unwrap_or(1),
             };
             let (stopped, counted) = (&stop, &tally);
             scope.spawn(move || attack.run(stopped, counted, SEED));
             std::thread::sleep(ONSET);
-            let seen = door.watch().and_then(|watch| {
+            let seen = admission.watch().and_then(|watch| {
                 std::thread::sleep(span);
                 watch.end()
             });

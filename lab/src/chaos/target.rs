@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::door;
+use super::admission;
 use super::process::{Process, last_word};
 use super::sample::{Metrics, Sample};
 use crate::network::target_address;
@@ -109,7 +109,7 @@ impl Role {
         let head = format!(
             "[[subsystem]]\nnqn = \"{}\"\nallow_any_host = true\nhosts = {:?}\n",
             self.nqn(),
-            door::host_nqns()
+            admission::host_nqns()
         );
         ports.collect::<String>() + &head + &self.namespaces(data)
     }

@@ -1,14 +1,14 @@
-//! Orders to the emulator while it runs, a line each, as values. It keeps out the doing.
+//! Commands to the emulator while it runs, a line each, as values. Their execution is elsewhere.
 
 use super::link::{LossUnit, Settings};
 
-/// Order on a line.
+/// Command on a line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     /// Links, by index, become otherwise.
     Set(Vec<usize>, Change),
     /// Links swallow what goes one way, until they are restored.
-    CutOneWay(Vec<usize>, Way),
+    CutOneWay(Vec<usize>, LinkDirection),
     /// The counters of all links.
     Counters,
     Quit,
@@ -16,16 +16,16 @@ pub(crate) enum Order {
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkDirection {
     ToHost,
     ToTarget,
 }
 
-impl Way {
+impl LinkDirection {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Way::ToHost => "to-host",
-            Way::ToTarget => "to-target",
+            LinkDirection::ToHost => "to-host",
+            LinkDirection::ToTarget => "to-target",
         }
     }
 }
@@ -76,18 +76,18 @@ impl Change {
 ///
 /// # Errors
 /// What is wrong with it, for a person.
-pub(crate) fn parse(line: &str, links: usize) -> Result<Order, String> {
+pub(crate) fn parse(line: &str, links: usize) -> Result<Command, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        ["set", which, name, value] => Ok(Order::Set(indexes(which, links)?, Change::parse(name, value)?)),
-        ["cut", which] => Ok(Order::Set(indexes(which, links)?, Change::Up(false))),
-        ["cut", which, way] => match [Way::ToHost, Way::ToTarget].iter().find(|known| known.name() == way) {
-            Some(way) => Ok(Order::CutOneWay(indexes(which, links)?, *way)),
-            None => Err(format!("a link is cut to-host or to-target, not `{way}`")),
+        ["set", which, name, value] => Ok(Command::Set(indexes(which, links)?, Change::parse(name, value)?)),
+        ["cut", which] => Ok(Command::Set(indexes(which, links)?, Change::Up(false))),
+        ["cut", which, direction] => match [LinkDirection::ToHost, LinkDirection::ToTarget].iter().find(|known| known.name() == direction) {
+            Some(direction) => Ok(Command::CutOneWay(indexes(which, links)?, *direction)),
+            None => Err(format!("a link is cut to-host or to-target, not `{direction}`")),
         },
-        ["restore", which] => Ok(Order::Set(indexes(which, links)?, Change::Up(true))),
-        ["counters"] => Ok(Order::Counters),
-        ["quit"] => Ok(Order::Quit),
+        ["restore", which] => Ok(Command::Set(indexes(which, links)?, Change::Up(true))),
+        ["counters"] => Ok(Command::Counters),
+        ["quit"] => Ok(Command::Quit),
         _ => Err("known are: set LINK|all rate|delay|loss|queue|mode VALUE, cut LINK [to-host|to-target], restore LINK, counters, quit"
             .to_owned()),
     }
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn reads_what_a_link_becomes() {
-        assert_eq!(parse("set 2 rate 250", 4), Ok(Order::Set(vec![1], Change::RateMbit(250.0))));
-        assert_eq!(parse("  set all delay 0.5 ", 2), Ok(Order::Set(vec![0, 1], Change::DelayMs(0.5))));
-        assert_eq!(parse("set 1 mode mtu", 1), Ok(Order::Set(vec![0], Change::Mode(LossUnit::Mtu))));
-        assert_eq!(parse("cut 4", 4), Ok(Order::Set(vec![3], Change::Up(false))));
-        assert_eq!(parse("cut 4 to-host", 4), Ok(Order::CutOneWay(vec![3], Way::ToHost)));
-        assert_eq!(parse("restore all", 1), Ok(Order::Set(vec![0], Change::Up(true))));
-        assert_eq!(parse("quit", 4), Ok(Order::Quit));
+        assert_eq!(parse("set 2 rate 250", 4), Ok(Command::Set(vec![1], Change::RateMbit(250.0))));
+        assert_eq!(parse("  set all delay 0.5 ", 2), Ok(Command::Set(vec![0, 1], Change::DelayMs(0.5))));
+        assert_eq!(parse("set 1 mode mtu", 1), Ok(Command::Set(vec![0], Change::Mode(LossUnit::Mtu))));
+        assert_eq!(parse("cut 4", 4), Ok(Command::Set(vec![3], Change::Up(false))));
+        assert_eq!(parse("cut 4 to-host", 4), Ok(Command::CutOneWay(vec![3], LinkDirection::ToHost)));
+        assert_eq!(parse("restore all", 1), Ok(Command::Set(vec![0], Change::Up(true))));
+        assert_eq!(parse("quit", 4), Ok(Command::Quit));
     }
 
     #[test]

@@ -226,20 +226,20 @@ mod tests {
     #[test]
     fn a_gigabit_takes_eight_nanoseconds_a_byte_and_then_the_delay() {
         let settings = Settings { delay_ms: 5.0, ..Settings::default() };
-        let mut way = Direction::new(1);
-        assert_eq!(arrivals(way.carry(&settings, &single(1000), 100)), [100 + 8_000 + 5_000_000]);
+        let mut direction = Direction::new(1);
+        assert_eq!(arrivals(direction.carry(&settings, &single(1000), 100)), [100 + 8_000 + 5_000_000]);
         // The second waits for the first; the third finds the link idle.
-        assert_eq!(arrivals(way.carry(&settings, &single(500), 200)), [100 + 12_000 + 5_000_000]);
-        assert_eq!(arrivals(way.carry(&settings, &single(500), 50_000)), [50_000 + 4_000 + 5_000_000]);
+        assert_eq!(arrivals(direction.carry(&settings, &single(500), 200)), [100 + 12_000 + 5_000_000]);
+        assert_eq!(arrivals(direction.carry(&settings, &single(500), 50_000)), [50_000 + 4_000 + 5_000_000]);
     }
 
     #[test]
     fn a_packet_of_many_segments_pays_for_all_their_headers() {
-        let mut way = Direction::new(1);
+        let mut direction = Direction::new(1);
         for mode in [LossUnit::Skb, LossUnit::Mtu] {
             let settings = Settings { mode, ..Settings::default() };
-            let at_ns = way.busy_until_ns;
-            let runs = way.carry(&settings, &ten(), at_ns);
+            let at_ns = direction.busy_until_ns;
+            let runs = direction.carry(&settings, &ten(), at_ns);
             assert_eq!(runs, [Run { segments: 0..10, wire_bytes: 15_140, arrival_ns: at_ns + 10 * 12_112 }]);
         }
     }
@@ -247,37 +247,37 @@ mod tests {
     #[test]
     fn a_full_queue_drops() {
         let settings = Settings { queue_kb: 3, ..Settings::default() };
-        let mut way = Direction::new(1);
-        let taken = (0..10).filter(|_| !way.carry(&settings, &single(1000), 0).is_empty()).count();
+        let mut direction = Direction::new(1);
+        let taken = (0..10).filter(|_| !direction.carry(&settings, &single(1000), 0).is_empty()).count();
         // Three fill the queue, and the fourth still finds it not overfull.
-        assert_eq!((taken, way.counters.dropped_segments), (4, 6));
-        assert!(way.carry(&settings, &single(1000), 8_001).len() == 1);
+        assert_eq!((taken, direction.counters.dropped_segments), (4, 6));
+        assert!(direction.carry(&settings, &single(1000), 8_001).len() == 1);
     }
 
     #[test]
     fn a_full_queue_drops_the_end_of_a_packet_on_a_real_link() {
         let settings = Settings { queue_kb: 3, mode: LossUnit::Mtu, ..Settings::default() };
-        let mut way = Direction::new(1);
-        let runs = way.carry(&settings, &ten(), 0);
+        let mut direction = Direction::new(1);
+        let runs = direction.carry(&settings, &ten(), 0);
         assert_eq!(runs, [Run { segments: 0..2, wire_bytes: 3028, arrival_ns: 2 * 12_112 }]);
-        assert_eq!(way.counters.dropped_segments, 8);
+        assert_eq!(direction.counters.dropped_segments, 8);
     }
 
     #[test]
     fn loss_of_segments_leaves_the_runs_between() {
         let settings = Settings { loss: 0.3, mode: LossUnit::Mtu, ..Settings::default() };
-        let mut way = Direction::new(7);
+        let mut direction = Direction::new(7);
         let (mut kept, mut packets_in_parts) = (0, 0);
         for _ in 0..10_000 {
-            let now_ns = way.busy_until_ns;
-            let runs = way.carry(&settings, &ten(), now_ns).to_vec();
+            let now_ns = direction.busy_until_ns;
+            let runs = direction.carry(&settings, &ten(), now_ns).to_vec();
             kept += runs.iter().map(|run| run.segments.len()).sum::<usize>();
             packets_in_parts += usize::from(runs.len() > 1);
             assert!(runs.windows(2).all(|pair| pair[0].segments.end < pair[1].segments.start));
             assert!(runs.windows(2).all(|pair| pair[0].arrival_ns < pair[1].arrival_ns));
         }
-        assert_eq!(kept as u64 + way.counters.lost_segments, 100_000);
-        let share = way.counters.lost_segments as f64 / 100_000.0;
+        assert_eq!(kept as u64 + direction.counters.lost_segments, 100_000);
+        let share = direction.counters.lost_segments as f64 / 100_000.0;
         assert!((0.29..0.31).contains(&share), "{share}");
         assert!(packets_in_parts > 5_000);
     }
@@ -285,21 +285,21 @@ mod tests {
     #[test]
     fn netems_way_loses_all_segments_or_none() {
         let settings = Settings { loss: 0.5, ..Settings::default() };
-        let mut way = Direction::new(3);
+        let mut direction = Direction::new(3);
         for _ in 0..100 {
-            let now_ns = way.busy_until_ns;
-            let runs = way.carry(&settings, &ten(), now_ns);
+            let now_ns = direction.busy_until_ns;
+            let runs = direction.carry(&settings, &ten(), now_ns);
             assert!(runs.is_empty() || runs[0].segments == (0..10));
         }
-        assert!((200..800).contains(&way.counters.lost_segments));
+        assert!((200..800).contains(&direction.counters.lost_segments));
     }
 
     #[test]
     fn the_same_seed_loses_the_same() {
         let settings = Settings { loss: 0.2, mode: LossUnit::Mtu, ..Settings::default() };
         let all = |seed| {
-            let mut way = Direction::new(seed);
-            (0..50).flat_map(|_| way.carry(&settings, &ten(), 0).to_vec()).collect::<Vec<_>>()
+            let mut direction = Direction::new(seed);
+            (0..50).flat_map(|_| direction.carry(&settings, &ten(), 0).to_vec()).collect::<Vec<_>>()
         };
         assert_eq!(all(5), all(5));
         assert_ne!(all(5), all(6));
@@ -308,25 +308,25 @@ mod tests {
     #[test]
     fn a_cut_link_swallows() {
         let settings = Settings { up: false, ..Settings::default() };
-        let mut way = Direction::new(1);
-        assert!(way.carry(&settings, &ten(), 0).is_empty());
-        way.forget(5);
-        assert_eq!(way.counters, Counters { swallowed_segments: 15, ..Counters::default() });
+        let mut direction = Direction::new(1);
+        assert!(direction.carry(&settings, &ten(), 0).is_empty());
+        direction.forget(5);
+        assert_eq!(direction.counters, Counters { swallowed_segments: 15, ..Counters::default() });
     }
 
     #[test]
     fn nothing_overtakes_when_the_delay_shrinks() {
         let far = Settings { delay_ms: 20.0, ..Settings::default() };
-        let mut way = Direction::new(1);
-        let first = arrivals(way.carry(&far, &single(1000), 0));
-        assert_eq!(arrivals(way.carry(&Settings::default(), &single(1000), 1_000_000)), first);
+        let mut direction = Direction::new(1);
+        let first = arrivals(direction.carry(&far, &single(1000), 0));
+        assert_eq!(arrivals(direction.carry(&Settings::default(), &single(1000), 1_000_000)), first);
     }
 
     #[test]
     fn a_changed_rate_counts_from_the_next_packet_on() {
-        let mut way = Direction::new(1);
-        way.carry(&Settings::default(), &single(1000), 0);
+        let mut direction = Direction::new(1);
+        direction.carry(&Settings::default(), &single(1000), 0);
         let slow = Settings { rate_mbit: 250.0, ..Settings::default() };
-        assert_eq!(arrivals(way.carry(&slow, &single(1000), 0)), [8_000 + 32_000]);
+        assert_eq!(arrivals(direction.carry(&slow, &single(1000), 0)), [8_000 + 32_000]);
     }
 }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use control::{Change, Order, Way};
+use control::{Change, Command, LinkDirection};
 use link::{Counters, Direction, Settings};
 use packet::{Packet, Pool};
 use segment::{Shape, VNET_HEADER};
@@ -71,21 +71,21 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         .map_err(|error| format!("cannot have precise timers: {error}"))?;
     let mut emulator = Emulator::new(options);
     say("ready")?;
-    while emulator.turn(&devices)? {}
+    while emulator.run_once(&devices)? {}
     Ok(())
 }
 
 /// Packets on their way, in one direction.
 struct Lane {
     direction: Direction,
-    way: VecDeque<Traveller>,
+    in_flight: VecDeque<Traveller>,
     /// True if this direction alone drops everything.
     is_cut: bool,
 }
 
 impl Lane {
     fn swallow(&mut self, pool: &mut Pool) {
-        for traveller in self.way.drain(..) {
+        for traveller in self.in_flight.drain(..) {
             self.direction.forget(traveller.segments);
             pool.take_back(traveller.packet);
         }
@@ -115,7 +115,7 @@ impl Emulator {
     fn new(options: &Options) -> Self {
         let lane = |number: usize| Lane {
             direction: Direction::new(options.seed.wrapping_mul(64).wrapping_add(number as u64)),
-            way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             is_cut: false,
         };
         Self {
@@ -129,7 +129,7 @@ impl Emulator {
 
     /// Delivers what is due, waits for the next packet, order or due time, and takes in what has come. False when it
     /// is over.
-    fn turn(&mut self, devices: &[OwnedFd]) -> Result<bool, String> {
+    fn run_once(&mut self, devices: &[OwnedFd]) -> Result<bool, String> {
         let next_ns = self.deliver(devices);
         let stdin = std::io::stdin();
         let mut files: Vec<PollFd<'_>> =
@@ -152,8 +152,8 @@ impl Emulator {
         let now_ns = now_ns();
         let mut next_ns: Option<u64> = None;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            while lane.way.front().is_some_and(|traveller| traveller.arrival_ns <= now_ns) {
-                let Some(traveller) = lane.way.pop_front() else { break };
+            while lane.in_flight.front().is_some_and(|traveller| traveller.arrival_ns <= now_ns) {
+                let Some(traveller) = lane.in_flight.pop_front() else { break };
                 self.late_ns_max = self.late_ns_max.max(now_ns - traveller.arrival_ns);
                 let counters = &mut lane.direction.counters;
                 // A device that is down, or that has gone with its namespace, takes nothing; the links stay.
@@ -165,7 +165,7 @@ impl Emulator {
                 }
                 self.pool.take_back(traveller.packet);
             }
-            if let Some(first) = lane.way.front() {
+            if let Some(first) = lane.in_flight.front() {
                 next_ns = Some(next_ns.map_or(first.arrival_ns, |ns| ns.min(first.arrival_ns)));
             }
         }
@@ -174,7 +174,7 @@ impl Emulator {
 
     /// Sends what a device has on its way.
     fn take_in(&mut self, number: usize, device: &OwnedFd) {
-        let Lane { direction, way, is_cut } = &mut self.lanes[number];
+        let Lane { direction, in_flight, is_cut } = &mut self.lanes[number];
         let link = self.settings[number / 2];
         let settings = &Settings { up: link.up && !*is_cut, ..link };
         for _ in 0..PACKETS_PER_TURN {
@@ -190,14 +190,14 @@ impl Emulator {
                 && run.segments.len() == all
             {
                 let (arrival_ns, wire_bytes) = (run.arrival_ns, run.wire_bytes);
-                way.push_back(Traveller { packet, arrival_ns, segments: all as u64, wire_bytes });
+                in_flight.push_back(Traveller { packet, arrival_ns, segments: all as u64, wire_bytes });
                 continue;
             }
             for run in runs {
                 let part = self.pool.part(&packet, &shape, run.segments.clone());
                 let segments = run.segments.len() as u64;
                 let (arrival_ns, wire_bytes) = (run.arrival_ns, run.wire_bytes);
-                way.push_back(Traveller { packet: part, arrival_ns, segments, wire_bytes });
+                in_flight.push_back(Traveller { packet: part, arrival_ns, segments, wire_bytes });
             }
             self.pool.take_back(packet);
         }
@@ -222,20 +222,20 @@ impl Emulator {
             }
             let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
             match control::parse(&line, self.settings.len()) {
-                Ok(Order::Quit) => {
+                Ok(Command::Quit) => {
                     say("ok")?;
                     return Ok(false);
                 }
-                Ok(Order::CutOneWay(links, way)) => {
-                    links.into_iter().for_each(|link| self.cut_one_way(link, way));
+                Ok(Command::CutOneWay(links, direction)) => {
+                    links.into_iter().for_each(|link| self.cut_one_way(link, direction));
                     say("ok")?;
                 }
-                Ok(Order::Counters) => {
+                Ok(Command::Counters) => {
                     let counters =
                         serde_json::to_string(&self.counters()).map_err(|error| error.to_string())?;
                     say(&format!("ok {counters}"))?;
                 }
-                Ok(Order::Set(links, change)) => {
+                Ok(Command::Set(links, change)) => {
                     links.into_iter().for_each(|link| self.change(link, change));
                     say("ok")?;
                 }
@@ -258,8 +258,8 @@ impl Emulator {
     }
 
     /// Cuts one direction of a link. Packets from the target's device go to the host.
-    fn cut_one_way(&mut self, link: usize, way: Way) {
-        let lane = &mut self.lanes[2 * link + usize::from(way == Way::ToTarget)];
+    fn cut_one_way(&mut self, link: usize, direction: LinkDirection) {
+        let lane = &mut self.lanes[2 * link + usize::from(direction == LinkDirection::ToTarget)];
         lane.is_cut = true;
         lane.swallow(&mut self.pool);
     }

@@ -36,7 +36,7 @@ use self::spdk::{HUGE_PAGES, Spdk};
 use self::workload::Workload;
 use crate::journal::Journal;
 use crate::machine::environment;
-use crate::order::Order;
+use crate::shuffle::Shuffle;
 
 /// A file system in memory, as every Linux has it.
 pub(crate) const MEMORY: &str = "/dev/shm";
@@ -67,11 +67,12 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     }
     let mut journal = Journal::new(&arguments.output, &environment)?;
     let mut records = Vec::new();
-    let (began, mut order) = (Instant::now(), Order::new(arguments.seed));
+    let (began, mut shuffle) = (Instant::now(), Shuffle::new(arguments.seed));
     for round in 1..=arguments.rounds {
         // What is compared runs one after the other, so that both meet the same neighbours.
-        for workload in order.of(&workloads) {
-            for pairing in order.of(&selection.pairings).into_iter().filter(|pairing| pairing.can(&workload))
+        for workload in shuffle.of(&workloads) {
+            for pairing in
+                shuffle.of(&selection.pairings).into_iter().filter(|pairing| pairing.can(&workload))
             {
                 measure(arguments, &means, (round, pairing, workload), |record| {
                     journal.keep(&record)?;

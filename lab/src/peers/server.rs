@@ -188,19 +188,19 @@ fn start_tgt(server: Server, cpu: usize, bstype: &str, file: &str) -> Result<Ser
     let program = Program::start(&command)?;
     let mut serving = Serving { program, address, tgt_sockets: Some(sockets), command };
     await_port(server, &mut serving)?;
-    let order = |order: &str| -> Result<(), String> {
+    let tgtadm = |arguments: &str| -> Result<(), String> {
         let mut words = words(&["tgtadm", "-C", &control, "--lld", "iscsi"]);
-        words.extend(order.split(' ').map(|word| word.replace("FILE", file)));
+        words.extend(arguments.split(' ').map(|word| word.replace("FILE", file)));
         let mut program = Program::start(&words)?;
         match program.finished(Instant::now() + ORDER_TIMEOUT)? {
             Some(ended) if ended.status.success() => Ok(()),
-            _ => Err(format!("tgtadm {order}: {}", program.errors())),
+            _ => Err(format!("tgtadm {arguments}: {}", program.errors())),
         }
     };
-    order(&format!("--op new --mode target --tid 1 -T {IQN}"))?;
+    tgtadm(&format!("--op new --mode target --tid 1 -T {IQN}"))?;
     let unit = format!("--op new --mode logicalunit --tid 1 --lun 1 --bstype {bstype} -b FILE");
-    order(&unit)?;
-    order("--op bind --mode target --tid 1 -I 127.0.0.1")?;
+    tgtadm(&unit)?;
+    tgtadm("--op bind --mode target --tid 1 -I 127.0.0.1")?;
     serving.command.extend(["with".to_owned(), unit]);
     Ok(serving)
 }

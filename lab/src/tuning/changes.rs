@@ -5,40 +5,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::ground::{DEVICE, Ground, QUEUES_MAX};
 use super::snapshot::{Snapshot, mask, queues};
+use super::testbed::{DEVICE, QUEUES_MAX, Testbed};
 
 /// The plan that is asked for.
 pub(super) const PLAN: [&str; 4] = ["--interface", DEVICE, "--queues", "4"];
 
-pub(super) fn plan_changes_nothing(ground: &Ground) -> Result<(), String> {
+pub(super) fn plan_changes_nothing(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    let plan = ground.tune(&[&["plan"], &PLAN[..]].concat())?.well()?.output;
+    let plan = testbed.tune(&[&["plan"], &PLAN[..]].concat())?.well()?.output;
     for word in ["ethtool -L hv0", "xps_cpus", "rps_cpus"] {
         if !plan.contains(word) {
             return Err(format!("`{word}` is not in: {plan}"));
         }
     }
-    let plan = ground.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let plan = testbed.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
     kinds(&plan, &["channels", "xps", "rps"])?;
-    nothing_has_changed(ground, &before)
+    nothing_has_changed(testbed, &before)
 }
 
-pub(super) fn dry_run_changes_nothing(ground: &Ground) -> Result<(), String> {
+pub(super) fn dry_run_changes_nothing(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    let run = ground.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
-    let plan = ground.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let run = testbed.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let plan = testbed.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
     if run["steps"] != plan["steps"] {
         return Err(format!("it tells other steps ({}) than the plan ({})", run["steps"], plan["steps"]));
     }
-    nothing_has_changed(ground, &before)
+    nothing_has_changed(testbed, &before)
 }
 
 /// Applies, looks, and reverts: the changes that the plan names are there, and no file of another queue is otherwise.
-pub(super) fn apply_does_the_plan(ground: &Ground) -> Result<(), String> {
+pub(super) fn apply_does_the_plan(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    let plan = ground.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
-    let applied = ground.tune(&[&["apply", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let plan = testbed.tune(&[&["plan", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let applied = testbed.tune(&[&["apply", "-o", "json"], &PLAN[..]].concat())?.json()?;
     if applied["steps"] != plan["steps"] {
         return Err(format!("it made {} and planned {}", applied["steps"], plan["steps"]));
     }
@@ -56,50 +56,50 @@ pub(super) fn apply_does_the_plan(ground: &Ground) -> Result<(), String> {
     if untouched == 0 {
         return Err("there is no file that the plan does not name, so nothing shows that it stays".to_owned());
     }
-    ground.tune(&["revert"])?.well()?;
-    nothing_has_changed(ground, &before)
+    testbed.tune(&["revert"])?.well()?;
+    nothing_has_changed(testbed, &before)
 }
 
-pub(super) fn second_apply_is_refused(ground: &Ground) -> Result<(), String> {
+pub(super) fn second_apply_is_refused(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
     let applied = Snapshot::of(&[DEVICE], &[])?;
     // The same again has nothing to do; anything else would be mixed with what is in effect.
-    let same = ground.tune(&[&["apply"], &PLAN[..]].concat())?;
+    let same = testbed.tune(&[&["apply"], &PLAN[..]].concat())?;
     if same.code != Some(0) {
         same.fails(1, &["in effect", "tune revert"])?;
     }
-    let other = ground.tune(&["apply", "--interface", DEVICE, "--queues", "3"])?;
+    let other = testbed.tune(&["apply", "--interface", DEVICE, "--queues", "3"])?;
     other.fails(1, &["in effect", "tune revert"])?;
     Snapshot::of(&[DEVICE], &[])?.is_as(&applied)?;
-    ground.tune(&["revert"])?.well()?;
-    nothing_has_changed(ground, &before)
+    testbed.tune(&["revert"])?.well()?;
+    nothing_has_changed(testbed, &before)
 }
 
-pub(super) fn revert_restores(ground: &Ground) -> Result<(), String> {
+pub(super) fn revert_restores(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
     for round in 1..=3 {
-        ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+        testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
         if Snapshot::of(&[DEVICE], &[])?.is_as(&before).is_ok() {
             return Err(format!("round {round}: apply changed nothing"));
         }
-        let reverted = ground.tune(&["revert", "-o", "json"])?.json()?;
+        let reverted = testbed.tune(&["revert", "-o", "json"])?.json()?;
         if reverted["was_complete"] != true || reverted["undone"].as_u64().is_none_or(|count| count == 0) {
             return Err(format!("round {round}: revert tells {reverted}"));
         }
-        nothing_has_changed(ground, &before).map_err(|reason| format!("round {round}: {reason}"))?;
+        nothing_has_changed(testbed, &before).map_err(|reason| format!("round {round}: {reason}"))?;
     }
     Ok(())
 }
 
-pub(super) fn second_revert_has_nothing(ground: &Ground) -> Result<(), String> {
-    ground.tune(&["revert"])?.fails(1, &["no plan is in effect"])
+pub(super) fn second_revert_has_nothing(testbed: &Testbed) -> Result<(), String> {
+    testbed.tune(&["revert"])?.fails(1, &["no plan is in effect"])
 }
 
 /// All is as in `before`, and there is no journal.
-pub(super) fn nothing_has_changed(ground: &Ground, before: &Snapshot) -> Result<(), String> {
+pub(super) fn nothing_has_changed(testbed: &Testbed, before: &Snapshot) -> Result<(), String> {
     Snapshot::of(&[DEVICE], &[])?.is_as(before)?;
-    let journal = ground.journal()?;
+    let journal = testbed.journal()?;
     if journal.exists() { Err(format!("there is a journal {}", journal.display())) } else { Ok(()) }
 }
 

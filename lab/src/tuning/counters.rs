@@ -10,8 +10,8 @@ use topology::CpuSet;
 
 use super::changes::PLAN;
 use super::crash::keep_on;
-use super::ground::{DEVICE, FAR_DEVICE, Ground, QUEUES_MAX};
 use super::snapshot::{Snapshot, allowed, mask, read};
+use super::testbed::{DEVICE, FAR_DEVICE, QUEUES_MAX, Testbed};
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -38,19 +38,19 @@ struct Counts {
     brought: Vec<u64>,
 }
 
-pub(super) fn flows_are_on_their_queues(ground: &Ground) -> Result<(), String> {
+pub(super) fn flows_are_on_their_queues(testbed: &Testbed) -> Result<(), String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("it takes two processors".to_owned());
     }
     let before = Snapshot::of(&[DEVICE], &[])?;
     let mut started = Vec::new();
     for port in PORTS {
-        started.push((ground.serve(port)?, ground.bench(port, 1)?));
+        started.push((testbed.serve(port)?, testbed.bench(port, 1)?));
     }
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
     let mut pairs = Vec::new();
     for (target, bench) in started {
-        let (cpu, queue) = place(ground, bench.id())?;
+        let (cpu, queue) = cpu_and_queue(testbed, bench.id())?;
         pairs.push(Pair { target, bench, cpu, queue });
     }
     let [one, other] = &pairs[..] else { return Err("there are not two hosts".to_owned()) };
@@ -61,20 +61,20 @@ pub(super) fn flows_are_on_their_queues(ground: &Ground) -> Result<(), String> {
         ));
     }
     Answer::of(&["tc", "qdisc", "add", "dev", DEVICE, "root", "mq"])?.well()?;
-    let checked = own_queue(ground, one, other).and_then(|()| own_queue(ground, other, one));
+    let checked = own_queue(testbed, one, other).and_then(|()| own_queue(testbed, other, one));
     for pair in &pairs {
         signal(&pair.bench, Signal::CONT);
     }
     Answer::of(&["tc", "qdisc", "del", "dev", DEVICE, "root"])?.well()?;
     checked?;
-    ground.tune(&["revert"])?.well()?;
+    testbed.tune(&["revert"])?.well()?;
     Snapshot::of(&[DEVICE], &[])?.is_as(&before)
 }
 
 /// Processor on which the one worker of a process is kept, and the only queue that this processor
 /// sends by and is given packets from, all by the system's own files.
-fn place(ground: &Ground, process: u32) -> Result<(u32, u32), String> {
-    let flows = ground.flows_of(process)?;
+fn cpu_and_queue(testbed: &Testbed, process: u32) -> Result<(u32, u32), String> {
+    let flows = testbed.flows_of(process)?;
     let thread = flows.first().map(|flow| flow["worker"]["thread"].to_string());
     let list = allowed(process, &thread.ok_or("it has no flow")?)?;
     let cpu: u32 = list.parse().map_err(|_| format!("the worker may run on {list}"))?;
@@ -98,13 +98,13 @@ fn place(ground: &Ground, process: u32) -> Result<(u32, u32), String> {
 /// it. The receive queue of the device that a packet counts for depends on the kernel: since 5.17
 /// veth leaves the number of the sender's queue in a field that is read as one more than the
 /// receiver's, and before they were the same. So both are tried.
-fn own_queue(ground: &Ground, own: &Pair, other: &Pair) -> Result<(), String> {
+fn own_queue(testbed: &Testbed, own: &Pair, other: &Pair) -> Result<(), String> {
     keep_on(own.target.id(), other.cpu as usize)?;
     signal(&other.bench, Signal::STOP);
     signal(&own.bench, Signal::CONT);
     let mut brought = Vec::new();
     for far_queue in [own.queue + 1, own.queue] {
-        send_by(ground, far_queue)?;
+        send_by(testbed, far_queue)?;
         std::thread::sleep(SETTLES);
         let first = Counts::now()?;
         std::thread::sleep(COUNTED);
@@ -142,7 +142,7 @@ fn own_queue(ground: &Ground, own: &Pair, other: &Pair) -> Result<(), String> {
 }
 
 /// Makes the far end send everything by one queue.
-fn send_by(ground: &Ground, queue: u32) -> Result<(), String> {
+fn send_by(testbed: &Testbed, queue: u32) -> Result<(), String> {
     let online: CpuSet =
         read("/sys/devices/system/cpu/online")?.trim().parse().map_err(|_| "no CPUs are online")?;
     let mask = online.mask();
@@ -150,7 +150,7 @@ fn send_by(ground: &Ground, queue: u32) -> Result<(), String> {
         "cd /sys/class/net/{FAR_DEVICE}/queues && for queue in tx-*; do echo 0 >$queue/xps_cpus; done && \
          echo {mask} >tx-{queue}/xps_cpus"
     );
-    ground.at_target(&script).map(drop)
+    testbed.at_target(&script).map(drop)
 }
 
 impl Counts {

@@ -5,28 +5,28 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::changes::{PLAN, kinds};
-use super::ground::{DEVICE, Ground};
 use super::snapshot::Snapshot;
+use super::testbed::{DEVICE, Testbed};
 
 const PORT: u16 = 4421;
 /// More writes than a plan for one device with four queues has.
 const WRITES_MAX: usize = 200;
 const SIGKILL: i32 = 9;
 
-pub(super) fn killed_before_any_write(ground: &Ground) -> Result<(), String> {
-    let _target = ground.serve(PORT)?;
-    let bench = ground.bench(PORT, 2)?;
+pub(super) fn killed_before_any_write(testbed: &Testbed) -> Result<(), String> {
+    let _target = testbed.serve(PORT)?;
+    let bench = testbed.bench(PORT, 2)?;
     let look = || Snapshot::of(&[DEVICE], &[bench.id()]);
     let before = look()?;
-    let plan = ground.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let plan = testbed.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
     kinds(&plan, &["channels", "xps", "rps", "thread"])?;
     let steps = plan["steps"].as_array().map_or(0, Vec::len);
     let mut halves = 0;
     for write in 0..WRITES_MAX {
-        let is_killed = apply_until(ground, write)?;
+        let is_killed = apply_until(testbed, write)?;
         halves += usize::from(is_killed && look()?.is_as(&before).is_err());
         let reverted =
-            ground.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
+            testbed.tune(&["revert"])?.well().map_err(|reason| format!("write {write}: {reason}"))?;
         if is_killed != reverted.output.contains("had not been applied to its end") {
             return Err(format!("write {write}: revert says {}", reverted.output));
         }
@@ -45,47 +45,47 @@ pub(super) fn killed_before_any_write(ground: &Ground) -> Result<(), String> {
     Err(format!("it is not through after {WRITES_MAX} writes"))
 }
 
-pub(super) fn journal_refuses_apply(ground: &Ground) -> Result<(), String> {
+pub(super) fn journal_refuses_apply(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    if !apply_until(ground, 4)? {
+    if !apply_until(testbed, 4)? {
         return Err("it was to be killed before write 4".to_owned());
     }
     let left = Snapshot::of(&[DEVICE], &[])?;
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.fails(1, &["in effect", "tune revert"])?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.fails(1, &["in effect", "tune revert"])?;
     Snapshot::of(&[DEVICE], &[])?.is_as(&left)?;
-    ground.tune(&["revert"])?.well()?;
-    super::changes::nothing_has_changed(ground, &before)?;
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
-    ground.tune(&["revert"])?.well()?;
-    super::changes::nothing_has_changed(ground, &before)
+    testbed.tune(&["revert"])?.well()?;
+    super::changes::nothing_has_changed(testbed, &before)?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    testbed.tune(&["revert"])?.well()?;
+    super::changes::nothing_has_changed(testbed, &before)
 }
 
 /// Affinities that an administrator has set, all on one processor: those come back, and not all of
 /// the machine's.
-pub(super) fn affinities_come_back(ground: &Ground) -> Result<(), String> {
-    let _target = ground.serve(PORT)?;
-    let bench = ground.bench(PORT, 2)?;
+pub(super) fn affinities_come_back(testbed: &Testbed) -> Result<(), String> {
+    let _target = testbed.serve(PORT)?;
+    let bench = testbed.bench(PORT, 2)?;
     keep_on(bench.id(), 0)?;
     let look = || Snapshot::of(&[], &[bench.id()]);
     let before = look()?;
-    let plan = ground.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
+    let plan = testbed.tune(&[&["apply", "--dry-run", "-o", "json"], &PLAN[..]].concat())?.json()?;
     kinds(&plan, &["thread"])?;
     let steps = plan["steps"].as_array().map_or(0, Vec::len);
     // All is made, and only the last word of the journal is missing.
-    if !apply_until(ground, 2 * steps)? {
+    if !apply_until(testbed, 2 * steps)? {
         return Err(format!("{steps} steps were made with {} writes", 2 * steps));
     }
     if look()?.is_as(&before).is_ok() {
         return Err("no worker has moved".to_owned());
     }
-    ground.tune(&["revert"])?.well()?;
+    testbed.tune(&["revert"])?.well()?;
     look()?.is_as(&before)
 }
 
 /// Applies the plan and kills it before a write. Whether it came to that.
-fn apply_until(ground: &Ground, write: usize) -> Result<bool, String> {
+fn apply_until(testbed: &Testbed, write: usize) -> Result<bool, String> {
     let number = write.to_string();
-    let run = ground.tune(&[&["apply", "--kill-before-write", &number], &PLAN[..]].concat())?;
+    let run = testbed.tune(&[&["apply", "--kill-before-write", &number], &PLAN[..]].concat())?;
     match (run.code, run.signal) {
         (None, Some(SIGKILL)) => Ok(true),
         (Some(0), _) => Ok(false),

@@ -4,10 +4,10 @@
 mod changes;
 mod counters;
 mod crash;
-mod ground;
 mod loss;
 mod sight;
 mod snapshot;
+mod testbed;
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use clap::Args;
 use rustix::process::geteuid;
 
 use crate::answer::{has_failed, system_path};
-use ground::{Ground, Namespaces};
+use testbed::{Namespaces, Testbed};
 
 /// The command line.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// A check: what it is called, and what finds out.
-type Check = (&'static str, fn(&Ground) -> Result<(), String>);
+type Check = (&'static str, fn(&Testbed) -> Result<(), String>);
 
 /// In the order in which they run: each leaves everything as it was.
 const CHECKS: [Check; 17] = [
@@ -100,13 +100,13 @@ fn outside(arguments: &Arguments) -> Result<(), String> {
 
 /// All checks, in the host's namespace. How many failed.
 fn inside(arguments: &Arguments, target: &str) -> Result<usize, String> {
-    let ground = Ground::new(&arguments.program, target, &arguments.output)?;
+    let testbed = Testbed::new(&arguments.program, target, &arguments.output)?;
     let mut failed = 0;
     for (name, check) in CHECKS {
-        if has_failed(name, &check(&ground)) {
+        if has_failed(name, &check(&testbed)) {
             failed += 1;
             // What one check left in effect must not make the others fail.
-            ground.clear();
+            testbed.clear();
         }
     }
     Ok(failed)

@@ -9,8 +9,8 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::changes::PLAN;
-use super::ground::{DEVICE, FAR_DEVICE, Ground, flows};
 use super::snapshot::{Snapshot, allowed};
+use super::testbed::{DEVICE, FAR_DEVICE, Testbed, flows};
 use crate::answer::Answer;
 
 const PORT: u16 = 4421;
@@ -22,10 +22,10 @@ const MOVING: [&str; 4] = ["receive_queue_bytes", "send_queue_bytes", "rtt_us", 
 /// A queue: its identifier, the host's end, the target's end.
 type Queue = (u64, SocketAddr, SocketAddr);
 
-pub(super) fn queues_are_seen(ground: &Ground) -> Result<(), String> {
-    let target = ground.serve(PORT)?;
-    let bench = ground.bench(PORT, 2)?;
-    let seen = ground.flows_of(bench.id())?;
+pub(super) fn queues_are_seen(testbed: &Testbed) -> Result<(), String> {
+    let target = testbed.serve(PORT)?;
+    let bench = testbed.bench(PORT, 2)?;
+    let seen = testbed.flows_of(bench.id())?;
     let mut queues = BTreeSet::new();
     for flow in &seen {
         if flow["source"] != "program" || flow["interface"] != DEVICE {
@@ -44,8 +44,8 @@ pub(super) fn queues_are_seen(ground: &Ground) -> Result<(), String> {
     if ids != [1, 2] {
         return Err(format!("queues 1 and 2 are there, and shown are {ids:?}"));
     }
-    same("the target says", &queues, &at_target(ground)?)?;
-    let words = ["ip", "netns", "exec", &ground.target, &ground.program, "tune", "show", "-o", "json"];
+    same("the target says", &queues, &at_target(testbed)?)?;
+    let words = ["ip", "netns", "exec", &testbed.target, &testbed.program, "tune", "show", "-o", "json"];
     let far = flows(&Answer::of(&words)?.json()?, "target", target.id());
     let ends = |flow: &Value| Ok((0, end(flow, "peer")?, end(flow, "local")?));
     let accepted = far.iter().map(ends).collect::<Result<BTreeSet<Queue>, String>>()?;
@@ -57,15 +57,15 @@ pub(super) fn queues_are_seen(ground: &Ground) -> Result<(), String> {
 }
 
 /// I/O queues as the target knows them from Connect.
-fn at_target(ground: &Ground) -> Result<BTreeSet<Queue>, String> {
-    let listed = ground.control(PORT, &["connection", "list", "-o", "json"])?;
+fn at_target(testbed: &Testbed) -> Result<BTreeSet<Queue>, String> {
+    let listed = testbed.control(PORT, &["connection", "list", "-o", "json"])?;
     let listed: Value = serde_json::from_str(&listed).map_err(|error| format!("{error}: {listed}"))?;
     let mut queues = BTreeSet::new();
     let controllers = listed.as_array().or_else(|| listed["controllers"].as_array());
     for queue in controllers.into_iter().flatten().filter_map(|one| one["queues"].as_array()).flatten() {
         let id = queue["queue_id"].as_u64().ok_or_else(|| format!("no queue: {queue}"))?;
         if id > 0 {
-            queues.insert((id, end(queue, "peer")?, SocketAddr::new(ground.target_address()?, PORT)));
+            queues.insert((id, end(queue, "peer")?, SocketAddr::new(testbed.target_address()?, PORT)));
         }
     }
     Ok(queues)
@@ -86,13 +86,13 @@ fn same(who: &str, seen: &BTreeSet<Queue>, truth: &BTreeSet<Queue>) -> Result<()
 }
 
 /// With a plan in effect, so that workers stay where they are while the machine is looked at twice.
-pub(super) fn recording_is_the_machine(ground: &Ground) -> Result<(), String> {
-    let _target = ground.serve(PORT)?;
-    let _bench = ground.bench(PORT, 2)?;
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
-    let file = ground.file("machine.recording");
-    let live = ground.tune(&["show", "--record", &file, "-o", "json"])?.json()?;
-    let recorded = ground.tune(&["show", "--sysroot", &file, "-o", "json"])?.json()?;
+pub(super) fn recording_is_the_machine(testbed: &Testbed) -> Result<(), String> {
+    let _target = testbed.serve(PORT)?;
+    let _bench = testbed.bench(PORT, 2)?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    let file = testbed.file("machine.recording");
+    let live = testbed.tune(&["show", "--record", &file, "-o", "json"])?.json()?;
+    let recorded = testbed.tune(&["show", "--sysroot", &file, "-o", "json"])?.json()?;
     if live != recorded {
         let (live, recorded) = (pretty(&live), pretty(&recorded));
         let at = live.lines().zip(recorded.lines()).find(|(one, other)| one != other);
@@ -102,7 +102,7 @@ pub(super) fn recording_is_the_machine(ground: &Ground) -> Result<(), String> {
     if count(&live) < 2 {
         return Err("it has no flows".to_owned());
     }
-    let again = still(ground.tune(&["show", "-o", "json"])?.json()?);
+    let again = still(testbed.tune(&["show", "-o", "json"])?.json()?);
     let recorded = still(recorded);
     if again != recorded {
         let (again, recorded) = (pretty(&again), pretty(&recorded));
@@ -110,15 +110,15 @@ pub(super) fn recording_is_the_machine(ground: &Ground) -> Result<(), String> {
         return Err(format!("another look differs in more than what moves: {at:?}"));
     }
     // The plan follows from what was recorded, as it does from the machine: it is in effect, so it is empty.
-    let live = ground.tune(&["plan", "-o", "json"])?.json()?;
-    let recorded = ground.tune(&["plan", "--sysroot", &file, "-o", "json"])?.json()?;
+    let live = testbed.tune(&["plan", "-o", "json"])?.json()?;
+    let recorded = testbed.tune(&["plan", "--sysroot", &file, "-o", "json"])?.json()?;
     if live["steps"] != recorded["steps"] {
         return Err(format!(
             "the machine's plan is {}, the recording's {}",
             live["steps"], recorded["steps"]
         ));
     }
-    ground.tune(&["revert"])?.well().map(drop)
+    testbed.tune(&["revert"])?.well().map(drop)
 }
 
 /// Without what moves, and without the sentences that have it in them.
@@ -136,14 +136,14 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-pub(super) fn show_without_root(ground: &Ground) -> Result<(), String> {
-    let _target = ground.serve(PORT)?;
-    let _bench = ground.bench(PORT, 2)?;
-    let shown = without_rights(ground, &["show"])?.well()?;
+pub(super) fn show_without_root(testbed: &Testbed) -> Result<(), String> {
+    let _target = testbed.serve(PORT)?;
+    let _bench = testbed.bench(PORT, 2)?;
+    let shown = without_rights(testbed, &["show"])?.well()?;
     if !shown.output.contains(DEVICE) || !shown.output.contains("root") {
         return Err(format!("it does not say what root would add: {}", shown.output));
     }
-    let shown = without_rights(ground, &["show", "-o", "json"])?.json()?;
+    let shown = without_rights(testbed, &["show", "-o", "json"])?.json()?;
     let shortfalls = shown["topology"]["shortfalls"].as_array().into_iter().flatten();
     let needs_root: Vec<&str> = shortfalls
         .filter(|shortfall| shortfall["needs_root"] == true)
@@ -156,23 +156,23 @@ pub(super) fn show_without_root(ground: &Ground) -> Result<(), String> {
     Err(format!("that root would see its programs' queues is not said, but only {needs_root:?}"))
 }
 
-pub(super) fn apply_without_root(ground: &Ground) -> Result<(), String> {
+pub(super) fn apply_without_root(testbed: &Testbed) -> Result<(), String> {
     let before = Snapshot::of(&[DEVICE], &[])?;
-    without_rights(ground, &[&["apply"], &PLAN[..]].concat())?.fails(1, &["root"])?;
-    super::changes::nothing_has_changed(ground, &before)?;
+    without_rights(testbed, &[&["apply"], &PLAN[..]].concat())?.fails(1, &["root"])?;
+    super::changes::nothing_has_changed(testbed, &before)?;
     // Nor can what root has in effect be undone.
-    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    testbed.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
     let applied = Snapshot::of(&[DEVICE], &[])?;
-    without_rights(ground, &["revert"])?.fails(1, &["root"])?;
+    without_rights(testbed, &["revert"])?.fails(1, &["root"])?;
     Snapshot::of(&[DEVICE], &[])?.is_as(&applied)?;
-    ground.tune(&["revert"])?.well()?;
-    super::changes::nothing_has_changed(ground, &before)
+    testbed.tune(&["revert"])?.well()?;
+    super::changes::nothing_has_changed(testbed, &before)
 }
 
 /// Runs `selvedge tune WORDS` as a user without any right. Where the program is need not be a place for everybody, so it
 /// comes as an open file.
-fn without_rights(ground: &Ground, words: &[&str]) -> Result<Answer, String> {
-    let program = File::open(&ground.program).map_err(|error| format!("{}: {error}", ground.program))?;
+fn without_rights(testbed: &Testbed, words: &[&str]) -> Result<Answer, String> {
+    let program = File::open(&testbed.program).map_err(|error| format!("{}: {error}", testbed.program))?;
     let words = [&["setpriv"], &WITHOUT_RIGHTS[..], &["/proc/self/fd/0", "tune"], words].concat();
     Answer::with_input(&words, Stdio::from(program))
 }

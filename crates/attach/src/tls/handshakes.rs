@@ -18,7 +18,7 @@ pub(crate) struct Handshakes {
     jobs: Jobs,
     answers: (Sender<Answer>, Receiver<Answer>),
     waker: Waker,
-    /// Deadlines of handshakes that have begun, the earliest first, with the client's place and
+    /// Deadlines of handshakes that have begun, the earliest first, with the client's slot and
     /// number.
     deadlines: VecDeque<(Moment, (usize, u64))>,
 }

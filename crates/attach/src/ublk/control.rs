@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::driver::{
-    ANY_DEVICE, ControlCommand, DeviceInfo, NO_QUEUE, PARAMETERS_BYTES, PATH_BYTES, Parameters, feature,
-    order,
+    ANY_DEVICE, ControlCommand, DeviceInfo, NO_QUEUE, PARAMETERS_BYTES, PATH_BYTES, Parameters,
+    control_command, feature,
 };
 use super::error::DeviceError;
 
@@ -48,7 +48,7 @@ impl Control {
     /// Features of the driver: bits of `driver::feature`.
     pub(super) fn features(&mut self) -> Result<u64, DeviceError> {
         let mut features = 0_u64;
-        match self.execute((order::GET_FEATURES, ANY_DEVICE), 0, features.as_mut_bytes()) {
+        match self.execute((control_command::GET_FEATURES, ANY_DEVICE), 0, features.as_mut_bytes()) {
             Ok(()) => Ok(features),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err(DeviceError::Forbidden(error))
@@ -62,7 +62,7 @@ impl Control {
     pub(super) fn add(&mut self, info: &mut DeviceInfo) -> Result<(), DeviceError> {
         let mut bytes = [0; size_of::<DeviceInfo>()];
         bytes.copy_from_slice(info.as_bytes());
-        let added = self.execute((order::ADD_DEVICE, info.device), 0, &mut bytes);
+        let added = self.execute((control_command::ADD_DEVICE, info.device), 0, &mut bytes);
         added.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => DeviceError::Forbidden(error),
             _ => DeviceError::Refused { what: "add a device", error },
@@ -77,7 +77,7 @@ impl Control {
     pub(super) fn set_parameters(&mut self, device: u32, parameters: &Parameters) -> Result<(), DeviceError> {
         let mut bytes = [0; PARAMETERS_BYTES as usize];
         bytes.copy_from_slice(&parameters.as_bytes()[..PARAMETERS_BYTES as usize]);
-        self.execute((order::SET_PARAMETERS, device), 0, &mut bytes)
+        self.execute((control_command::SET_PARAMETERS, device), 0, &mut bytes)
             .map_err(|error| DeviceError::Refused { what: "set the device's parameters", error })
     }
 
@@ -86,7 +86,7 @@ impl Control {
         let mut info = DeviceInfo::default();
         // Before it is known whether that is needed.
         self.names_path = true;
-        let reply = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
+        let reply = self.execute((control_command::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
         self.names_path = info.flags & feature::UNPRIVILEGED != 0;
         reply.map(|()| info)
     }
@@ -95,12 +95,12 @@ impl Control {
     pub(super) fn parameters(&mut self, device: u32) -> io::Result<Parameters> {
         let mut parameters = Parameters { length: PARAMETERS_BYTES, ..Parameters::default() };
         let bytes = &mut parameters.as_mut_bytes()[..PARAMETERS_BYTES as usize];
-        self.execute((order::GET_PARAMETERS, device), 0, bytes)?;
+        self.execute((control_command::GET_PARAMETERS, device), 0, bytes)?;
         Ok(parameters)
     }
 
     /// Carries a command out that brings no structure along and ends at once.
-    pub(super) fn order(&mut self, what: (u32, u32), data: u64) -> io::Result<()> {
+    pub(super) fn execute_plain(&mut self, what: (u32, u32), data: u64) -> io::Result<()> {
         self.begin(what, data)?;
         self.wait(None).unwrap_or(Ok(()))
     }
@@ -172,7 +172,7 @@ impl Control {
 
     const fn path_bytes(&self, command: u32) -> usize {
         // Before there is a device, it has no file.
-        if self.names_path && command != order::ADD_DEVICE { PATH_BYTES } else { 0 }
+        if self.names_path && command != control_command::ADD_DEVICE { PATH_BYTES } else { 0 }
     }
 
     fn push(&mut self, command: u32, what: &ControlCommand) -> io::Result<()> {

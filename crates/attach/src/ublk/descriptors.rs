@@ -21,7 +21,7 @@ impl Descriptors {
     pub(super) fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
         let page = page_size();
         let (bytes, offset) = (descriptors_bytes(depth.into(), page), descriptors_offset(queue, page));
-        // SAFETY: the system chooses the place, so that nothing else of this process lies there.
+        // SAFETY: the system chooses the address, so that nothing else of this process lies there.
         #[allow(unsafe_code)]
         let mapped = unsafe {
             mmap(

@@ -15,11 +15,13 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::control::Control;
-use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, SECTOR_BYTES, feature, order, state};
+use super::driver::{
+    ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, SECTOR_BYTES, control_command, feature, state,
+};
 use super::error::DeviceError;
 use super::geometry::Geometry;
 use super::holder::{DeviceFile, DeviceHolder};
-use super::queue::{Orders, Plan};
+use super::queue::{Plan, QueueControl};
 use super::queue_thread::QueueThread;
 use super::tally::DeviceTally;
 use super::write_back::write_back;
@@ -69,7 +71,7 @@ pub struct Device {
     /// `/dev/ublkcN`; the driver keeps the device for as long as it is open.
     file: DeviceFile,
     threads: Vec<QueueThread>,
-    orders: Arc<Orders>,
+    queue_control: Arc<QueueControl>,
     stage: Stage,
 }
 
@@ -159,7 +161,7 @@ impl Device {
         geometry: Geometry,
         stage: Stage,
     ) -> Self {
-        let (disk, orders) = (disk.clone(), Arc::default());
+        let (disk, queue_control) = (disk.clone(), Arc::default());
         Self {
             control,
             disk,
@@ -168,7 +170,7 @@ impl Device {
             geometry,
             file: DeviceFile::default(),
             threads: Vec::new(),
-            orders,
+            queue_control,
             stage,
         }
     }
@@ -185,12 +187,12 @@ impl Device {
         let file = Arc::new(self.open_file()?);
         self.file.put(file.clone());
         for number in 0..self.info.queues {
-            let (paths, orders) = (self.disk.paths.clone(), self.orders.clone());
+            let (paths, queue_control) = (self.disk.paths.clone(), self.queue_control.clone());
             let (count, depth) = (self.info.queues, self.info.depth);
             let geometry = self.geometry;
             let has_buffers = self.is_users();
             let device = file.clone();
-            let plan = Plan { device, paths, geometry, number, count, depth, has_buffers, orders };
+            let plan = Plan { device, paths, geometry, number, count, depth, has_buffers, queue_control };
             let thread = QueueThread::start(plan, self.ring).map_err(system("a thread of the device"))?;
             self.threads.push(thread);
         }
@@ -199,7 +201,8 @@ impl Device {
         // queues have asked for requests.
         self.threads.iter().for_each(QueueThread::begin);
         self.threads.iter().try_for_each(QueueThread::begun).map_err(system("a queue of the device"))?;
-        let what = if is_adopted { order::END_USER_RECOVERY } else { order::START_DEVICE };
+        let what =
+            if is_adopted { control_command::END_USER_RECOVERY } else { control_command::START_DEVICE };
         self.begin_service(what)?;
         self.stage = Stage::Served;
         if self.is_users() {
@@ -228,7 +231,7 @@ impl Device {
         self.threads.len()
     }
 
-    /// True if the device is no longer served without an order to stop: a thread failed, or another
+    /// True if the device is no longer served without a request to stop: a thread failed, or another
     /// program deleted it.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(QueueThread::has_ended)
@@ -244,7 +247,9 @@ impl Device {
         if self.info.flags & feature::UPDATE_SIZE == 0 {
             return Some((size_bytes, false));
         }
-        let updated = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
+        let updated = self
+            .control
+            .execute_plain((control_command::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
         if let Err(error) = &updated {
             tracing::warn!(%error, device = %self.path().display(), "the block device does not get its new size");
         }
@@ -255,7 +260,7 @@ impl Device {
     /// else.
     pub fn holder(&self) -> DeviceHolder {
         let wakers = self.threads.iter().map(|thread| thread.waker().clone()).collect();
-        DeviceHolder::new(self.orders.clone(), wakers)
+        DeviceHolder::new(self.queue_control.clone(), wakers)
     }
 
     /// Takes the device away. What is under way has `limits::END_TIMEOUT_MS`, then it fails.
@@ -273,7 +278,8 @@ impl Device {
         let number = self.info.device;
         let end = Instant::now() + Duration::from_millis(RECOVERY_TIMEOUT_MS);
         loop {
-            let Err(error) = self.control.order((order::START_USER_RECOVERY, number), 0) else {
+            let Err(error) = self.control.execute_plain((control_command::START_USER_RECOVERY, number), 0)
+            else {
                 return Ok(());
             };
             match Errno::from_io_error(&error) {
@@ -348,7 +354,7 @@ impl Device {
     }
 
     fn give_up(&self) {
-        self.orders.gives_up.store(true, Ordering::Release);
+        self.queue_control.gives_up.store(true, Ordering::Release);
         self.threads.iter().for_each(QueueThread::wake);
     }
 
@@ -363,13 +369,14 @@ impl Device {
         let number = self.info.device;
         // The threads run until the kernel has no more requests, or has deleted the device, of
         // which they are notified.
-        let stopped = self.control.begin((order::STOP_DEVICE, number), 0).and_then(|()| self.finish(limit));
+        let stopped =
+            self.control.begin((control_command::STOP_DEVICE, number), 0).and_then(|()| self.finish(limit));
         if let Err(error) = stopped {
             tracing::debug!(%error, device = number, "the block device was not stopped");
         }
         let tally = self.join();
         self.file.close();
-        let deleted = self.control.begin((order::DELETE_DEVICE, number), 0);
+        let deleted = self.control.begin((control_command::DELETE_DEVICE, number), 0);
         match deleted.map(|()| self.control.wait(Some(limit))) {
             Ok(Some(Ok(()))) => {}
             Ok(None) => tracing::warn!(
@@ -411,7 +418,7 @@ impl Device {
 
     /// Leaves a device to the next process, as it was found.
     fn leave(&mut self) -> DeviceTally {
-        self.orders.leaves.store(true, Ordering::Release);
+        self.queue_control.leaves.store(true, Ordering::Release);
         self.threads.iter().for_each(QueueThread::wake);
         let tally = self.join();
         self.file.close();

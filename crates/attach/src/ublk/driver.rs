@@ -23,7 +23,7 @@ const fn change(number: u32) -> u32 {
 }
 
 /// Commands at `/dev/ublk-control`.
-pub(super) mod order {
+pub(super) mod control_command {
     pub(in super::super) const GET_PARAMETERS: u32 = super::read(0x09);
     /// Of any device, also one that was made without root's rights (`GET_DEV_INFO2`).
     pub(in super::super) const GET_DEVICE_INFO: u32 = super::read(0x12);
@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_header() {
         // As `printf` of a C program with Linux' header shows them.
-        assert_eq!(order::GET_FEATURES, 0x8020_7513);
-        assert_eq!(order::ADD_DEVICE, 0xc020_7504);
-        assert_eq!(order::STOP_DEVICE, 0xc020_7507);
-        assert_eq!(order::GET_DEVICE_INFO, 0x8020_7512);
-        assert_eq!(order::END_USER_RECOVERY, 0xc020_7511);
+        assert_eq!(control_command::GET_FEATURES, 0x8020_7513);
+        assert_eq!(control_command::ADD_DEVICE, 0xc020_7504);
+        assert_eq!(control_command::STOP_DEVICE, 0xc020_7507);
+        assert_eq!(control_command::GET_DEVICE_INFO, 0x8020_7512);
+        assert_eq!(control_command::END_USER_RECOVERY, 0xc020_7511);
         assert_eq!(FETCH, 0xc010_7520);
         assert_eq!(COMMIT_AND_FETCH, 0xc010_7521);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::control::Control;
-use super::driver::{DeviceInfo, feature, order, state};
+use super::driver::{DeviceInfo, control_command, feature, state};
 use super::error::DeviceError;
 use crate::limits::END_TIMEOUT_MS;
 
@@ -97,9 +97,10 @@ impl FoundDevice {
             return Err(DeviceError::Gone { number: self.number });
         }
         let limit = Duration::from_millis(END_TIMEOUT_MS);
-        for (what, command) in
-            [("stop the device", order::STOP_DEVICE), ("delete the device", order::DELETE_DEVICE)]
-        {
+        for (what, command) in [
+            ("stop the device", control_command::STOP_DEVICE),
+            ("delete the device", control_command::DELETE_DEVICE),
+        ] {
             let refused = |error| DeviceError::Refused { what, error };
             control.begin((command, self.number), 0).map_err(refused)?;
             match control.wait(Some(limit)) {

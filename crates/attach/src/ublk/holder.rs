@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use engine::ring::Waker;
 
-use super::queue::Orders;
+use super::queue::QueueControl;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
-/// Interval at which the threads are checked for the completion of an order.
+/// Interval at which the threads are checked for the completion of a request.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// `/dev/ublkcN`, as long as it is open.
@@ -34,13 +34,13 @@ impl DeviceFile {
 /// A device that may be left to another process.
 #[derive(Clone)]
 pub struct DeviceHolder {
-    orders: Arc<Orders>,
+    queue_control: Arc<QueueControl>,
     wakers: Arc<[Waker]>,
 }
 
 impl DeviceHolder {
-    pub(super) fn new(orders: Arc<Orders>, wakers: Arc<[Waker]>) -> Self {
-        Self { orders, wakers }
+    pub(super) fn new(queue_control: Arc<QueueControl>, wakers: Arc<[Waker]>) -> Self {
+        Self { queue_control, wakers }
     }
 
     /// Begins no request of the device until `thaw` or `leave`, and waits until nothing is under way.
@@ -48,10 +48,10 @@ impl DeviceHolder {
     /// # Errors
     /// When that takes too long; it is served on then.
     pub fn freeze(&self) -> Result<(), String> {
-        self.orders.quiet.store(0, Ordering::Release);
-        self.orders.rests.store(true, Ordering::Release);
+        self.queue_control.quiet.store(0, Ordering::Release);
+        self.queue_control.quiesces.store(true, Ordering::Release);
         self.wake();
-        if self.all(&self.orders.quiet) {
+        if self.all(&self.queue_control.quiet) {
             return Ok(());
         }
         self.thaw();
@@ -60,16 +60,16 @@ impl DeviceHolder {
 
     /// Serves on.
     pub fn thaw(&self) {
-        self.orders.rests.store(false, Ordering::Release);
+        self.queue_control.quiesces.store(false, Ordering::Release);
         self.wake();
     }
 
     /// Has the threads of the device end: requests wait for another process. Says whether they do at once. The device is free when
     /// its owner abandons it, who waits for the threads' very ends: the driver wants them to be gone before it is taken over.
     pub fn leave(&self) -> bool {
-        self.orders.leaves.store(true, Ordering::Release);
+        self.queue_control.leaves.store(true, Ordering::Release);
         self.wake();
-        self.all(&self.orders.ended)
+        self.all(&self.queue_control.ended)
     }
 
     fn wake(&self) {

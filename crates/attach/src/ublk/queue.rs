@@ -32,18 +32,18 @@ pub(super) struct Plan {
     pub(super) depth: u16,
     /// The driver copies data itself, for who has not root's rights.
     pub(super) has_buffers: bool,
-    pub(super) orders: Arc<Orders>,
+    pub(super) queue_control: Arc<QueueControl>,
 }
 
-/// Orders to all threads of a device.
+/// Requests to all threads of a device, and their progress.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct QueueControl {
     /// All that is under way, and all that comes, fails from now on.
     pub(super) gives_up: AtomicBool,
     /// The thread ends, and the device stays for another process. What was begun ends before.
     pub(super) leaves: AtomicBool,
     /// No request is begun for now.
-    pub(super) rests: AtomicBool,
+    pub(super) quiesces: AtomicBool,
     /// Threads of which nothing is under way since then.
     pub(super) quiet: AtomicUsize,
     /// Threads that have ended.
@@ -66,9 +66,9 @@ pub(super) struct Queue {
     /// Tags that the driver may have a request for.
     live: usize,
     is_closed: bool,
-    /// Requests that have come during a rest, by their tags.
+    /// Requests that have come while quiesced, by their tags.
     deferred: Vec<u16>,
-    /// Set once it has reported that nothing is under way in this rest.
+    /// Set once it has reported that nothing is under way while quiesced.
     is_quiet: bool,
     events: Vec<Event>,
     scratch: Vec<u8>,
@@ -122,7 +122,7 @@ impl Queue {
     /// Serves until the driver has no more requests.
     pub(super) fn run(mut self) -> DeviceTally {
         while self.live > 0 && !self.may_leave() {
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
                 break;
             }
@@ -135,15 +135,15 @@ impl Queue {
     /// True if the device is to be left and nothing of it is under way. Requests that have come and
     /// were not begun are given to the next process.
     fn may_leave(&mut self) -> bool {
-        let leaves = self.plan.orders.leaves.load(Ordering::Acquire);
+        let leaves = self.plan.queue_control.leaves.load(Ordering::Acquire);
         let is_quiet = self.is_closed || self.under_way.iter().all(Option::is_none);
         // What has ended is answered by this process, so that the next one does not do it again.
         leaves && is_quiet && self.requests.submit().is_ok()
     }
 
-    /// Says that nothing is under way, or begins what has come during a rest that is over.
-    fn rest(&mut self) -> io::Result<()> {
-        if !self.rests() {
+    /// Reports that nothing is under way, or begins the requests that were deferred while quiesced.
+    fn quiesce(&mut self) -> io::Result<()> {
+        if !self.is_quiesced() {
             self.is_quiet = false;
             let deferred = std::mem::take(&mut self.deferred);
             return deferred.iter().try_for_each(|tag| self.begin(*tag));
@@ -151,17 +151,17 @@ impl Queue {
         if !self.is_quiet && self.under_way.iter().all(Option::is_none) {
             self.is_quiet = true;
             self.requests.submit()?;
-            self.plan.orders.quiet.fetch_add(1, Ordering::AcqRel);
+            self.plan.queue_control.quiet.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    fn rests(&self) -> bool {
-        let Orders { leaves, rests, .. } = &*self.plan.orders;
-        rests.load(Ordering::Acquire) || leaves.load(Ordering::Acquire)
+    fn is_quiesced(&self) -> bool {
+        let QueueControl { leaves, quiesces, .. } = &*self.plan.queue_control;
+        quiesces.load(Ordering::Acquire) || leaves.load(Ordering::Acquire)
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         self.requests.submit()?;
         if !self.is_closed {
             self.queues.flush(&mut self.ring);
@@ -171,7 +171,7 @@ impl Queue {
         let timeout = self.timeout();
         self.ring.wait(timeout, &mut events)?;
         let now = self.ring.now();
-        if self.plan.orders.gives_up.load(Ordering::Acquire) {
+        if self.plan.queue_control.gives_up.load(Ordering::Acquire) {
             self.close();
         }
         if !self.is_closed {
@@ -183,7 +183,7 @@ impl Queue {
             self.ended(ended)?;
         }
         while let Some((tag, result)) = self.requests.pop() {
-            if result == 0 && self.rests() {
+            if result == 0 && self.is_quiesced() {
                 self.deferred.push(tag);
             } else if result == 0 {
                 self.begin(tag)?;
@@ -195,7 +195,7 @@ impl Queue {
                 }
             }
         }
-        if self.is_quiet || !self.deferred.is_empty() || self.rests() { self.rest() } else { Ok(()) }
+        if self.is_quiet || !self.deferred.is_empty() || self.is_quiesced() { self.quiesce() } else { Ok(()) }
     }
 
     fn timeout(&mut self) -> Option<Duration> {
@@ -237,8 +237,8 @@ impl Queue {
         let request = Request::of(&descriptor, &Geometry { size_bytes, ..self.plan.geometry })?;
         let data = self.data(tag, &request)?;
         let entry = request.command().encode(self.plan.geometry.nsid);
-        let place = self.under_way.get_mut(usize::from(tag)).ok_or(Errno::INVAL)?;
-        *place = Some(request);
+        let slot = self.under_way.get_mut(usize::from(tag)).ok_or(Errno::INVAL)?;
+        *slot = Some(request);
         let submitted = self.queues.submit(QueueRequest { entry, data, user: tag.into() });
         // There are as many slots as tags.
         submitted.map_err(|_| Errno::IO)

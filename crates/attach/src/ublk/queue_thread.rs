@@ -23,7 +23,7 @@ impl QueueThread {
         let (opened, outcome) = sync_channel(1);
         let (begin, word) = sync_channel(1);
         let (tell, started) = sync_channel(1);
-        let orders = plan.orders.clone();
+        let queue_control = plan.queue_control.clone();
         let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
             let queue = Ring::new(ring).and_then(|ring| {
                 let waker = ring.waker();
@@ -47,7 +47,7 @@ impl QueueThread {
             let goes_on = begun.is_ok();
             let _ = tell.send(begun);
             let tally = if goes_on { queue.run() } else { DeviceTally::default() };
-            orders.ended.fetch_add(1, Ordering::AcqRel);
+            queue_control.ended.fetch_add(1, Ordering::AcqRel);
             tally
         })?;
         let ended = |_| Err(io::Error::other("it ended at once"));

@@ -60,10 +60,10 @@ impl Segments {
                 return None;
             }
             let count = (size - skip).min((length - done) as u64) as usize;
-            let place = done..done + count;
+            let range = done..done + count;
             let at = address.checked_add(std::mem::take(&mut skip));
             done += count;
-            Some(at.map(|at| (at, place)).ok_or(BadChain))
+            Some(at.map(|at| (at, range)).ok_or(BadChain))
         })
     }
 
@@ -71,8 +71,8 @@ impl Segments {
     pub(super) fn read(&self, memory: &Memory, offset: u64, into: &mut [u8]) -> Result<(), BadChain> {
         self.check(offset, into.len())?;
         for piece in self.pieces(offset, into.len()) {
-            let (address, place) = piece?;
-            memory.read_slice(&mut into[place], address).map_err(|_| BadChain)?;
+            let (address, range) = piece?;
+            memory.read_slice(&mut into[range], address).map_err(|_| BadChain)?;
         }
         if memory.is_whole() { Ok(()) } else { Err(BadChain) }
     }
@@ -81,8 +81,8 @@ impl Segments {
     pub(super) fn write(&self, memory: &Memory, offset: u64, from: &[u8]) -> Result<(), BadChain> {
         self.check(offset, from.len())?;
         for piece in self.pieces(offset, from.len()) {
-            let (address, place) = piece?;
-            memory.write_slice(&from[place], address).map_err(|_| BadChain)?;
+            let (address, range) = piece?;
+            memory.write_slice(&from[range], address).map_err(|_| BadChain)?;
         }
         Ok(())
     }
@@ -110,8 +110,8 @@ impl Chain {
             if u32::from(at) >= entries {
                 return Err(BadChain);
             }
-            let place = table.checked_add(u64::from(at) * DESCRIPTOR_BYTES).ok_or(BadChain)?;
-            let descriptor: Descriptor = memory.read_obj(place).map_err(|_| BadChain)?;
+            let address = table.checked_add(u64::from(at) * DESCRIPTOR_BYTES).ok_or(BadChain)?;
+            let descriptor: Descriptor = memory.read_obj(address).map_err(|_| BadChain)?;
             if descriptor.refers_to_indirect_table() {
                 if is_indirect || !u64::from(descriptor.len()).is_multiple_of(DESCRIPTOR_BYTES) {
                     return Err(BadChain);

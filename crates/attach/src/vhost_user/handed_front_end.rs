@@ -9,12 +9,13 @@ use crate::handed_client::HandedDisk;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedVhostServer {
     /// The sockets, in the order of the namespaces.
-    pub doors: Vec<HandedDoor>,
+    #[serde(rename = "doors")]
+    pub sockets: Vec<HandedSocket>,
 }
 
 /// A socket for front ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandedDoor {
+pub struct HandedSocket {
     /// Disk as the front end knows it.
     pub disk: HandedDisk,
     /// The one that is there.

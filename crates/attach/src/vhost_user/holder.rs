@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::door_order::{DoorHand, DoorOrder};
+use super::front_end_command::{FrontEndCommand, FrontEndThreadHandle};
 use super::handed_front_end::HandedVhostServer;
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
 
@@ -16,13 +16,13 @@ const ADOPTION: Duration = Duration::from_secs(5);
 /// A server that may be handed over.
 #[derive(Clone)]
 pub struct VhostHolder {
-    doors: Arc<[DoorHand]>,
+    sockets: Arc<[FrontEndThreadHandle]>,
     is_left: Arc<AtomicBool>,
 }
 
 impl VhostHolder {
-    pub(super) fn new(doors: &[DoorHand], is_left: Arc<AtomicBool>) -> Self {
-        Self { doors: doors.into(), is_left }
+    pub(super) fn new(sockets: &[FrontEndThreadHandle], is_left: Arc<AtomicBool>) -> Self {
+        Self { sockets: sockets.into(), is_left }
     }
 
     /// Brings the server to rest: what guests have asked for ends, and nothing else begins. What another process needs to go on,
@@ -39,17 +39,17 @@ impl VhostHolder {
     }
 
     fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), String> {
-        let ask = |door: &DoorHand| {
+        let ask = |handle: &FrontEndThreadHandle| {
             let (asker, answer) = channel();
-            door.order(DoorOrder::Freeze(asker));
+            handle.send(FrontEndCommand::Freeze(asker));
             answer
         };
-        let answers: Vec<_> = self.doors.iter().map(ask).collect();
+        let answers: Vec<_> = self.sockets.iter().map(ask).collect();
         let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS);
         let (mut handed, mut descriptors) = (HandedVhostServer::default(), Vec::new());
         for answered in &answers {
-            let (door, own) = answer(answered, until)??;
-            handed.doors.push(door);
+            let (handle, own) = answer(answered, until)??;
+            handed.sockets.push(handle);
             descriptors.extend(own);
         }
         Ok((handed, descriptors))
@@ -57,13 +57,13 @@ impl VhostHolder {
 
     /// Serves on. Where another process may have heard the front ends meanwhile (`is_disowned`), their connections are closed.
     pub fn thaw(&self, is_disowned: bool) {
-        self.doors.iter().for_each(|door| door.order(DoorOrder::Thaw(is_disowned)));
+        self.sockets.iter().for_each(|handle| handle.send(FrontEndCommand::Thaw(is_disowned)));
     }
 
     /// Ends without a word to any front end: another process serves them.
     pub fn leave(&self) {
         self.is_left.store(true, Ordering::Release);
-        self.doors.iter().for_each(|door| door.order(DoorOrder::Leave));
+        self.sockets.iter().for_each(|handle| handle.send(FrontEndCommand::Leave));
     }
 
     /// Takes over what another process has brought to rest. This server serves when `thaw` is called. Those that cannot be taken
@@ -76,17 +76,17 @@ impl VhostHolder {
         handed: HandedVhostServer,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Vec<(String, String)>, String> {
-        let count = handed.doors.iter().fold(0_usize, |sum, door| sum.saturating_add(door.descriptors));
-        if handed.doors.len() != self.doors.len() || count != descriptors.len() {
+        let count = handed.sockets.iter().fold(0_usize, |sum, handle| sum.saturating_add(handle.descriptors));
+        if handed.sockets.len() != self.sockets.len() || count != descriptors.len() {
             return Err("the former process has other sockets, or hands over other descriptors".to_owned());
         }
         let mut descriptors = descriptors.into_iter();
         let mut answers = Vec::new();
-        for (door, handed) in self.doors.iter().zip(handed.doors) {
+        for (handle, handed) in self.sockets.iter().zip(handed.sockets) {
             let own = descriptors.by_ref().take(handed.descriptors).collect();
             let (asker, answer) = channel();
             let name = handed.disk.name.clone();
-            door.order(DoorOrder::Adopt(Box::new((handed, own)), asker));
+            handle.send(FrontEndCommand::Adopt(Box::new((handed, own)), asker));
             answers.push((name, answer));
         }
         let until = Instant::now() + ADOPTION;

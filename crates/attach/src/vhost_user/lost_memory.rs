@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::limits::WATCHED_MAPPINGS_MAX;
 
-/// Mapping of another process' file; no length, no mapping.
-struct Place {
+/// Mapping of another process' file. Its length is 0 while there is no mapping.
+struct WatchedMapping {
     is_taken: AtomicBool,
     start: AtomicUsize,
     length: AtomicUsize,
     is_lost: AtomicBool,
 }
 
-static PLACES: [Place; WATCHED_MAPPINGS_MAX] = [const {
-    Place {
+static MAPPINGS: [WatchedMapping; WATCHED_MAPPINGS_MAX] = [const {
+    WatchedMapping {
         is_taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
@@ -43,33 +43,33 @@ impl Watched {
     pub(super) fn new(start: *const u8, length: usize) -> io::Result<Self> {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(install);
-        let is_free = |place: &Place| !place.is_taken.swap(true, Ordering::AcqRel);
-        let Some(at) = PLACES.iter().position(is_free) else {
+        let is_free = |mapping: &WatchedMapping| !mapping.is_taken.swap(true, Ordering::AcqRel);
+        let Some(at) = MAPPINGS.iter().position(is_free) else {
             return Err(io::Error::other("too many regions of memory are shared by front ends"));
         };
-        let place = &PLACES[at];
-        place.is_lost.store(false, Ordering::Release);
-        place.start.store(start as usize, Ordering::Release);
-        place.length.store(length, Ordering::Release);
+        let mapping = &MAPPINGS[at];
+        mapping.is_lost.store(false, Ordering::Release);
+        mapping.start.store(start as usize, Ordering::Release);
+        mapping.length.store(length, Ordering::Release);
         Ok(Self(at))
     }
 
     /// True if the mapping begins there.
     pub(super) fn is_of(&self, start: *const u8) -> bool {
-        PLACES[self.0].start.load(Ordering::Acquire) == start as usize
+        MAPPINGS[self.0].start.load(Ordering::Acquire) == start as usize
     }
 
     /// True if some of it has been lost.
     pub(super) fn is_lost(&self) -> bool {
-        PLACES[self.0].is_lost.load(Ordering::Relaxed)
+        MAPPINGS[self.0].is_lost.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let place = &PLACES[self.0];
-        place.length.store(0, Ordering::Release);
-        place.is_taken.store(false, Ordering::Release);
+        let mapping = &MAPPINGS[self.0];
+        mapping.length.store(0, Ordering::Release);
+        mapping.is_taken.store(false, Ordering::Release);
     }
 }
 
@@ -94,12 +94,12 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
     // SAFETY: the kernel gives a handler that asked for it (SA_SIGINFO) what the signal is about, which for SIGBUS has an address.
     #[allow(unsafe_code)]
     let address = unsafe { (*info).si_addr() } as usize;
-    for place in &PLACES {
-        let (start, length) = (place.start.load(Ordering::Acquire), place.length.load(Ordering::Acquire));
+    for mapping in &MAPPINGS {
+        let (start, length) = (mapping.start.load(Ordering::Acquire), mapping.length.load(Ordering::Acquire));
         if address.wrapping_sub(start) >= length {
             continue;
         }
-        place.is_lost.store(true, Ordering::Release);
+        mapping.is_lost.store(true, Ordering::Release);
         // SAFETY: the range is one mapping that its owner keeps while it is watched; all access to it is volatile or atomic, so
         // that other contents are as good as what another process may write there at any time.
         #[allow(unsafe_code)]

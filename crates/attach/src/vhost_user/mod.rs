@@ -12,10 +12,10 @@ mod backend_channel;
 mod chain;
 mod descriptor;
 mod device;
-mod door;
-mod door_order;
-mod door_rest;
-mod front_end_socket;
+mod front_end_command;
+mod front_end_quiescing;
+mod front_end_thread;
+
 mod guest_memory;
 mod handed_front_end;
 mod holder;
@@ -23,6 +23,7 @@ mod inflight;
 mod lost_memory;
 mod namespace;
 mod requests;
+mod resumed_handler;
 mod server;
 mod service;
 mod session;
@@ -32,7 +33,7 @@ mod work;
 mod worker;
 
 pub use handed_front_end::{
-    HandedDoor, HandedFrontEnd, HandedInflight, HandedRegion, HandedVhostServer, HandedVring,
+    HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
 };
 pub use holder::VhostHolder;
 pub use server::VhostUserServer;

@@ -46,7 +46,7 @@ impl Namespace {
     }
 
     /// Sends the command for `length` bytes at `offset`, for which there is room.
-    pub(super) fn submit(&mut self, kind: Kind, place: (u64, u64), data: Data, user: u64) {
-        self.queues.submit(|start, blocks| kind.command(start, blocks), place, data, user);
+    pub(super) fn submit(&mut self, kind: Kind, extent: (u64, u64), data: Data, user: u64) {
+        self.queues.submit(|start, blocks| kind.command(start, blocks), extent, data, user);
     }
 }

@@ -1,12 +1,13 @@
 //! Requests of guests that are not answered yet.
 
+use slab::Slab;
+
 use super::chain::Chain;
 use super::work::{Failed, Work};
-use crate::places::Places;
 
 /// A request.
 pub(super) struct Request {
-    /// The place of the virtqueue that it came by.
+    /// Index of the virtqueue.
     pub(super) vring: usize,
     /// The descriptor that it begins with.
     pub(super) head: u16,
@@ -36,10 +37,10 @@ impl Request {
     }
 }
 
-/// All requests of a thread, by their places. Room for lists of buffers is used again.
+/// Requests of a thread, by key. Room for lists of buffers is used again.
 #[derive(Default)]
 pub(super) struct Requests {
-    places: Places<Request>,
+    entries: Slab<Request>,
     spare: Vec<Chain>,
 }
 
@@ -54,14 +55,14 @@ impl Requests {
     }
 
     pub(super) fn add(&mut self, request: Request) -> usize {
-        self.places.add(request)
+        self.entries.insert(request)
     }
 
-    pub(super) fn get(&mut self, place: usize) -> Option<&mut Request> {
-        self.places.get(place)
+    pub(super) fn get(&mut self, key: usize) -> Option<&mut Request> {
+        self.entries.get_mut(key)
     }
 
-    pub(super) fn take(&mut self, place: usize) -> Option<Request> {
-        self.places.take(place)
+    pub(super) fn take(&mut self, key: usize) -> Option<Request> {
+        self.entries.try_remove(key)
     }
 }

@@ -14,10 +14,10 @@ use nbd::Export;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
-use super::door::Door;
-use super::door_order::DoorHand;
+use super::front_end_command::FrontEndThreadHandle;
+use super::front_end_thread::FrontEndThread;
 use super::holder::VhostHolder;
-use super::worker::{Hand, Plan, Worker};
+use super::worker::{Plan, VringWorkerHandle, Worker};
 use crate::disk::Disk;
 use crate::limits::FRONT_ENDS_MAX;
 use crate::server::{ServerOptions, Tally, start_thread};
@@ -28,8 +28,8 @@ pub struct VhostUserServer {
     end: Arc<OwnedFd>,
     connections: Vec<Arc<Mutex<Option<Arc<UnixStream>>>>>,
     workers: Vec<(Waker, JoinHandle<Tally>)>,
-    doors: Vec<JoinHandle<u64>>,
-    door_hands: Vec<DoorHand>,
+    front_ends: Vec<JoinHandle<u64>>,
+    front_end_handles: Vec<FrontEndThreadHandle>,
     /// Another process hears the front ends.
     is_left: Arc<AtomicBool>,
     exports: Vec<Export>,
@@ -52,45 +52,55 @@ impl VhostUserServer {
             end: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             connections: Vec::new(),
             workers: Vec::new(),
-            doors: Vec::new(),
-            door_hands: Vec::new(),
+            front_ends: Vec::new(),
+            front_end_handles: Vec::new(),
             is_left: Arc::default(),
             exports: devices.iter().map(|device| device.export.clone()).collect(),
         };
         let known: Vec<_> = disks.iter().map(|(disk, _)| disk.paths.clone()).zip(devices).collect();
-        let mut hands = Vec::new();
+        let mut workers = Vec::new();
         for number in 0..count {
-            let (sender, orders) = channel();
+            let (sender, commands) = channel();
             let plan =
-                Plan { disks: known.clone(), number, count, stopping: server.stopping.clone(), orders };
+                Plan { disks: known.clone(), number, count, stopping: server.stopping.clone(), commands };
             let open = |ring| {
                 let worker = Worker::open(ring, plan);
                 Ok(|| worker.run())
             };
             let (waker, thread) = start_thread(format!("vrings-{number}"), options.ring, open)?;
-            hands.push(Hand { orders: sender, waker: waker.clone() });
+            workers.push(VringWorkerHandle { commands: sender, waker: waker.clone() });
             server.workers.push((waker, thread));
         }
-        let hands: Arc<[Hand]> = hands.into();
+        let workers: Arc<[VringWorkerHandle]> = workers.into();
         for (front_end, (disk, listener)) in disks.into_iter().enumerate() {
             listener.set_nonblocking(true)?;
             let connection = Arc::<Mutex<_>>::default();
             server.connections.push(connection.clone());
             let (stopping, end) = (server.stopping.clone(), server.end.clone());
-            let (door_hand, orders, wake) = DoorHand::new()?;
-            server.door_hands.push(door_hand);
-            let (hands, is_held) = (hands.clone(), options.is_held);
-            let door =
-                Door { front_end, disk, listener, hands, stopping, end, connection, orders, wake, is_held };
+            let (handle, commands, wake) = FrontEndThreadHandle::new()?;
+            server.front_end_handles.push(handle);
+            let (workers, is_held) = (workers.clone(), options.is_held);
+            let front_end_thread = FrontEndThread {
+                front_end,
+                disk,
+                listener,
+                workers,
+                stopping,
+                end,
+                connection,
+                commands,
+                wake,
+                is_held,
+            };
             let thread = Builder::new().name(format!("vhost-{front_end}"));
-            server.doors.push(thread.spawn(move || door.run())?);
+            server.front_ends.push(thread.spawn(move || front_end_thread.run())?);
         }
         Ok(server)
     }
 
     /// Handle for handing its front ends over to another process.
     pub fn holder(&self) -> VhostHolder {
-        VhostHolder::new(&self.door_hands, self.is_left.clone())
+        VhostHolder::new(&self.front_end_handles, self.is_left.clone())
     }
 
     /// The disks as they were at the beginning.
@@ -103,10 +113,10 @@ impl VhostUserServer {
         self.workers.len()
     }
 
-    /// True if a thread has ended without an order.
+    /// True if a thread has ended without a command.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(|(_, thread)| thread.is_finished())
-            || self.doors.iter().any(JoinHandle::is_finished)
+            || self.front_ends.iter().any(JoinHandle::is_finished)
     }
 
     /// Takes no more front ends and no more requests, answers those that have come, within `limits::END_TIMEOUT_MS`, and ends.
@@ -126,7 +136,7 @@ impl VhostUserServer {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
-        sum.clients = self.doors.drain(..).filter_map(|door| door.join().ok()).sum();
+        sum.clients = self.front_ends.drain(..).filter_map(|front_end| front_end.join().ok()).sum();
         sum
     }
 }

@@ -38,7 +38,7 @@ impl Service {
 
     /// Takes requests of a guest, and makes commands of them. The caller notifies the guest of
     /// completions. True if it needs another turn.
-    pub(super) fn serve(&mut self, place: usize, vring: &mut Vring) -> bool {
+    pub(super) fn serve(&mut self, vring_index: usize, vring: &mut Vring) -> bool {
         self.issue(vring);
         if vring.may_take() {
             vring.begin_taking();
@@ -71,7 +71,7 @@ impl Service {
                 };
             let piece_bytes = namespace.piece_bytes(work.kind);
             let request =
-                Request { vring: place, head, chain, work, piece_bytes, issued: 0, commands: 0, error };
+                Request { vring: vring_index, head, chain, work, piece_bytes, issued: 0, commands: 0, error };
             let at = self.requests.add(request);
             vring.requests += 1;
             vring.listed.push_back(at);
@@ -151,8 +151,8 @@ impl Service {
             Kind::Read => return Ok(Data::Receive(self.pool.take(length))),
             Kind::Write => {
                 let mut buffer = self.pool.take(length);
-                let place = work::HEADER_BYTES + done;
-                (chain.readable.read(&vring.memory, place, &mut buffer).map_err(|_| IO_ERROR), buffer)
+                let offset = work::HEADER_BYTES + done;
+                (chain.readable.read(&vring.memory, offset, &mut buffer).map_err(|_| IO_ERROR), buffer)
             }
             Kind::Discard { .. } => {
                 let mut buffer = self.pool.take(length);
@@ -183,8 +183,8 @@ impl Service {
         };
         let outcome = match (&buffer, request.work.kind) {
             (Some(buffer), Kind::Read) if outcome.is_ok() => {
-                let place = piece * request.piece_bytes;
-                request.chain.writable.write(&vring.memory, place, buffer).map_err(|_| IO_ERROR)
+                let offset = piece * request.piece_bytes;
+                request.chain.writable.write(&vring.memory, offset, buffer).map_err(|_| IO_ERROR)
             }
             _ => outcome,
         };

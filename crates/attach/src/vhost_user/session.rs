@@ -1,4 +1,4 @@
-//! Messages of one front end, from its connection to its end, and the orders that they cause to the
+//! Messages of one front end, from its connection to its end, and the commands that they cause to the
 //! threads that serve its virtqueues.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
 use super::inflight::InflightRegion;
 use super::vring;
-use super::worker::{Hand, Order};
+use super::worker::{VringCommand, VringWorkerHandle};
 use crate::limits::{MEMORY_REGIONS_MAX, VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Error for a message that uses a feature without an offer.
@@ -64,7 +64,7 @@ pub(super) struct Session {
     pub(super) coming: Option<BackendChannel>,
     pub(super) channel: Option<BackendChannel>,
     /// The threads. Virtqueues are given to them in turn.
-    hands: Arc<[Hand]>,
+    workers: Arc<[VringWorkerHandle]>,
     pub(super) connection: Arc<UnixStream>,
     pub(super) memory: GuestMemory,
     /// Requests under way, in memory that the front end keeps.
@@ -79,7 +79,7 @@ impl Session {
     pub(super) fn new(
         front_end: usize,
         (paths, device): (Arc<Paths>, Device),
-        hands: Arc<[Hand]>,
+        workers: Arc<[VringWorkerHandle]>,
         connection: Arc<UnixStream>,
     ) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Session {
             known_bytes: None,
             coming: None,
             channel: None,
-            hands,
+            workers,
             connection,
             memory: GuestMemory::default(),
             inflight: None,
@@ -115,11 +115,11 @@ impl Session {
         }
     }
 
-    fn hand(&self, index: usize) -> &Hand {
-        &self.hands[(self.front_end + index) % self.hands.len()]
+    fn worker(&self, index: usize) -> &VringWorkerHandle {
+        &self.workers[(self.front_end + index) % self.workers.len()]
     }
 
-    const fn place(&self, index: usize) -> usize {
+    const fn vring_index(&self, index: usize) -> usize {
         self.front_end * VRINGS_MAX + index
     }
 
@@ -179,14 +179,14 @@ impl Session {
             front_end: self.front_end,
             connection: self.connection.clone(),
         };
-        self.hand(index).order(Order::Start(self.place(index), Box::new(plan)));
+        self.worker(index).send(VringCommand::Start(self.vring_index(index), Box::new(plan)));
         self.vrings[index].is_running = true;
         Ok(())
     }
 
     /// Orders a virtqueue to stop. `asker` gets its position when nothing of it is under way.
     pub(super) fn order_stop(&self, index: usize, asker: Sender<vring::Stopped>) {
-        self.hand(index).order(Order::Stop(self.place(index), false, asker));
+        self.worker(index).send(VringCommand::Stop(self.vring_index(index), false, asker));
     }
 
     /// Stops a virtqueue, and waits until nothing of it is under way.
@@ -195,7 +195,7 @@ impl Session {
             return;
         }
         let (asker, answer) = channel();
-        self.hand(index).order(Order::Stop(self.place(index), is_abandoned, asker));
+        self.worker(index).send(VringCommand::Stop(self.vring_index(index), is_abandoned, asker));
         // A thread that has ended has nothing under way either.
         if let Ok(stopped) = answer.recv() {
             self.vrings[index].next_avail = stopped.next_avail;
@@ -209,7 +209,7 @@ impl Session {
         let (asker, answers) = channel();
         for index in running {
             self.vrings[index].is_running = false;
-            self.hand(index).order(Order::Stop(self.place(index), is_abandoned, asker.clone()));
+            self.worker(index).send(VringCommand::Stop(self.vring_index(index), is_abandoned, asker.clone()));
         }
         drop(asker);
         while answers.recv().is_ok() {}
@@ -217,8 +217,8 @@ impl Session {
 
     fn tell_memory(&self) {
         let Some(memory) = &self.memory.memory else { return };
-        for hand in self.hands.iter() {
-            hand.order(Order::Memory(self.front_end, memory.clone()));
+        for worker in self.workers.iter() {
+            worker.send(VringCommand::Memory(self.front_end, memory.clone()));
         }
     }
 }
@@ -317,7 +317,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         let call = file.map(descriptor::event).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
         self.vring(index.into())?.call = call.clone();
         if self.vring(index.into())?.is_running {
-            self.hand(index.into()).order(Order::Call(self.place(index.into()), call));
+            self.worker(index.into()).send(VringCommand::Call(self.vring_index(index.into()), call));
         }
         Ok(())
     }

@@ -120,15 +120,15 @@ impl Session {
         for vring in &handed.vrings {
             let HandedVring { index, entries, tables, next_avail, is_enabled, has_kick, has_call } = *vring;
             let is_size = entries == 0 || entries.is_power_of_two() && entries <= VRING_ENTRIES_MAX;
-            let place = self.vrings.get_mut(index).filter(|_| is_size);
-            let place = place.ok_or_else(|| io::Error::other("a virtqueue is not one that there can be"))?;
+            let vring = self.vrings.get_mut(index).filter(|_| is_size);
+            let vring = vring.ok_or_else(|| io::Error::other("a virtqueue is not one that there can be"))?;
             let mut event = |has: bool| -> io::Result<Option<Arc<OwnedFd>>> {
                 let file = has.then(|| descriptors.next().ok_or_else(missing)).transpose()?;
                 file.map(|file| descriptor::event(File::from(file)).map(Arc::new)).transpose()
             };
             let (kick, call) = (event(has_kick)?, event(has_call)?);
             let tables = tables.map(|[descriptors, available, used]| Tables { descriptors, available, used });
-            *place = VringSettings { entries, tables, next_avail, kick, call, is_enabled, is_running: false };
+            *vring = VringSettings { entries, tables, next_avail, kick, call, is_enabled, is_running: false };
         }
         Ok(())
     }

@@ -152,8 +152,8 @@ impl Work {
         let block = u64::from(device.export.block_bytes);
         for (at, bytes) in into.chunks_exact_mut(size_of::<DatasetRange>()).enumerate() {
             let mut range = Range::new_zeroed();
-            let place = HEADER_BYTES + (at * size_of::<Range>()) as u64;
-            chain.readable.read(memory, place, range.as_mut_bytes()).map_err(|_| IO_ERROR)?;
+            let offset = HEADER_BYTES + (at * size_of::<Range>()) as u64;
+            chain.readable.read(memory, offset, range.as_mut_bytes()).map_err(|_| IO_ERROR)?;
             // What it would mean to unmap here is not said (virtio 5.2.6.2).
             if range.flags.get() != 0 {
                 return Err(UNSUPPORTED);

@@ -18,12 +18,12 @@ use super::service::Service;
 use super::vring::{self, Stopped, Vring};
 use crate::disk_queues::DiskQueues;
 use crate::limits::{END_TIMEOUT_MS, VRINGS_MAX};
+use crate::ready_list::ReadyList;
 use crate::server::Tally;
-use crate::turns::Turns;
 
-/// Order to a thread that serves virtqueues, from the one that hears their front end. A virtqueue
-/// is named by its place: that of its front end among all, times `VRINGS_MAX`, and its number.
-pub(super) enum Order {
+/// Command to a thread that serves virtqueues, from the thread of their front end. A virtqueue
+/// is named by its index: that of its front end times `VRINGS_MAX`, plus its number.
+pub(super) enum VringCommand {
     /// A virtqueue begins.
     Start(usize, Box<vring::Plan>),
     /// End a virtqueue, and report its position when nothing of it is under way. If its front end
@@ -35,17 +35,17 @@ pub(super) enum Order {
     Memory(usize, Arc<Memory>),
 }
 
-/// A thread, as those that hear front ends know it.
+/// Handle of a thread, for the threads of front ends.
 #[derive(Clone)]
-pub(super) struct Hand {
-    pub(super) orders: Sender<Order>,
+pub(super) struct VringWorkerHandle {
+    pub(super) commands: Sender<VringCommand>,
     pub(super) waker: Waker,
 }
 
-impl Hand {
-    /// Gives an order. A thread that is gone takes none.
-    pub(super) fn order(&self, order: Order) {
-        let _ = self.orders.send(order);
+impl VringWorkerHandle {
+    /// Sends a command. A thread that has ended receives none.
+    pub(super) fn send(&self, send: VringCommand) {
+        let _ = self.commands.send(send);
         self.waker.wake();
     }
 }
@@ -56,17 +56,17 @@ pub(super) struct Plan {
     pub(super) number: u16,
     pub(super) count: u16,
     pub(super) stopping: Arc<AtomicBool>,
-    pub(super) orders: Receiver<Order>,
+    pub(super) commands: Receiver<VringCommand>,
 }
 
 pub(super) struct Worker {
     ring: Ring,
     service: Service,
-    /// By their places, which are the tokens of their kicks.
+    /// Virtqueues by index, which is the token of their kicks.
     vrings: Vec<Option<Vring>>,
-    /// Of virtqueues, by place.
-    turns: Turns,
-    orders: Receiver<Order>,
+    /// Virtqueues with pending work, by index.
+    ready: ReadyList,
+    commands: Receiver<VringCommand>,
     stopping: Arc<AtomicBool>,
     /// Time at which a thread that is to end does so whatever is under way.
     end_at: Option<Moment>,
@@ -76,17 +76,17 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn open(mut ring: Ring, plan: Plan) -> Self {
-        let places = plan.disks.len() * VRINGS_MAX;
+        let vring_count = plan.disks.len() * VRINGS_MAX;
         let (number, count) = (plan.number, plan.count);
-        let tokens = (places as u32..).step_by(DiskQueues::TOKENS as usize);
+        let tokens = (vring_count as u32..).step_by(DiskQueues::TOKENS as usize);
         let open = |(known, token)| Namespace::open(known, &mut ring, token, (number, count));
         let namespaces = plan.disks.iter().zip(tokens).map(open).collect();
         Self {
             service: Service::new(namespaces),
             ring,
-            vrings: (0..places).map(|_| None).collect(),
-            turns: Turns::new(places),
-            orders: plan.orders,
+            vrings: (0..vring_count).map(|_| None).collect(),
+            ready: ReadyList::new(vring_count),
+            commands: plan.commands,
             stopping: plan.stopping,
             end_at: None,
             events: Vec::with_capacity(256),
@@ -98,21 +98,21 @@ impl Worker {
     pub(super) fn run(mut self) -> Tally {
         while !self.is_done() {
             self.service.namespaces.iter_mut().for_each(|namespace| namespace.queues.flush(&mut self.ring));
-            if let Err(error) = self.turn() {
+            if let Err(error) = self.run_once() {
                 tracing::error!(%error, "the ring of a vhost-user thread failed; closing its virtqueues");
                 break;
             }
         }
-        for (place, vring) in self.vrings.iter().enumerate() {
+        for (vring_index, vring) in self.vrings.iter().enumerate() {
             if let Some(vring) = vring {
-                self.ring.unwatch(&vring.kick, place as u32);
+                self.ring.unwatch(&vring.kick, vring_index as u32);
             }
         }
         self.service.namespaces.iter_mut().for_each(|namespace| namespace.queues.close(&mut self.ring));
         self.service.tally
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let timeout = self.timeout();
@@ -122,22 +122,22 @@ impl Worker {
             namespace.queues.take_in(&mut self.ring, &mut self.scratch, &events, now);
         }
         self.take_ended();
-        // Before kicks: one that follows an order finds it carried out.
-        while let Ok(order) = self.orders.try_recv() {
-            self.carry_out(order);
+        // Before kicks: a kick that follows a command finds it executed.
+        while let Ok(send) = self.commands.try_recv() {
+            self.execute(send);
         }
         for event in &events {
             if let Event::Ready { token, .. } = event
                 && self.vrings.get(*token as usize).is_some_and(Option::is_some)
             {
-                self.turns.add(*token as usize);
+                self.ready.add(*token as usize);
             }
         }
         self.events = events;
         let has_room = self.service.namespaces.iter().any(|namespace| namespace.queues.has_room());
         if self.service.is_short_of_room && has_room {
             self.service.is_short_of_room = false;
-            (0..self.vrings.len()).for_each(|place| self.turns.add(place));
+            (0..self.vrings.len()).for_each(|vring_index| self.ready.add(vring_index));
         }
         self.serve();
         Ok(())
@@ -148,11 +148,12 @@ impl Worker {
             while let Some(ended) = self.service.namespaces[at].queues.pop() {
                 let user = ended.user();
                 let (request, piece) = ((user >> 32) as usize, user & u64::from(u32::MAX));
-                let Some(place) = self.service.requests.get(request).map(|request| request.vring) else {
+                let Some(vring_index) = self.service.requests.get(request).map(|request| request.vring)
+                else {
                     continue;
                 };
-                self.turns.add(place);
-                if let Some(vring) = &mut self.vrings[place] {
+                self.ready.add(vring_index);
+                if let Some(vring) = &mut self.vrings[vring_index] {
                     self.service.ended(request, piece, ended, vring);
                 }
             }
@@ -161,7 +162,7 @@ impl Worker {
 
     fn timeout(&mut self) -> Option<Duration> {
         let namespaces = &self.service.namespaces;
-        if !self.turns.is_empty() || namespaces.iter().any(|namespace| namespace.queues.has_more()) {
+        if !self.ready.is_empty() || namespaces.iter().any(|namespace| namespace.queues.has_more()) {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
@@ -169,62 +170,62 @@ impl Worker {
         deadlines.chain(self.end_at).min().map(|deadline| deadline.since(now))
     }
 
-    /// Gives each virtqueue its turn that something has happened to. Those that want another one get it in the next round.
+    /// Serves each virtqueue with pending work. Those with more are served in the next round.
     fn serve(&mut self) {
-        let count = self.turns.count();
+        let count = self.ready.count();
         for at in 0..count {
-            let place = self.turns.begin(at);
-            let Some(vring) = &mut self.vrings[place] else { continue };
-            let wants_more = self.service.serve(place, vring);
+            let vring_index = self.ready.take(at);
+            let Some(vring) = &mut self.vrings[vring_index] else { continue };
+            let wants_more = self.service.serve(vring_index, vring);
             vring.signal();
             if wants_more {
-                self.turns.add(place);
+                self.ready.add(vring_index);
             }
-            self.end_if_stopped(place);
+            self.end_if_stopped(vring_index);
         }
-        self.turns.end(count);
+        self.ready.end_round(count);
     }
 
     /// Lets a virtqueue go that shall stop, and of which nothing is under way.
-    fn end_if_stopped(&mut self, place: usize) {
-        let Some(vring) = &self.vrings[place] else { return };
+    fn end_if_stopped(&mut self, vring_index: usize) {
+        let Some(vring) = &self.vrings[vring_index] else { return };
         if vring.stopping.is_none() || vring.requests > 0 {
             return;
         }
-        self.ring.unwatch(&vring.kick, place as u32);
-        if let Some(vring) = self.vrings[place].take()
+        self.ring.unwatch(&vring.kick, vring_index as u32);
+        if let Some(vring) = self.vrings[vring_index].take()
             && let Some(asker) = &vring.stopping
         {
             let _ = asker.send(vring.stopped());
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Start(place, plan) => {
+    fn execute(&mut self, send: VringCommand) {
+        match send {
+            VringCommand::Start(vring_index, plan) => {
                 let mut vring = Vring::new(*plan);
-                match self.ring.watch(&vring.kick, place as u32) {
-                    Ok(()) => self.vrings[place] = Some(vring),
+                match self.ring.watch(&vring.kick, vring_index as u32) {
+                    Ok(()) => self.vrings[vring_index] = Some(vring),
                     Err(error) => vring.fail(&error),
                 }
-                self.turns.add(place);
+                self.ready.add(vring_index);
             }
-            Order::Stop(place, is_abandoned, asker) => match &mut self.vrings[place] {
+            VringCommand::Stop(vring_index, is_abandoned, asker) => match &mut self.vrings[vring_index] {
                 Some(vring) => {
                     vring.close(is_abandoned);
                     vring.stopping = Some(asker);
-                    self.turns.add(place);
+                    self.ready.add(vring_index);
                 }
                 None => {
                     let _ = asker.send(Stopped::default());
                 }
             },
-            Order::Call(place, call) => {
-                if let Some(vring) = &mut self.vrings[place] {
+            VringCommand::Call(vring_index, call) => {
+                if let Some(vring) = &mut self.vrings[vring_index] {
                     vring.call = call;
                 }
             }
-            Order::Memory(front_end, memory) => {
+            VringCommand::Memory(front_end, memory) => {
                 let vrings = self.vrings.iter_mut().flatten();
                 for vring in vrings.filter(|vring| vring.front_end == front_end) {
                     vring.memory = memory.clone();
@@ -241,10 +242,10 @@ impl Worker {
         }
         if self.end_at.is_none() {
             self.end_at = Some(self.ring.now().after(Duration::from_millis(END_TIMEOUT_MS)));
-            for place in 0..self.vrings.len() {
-                if let Some(vring) = &mut self.vrings[place] {
+            for vring_index in 0..self.vrings.len() {
+                if let Some(vring) = &mut self.vrings[vring_index] {
                     vring.close(false);
-                    self.turns.add(place);
+                    self.ready.add(vring_index);
                 }
             }
         }

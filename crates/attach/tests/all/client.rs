@@ -208,9 +208,9 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// A request without data in either direction, and its error.
-    pub(crate) fn ask(&mut self, kind: u16, flags: u16, place: (u64, u64)) -> u32 {
-        let cookie = self.send(kind, flags, place, &[]);
-        self.answer(cookie, place.0, 0).error
+    pub(crate) fn ask(&mut self, kind: u16, flags: u16, extent: (u64, u64)) -> u32 {
+        let cookie = self.send(kind, flags, extent, &[]);
+        self.answer(cookie, extent.0, 0).error
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], flags: u16) -> u32 {

@@ -156,11 +156,11 @@ fn large_reads_as_one_share_a_client_s_buffers() {
     let data = pattern(4096, 5);
     assert_eq!(client.write(length, &data, 0), 0);
     // Together more than a client may hold, all of them in pieces.
-    let mut places: BTreeMap<u64, usize> =
+    let mut positions: BTreeMap<u64, usize> =
         [0, 1, 2, 3].map(|at| (client.send(READ, DF, (length - at * 4096, length), &[]), at as usize)).into();
-    while !places.is_empty() {
+    while !positions.is_empty() {
         let chunk = client.chunk(0);
-        let at = places.remove(&chunk.cookie).expect("it was asked, and is answered once");
+        let at = positions.remove(&chunk.cookie).expect("it was asked, and is answered once");
         assert_eq!((chunk.is_last, chunk.kind, chunk.payload.len() as u64), (true, 1, length + 8));
         assert_eq!(chunk.payload[8 + at * 4096..][..4096], data);
     }

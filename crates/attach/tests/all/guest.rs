@@ -116,28 +116,28 @@ impl Guest {
         self.describe_at(ring_base(ring) + u64::from(at) * 16, (address, length, flags, next));
     }
 
-    pub(crate) fn describe_at(&self, place: u64, (address, length, flags, next): Descriptor) {
+    pub(crate) fn describe_at(&self, table_address: u64, (address, length, flags, next): Descriptor) {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&address.to_le_bytes());
         bytes[8..12].copy_from_slice(&length.to_le_bytes());
         bytes[12..14].copy_from_slice(&flags.to_le_bytes());
         bytes[14..].copy_from_slice(&next.to_le_bytes());
-        self.memory.write_slice(&bytes, GuestAddress(place)).expect("a table");
+        self.memory.write_slice(&bytes, GuestAddress(table_address)).expect("a table");
     }
 
     /// Puts a request into a virtqueue, by its first descriptor.
     pub(crate) fn submit(&mut self, ring: usize, head: u16) {
         let next = self.rings[ring].next_available;
-        let place = ring_base(ring) + AVAILABLE + 4 + u64::from(next % ENTRIES) * 2;
-        self.memory.write_obj(head, GuestAddress(place)).expect("a ring");
+        let address = ring_base(ring) + AVAILABLE + 4 + u64::from(next % ENTRIES) * 2;
+        self.memory.write_obj(head, GuestAddress(address)).expect("a ring");
         self.rings[ring].next_available = next.wrapping_add(1);
         self.set_available(ring, next.wrapping_add(1));
     }
 
     /// Says how many requests there have been, true or not.
     pub(crate) fn set_available(&self, ring: usize, index: u16) {
-        let place = GuestAddress(ring_base(ring) + AVAILABLE + 2);
-        self.memory.store(index, place, Ordering::Release).expect("a ring");
+        let address = GuestAddress(ring_base(ring) + AVAILABLE + 2);
+        self.memory.store(index, address, Ordering::Release).expect("a ring");
     }
 
     pub(crate) fn kick(&self, ring: usize) {
@@ -202,8 +202,8 @@ impl Guest {
     }
 
     pub(crate) fn status(&self, ring: usize, head: u16) -> u8 {
-        let place = ring_base(ring) + HEADERS + u64::from(head) * 32 + 16;
-        self.memory.read_obj(GuestAddress(place)).expect("a status")
+        let address = ring_base(ring) + HEADERS + u64::from(head) * 32 + 16;
+        self.memory.read_obj(GuestAddress(address)).expect("a status")
     }
 
     /// A request from its beginning to its end: its status, and how much was filled.

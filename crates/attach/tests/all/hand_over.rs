@@ -309,7 +309,7 @@ fn guests_of_a_server_that_keeps_them_are_served_on() {
     let server = world.server.as_ref().expect("a server");
     for _ in 0..3 {
         let (handed, _descriptors) = server.holder().freeze().expect("it comes to rest");
-        assert!(handed.doors[0].front_end.is_some() && handed.doors[1].front_end.is_none());
+        assert!(handed.sockets[0].front_end.is_some() && handed.sockets[1].front_end.is_none());
         guest.ask(0, 0, blk::VIRTIO_BLK_T_FLUSH, 0, (0, 0));
         guest.kick(0);
         server.holder().thaw(false);

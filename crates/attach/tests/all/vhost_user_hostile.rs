@@ -72,8 +72,8 @@ fn chains_that_no_driver_makes_are_given_back() {
         &[(0, (table, 16, INDIRECT, 0)), (table, (table, 16, INDIRECT, 0))],
     ];
     for (number, chain) in chains.into_iter().enumerate() {
-        for &(place, descriptor) in chain {
-            guest.describe_at(place, descriptor);
+        for &(address, descriptor) in chain {
+            guest.describe_at(address, descriptor);
         }
         guest.submit(0, 0);
         guest.kick(0);

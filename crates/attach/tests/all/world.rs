@@ -65,7 +65,7 @@ impl World {
         Self { server: Some(server), paths, target, socket, listener, threads, _folder: folder }
     }
 
-    /// Another server, over paths of its own, that serves on order.
+    /// Another server, over paths of its own, that serves on command.
     pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
         let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
@@ -111,7 +111,7 @@ impl VhostWorld {
         Self { server, sockets, paths, target, listeners, threads, _folder: folder }
     }
 
-    /// Another server, over paths of its own, that serves on order.
+    /// Another server, over paths of its own, that serves on command.
     pub(crate) fn next(&self) -> VhostUserServer {
         let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };

@@ -6,7 +6,7 @@ use super::frame::Frame;
 use super::legend::COLOURS;
 use super::scale::Range;
 use super::text::{self, TICK_SIZE};
-use super::ticks::{Tick, Way, ticks};
+use super::ticks::{Direction, Tick, ticks};
 use super::{STYLE, axis, legend};
 use crate::markup::escaped;
 use crate::units;
@@ -38,7 +38,7 @@ impl Panels {
         let length = (width - VALUE).max(1.0);
         let value = Axis { label: String::new(), unit: bars.unit, scale: Scale::Linear };
         let range = Range::around(&value, rows().flat_map(|bar| &bar.values).flatten().copied());
-        let ticks = ticks(&value, &range, length, Way::Across);
+        let ticks = ticks(&value, &range, length, Direction::Across);
         Panels { left, width, length, range, ticks }
     }
 
@@ -73,7 +73,7 @@ pub fn draw_bars(bars: &Bars) -> String {
         let left = panels.left_of(number);
         text::push(&mut svg, (left, top), "label", "start", &text::shortened(name, 12.5, panels.width));
         for tick in &panels.ticks {
-            let x = left + panels.range.part(tick.value) * panels.length;
+            let x = left + panels.range.fraction(tick.value) * panels.length;
             let _ = writeln!(svg, "<path class=\"grid\" d=\"M{x:.1} {:.1}V{bottom:.1}\"/>", top + 8.0);
             text::push(&mut svg, (x, bottom + 15.0), "tick", "middle", &tick.label);
         }
@@ -105,7 +105,7 @@ fn row(svg: &mut String, panels: &Panels, bars: &Bars, bar: &Bar, y: f64) {
             text::push(svg, (left + 5.0, line), "tick", "start", "failed");
             continue;
         };
-        let length = panels.range.part(value) * panels.length;
+        let length = panels.range.fraction(value) * panels.length;
         let shown = units::quantity(bars.unit, value);
         let _ = writeln!(
             svg,
@@ -142,7 +142,7 @@ mod tests {
         let lengths: Vec<f64> = svg
             .split("class=\"bar s1\"")
             .skip(1)
-            .map(|part| values(part, "width")[0].parse().unwrap())
+            .map(|fraction| values(fraction, "width")[0].parse().unwrap())
             .collect();
         assert_eq!(lengths.len(), 3);
         assert!((lengths[0] * 2.0 - lengths[1]).abs() < 0.2 && lengths[1] == lengths[2], "{lengths:?}");

@@ -37,12 +37,12 @@ pub(super) fn draw(svg: &mut String, canvas: &Canvas, chart: &Chart, heat: &Heat
     svg.push_str("</g>\n");
 }
 
-fn side(edges: &[f64], place: impl Fn(f64) -> f64) -> Option<(f64, f64)> {
+fn side(edges: &[f64], position: impl Fn(f64) -> f64) -> Option<(f64, f64)> {
     let &[from, to] = edges else { return None };
     if from.is_nan() || to.is_nan() {
         return None;
     }
-    Some((place(from), place(to)))
+    Some((position(from), position(to)))
 }
 
 /// The greatest count.

@@ -13,21 +13,21 @@ const ROW: f64 = 16.0;
 const ROWS_MAX: usize = 8;
 
 /// Position of a mark.
-enum Place {
+enum Position {
     Vertical(f64),
     Band(f64, f64),
     Horizontal(f64),
     Ring(f64, f64),
 }
 
-fn place(canvas: &Canvas, mark: &Mark) -> Option<Place> {
+fn position(canvas: &Canvas, mark: &Mark) -> Option<Position> {
     match (mark.x, mark.y) {
-        (Some(x), Some(y)) => Some(Place::Ring(canvas.x(x)?, canvas.y(y)?)),
+        (Some(x), Some(y)) => Some(Position::Ring(canvas.x(x)?, canvas.y(y)?)),
         (Some(x), None) => Some(match mark.until.map(|until| canvas.x_end(until)) {
-            Some(until) => Place::Band(canvas.x(x)?, until),
-            None => Place::Vertical(canvas.x(x)?),
+            Some(until) => Position::Band(canvas.x(x)?, until),
+            None => Position::Vertical(canvas.x(x)?),
         }),
-        (None, Some(y)) => Some(Place::Horizontal(canvas.y(y)?)),
+        (None, Some(y)) => Some(Position::Horizontal(canvas.y(y)?)),
         (None, None) => None,
     }
 }
@@ -36,21 +36,21 @@ fn place(canvas: &Canvas, mark: &Mark) -> Option<Place> {
 pub(super) fn lines(svg: &mut String, canvas: &Canvas, marks: &[Mark]) {
     let Canvas { left, right, top, bottom, .. } = *canvas;
     for mark in marks {
-        let _ = match place(canvas, mark) {
-            Some(Place::Vertical(x)) => {
+        let _ = match position(canvas, mark) {
+            Some(Position::Vertical(x)) => {
                 writeln!(svg, "<path class=\"mark\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>")
             }
-            Some(Place::Band(from, until)) => {
+            Some(Position::Band(from, until)) => {
                 let (width, height) = ((until - from).max(1.0), bottom - top);
                 writeln!(
                     svg,
                     "<rect class=\"band\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>"
                 )
             }
-            Some(Place::Horizontal(y)) => {
+            Some(Position::Horizontal(y)) => {
                 writeln!(svg, "<path class=\"mark\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>")
             }
-            Some(Place::Ring(x, y)) => {
+            Some(Position::Ring(x, y)) => {
                 writeln!(svg, "<circle class=\"mark ring\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RING}\"/>")
             }
             None => Ok(()),
@@ -77,13 +77,13 @@ impl Word {
 pub(super) fn words(svg: &mut String, canvas: &Canvas, marks: &[Mark]) {
     let mut taken: Vec<Word> = Vec::new();
     for mark in marks {
-        let Some(place) = place(canvas, mark) else { continue };
+        let Some(position) = position(canvas, mark) else { continue };
         if mark.label.is_empty() {
             continue;
         }
         let shown = text::shortened(&mark.label, TICK_SIZE, canvas.right - canvas.left - 8.0);
         let width = text::width(&shown, TICK_SIZE);
-        let wanted = wanted(canvas, &place, width);
+        let wanted = wanted(canvas, &position, width);
         let rows = (0..ROWS_MAX).map(|row| moved(canvas, wanted, row));
         let free = rows.into_iter().find(|word| !taken.iter().any(|other| other.covers(word)));
         let word = free.unwrap_or(wanted);
@@ -92,22 +92,24 @@ pub(super) fn words(svg: &mut String, canvas: &Canvas, marks: &[Mark]) {
     }
 }
 
-fn wanted(canvas: &Canvas, place: &Place, width: f64) -> Word {
+fn wanted(canvas: &Canvas, position: &Position, width: f64) -> Word {
     let beside = |x: f64, gap: f64| {
         // To the right of it where there is room, or else to the left.
         let left = if x + gap + width <= canvas.right { x + gap } else { x - gap - width };
         left.clamp(0.0, (WIDTH - width).max(0.0))
     };
-    let (left, y) = match *place {
-        Place::Vertical(x) | Place::Band(x, _) => {
+    let (left, y) = match *position {
+        Position::Vertical(x) | Position::Band(x, _) => {
             let left = beside(x, 5.0);
             (left, if left < canvas.word_left { canvas.top + 12.0 } else { canvas.word_y })
         }
-        Place::Horizontal(y) => {
+        Position::Horizontal(y) => {
             let y = if y - 6.0 - TICK_SIZE > canvas.top { y - 6.0 } else { y + 15.0 };
             ((canvas.right - width - 4.0).max(0.0), y)
         }
-        Place::Ring(x, y) => (beside(x, RING + 5.0), (y + 4.0).clamp(canvas.top + 12.0, canvas.bottom - 5.0)),
+        Position::Ring(x, y) => {
+            (beside(x, RING + 5.0), (y + 4.0).clamp(canvas.top + 12.0, canvas.bottom - 5.0))
+        }
     };
     Word { left, right: left + width, y }
 }

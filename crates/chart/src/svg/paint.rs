@@ -1,7 +1,7 @@
 //! The surface of a picture: how large it is, where the plot lies in it, and where a value comes to lie.
 
-use super::scale::{Range, has_place};
-use super::ticks::{Tick, Way, ticks};
+use super::scale::{Range, is_on_scale};
+use super::ticks::{Direction, Tick, ticks};
 use super::{Look, legend, text};
 use crate::chart::{Chart, Drawing, Heat, Scale, Series};
 
@@ -48,7 +48,7 @@ impl Canvas {
         };
         // A line for the name of the y axis, which stands above it.
         let top = legend_top + legend + 30.0;
-        let y_ticks = ticks(&chart.y, &y, PLOT_HEIGHT, Way::Up);
+        let y_ticks = ticks(&chart.y, &y, PLOT_HEIGHT, Direction::Up);
         let widest = |ticks: &[Tick]| {
             ticks.iter().map(|tick| text::width(&tick.label, text::TICK_SIZE)).fold(0.0, f64::max)
         };
@@ -56,13 +56,13 @@ impl Canvas {
         let is_heat = matches!(chart.drawing, Drawing::Heat(_));
         let inset = if is_heat || chart.x.scale == Scale::Linear { 0.0 } else { INSET };
         let mut right = WIDTH - 12.0;
-        let mut x_ticks = ticks(&chart.x, &x, right - left - 2.0 * inset, Way::Across);
+        let mut x_ticks = ticks(&chart.x, &x, right - left - 2.0 * inset, Direction::Across);
         if let Some(last) = x_ticks.last() {
             let half = text::width(&last.label, text::TICK_SIZE) / 2.0;
-            let place = left + inset + x.part(last.value) * (right - left - 2.0 * inset);
+            let position = left + inset + x.fraction(last.value) * (right - left - 2.0 * inset);
             // The last number stands under its mark, and half of it to the right of that.
-            right -= (place + half - WIDTH).clamp(0.0, 40.0);
-            x_ticks = ticks(&chart.x, &x, right - left - 2.0 * inset, Way::Across);
+            right -= (position + half - WIDTH).clamp(0.0, 40.0);
+            x_ticks = ticks(&chart.x, &x, right - left - 2.0 * inset, Direction::Across);
         }
         let bottom = top + PLOT_HEIGHT;
         Canvas {
@@ -86,12 +86,13 @@ impl Canvas {
     /// Position of a value from left to right. None if the axis has no place for it.
     pub(super) fn x(&self, value: f64) -> Option<f64> {
         let length = self.right - self.left - 2.0 * self.inset;
-        has_place(self.x.scale, value).then(|| self.left + self.inset + self.x.part(value) * length)
+        is_on_scale(self.x.scale, value).then(|| self.left + self.inset + self.x.fraction(value) * length)
     }
 
     /// Position of a value from top to bottom. None if the axis has no place for it.
     pub(super) fn y(&self, value: f64) -> Option<f64> {
-        has_place(self.y.scale, value).then(|| self.bottom - self.y.part(value) * (self.bottom - self.top))
+        is_on_scale(self.y.scale, value)
+            .then(|| self.bottom - self.y.fraction(value) * (self.bottom - self.top))
     }
 
     /// The same for the end of something that has a place: what lies beyond the plot lies at its side.
@@ -139,7 +140,7 @@ fn ranges(chart: &Chart) -> (Range, Range) {
 /// The points that have a place on both axes.
 fn drawn<'a>(chart: &'a Chart, series: &'a [Series]) -> impl Iterator<Item = (f64, f64)> + 'a {
     let points = series.iter().flat_map(|series| &series.points).map(|point| (point.x, point.y));
-    points.filter(|(x, y)| has_place(chart.x.scale, *x) && has_place(chart.y.scale, *y))
+    points.filter(|(x, y)| is_on_scale(chart.x.scale, *x) && is_on_scale(chart.y.scale, *y))
 }
 
 /// Between which borders of rows there are commands, with one empty row on each side: most of a histogram is empty.

@@ -18,7 +18,7 @@ pub(super) struct Range {
 }
 
 /// True if a value has a place on a scale.
-pub(super) fn has_place(scale: Scale, value: f64) -> bool {
+pub(super) fn is_on_scale(scale: Scale, value: f64) -> bool {
     value.is_finite() && value.abs() <= VALUE_MAX && (scale == Scale::Linear || value >= VALUE_MIN)
 }
 
@@ -54,18 +54,18 @@ impl Range {
 
     /// Position of a value: 0 at the low end, 1 at the high one. A value without a place is at the
     /// low end.
-    pub(super) fn part(&self, value: f64) -> f64 {
-        let part = match self.scale {
+    pub(super) fn fraction(&self, value: f64) -> f64 {
+        let fraction = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log2 | Scale::Log10 => (value / self.low).ln() / (self.high / self.low).ln(),
         };
-        if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 }
+        if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
 /// The least and the greatest value that have a place.
 fn extent(scale: Scale, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.filter(|value| has_place(scale, *value)).fold(None, |extent, value| match extent {
+    values.filter(|value| is_on_scale(scale, *value)).fold(None, |extent, value| match extent {
         None => Some((value, value)),
         Some((low, high)) => Some((low.min(value), high.max(value))),
     })
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn a_part_is_between_0_and_1() {
         let range = Range::around(&axis(Unit::Count, Scale::Log2), [1.0, 16.0].into_iter());
-        assert_eq!(range.part(4.0), 0.5);
-        assert_eq!(range.part(0.0), 0.0);
-        assert_eq!(range.part(f64::NAN), 0.0);
-        assert_eq!(range.part(1e9), 1.0);
+        assert_eq!(range.fraction(4.0), 0.5);
+        assert_eq!(range.fraction(0.0), 0.0);
+        assert_eq!(range.fraction(f64::NAN), 0.0);
+        assert_eq!(range.fraction(1e9), 1.0);
     }
 }

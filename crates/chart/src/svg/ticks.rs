@@ -14,7 +14,7 @@ pub(super) struct Tick {
 
 /// Along which way labels need room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// Side by side.
     Across,
     /// On top of each other.
@@ -28,11 +28,11 @@ const GAP_UP: f64 = 9.0;
 const TICKS_MAX: usize = 9;
 
 /// The densest marks whose labels have room on `length` pixels.
-pub(super) fn ticks(axis: &Axis, range: &Range, length: f64, way: Way) -> Vec<Tick> {
+pub(super) fn ticks(axis: &Axis, range: &Range, length: f64, direction: Direction) -> Vec<Tick> {
     let values = |choice| values(axis.unit, range, choice);
     let labelled = |choice| values(choice).into_iter().map(|value| tick(axis, range, value)).collect();
     let choices: Vec<Vec<Tick>> = (0..CHOICES).map(labelled).collect();
-    let fits = |ticks: &&Vec<Tick>| ticks.len() >= 2 && have_room(ticks, range, length, way);
+    let fits = |ticks: &&Vec<Tick>| ticks.len() >= 2 && have_room(ticks, range, length, direction);
     let densest = choices.iter().find(fits).cloned();
     // Where no two have room, one number still says of what size things are.
     densest
@@ -93,16 +93,16 @@ fn tick(axis: &Axis, range: &Range, value: f64) -> Tick {
     Tick { value, label: units::tick(axis.unit, value, reference) }
 }
 
-fn have_room(ticks: &[Tick], range: &Range, length: f64, way: Way) -> bool {
+fn have_room(ticks: &[Tick], range: &Range, length: f64, direction: Direction) -> bool {
     if ticks.len() > TICKS_MAX {
         return false;
     }
-    let room = |tick: &Tick| match way {
-        Way::Across => text::width(&tick.label, text::TICK_SIZE) + GAP_ACROSS,
-        Way::Up => text::TICK_SIZE + GAP_UP,
+    let room = |tick: &Tick| match direction {
+        Direction::Across => text::width(&tick.label, text::TICK_SIZE) + GAP_ACROSS,
+        Direction::Up => text::TICK_SIZE + GAP_UP,
     };
     ticks.windows(2).all(|pair| {
-        let apart = (range.part(pair[1].value) - range.part(pair[0].value)) * length;
+        let apart = (range.fraction(pair[1].value) - range.fraction(pair[0].value)) * length;
         apart >= f64::midpoint(room(&pair[0]), room(&pair[1]))
     })
 }
@@ -114,7 +114,7 @@ mod tests {
     fn labels(unit: Unit, scale: Scale, values: &[f64], length: f64) -> String {
         let axis = Axis { label: String::new(), unit, scale };
         let range = Range::around(&axis, values.iter().copied());
-        let ticks = ticks(&axis, &range, length, Way::Across);
+        let ticks = ticks(&axis, &range, length, Direction::Across);
         ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(", ")
     }
 

@@ -29,7 +29,7 @@ const HOST: &str = "nqn.2014-08.org.example:known";
 const OTHER: &str = "nqn.2014-08.org.example:other";
 
 /// Secrets in files of a folder, and a target whose hosts have them.
-struct Bed {
+struct Testbed {
     folder: tempfile::TempDir,
     target: Target,
 }
@@ -38,7 +38,7 @@ fn secret(byte: u8) -> Secret {
     Secret::new(&[byte; 32], Some(Hash::Sha256)).unwrap()
 }
 
-impl Bed {
+impl Testbed {
     fn new(engine: Engine, change: impl FnOnce(&mut HostKeyConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(&folder.path().join("host"), &[1]);
@@ -96,49 +96,49 @@ fn write(path: &Path, bytes: &[u8]) {
 #[test]
 fn a_host_with_its_secret_is_served_and_any_other_is_not() {
     for engine in [Engine::IoUring, Engine::Epoll] {
-        let bed = Bed::new(engine, |_| {});
-        bed.connect(HOST, Some(1), None).unwrap();
-        bed.connect(HOST, Some(1), Some(9)).unwrap();
-        let wrong = bed.connect(HOST, Some(2), None).unwrap_err();
+        let testbed = Testbed::new(engine, |_| {});
+        testbed.connect(HOST, Some(1), None).unwrap();
+        testbed.connect(HOST, Some(1), Some(9)).unwrap();
+        let wrong = testbed.connect(HOST, Some(2), None).unwrap_err();
         assert!(wrong.contains("this host's secret is not the one that the target has for it"), "{wrong}");
-        let without = bed.connect(HOST, None, None).unwrap_err();
+        let without = testbed.connect(HOST, None, None).unwrap_err();
         assert!(without.contains("requires authentication"), "{without}");
-        let impostor = bed.connect(HOST, Some(1), Some(8)).unwrap_err();
+        let impostor = testbed.connect(HOST, Some(1), Some(8)).unwrap_err();
         assert!(impostor.contains("the controller's response is wrong"), "{impostor}");
         // Another host's secret proves another host's name.
-        assert!(bed.connect(OTHER, Some(1), None).is_err());
-        bed.connect(OTHER, Some(2), None).unwrap();
-        let refusals = bed.target.status().refusals["authentication"];
+        assert!(testbed.connect(OTHER, Some(1), None).is_err());
+        testbed.connect(OTHER, Some(2), None).unwrap();
+        let refusals = testbed.target.status().refusals["authentication"];
         assert!(refusals >= 3, "{refusals}");
         // A host that has no secret there need not authenticate, and a target that is to does not.
-        bed.connect("nqn.2014-08.org.example:free", None, None).unwrap();
-        let free = bed.connect("nqn.2014-08.org.example:free", Some(1), Some(9)).unwrap_err();
+        testbed.connect("nqn.2014-08.org.example:free", None, None).unwrap();
+        let free = testbed.connect("nqn.2014-08.org.example:free", Some(1), Some(9)).unwrap_err();
         assert!(free.contains("the target was to authenticate"), "{free}");
-        bed.connect("nqn.2014-08.org.example:free", Some(1), None).unwrap();
+        testbed.connect("nqn.2014-08.org.example:free", Some(1), None).unwrap();
     }
 }
 
 #[test]
 fn each_group_and_hash_function_connects_a_host() {
     for group in Group::ALL {
-        let bed = Bed::new(Engine::Epoll, |key| {
+        let testbed = Testbed::new(Engine::Epoll, |key| {
             key.dhchap_dhgroup = vec![group];
             key.dhchap_hash = vec![Hash::Sha384];
         });
-        bed.connect(HOST, Some(1), Some(9)).unwrap();
+        testbed.connect(HOST, Some(1), Some(9)).unwrap();
     }
 }
 
 #[test]
 fn secrets_are_refused_of_hosts_that_cannot_be() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
-    let file = bed.folder.path().join("other");
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
+    let file = testbed.folder.path().join("other");
     let refused = |host: &str, allow_any_host| {
-        let mut config = bed.config();
+        let mut config = testbed.config();
         config.subsystems[0].allow_any_host = allow_any_host;
         config.subsystems[0].hosts = vec![HOST.to_owned(), OTHER.to_owned()];
         config.subsystems[0].host_keys.push(HostKeyConfig::new(host, file.clone()));
-        bed.target.apply(&config).unwrap_err().to_string()
+        testbed.target.apply(&config).unwrap_err().to_string()
     };
     assert!(refused("bad name\0", true).contains("keys of host \"bad name\\0\""));
     assert!(refused(HOST, true).contains("two entries with keys"));
@@ -149,78 +149,78 @@ fn secrets_are_refused_of_hosts_that_cannot_be() {
 /// Before it has proved its name a host takes nothing, sees nothing, and hinders no other host.
 #[test]
 fn an_unproved_host_gets_nothing_but_an_identifier() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
     let options = Options {
         subsystem_nqn: NQN.to_owned(),
         host_nqn: HOST.to_owned(),
         host_id: [7; 16],
         ..Options::default()
     };
-    let mut client = Client::initialized(bed.target.ports()[0], options.digests);
+    let mut client = Client::initialized(testbed.target.ports()[0], options.digests);
     let connect = nvme::fabrics::Connect { queue_size: 31, ..options.connect(0) };
     let reply = client.connect(&connect, &options.data(CONTROLLER_ID_ANY));
     assert_eq!(reply.status, Status::SUCCESS);
     assert_eq!(reply.result >> 16, 2, "authentication is asked for");
-    assert!(bed.target.status().controllers.is_empty());
+    assert!(testbed.target.status().controllers.is_empty());
     let get = nvme::fabrics::PropertyAccess { offset: 0, wide: true, value: 0 }.encode_get();
     let refused = client.run(get, Give::Nothing).status;
     assert_eq!(refused.without_flags(), Status::AUTHENTICATION_REQUIRED);
     // The host itself has its identifier meanwhile, and its controller.
-    bed.connect(HOST, Some(1), None).unwrap();
+    testbed.connect(HOST, Some(1), None).unwrap();
     // An I/O queue of a controller that is not there, by a name that is not proved.
-    let mut io = Client::initialized(bed.target.ports()[0], options.digests);
+    let mut io = Client::initialized(testbed.target.ports()[0], options.digests);
     let status = io.connect(&options.connect(1), &options.data(reply.result as u16)).status;
     assert_eq!(status.without_flags(), Status::CONNECT_INVALID_PARAMETERS);
 }
 
 #[test]
 fn secrets_are_replaced_under_a_host_that_writes() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
-    let path = bed.folder.path().join("host");
-    let how = || bed.target.status().controllers.first().and_then(|host| host.authentication.clone());
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
+    let path = testbed.folder.path().join("host");
+    let how = || testbed.target.status().controllers.first().and_then(|host| host.authentication.clone());
     assert_eq!(how(), None);
-    let volume = Volume::connect(PathOptions::once(bed.options(HOST, Some(1), None), 1)).unwrap();
+    let volume = Volume::connect(PathOptions::once(testbed.options(HOST, Some(1), None), 1)).unwrap();
     volume.write_at(0, &[5; 4096]).unwrap();
     let shown = how().unwrap();
     assert_eq!((shown.dhchap_hash, shown.dhchap_dhgroup), ("sha256", "secp256r1mlkem768"));
     assert!(!shown.bidirectional);
     write(&path, &[3]);
-    bed.target.replace_secrets(&bed.config(), Duration::from_secs(3600)).unwrap();
-    bed.connect(HOST, Some(1), None).unwrap();
-    bed.connect(HOST, Some(3), None).unwrap();
+    testbed.target.replace_secrets(&testbed.config(), Duration::from_secs(3600)).unwrap();
+    testbed.connect(HOST, Some(1), None).unwrap();
+    testbed.connect(HOST, Some(3), None).unwrap();
     volume.write_at(4096, &[6; 4096]).unwrap();
     // Without an overlap the old one is refused at once.
     write(&path, &[4]);
-    bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap();
-    assert!(bed.connect(HOST, Some(3), None).is_err());
-    bed.connect(HOST, Some(4), None).unwrap();
+    testbed.target.replace_secrets(&testbed.config(), Duration::ZERO).unwrap();
+    assert!(testbed.connect(HOST, Some(3), None).is_err());
+    testbed.connect(HOST, Some(4), None).unwrap();
     volume.write_at(8192, &[7; 4096]).unwrap();
     // A file that has become wrong changes nothing.
     fs::write(&path, "nonsense").unwrap();
-    let error = bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap_err().to_string();
+    let error = testbed.target.replace_secrets(&testbed.config(), Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("line 1: it is not a DH-HMAC-CHAP secret"), "{error}");
-    bed.connect(HOST, Some(4), None).unwrap();
+    testbed.connect(HOST, Some(4), None).unwrap();
 }
 
 #[test]
 fn a_host_that_has_to_authenticate_from_now_on_loses_what_it_had_without() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
     let free = "nqn.2014-08.org.example:free";
-    let controller = Controller::connect(bed.options(free, None, None)).unwrap();
-    let mut config = bed.config();
-    config.subsystems[0].host_keys.push(HostKeyConfig::new(free, bed.folder.path().join("other")));
-    bed.target.apply(&config).unwrap();
+    let controller = Controller::connect(testbed.options(free, None, None)).unwrap();
+    let mut config = testbed.config();
+    config.subsystems[0].host_keys.push(HostKeyConfig::new(free, testbed.folder.path().join("other")));
+    testbed.target.apply(&config).unwrap();
     wait_until("what it had ends", || controller.namespaces().is_err());
-    let refused = Controller::connect(bed.options(free, None, None)).err();
+    let refused = Controller::connect(testbed.options(free, None, None)).err();
     assert!(matches!(refused, Some(InitiatorError::AuthenticationRequired { .. })), "{refused:?}");
-    bed.connect(free, Some(2), None).unwrap();
+    testbed.connect(free, Some(2), None).unwrap();
 }
 
 #[test]
 fn discovery_is_open_to_a_host_with_a_secret() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
     let options =
-        ConnectOptions { subsystem_nqn: DISCOVERY_NQN.to_owned(), ..bed.options(HOST, Some(1), None) };
+        ConnectOptions { subsystem_nqn: DISCOVERY_NQN.to_owned(), ..testbed.options(HOST, Some(1), None) };
     let controller =
         Controller::connect(ConnectOptions { io_queues: 0, keep_alive_ms: 0, ..options }).unwrap();
     controller.disconnect().unwrap();
@@ -230,8 +230,8 @@ fn discovery_is_open_to_a_host_with_a_secret() {
 /// become another one, the queue ends and its path comes back only with that.
 #[test]
 fn queues_authenticate_again_beside_their_commands() {
-    let bed = Bed::new(Engine::Epoll, |_| {});
-    let mut options = bed.options(HOST, Some(1), Some(9));
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
+    let mut options = testbed.options(HOST, Some(1), Some(9));
     let interval = Some(Duration::from_millis(20));
     let secrets =
         HostSecrets { secret: secret(1), controller_secret: Some(secret(9)), reauth_interval: interval };
@@ -251,14 +251,14 @@ fn queues_authenticate_again_beside_their_commands() {
         count += 1;
     }
     controller.namespaces().unwrap();
-    write(&bed.folder.path().join("host"), &[3]);
-    bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap();
+    write(&testbed.folder.path().join("host"), &[3]);
+    testbed.target.replace_secrets(&testbed.config(), Duration::ZERO).unwrap();
     let refused =
         wait_for("the old secret is refused", || volume.read_at(0, &mut [0; 4096]).err()).to_string();
     // The admin queue may fail first, with which the target ends all others.
     let why = ["secret is not the one that the target has", "closed the connection"];
     assert!(why.iter().any(|why| refused.contains(why)), "{refused}");
-    assert!(bed.target.status().refusals["authentication"] > 0);
+    assert!(testbed.target.status().refusals["authentication"] > 0);
 }
 
 /// A target with this encryption key, and the key of a host in its configuration, sealed with the key of byte 1.
@@ -280,18 +280,20 @@ fn sealing_target(byte: Option<u8>, hosts: &[&str]) -> Target {
 #[test]
 fn a_host_whose_secret_is_sealed_authenticates_and_comes_in_in_no_other_way() {
     let folder = tempfile::tempdir().unwrap();
-    let bed = Bed { folder, target: sealing_target(Some(1), &[HOST, OTHER]) };
-    bed.connect(HOST, Some(1), Some(9)).unwrap();
-    bed.connect(OTHER, Some(2), Some(9)).unwrap();
-    assert!(bed.connect(HOST, Some(1), Some(8)).unwrap_err().contains("the controller's response is wrong"));
-    assert!(bed.connect(HOST, Some(2), None).is_err() && bed.connect(HOST, None, None).is_err());
+    let testbed = Testbed { folder, target: sealing_target(Some(1), &[HOST, OTHER]) };
+    testbed.connect(HOST, Some(1), Some(9)).unwrap();
+    testbed.connect(OTHER, Some(2), Some(9)).unwrap();
+    assert!(
+        testbed.connect(HOST, Some(1), Some(8)).unwrap_err().contains("the controller's response is wrong")
+    );
+    assert!(testbed.connect(HOST, Some(2), None).is_err() && testbed.connect(HOST, None, None).is_err());
     // A target that cannot open them refuses hosts with these names; all others may use the subsystem otherwise.
     for byte in [None, Some(2)] {
-        let bed = Bed { folder: tempfile::tempdir().unwrap(), target: sealing_target(byte, &[HOST]) };
+        let testbed = Testbed { folder: tempfile::tempdir().unwrap(), target: sealing_target(byte, &[HOST]) };
         for own in [None, Some(1)] {
-            let refused = bed.connect(HOST, own, None).unwrap_err();
+            let refused = testbed.connect(HOST, own, None).unwrap_err();
             assert!(refused.contains("Connect Invalid Host"), "{refused}");
         }
-        bed.connect(OTHER, None, None).unwrap();
+        testbed.connect(OTHER, None, None).unwrap();
     }
 }

@@ -40,13 +40,13 @@ const WRITERS: u64 = 2;
 const PART_BYTES: u64 = 1 << 20;
 
 /// Targets that follow each other.
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) config: TargetConfig,
     target: Option<Target>,
 }
 
-impl Bed {
+impl Testbed {
     pub(crate) fn new(engine: Engine, change: impl FnOnce(&mut NamespaceConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let keys = folder.path().join("host");
@@ -159,11 +159,11 @@ fn await_more(counts: &[AtomicU64], more: u64) {
 }
 
 fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceConfig)) {
-    let mut bed = Bed::new(engine, change);
-    let address = bed.address();
+    let mut testbed = Testbed::new(engine, change);
+    let address = testbed.address();
     let volumes =
         [connect(address, false, false), connect(address, true, false), connect(address, true, true)];
-    let before = bed.controllers();
+    let before = testbed.controllers();
     let is_over = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = volumes.iter().map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
@@ -178,16 +178,16 @@ fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceC
         let ends = End(is_over);
         for _ in 0..rounds {
             await_more(counts, 3);
-            bed.pass_on();
+            testbed.pass_on();
         }
         await_more(counts, 3);
         drop(ends);
     });
-    assert_eq!(bed.controllers(), before, "the same associations");
+    assert_eq!(testbed.controllers(), before, "the same associations");
     for volume in &volumes {
         assert_eq!(volume.status()[0].reconnects, 0);
     }
-    assert!(bed.folder.path().exists());
+    assert!(testbed.folder.path().exists());
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn blocks_in_memory_are_the_next_targets_too() {
 #[test]
 fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
     const GROWN: u64 = 64 << 20;
-    let mut bed = Bed::new(Engine::Automatic, in_memory);
-    let party = Host::connect(bed.address());
+    let mut testbed = Testbed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(testbed.address());
     let mut host = party.io(1);
     let data = pattern(16 << 10, 1);
     let put = |host: &mut Client, block| {
@@ -219,23 +219,23 @@ fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
         );
     };
     put(&mut host, 0);
-    let resize = |bed: &mut Bed, size| {
-        let mut fabric = bed.target().config();
+    let resize = |testbed: &mut Testbed, size| {
+        let mut fabric = testbed.target().config();
         fabric.subsystems[0].namespaces[0].backend = BackendConfig::Memory { size };
-        bed.target().apply(&fabric).unwrap();
-        bed.config.fabric.subsystems[0].namespaces[0].backend = BackendConfig::Memory { size };
+        testbed.target().apply(&fabric).unwrap();
+        testbed.config.fabric.subsystems[0].namespaces[0].backend = BackendConfig::Memory { size };
     };
-    resize(&mut bed, GROWN);
+    resize(&mut testbed, GROWN);
     let (last, middle) = (GROWN / u64::from(BLOCK) - 32, SIZE / u64::from(BLOCK));
     put(&mut host, last);
-    bed.pass_on();
+    testbed.pass_on();
     assert!(read(&mut host, 0, 16 << 10) == data && read(&mut host, last, 16 << 10) == data);
     assert!(read(&mut host, middle, 16 << 10).iter().all(|byte| *byte == 0), "it was never written");
     put(&mut host, middle);
-    resize(&mut bed, SIZE);
-    bed.pass_on();
-    resize(&mut bed, GROWN);
-    bed.pass_on();
+    resize(&mut testbed, SIZE);
+    testbed.pass_on();
+    resize(&mut testbed, GROWN);
+    testbed.pass_on();
     assert!(read(&mut host, 0, 16 << 10) == data);
     for block in [middle, last] {
         assert!(read(&mut host, block, 16 << 10).iter().all(|byte| *byte == 0), "it was cut off");
@@ -244,13 +244,14 @@ fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
 
 #[test]
 fn what_is_not_the_memory_it_should_be_is_refused_and_the_former_target_goes_on() {
-    let bed = Bed::new(Engine::Automatic, in_memory);
-    let party = Host::connect(bed.address());
+    let testbed = Testbed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(testbed.address());
     let mut host = party.io(1);
-    let [InheritedMemory { namespace, room, file }] = bed.target().memories().unwrap().try_into().unwrap();
+    let [InheritedMemory { namespace, room, file }] =
+        testbed.target().memories().unwrap().try_into().unwrap();
     let refused = |room, file| {
         claims::inherit_memories(vec![InheritedMemory { namespace, room, file }]);
-        let held = TargetConfig { is_held: true, ..bed.config.clone() };
+        let held = TargetConfig { is_held: true, ..testbed.config.clone() };
         let reason = Target::start(&held).expect_err("it cannot be").to_string();
         assert!(claims::forget().is_empty(), "it was tried");
         reason
@@ -290,8 +291,8 @@ pub(crate) fn read(queue: &mut Client, block: u64, length: u32) -> Vec<u8> {
 /// Begins all that a host may have begun when the targets change: a command in part, one whose data
 /// it was asked for, commands behind that one, and a request for an event.
 fn begun(engine: Engine, digests: Digests) {
-    let mut bed = Bed::new(engine, |_| ());
-    let mut host = Host::connect_with(bed.address(), Options { digests, ..Options::default() });
+    let mut testbed = Testbed::new(engine, |_| ());
+    let mut host = Host::connect_with(testbed.address(), Options { digests, ..Options::default() });
     let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, 0x100, false, Give::Nothing);
     assert_status(reply.status, Status::SUCCESS, "events are wanted");
     let event = host.admin.submit(SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0), Give::Nothing);
@@ -302,16 +303,16 @@ fn begun(engine: Engine, digests: Digests) {
     let (small, last) = (pattern(4 << 10, 2), pattern(BLOCK as usize, 3));
     let begin = write_bytes(&mut torn, 1, 200, &last);
     torn.send(&begin[..50]);
-    let next = bed.next();
+    let next = testbed.next();
     let hand_over = std::thread::scope(|scope| {
-        let freezing = scope.spawn(|| bed.freeze());
+        let freezing = scope.spawn(|| testbed.freeze());
         // Whatever comes first: it is kept for later, or done at once.
         let bytes = write_bytes(&mut asked, 77, 100, &small);
         asked.send(&bytes);
         asked.answer(&request);
         freezing.join().unwrap()
     });
-    bed.give(next, hand_over);
+    testbed.give(next, hand_over);
     torn.send(&begin[50..]);
     assert_status(torn.wait().status, Status::SUCCESS, "the command that had come in part");
     for _ in 0..2 {
@@ -319,12 +320,12 @@ fn begun(engine: Engine, digests: Digests) {
     }
     assert!(read(&mut torn, 0, 32 << 10) == large && read(&mut asked, 100, 4 << 10) == small);
     assert!(read(&mut asked, 200, BLOCK) == last);
-    let mut fabric = bed.target().config();
+    let mut fabric = testbed.target().config();
     let mut more = fabric.subsystems[0].namespaces[0].clone();
     (more.nsid, more.backend, more.uuid) = (2, BackendConfig::Null { size: 1 << 20 }, None);
     more.shared_storage = false;
     fabric.subsystems[0].namespaces.push(more);
-    bed.target().apply(&fabric).unwrap();
+    testbed.target().apply(&fabric).unwrap();
     let notice = host.admin.wait();
     assert_eq!((notice.command_id, notice.status), (event, Status::SUCCESS));
     assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
@@ -342,11 +343,12 @@ fn what_a_host_has_begun_goes_on_with_the_next_target() {
 
 #[test]
 fn a_reservation_that_no_file_keeps_goes_on() {
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
-    let (mut holder, mut other) = (Party::connect(bed.address(), 1), Party::connect(bed.address(), 2));
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let (mut holder, mut other) =
+        (Party::connect(testbed.address(), 1), Party::connect(testbed.address(), 2));
     holder.register(1);
     holder.acquire(1, ReservationType::WriteExclusive);
-    bed.pass_on();
+    testbed.pass_on();
     let data = pattern(BLOCK as usize, 1);
     let write = |party: &mut Party| party.queues[0].run(write(0, data.len()), Give::Capsule(&data)).status;
     assert_status(write(&mut other), Status::RESERVATION_CONFLICT, "it is reserved");
@@ -358,8 +360,8 @@ fn a_reservation_that_no_file_keeps_goes_on() {
 #[test]
 fn marks_of_blocks_and_the_error_log_go_on() {
     for change in [|_: &mut NamespaceConfig| (), in_memory] {
-        let mut bed = Bed::new(Engine::Automatic, change);
-        let mut host = Host::connect(bed.address());
+        let mut testbed = Testbed::new(Engine::Automatic, change);
+        let mut host = Host::connect(testbed.address());
         let mut queue = host.io(1);
         for (start, blocks) in [(0, 2), (100, 1), (32_767, 1)] {
             let mark = IoCommand::WriteUncorrectable { start, blocks }.encode(1);
@@ -380,7 +382,7 @@ fn marks_of_blocks_and_the_error_log_go_on() {
         let before = errors(&mut host);
         assert!(before[2 * 64] == 1 && before[3 * 64..].iter().all(|byte| *byte == 0), "three errors");
         for _ in 0..2 {
-            bed.pass_on();
+            testbed.pass_on();
             assert!(errors(&mut host) == before, "it is the same");
         }
         for (start, expected) in [(0, true), (1, true), (2, false), (99, false), (100, true), (32_767, true)]
@@ -394,7 +396,7 @@ fn marks_of_blocks_and_the_error_log_go_on() {
             Status::SUCCESS,
             "a write",
         );
-        bed.pass_on();
+        testbed.pass_on();
         assert!(read(&mut queue, 100, BLOCK) == data, "it was written since");
         assert_ne!(errors(&mut host)[0], before[0], "errors are counted on");
     }
@@ -402,11 +404,11 @@ fn marks_of_blocks_and_the_error_log_go_on() {
 
 #[test]
 fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() {
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
-    let party = Host::connect(bed.address());
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let party = Host::connect(testbed.address());
     let mut queue = party.io(1);
-    let next = bed.next();
-    let mut hand_over = bed.freeze();
+    let next = testbed.next();
+    let mut hand_over = testbed.freeze();
     assert_eq!(hand_over.state.namespaces, [], "all is as the storage says");
     let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
     let failed = HandedNamespace {
@@ -415,18 +417,18 @@ fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() 
         failure: Some(failure),
     };
     hand_over.state.namespaces.push(failed.clone());
-    bed.give(next, hand_over);
+    testbed.give(next, hand_over);
     let data = pattern(BLOCK as usize, 1);
     let mut status = || queue.run(write(0, data.len()), Give::Capsule(&data)).status;
     for _ in 0..2 {
         assert!(!status().is_success(), "it is unknown what is there");
-        assert_eq!(bed.target().failures().len(), 1);
-        let next = bed.next();
-        let hand_over = bed.freeze();
+        assert_eq!(testbed.target().failures().len(), 1);
+        let next = testbed.next();
+        let hand_over = testbed.freeze();
         assert_eq!(hand_over.state.namespaces, std::slice::from_ref(&failed));
-        bed.give(next, hand_over);
+        testbed.give(next, hand_over);
     }
-    bed.target().reopen(NQN, 1).unwrap();
+    testbed.target().reopen(NQN, 1).unwrap();
     assert_status(status(), Status::SUCCESS, "it was reopened");
 }
 
@@ -435,29 +437,29 @@ fn commands_that_wait_for_limits_are_no_reason_to_wait() {
     let limit = |namespace: &mut NamespaceConfig| {
         namespace.qos = QosConfig { iops: Some(1), ..QosConfig::default() };
     };
-    let mut bed = Bed::new(Engine::Automatic, limit);
-    let host = Host::connect(bed.address());
+    let mut testbed = Testbed::new(Engine::Automatic, limit);
+    let host = Host::connect(testbed.address());
     let mut queue = host.io(1);
     let data = pattern(BLOCK as usize, 1);
     for block in 0..100 {
         queue.submit(write(block, data.len()), Give::Capsule(&data));
     }
     // The limit itself would let them end in 100 s.
-    let next = bed.next();
-    let hand_over = bed.target().freeze_within(patience(), Duration::from_secs(60)).unwrap();
-    bed.give(next, hand_over);
+    let next = testbed.next();
+    let hand_over = testbed.target().freeze_within(patience(), Duration::from_secs(60)).unwrap();
+    testbed.give(next, hand_over);
     while queue.outstanding() > 0 {
         assert_status(queue.wait().status, Status::SUCCESS, "a write");
     }
-    assert_eq!(bed.controllers(), BTreeSet::from([host.controller_id]));
+    assert_eq!(testbed.controllers(), BTreeSet::from([host.controller_id]));
 }
 
 #[test]
 fn only_a_host_that_stops_amid_a_pdu_is_closed() {
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
     let (honest, stopped) = (
-        Host::connect(bed.address()),
-        Host::connect_with(bed.address(), Options::named("nqn.2014-08.org.example:stops")),
+        Host::connect(testbed.address()),
+        Host::connect_with(testbed.address(), Options::named("nqn.2014-08.org.example:stops")),
     );
     let (mut queue, mut amid) = (honest.io(1), stopped.io(1));
     let data = pattern(4096, 1);
@@ -466,11 +468,11 @@ fn only_a_host_that_stops_amid_a_pdu_is_closed() {
     let mut asked = stopped.io(2);
     asked.submit(write(0, 32 << 10), Give::Asked(&pattern(32 << 10, 1)));
     let _ = asked.ready_to_transfer();
-    let silent = Client::open(bed.address());
-    let next = bed.next();
+    let silent = Client::open(testbed.address());
+    let next = testbed.next();
     let stall = Duration::from_millis(FREEZE_STALL_MS);
-    let hand_over = bed.target().freeze_within(stall, patience()).unwrap();
-    bed.give(next, hand_over);
+    let hand_over = testbed.target().freeze_within(stall, patience()).unwrap();
+    testbed.give(next, hand_over);
     amid.wait_until_gone();
     asked.wait_until_gone();
     assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
@@ -480,11 +482,11 @@ fn only_a_host_that_stops_amid_a_pdu_is_closed() {
 #[test]
 fn a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open() {
     for is_taken in [true, false] {
-        let bed = Bed::new(Engine::Automatic, |_| ());
-        let host = Host::connect(bed.address());
-        let (mut goes, mut stays, next) = (host.io(1), host.io(2), bed.next());
-        assert_eq!(next.take_over(bed.freeze()).unwrap(), []);
-        let (serves, rests) = if is_taken { (&next, bed.target()) } else { (bed.target(), &next) };
+        let testbed = Testbed::new(Engine::Automatic, |_| ());
+        let host = Host::connect(testbed.address());
+        let (mut goes, mut stays, next) = (host.io(1), host.io(2), testbed.next());
+        assert_eq!(next.take_over(testbed.freeze()).unwrap(), []);
+        let (serves, rests) = if is_taken { (&next, testbed.target()) } else { (testbed.target(), &next) };
         serves.go_on();
         goes.stream.shutdown(Shutdown::Write).unwrap();
         goes.wait_until_gone();
@@ -495,35 +497,35 @@ fn a_host_that_goes_hears_so_while_the_other_target_has_its_connection_open() {
 
 #[test]
 fn who_only_connects_is_not_heard_by_a_target_that_does_not_serve_yet() {
-    let bed = Bed::new(Engine::Automatic, |_| ());
-    let mut client = Client::open(bed.address());
-    wait_until("it is accepted", || bed.target().connections() == 1);
-    let next = bed.next();
-    let hand_over = bed.freeze();
+    let testbed = Testbed::new(Engine::Automatic, |_| ());
+    let mut client = Client::open(testbed.address());
+    wait_until("it is accepted", || testbed.target().connections() == 1);
+    let next = testbed.next();
+    let hand_over = testbed.freeze();
     assert_eq!(hand_over.arrivals.len(), 1);
     assert_eq!(next.take_over(hand_over).unwrap(), []);
     assert_eq!(next.connections(), 0, "what it says first would be lost for the other one");
     next.disown();
-    bed.target().go_on();
+    testbed.target().go_on();
     client.initialize(Digests::default());
 }
 
 #[test]
 fn who_only_connects_is_served_by_the_next() {
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
-    let mut before = Client::open(bed.address());
-    let next = bed.next();
-    let hand_over = bed.freeze();
-    let mut meanwhile = Client::open(bed.address());
-    bed.give(next, hand_over);
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let mut before = Client::open(testbed.address());
+    let next = testbed.next();
+    let hand_over = testbed.freeze();
+    let mut meanwhile = Client::open(testbed.address());
+    testbed.give(next, hand_over);
     before.initialize(Digests::default());
     meanwhile.initialize(Digests::default());
 }
 
 #[test]
 fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
-    let bed = Bed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 6000);
-    let host = Host::connect(bed.address());
+    let testbed = Testbed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 6000);
+    let host = Host::connect(testbed.address());
     let (mut slow, mut sending) = (host.io(1), host.io(2));
     let (data, large) = (pattern(4096, 1), pattern(32 << 10, 2));
     slow.submit(write(0, data.len()), Give::Capsule(&data));
@@ -536,7 +538,7 @@ fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
     let reason = std::thread::scope(|scope| {
         let freezing = scope.spawn(|| {
             let (stall, patience) = (Duration::from_secs(60), Duration::from_secs(2));
-            bed.target().freeze_within(stall, patience).map(drop).unwrap_err()
+            testbed.target().freeze_within(stall, patience).map(drop).unwrap_err()
         });
         // Commands that are kept, of a queue whose storage is slow and of one whose host sends slowly, and amid a PDU of that one
         // everything goes on.
@@ -566,19 +568,19 @@ fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
 #[test]
 fn a_host_that_may_not_connect_any_longer_is_not_taken_over() {
     const ALLOWED: &str = "nqn.2014-08.org.example:allowed";
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
     let both = [ALLOWED, "nqn.2014-08.org.example:removed"];
-    let hosts = both.map(|nqn| Host::connect_with(bed.address(), Options::named(nqn)));
+    let hosts = both.map(|nqn| Host::connect_with(testbed.address(), Options::named(nqn)));
     let [mut allowed, mut removed] = hosts.each_ref().map(|host| host.io(1));
-    let subsystem = &mut bed.config.fabric.subsystems[0];
+    let subsystem = &mut testbed.config.fabric.subsystems[0];
     subsystem.allow_any_host = false;
     subsystem.hosts = vec![ALLOWED.to_owned(), TLS_HOST.to_owned()];
-    let next = bed.next();
-    let failed = next.take_over(bed.freeze()).unwrap();
+    let next = testbed.next();
+    let failed = next.take_over(testbed.freeze()).unwrap();
     let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [format!("{} queue 0", both[1]), format!("{} queue 1", both[1])]);
-    bed.target.replace(next).unwrap().leave();
-    bed.target().go_on();
+    testbed.target.replace(next).unwrap().leave();
+    testbed.target().go_on();
     removed.wait_until_gone();
     assert!(read(&mut allowed, 0, BLOCK).iter().all(|byte| *byte == 0));
 }

@@ -10,13 +10,13 @@ use nvme::{Status, SubmissionEntry};
 use zerocopy::FromBytes;
 
 use crate::raw_host::{Give, Host, assert_status};
-use crate::target_hand_over::Bed;
+use crate::target_hand_over::Testbed;
 
 #[test]
 fn a_host_is_notified_of_what_has_changed_between_two_targets_and_of_nothing_else() {
     const ALL_CHANGES: u32 = 0x900;
-    let mut bed = Bed::new(Engine::Automatic, |_| ());
-    let mut host = Host::connect(bed.address());
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let mut host = Host::connect(testbed.address());
     let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, ALL_CHANGES, false, Give::Nothing);
     assert_status(reply.status, Status::SUCCESS, "events are wanted");
     let ask = |host: &mut Host| {
@@ -28,15 +28,15 @@ fn a_host_is_notified_of_what_has_changed_between_two_targets_and_of_nothing_els
         ChangedNamespaceList::read_from_bytes(&reply.data[..]).unwrap().decode().unwrap()
     };
     let first = ask(&mut host);
-    bed.pass_on();
+    testbed.pass_on();
     // The first answer is to this command, and to no request for an event.
     assert_eq!(changed(&mut host), Some(vec![]), "all is as it was");
-    let namespaces = &mut bed.config.fabric.subsystems[0].namespaces;
+    let namespaces = &mut testbed.config.fabric.subsystems[0].namespaces;
     let mut more = namespaces[0].clone();
     (more.nsid, more.backend, more.uuid) = (2, BackendConfig::Null { size: 1 << 20 }, None);
     more.shared_storage = false;
     namespaces.push(more);
-    bed.pass_on();
+    testbed.pass_on();
     let notice = host.admin.wait();
     assert_eq!((notice.command_id, notice.status), (first, Status::SUCCESS));
     assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);

@@ -6,12 +6,12 @@ use engine::ring::Engine;
 use engine::target::{HandedNamespace, Target, TargetConfig};
 
 use crate::raw_host::{Host, NQN};
-use crate::target_hand_over::{BLOCK, Bed, in_memory, read};
+use crate::target_hand_over::{BLOCK, Testbed, in_memory, read};
 
 #[test]
 fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
-    let bed = Bed::new(Engine::Automatic, in_memory);
-    let party = Host::connect(bed.address());
+    let testbed = Testbed::new(Engine::Automatic, in_memory);
+    let party = Host::connect(testbed.address());
     let mut queue = party.io(1);
     let namespace = uuid::Uuid::from_u128(0x715);
     let failure = SyncFailure { kind: SyncKind::Sync, errno: 5, at: std::time::SystemTime::UNIX_EPOCH };
@@ -21,32 +21,32 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
         (HandedNamespace { namespace, marks, failure: None }, "too many"),
         (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "nothing that could"),
     ] {
-        let next = bed.next();
-        let mut hand_over = bed.freeze();
+        let next = testbed.next();
+        let mut hand_over = testbed.freeze();
         hand_over.state.namespaces.push(wrong);
         let reason = next.take_over(hand_over).unwrap_err();
         assert!(reason.contains(expected), "{reason}");
         next.disown();
         drop(next);
-        bed.target().go_on();
+        testbed.target().go_on();
         assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
     }
 }
 
 #[test]
 fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
-    let bed = Bed::new(Engine::Automatic, |_| ());
-    let party = Host::connect(bed.address());
+    let testbed = Testbed::new(Engine::Automatic, |_| ());
+    let party = Host::connect(testbed.address());
     let mut queue = party.io(1);
-    let mut config = TargetConfig { is_held: true, may_disks_be_absent: true, ..bed.config.clone() };
-    let gone = bed.folder.path().join("gone");
+    let mut config = TargetConfig { is_held: true, may_disks_be_absent: true, ..testbed.config.clone() };
+    let gone = testbed.folder.path().join("gone");
     config.fabric.subsystems[0].namespaces[0].backend = BackendConfig::File { path: gone, size: None };
     let next = Target::start(&config).unwrap();
     assert_eq!(next.absent().len(), 1);
-    let hand_over = bed.freeze();
+    let hand_over = testbed.freeze();
     let error = next.take_over(hand_over).unwrap_err();
     assert!(error.contains(&format!("namespace 1 of {NQN} is not available")), "{error}");
     next.leave();
-    bed.target().go_on();
+    testbed.target().go_on();
     assert_eq!(read(&mut queue, 0, BLOCK).len(), BLOCK as usize);
 }

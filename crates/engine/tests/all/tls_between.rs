@@ -28,7 +28,7 @@ const HOST: &str = "nqn.2014-08.org.example:known";
 const OTHER: &str = "nqn.2014-08.org.example:other";
 
 /// Keys in files of a folder, and a target whose hosts have them.
-struct Bed {
+struct Testbed {
     _folder: tempfile::TempDir,
     target: Target,
 }
@@ -42,13 +42,13 @@ fn keys(byte: u8) -> TlsKeys {
     TlsKeys::new(vec![psk(byte, None)])
 }
 
-impl Bed {
-    /// A bed with a subsystem for both hosts, and one for the first alone.
+impl Testbed {
+    /// A testbed with a subsystem for both hosts, and one for the first alone.
     fn new(engine: Engine, tls: Option<TlsUse>, key: &ConfiguredPsk) -> Self {
         Self::with(engine, tls, key, Transport::Tcp, RecordLimit::default())
     }
 
-    /// A bed whose queues end after this number of records.
+    /// A testbed whose queues end after this number of records.
     fn with_limit(limit: RecordLimit) -> Self {
         Self::with(Engine::IoUring, None, &psk(1, None), Transport::Tcp, limit)
     }
@@ -113,21 +113,21 @@ fn verify(options: ConnectOptions) -> Result<(), String> {
 #[test]
 fn a_host_with_its_key_is_served_and_any_other_is_not() {
     for engine in [Engine::IoUring, Engine::Epoll] {
-        let bed = Bed::new(engine, None, &psk(1, None));
-        bed.connect(HOST, NQN, Some(keys(1))).unwrap();
-        bed.connect(HOST, OTHER_NQN, Some(keys(1))).unwrap();
-        bed.connect(OTHER, NQN, Some(keys(2))).unwrap();
-        let wrong = bed.connect(HOST, NQN, Some(keys(3))).unwrap_err();
+        let testbed = Testbed::new(engine, None, &psk(1, None));
+        testbed.connect(HOST, NQN, Some(keys(1))).unwrap();
+        testbed.connect(HOST, OTHER_NQN, Some(keys(1))).unwrap();
+        testbed.connect(OTHER, NQN, Some(keys(2))).unwrap();
+        let wrong = testbed.connect(HOST, NQN, Some(keys(3))).unwrap_err();
         assert!(wrong.contains("unknown_psk_identity") || wrong.contains("decrypt_error"), "{wrong}");
         // Another host's key proves another host's name, and opens what that one may use.
-        bed.connect(OTHER, NQN, Some(keys(1))).unwrap_err();
-        let elsewhere = bed.connect(OTHER, OTHER_NQN, Some(keys(2))).unwrap_err();
+        testbed.connect(OTHER, NQN, Some(keys(1))).unwrap_err();
+        let elsewhere = testbed.connect(OTHER, OTHER_NQN, Some(keys(2))).unwrap_err();
         assert!(elsewhere.contains("unknown_psk_identity"), "{elsewhere}");
-        let clear = bed.connect(HOST, NQN, None).unwrap_err();
+        let clear = testbed.connect(HOST, NQN, None).unwrap_err();
         assert!(clear.contains("it may require TLS"), "{clear}");
-        let refusals = bed.target.status().refusals;
+        let refusals = testbed.target.status().refusals;
         assert!(refusals["tls_handshake"] >= 3 && refusals["without_tls"] >= 1, "{refusals:?}");
-        bed.connect(HOST, NQN, Some(keys(1))).unwrap();
+        testbed.connect(HOST, NQN, Some(keys(1))).unwrap();
     }
 }
 
@@ -135,31 +135,31 @@ fn a_host_with_its_key_is_served_and_any_other_is_not() {
 fn every_suite_identity_derivation_and_hash_function_connects() {
     for hash in [None, Some(Hash::Sha256), Some(Hash::Sha384)] {
         let key = psk(7, hash);
-        let bed = Bed::new(Engine::Epoll, None, &key);
+        let testbed = Testbed::new(Engine::Epoll, None, &key);
         for suite in Suite::ALL {
             for identity in IdentityVersion::ALL {
                 for derivation in Derivation::ALL {
                     let (suite, identity, derivation) = (Some(suite), Some(identity), Some(derivation));
                     let tls = TlsKeys { identity, derivation, suite, ..TlsKeys::new(vec![key.clone()]) };
-                    bed.connect(HOST, NQN, Some(tls)).unwrap_or_else(|error| {
+                    testbed.connect(HOST, NQN, Some(tls)).unwrap_or_else(|error| {
                         panic!("{hash:?} {suite:?} {identity:?} {derivation:?}: {error}")
                     });
                 }
             }
         }
-        let compat = bed.target.status().peculiarities["compat_tls_key"];
+        let compat = testbed.target.status().peculiarities["compat_tls_key"];
         assert_eq!(compat, 4, "suites and identities with the derivation of old libraries");
     }
 }
 
 #[test]
 fn where_tls_is_allowed_the_first_bytes_decide() {
-    let bed = Bed::new(Engine::IoUring, Some(TlsUse::Allowed), &psk(1, None));
-    bed.connect(HOST, NQN, Some(keys(1))).unwrap();
-    bed.connect(HOST, NQN, None).unwrap();
-    bed.connect("nqn.2014-08.org.example:free", NQN, None).unwrap();
-    bed.connect("nqn.2014-08.org.example:free", NQN, Some(keys(1))).unwrap_err();
-    let off = Bed::new(Engine::IoUring, Some(TlsUse::Off), &psk(1, None));
+    let testbed = Testbed::new(Engine::IoUring, Some(TlsUse::Allowed), &psk(1, None));
+    testbed.connect(HOST, NQN, Some(keys(1))).unwrap();
+    testbed.connect(HOST, NQN, None).unwrap();
+    testbed.connect("nqn.2014-08.org.example:free", NQN, None).unwrap();
+    testbed.connect("nqn.2014-08.org.example:free", NQN, Some(keys(1))).unwrap_err();
+    let off = Testbed::new(Engine::IoUring, Some(TlsUse::Off), &psk(1, None));
     let refused = off.connect(HOST, NQN, Some(keys(1))).unwrap_err();
     assert!(refused.contains("handshake_failure"), "{refused}");
     off.connect(HOST, NQN, None).unwrap();
@@ -168,9 +168,9 @@ fn where_tls_is_allowed_the_first_bytes_decide() {
 #[test]
 fn digests_and_tls_go_together_over_every_transport() {
     for transport in [Transport::Tcp, Transport::Mptcp] {
-        let bed = Bed::with(Engine::IoUring, None, &psk(1, None), transport, RecordLimit::default());
+        let testbed = Testbed::with(Engine::IoUring, None, &psk(1, None), transport, RecordLimit::default());
         for digests in [Digests { header: true, data: false }, Digests { header: true, data: true }] {
-            let options = bed.options(HOST, NQN, Some(keys(1)));
+            let options = testbed.options(HOST, NQN, Some(keys(1)));
             verify(ConnectOptions { digests, transport, ..options }).unwrap();
         }
     }
@@ -178,12 +178,12 @@ fn digests_and_tls_go_together_over_every_transport() {
 
 #[test]
 fn discovery_takes_any_key_of_the_host() {
-    let bed = Bed::new(Engine::IoUring, None, &psk(1, None));
+    let testbed = Testbed::new(Engine::IoUring, None, &psk(1, None));
     let discover = |host: &str, tls: Option<TlsKeys>| {
         let options = ConnectOptions {
             host: HostIdentity::from_nqn(host),
             tls: tls.map(Arc::new),
-            ..ConnectOptions::discovery(bed.target.ports()[0])
+            ..ConnectOptions::discovery(testbed.target.ports()[0])
         };
         Controller::connect(options).map(drop)
     };
@@ -195,20 +195,20 @@ fn discovery_takes_any_key_of_the_host() {
 
 #[test]
 fn who_is_there_in_clear_goes_when_tls_comes_to_be_required() {
-    let bed = Bed::new(Engine::IoUring, Some(TlsUse::Allowed), &psk(1, None));
-    let connect = |tls| Controller::connect(bed.options(HOST, NQN, tls)).unwrap();
+    let testbed = Testbed::new(Engine::IoUring, Some(TlsUse::Allowed), &psk(1, None));
+    let connect = |tls| Controller::connect(testbed.options(HOST, NQN, tls)).unwrap();
     let (secure, _in_clear) = (connect(Some(keys(1))), connect(None));
     let there = || -> Vec<bool> {
-        let controllers = bed.target.status().controllers;
+        let controllers = testbed.target.status().controllers;
         controllers.iter().map(|controller| controller.queues[0].tls.is_some()).collect()
     };
     assert_eq!(there().iter().filter(|is_tls| **is_tls).count(), 1, "{:?}", there());
-    let mut config = bed.target.config();
+    let mut config = testbed.target.config();
     config.ports[0].tls = None;
-    bed.target.apply(&config).unwrap();
+    testbed.target.apply(&config).unwrap();
     wait_until("only TLS is there", || there() == [true]);
     secure.log_page(LogPageId::SMART, 0xffff_ffff, 0, 512).unwrap();
-    let kinds = bed.target.metrics().tls_handshakes;
+    let kinds = testbed.target.metrics().tls_handshakes;
     assert!(kinds.iter().all(|(kind, _)| kind.identity == IdentityVersion::One), "{kinds:?}");
 }
 
@@ -229,9 +229,9 @@ fn wear(volume: &Volume, rounds: u32) {
 
 #[test]
 fn keys_are_replaced_under_io_before_they_are_worn() {
-    let bed = Bed::with_limit(limit(200));
+    let testbed = Testbed::with_limit(limit(200));
     let tls = TlsKeys { renew_after: limit(50), ..keys(1) };
-    let options = bed.options(HOST, NQN, Some(tls));
+    let options = testbed.options(HOST, NQN, Some(tls));
     let volume = Volume::connect(PathOptions::once(options, 1)).unwrap();
     // A thousand records each way: without new keys the target would end the queue, which this host could not survive.
     wear(&volume, 250);
@@ -241,13 +241,13 @@ fn keys_are_replaced_under_io_before_they_are_worn() {
 
 #[test]
 fn a_host_that_replaces_no_keys_loses_its_queue_and_no_data() {
-    let bed = Bed::with_limit(limit(60));
-    let options = bed.options(HOST, NQN, Some(keys(1)));
+    let testbed = Testbed::with_limit(limit(60));
+    let options = testbed.options(HOST, NQN, Some(keys(1)));
     let volume = Volume::connect(PathOptions::new(vec![options], 1)).unwrap();
     let mut controllers = BTreeSet::new();
     wait_until("it has to reconnect", || {
         wear(&volume, 10);
-        controllers.extend(bed.target.status().controllers.iter().map(|controller| controller.cntlid));
+        controllers.extend(testbed.target.status().controllers.iter().map(|controller| controller.cntlid));
         controllers.len() >= 2
     });
 }
@@ -315,14 +315,14 @@ fn picky(
 
 #[test]
 fn a_target_that_looks_at_the_first_identity_alone_is_reached() {
-    let bed = Bed::new(Engine::IoUring, None, &psk(1, None));
+    let testbed = Testbed::new(Engine::IoUring, None, &psk(1, None));
     // An admin queue and two for I/O: the first finds out what is taken, and the others begin with that.
-    let (address, proxy) = picky(bed.target.ports()[0], b"NVMe0", (2, 3));
-    let options = ConnectOptions { address, ..bed.options(HOST, NQN, Some(keys(1))) };
+    let (address, proxy) = picky(testbed.target.ports()[0], b"NVMe0", (2, 3));
+    let options = ConnectOptions { address, ..testbed.options(HOST, NQN, Some(keys(1))) };
     verify(options.clone()).unwrap();
     assert_eq!(proxy.join().unwrap(), 2, "both identities, and the first alone");
     // What one target takes another one may not.
-    let (address, proxy) = picky(bed.target.ports()[0], b"NVMe1", (1, 3));
+    let (address, proxy) = picky(testbed.target.ports()[0], b"NVMe1", (1, 3));
     verify(ConnectOptions { address, ..options }).unwrap();
     assert_eq!(proxy.join().unwrap(), 1, "the one that the first target took");
 }

@@ -36,7 +36,7 @@ const NQN: &str = "nqn.2014-08.org.example:test";
 const HOST: &str = "nqn.2014-08.org.example:known";
 const OTHER: &str = "nqn.2014-08.org.example:other";
 
-struct Bed {
+struct Testbed {
     /// Folder of the secrets, as long as it is used.
     folder: tempfile::TempDir,
     target: Target,
@@ -70,7 +70,7 @@ fn start(folder: &Path, change: impl FnOnce(&mut HostKeyConfig), tls: Option<Tls
     Target::start(&config).unwrap()
 }
 
-impl Bed {
+impl Testbed {
     /// Discovery by the last port of TLS at the subsystem's first one, for a host.
     fn discovered(&self, host: &str) -> (u8, u8) {
         let address = *self.target.ports().last().unwrap();
@@ -151,12 +151,13 @@ fn pass(volume: &Volume, round: u8) -> Result<(), engine::initiator::InitiatorEr
 fn a_host_is_served_by_the_key_that_comes_out_of_its_authentication() {
     for hash in [Hash::Sha256, Hash::Sha384] {
         for group in [Group::Ffdhe2048, Group::Secp256r1, Group::Secp384r1MlKem1024] {
-            let bed = Bed::new(|key| (key.dhchap_hash, key.dhchap_dhgroup) = (vec![hash], vec![group]));
+            let testbed =
+                Testbed::new(|key| (key.dhchap_hash, key.dhchap_dhgroup) = (vec![hash], vec![group]));
             for controller in [None, Some(9)] {
-                let options = bed.options(HOST, 1, controller);
+                let options = testbed.options(HOST, 1, controller);
                 let volume = Volume::connect(PathOptions::once(options, 1)).unwrap();
                 pass(&volume, 0).unwrap();
-                let identities = bed.identities();
+                let identities = testbed.identities();
                 let kind = if hash == Hash::Sha256 { "NVMe1G01 " } else { "NVMe1G02 " };
                 assert_eq!(identities.len(), 1, "{identities:?}");
                 assert!(identities.iter().all(|identity| identity.starts_with(kind)), "{identities:?}");
@@ -167,52 +168,52 @@ fn a_host_is_served_by_the_key_that_comes_out_of_its_authentication() {
 
 #[test]
 fn who_is_not_the_host_gets_no_key() {
-    let bed = Bed::new(|_| {});
-    let wrong = bed.connect(HOST, 2, None).unwrap_err();
+    let testbed = Testbed::new(|_| {});
+    let wrong = testbed.connect(HOST, 2, None).unwrap_err();
     assert!(wrong.contains("this host's secret is not the one that the target has for it"), "{wrong}");
-    let impostor = bed.connect(HOST, 1, Some(8)).unwrap_err();
+    let impostor = testbed.connect(HOST, 1, Some(8)).unwrap_err();
     assert!(impostor.contains("the controller's response is wrong"), "{impostor}");
-    bed.connect(OTHER, 1, None).unwrap_err();
-    bed.connect(OTHER, 2, None).unwrap();
+    testbed.connect(OTHER, 1, None).unwrap_err();
+    testbed.connect(OTHER, 2, None).unwrap();
     // Without asking for a key, in clear as with a key of its own making.
-    let without = verify(ConnectOptions { concat: false, ..bed.options(HOST, 1, None) }).unwrap_err();
+    let without = verify(ConnectOptions { concat: false, ..testbed.options(HOST, 1, None) }).unwrap_err();
     assert!(without.contains("connect with --concat"), "{without}");
     let keys = TlsKeys::new(vec![ConfiguredPsk::new(&[1; 32], None).unwrap()]);
-    let options = bed.options(HOST, 1, None);
+    let options = testbed.options(HOST, 1, None);
     let own = verify(ConnectOptions { concat: false, tls: Some(Arc::new(keys)), ..options }).unwrap_err();
     assert!(own.contains("unknown_psk_identity"), "{own}");
-    bed.connect("nqn.2014-08.org.example:free", 1, None).unwrap_err();
-    bed.connect(HOST, 1, Some(9)).unwrap();
+    testbed.connect("nqn.2014-08.org.example:free", 1, None).unwrap_err();
+    testbed.connect(HOST, 1, Some(9)).unwrap();
 }
 
 #[test]
 fn a_target_that_makes_no_key_says_so() {
-    let bed = Bed::with(|key| key.tls_concat = false, Some(TlsUse::Allowed));
-    let refused = bed.connect(HOST, 1, None).unwrap_err();
+    let testbed = Testbed::with(|key| key.tls_concat = false, Some(TlsUse::Allowed));
+    let refused = testbed.connect(HOST, 1, None).unwrap_err();
     assert!(refused.contains("tls_concat"), "{refused}");
-    verify(ConnectOptions { concat: false, ..bed.options(HOST, 1, None) }).unwrap();
+    verify(ConnectOptions { concat: false, ..testbed.options(HOST, 1, None) }).unwrap();
     // And where TLS is allowed, the other host has to use it.
-    bed.connect(OTHER, 2, None).unwrap();
-    verify(ConnectOptions { concat: false, ..bed.options(OTHER, 2, None) }).unwrap_err();
-    assert_eq!(bed.discovered(HOST), (tcp_security::NONE, SECURE_CHANNEL_NOT_SPECIFIED));
-    assert_eq!(bed.discovered(OTHER), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
+    testbed.connect(OTHER, 2, None).unwrap();
+    verify(ConnectOptions { concat: false, ..testbed.options(OTHER, 2, None) }).unwrap_err();
+    assert_eq!(testbed.discovered(HOST), (tcp_security::NONE, SECURE_CHANNEL_NOT_SPECIFIED));
+    assert_eq!(testbed.discovered(OTHER), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
 }
 
 #[test]
 fn discovery_tells_a_host_to_have_a_key_made_where_tls_is_required_too() {
-    let bed = Bed::with(|_| {}, Some(TlsUse::Required));
-    let mut wanted = bed.target.config();
+    let testbed = Testbed::with(|_| {}, Some(TlsUse::Required));
+    let mut wanted = testbed.target.config();
     let clear = PortConfig { tls: Some(TlsUse::Off), ..PortConfig::new(9, ([127, 0, 0, 1], 0).into()) };
     wanted.ports.push(clear);
-    bed.target.apply(&wanted).unwrap();
-    assert_eq!(bed.discovered(HOST), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
+    testbed.target.apply(&wanted).unwrap();
+    assert_eq!(testbed.discovered(HOST), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
 }
 
 #[test]
 fn a_key_is_replaced_twice_and_more_under_io() {
-    let bed = Bed::new(|_| {});
+    let testbed = Testbed::new(|_| {});
     for controller in [None, Some(9)] {
-        let options = bed.options(HOST, 1, controller);
+        let options = testbed.options(HOST, 1, controller);
         let secrets = HostSecrets {
             reauth_interval: Some(Duration::from_millis(200)),
             ..HostSecrets::clone(options.secrets.as_ref().unwrap())
@@ -221,7 +222,7 @@ fn a_key_is_replaced_twice_and_more_under_io() {
         let volume = Volume::connect(PathOptions::once(options.clone(), 1)).unwrap();
         let controller = Controller::connect(options).unwrap();
         let end = Instant::now() + Duration::from_secs(60);
-        let (mut round, mut keys) = (0, bed.identities());
+        let (mut round, mut keys) = (0, testbed.identities());
         // The first ones, and two or more in place of each.
         while keys.len() < 6 {
             assert!(Instant::now() < end, "the key is not replaced: {keys:?}");
@@ -230,37 +231,41 @@ fn a_key_is_replaced_twice_and_more_under_io() {
             let mut host = Host::live(Engine::Automatic, &controller.queue_options(1));
             host.submit(READ, Data::Receive(Buffer::zeroed(4096)), 1);
             assert_eq!(host.completion().status, Status::SUCCESS);
-            keys.extend(bed.identities());
+            keys.extend(testbed.identities());
             host.queue.close(&mut host.ring);
-            bed.wait_until_gone(controller.id(), 1, end);
+            testbed.wait_until_gone(controller.id(), 1, end);
         }
-        assert_eq!(bed.target.status().controllers.len(), 2, "they are the same associations all the time");
+        assert_eq!(
+            testbed.target.status().controllers.len(),
+            2,
+            "they are the same associations all the time"
+        );
     }
 }
 
 /// The next target takes over. A host that authenticates again is waited for.
-fn pass_on(bed: &mut Bed) {
+fn pass_on(testbed: &mut Testbed) {
     let mut config = configure(Engine::Automatic, Vec::new());
-    config.fabric = bed.target.config();
-    config.fabric.ports[0].address = bed.target.ports()[0].into();
-    let listening = bed.target.listening().unwrap();
+    config.fabric = testbed.target.config();
+    config.fabric.ports[0].address = testbed.target.ports()[0].into();
+    let listening = testbed.target.listening().unwrap();
     config.inherited = listening.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
     config.is_held = true;
-    claims::inherit_memories(bed.target.memories().unwrap());
+    claims::inherit_memories(testbed.target.memories().unwrap());
     let next = Target::start(&config).unwrap();
-    let HandOver { state, queues, arrivals } = bed.target.freeze_within(patience(), patience()).unwrap();
+    let HandOver { state, queues, arrivals } = testbed.target.freeze_within(patience(), patience()).unwrap();
     // As it goes to another process.
     let text = serde_json::to_string(&state).unwrap();
     let hand_over = HandOver { state: serde_json::from_str(&text).unwrap(), queues, arrivals };
     assert_eq!(next.take_over(hand_over).unwrap(), []);
-    std::mem::replace(&mut bed.target, next).leave();
-    bed.target.go_on();
+    std::mem::replace(&mut testbed.target, next).leave();
+    testbed.target.go_on();
 }
 
 #[test]
 fn keys_go_over_to_the_next_target_and_let_later_queues_in() {
-    let mut bed = Bed::new(|_| {});
-    let options = bed.options(HOST, 1, Some(9));
+    let mut testbed = Testbed::new(|_| {});
+    let options = testbed.options(HOST, 1, Some(9));
     let secrets = HostSecrets {
         reauth_interval: Some(Duration::from_millis(300)),
         ..HostSecrets::clone(options.secrets.as_ref().unwrap())
@@ -268,44 +273,45 @@ fn keys_go_over_to_the_next_target_and_let_later_queues_in() {
     let volume = Volume::connect(PathOptions::once(options.clone(), 1)).unwrap();
     let renewed = ConnectOptions { secrets: Some(Arc::new(secrets)), ..options };
     let controllers = [renewed.clone(), renewed].map(|options| Controller::connect(options).unwrap());
-    let ids =
-        |bed: &Bed| -> Vec<u16> { bed.target.status().controllers.iter().map(|of| of.cntlid).collect() };
-    let (before, mut keys) = (ids(&bed), BTreeSet::new());
+    let ids = |testbed: &Testbed| -> Vec<u16> {
+        testbed.target.status().controllers.iter().map(|of| of.cntlid).collect()
+    };
+    let (before, mut keys) = (ids(&testbed), BTreeSet::new());
     let end = Instant::now() + Duration::from_secs(60);
     let mut round = 0;
     // Each controller's first key, and some in place of them.
     while keys.len() < 7 || round < 6 {
         assert!(Instant::now() < end, "the key is not replaced: {keys:?}");
-        pass_on(&mut bed);
+        pass_on(&mut testbed);
         round += 1;
         pass(&volume, round).unwrap();
         for controller in &controllers {
             let mut host = Host::live(Engine::Automatic, &controller.queue_options(1));
             host.submit(READ, Data::Receive(Buffer::zeroed(4096)), 1);
             assert_eq!(host.completion().status, Status::SUCCESS);
-            keys.extend(bed.identities());
+            keys.extend(testbed.identities());
             host.queue.close(&mut host.ring);
-            bed.wait_until_gone(controller.id(), 1, end);
+            testbed.wait_until_gone(controller.id(), 1, end);
         }
     }
-    assert_eq!(ids(&bed), before, "they are the same associations all the time");
+    assert_eq!(ids(&testbed), before, "they are the same associations all the time");
 }
 
 #[test]
 fn a_target_that_has_been_restarted_makes_another_key() {
-    let bed = Bed::new(|_| {});
-    let config = bed.target.config();
-    let address = bed.target.ports()[0];
-    let volume = Volume::connect(PathOptions::new(vec![bed.options(HOST, 1, Some(9))], 1)).unwrap();
+    let testbed = Testbed::new(|_| {});
+    let config = testbed.target.config();
+    let address = testbed.target.ports()[0];
+    let volume = Volume::connect(PathOptions::new(vec![testbed.options(HOST, 1, Some(9))], 1)).unwrap();
     pass(&volume, 0).unwrap();
-    let before = bed.identities();
-    let Bed { folder, target } = bed;
+    let before = testbed.identities();
+    let Testbed { folder, target } = testbed;
     drop(target);
     let mut again = configure(Engine::Automatic, config.subsystems);
     again.fabric.ports[0].address = address.into();
-    let bed = Bed { target: Target::start(&again).unwrap(), folder };
+    let testbed = Testbed { target: Target::start(&again).unwrap(), folder };
     pass(&volume, 1).unwrap();
-    let after = bed.identities();
+    let after = testbed.identities();
     assert!(after.is_disjoint(&before), "{before:?} {after:?}");
 }
 
@@ -319,14 +325,18 @@ struct Clear {
 }
 
 impl Clear {
-    fn connect(bed: &Bed, host_nqn: &str, (queue_id, controller_id): (u16, u16)) -> Result<Self, Status> {
+    fn connect(
+        testbed: &Testbed,
+        host_nqn: &str,
+        (queue_id, controller_id): (u16, u16),
+    ) -> Result<Self, Status> {
         let options = Options {
             subsystem_nqn: NQN.to_owned(),
             host_nqn: host_nqn.to_owned(),
             host_id: [7; 16],
             ..Options::default()
         };
-        let mut client = Client::initialized(bed.target.ports()[0], options.digests);
+        let mut client = Client::initialized(testbed.target.ports()[0], options.digests);
         let connect = Connect { queue_size: 31, queue_id, ..options.connect(queue_id) };
         let reply = client.connect(&connect, &options.data(controller_id));
         if reply.status.is_success() { Ok(Self { client, result: reply.result }) } else { Err(reply.status) }
@@ -382,32 +392,32 @@ fn wishes() -> Vec<SubmissionEntry> {
 
 #[test]
 fn a_host_in_clear_can_do_nothing_but_authenticate_where_tls_is_required() {
-    let bed = Bed::new(|_| {});
+    let testbed = Testbed::new(|_| {});
     for host in ["nqn.2014-08.org.example:free", ""] {
-        assert!(Clear::connect(&bed, host, ADMIN).is_err(), "{host}");
+        assert!(Clear::connect(&testbed, host, ADMIN).is_err(), "{host}");
     }
-    let mut clear = Clear::connect(&bed, HOST, ADMIN).unwrap();
+    let mut clear = Clear::connect(&testbed, HOST, ADMIN).unwrap();
     assert_eq!(clear.result >> 16, 2 | 4, "authentication, and a TLS key of it");
     let required = Status::AUTHENTICATION_REQUIRED.do_not_retry();
     let get = PropertyAccess { offset: property::CAPABILITIES, wide: true, value: 0 }.encode_get();
     for entry in wishes().into_iter().chain([get]) {
         assert_eq!(clear.status(entry), required, "{entry:?}");
     }
-    assert!(bed.target.status().controllers.is_empty());
+    assert!(testbed.target.status().controllers.is_empty());
     clear.authenticate(Concatenation::New, &[Group::Secp256r1]).unwrap();
     // As Linux does before it comes back: properties, and nothing that concerns namespaces.
     assert_eq!(clear.status(get), Status::SUCCESS);
     for entry in wishes() {
         assert_eq!(clear.status(entry), required, "{entry:?}");
     }
-    let io = Clear::connect(&bed, HOST, (1, clear.result as u16));
+    let io = Clear::connect(&testbed, HOST, (1, clear.result as u16));
     assert!(io.is_err(), "an I/O queue of its own controller");
 }
 
 #[test]
 fn no_key_comes_out_of_anything_else() {
-    let bed = Bed::new(|key| key.dhchap_dhgroup = vec![Group::Null, Group::Secp256r1]);
-    let clear = || Clear::connect(&bed, HOST, ADMIN).unwrap();
+    let testbed = Testbed::new(|key| key.dhchap_dhgroup = vec![Group::Null, Group::Secp256r1]);
+    let clear = || Clear::connect(&testbed, HOST, ADMIN).unwrap();
     let refused = clear().authenticate(Concatenation::None, &[Group::Secp256r1]).unwrap_err();
     assert!(refused.contains("mismatch") && refused.contains("--concat"), "{refused}");
     clear().authenticate(Concatenation::Replace, &[Group::Secp256r1]).unwrap_err();

@@ -12,7 +12,7 @@ use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::tcp::digest::crc32c;
-use nvme::tcp::{Digests, Event, Initialize, Part, PduType, Receiver, Role, Transmitter};
+use nvme::tcp::{Chunk, Digests, Event, Initialize, PduType, Receiver, Role, Transmitter};
 use nvme::{CompletionEntry, SglDescriptor, Status};
 use prerequisite::patience;
 use secure_channel::{
@@ -113,10 +113,10 @@ impl Client {
 
     fn queued(&mut self, data: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { start, end, .. } => bytes.extend_from_slice(&data[start..end]),
             }
         }
         self.transmitter.clear(|()| ());

@@ -37,13 +37,13 @@ fn limit(records: u64) -> RecordLimit {
 }
 
 /// A target with two ports that require TLS, and the file with its host's keys.
-struct Bed {
+struct Testbed {
     _folder: tempfile::TempDir,
     file: PathBuf,
     target: Target,
 }
 
-impl Bed {
+impl Testbed {
     fn new(transport: Transport) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("host");
@@ -148,19 +148,19 @@ fn await_more(counts: &[AtomicU64], more: u64) {
 #[test]
 fn keys_are_renewed_over_every_transport_and_path_policy_and_no_path_is_lost() {
     for transport in [Transport::Tcp, Transport::Mptcp] {
-        let bed = Bed::new(transport);
+        let testbed = Testbed::new(transport);
         for policy in IoPolicy::ALL {
             for by_key_updates in [true, false] {
                 let tls = TlsKeys { renew_after: limit(50), by_key_updates, ..TlsKeys::new(vec![psk(1)]) };
-                let options = bed.connect(&bed.target.ports(), transport, tls);
+                let options = testbed.connect(&testbed.target.ports(), transport, tls);
                 let volume = Volume::connect(PathOptions { policy, ..options }).unwrap();
-                let (handshakes, controllers) = (bed.handshakes(), bed.controllers());
+                let (handshakes, controllers) = (testbed.handshakes(), testbed.controllers());
                 // Without new keys a queue would need thousands of records of one key. How many it takes until it has nothing
                 // outstanding, and can reconnect, is chance.
                 beside_writers(&[&volume], |counts| {
                     await_more(counts, 60);
                     for _ in 0..MORE_PIECES_MAX {
-                        if by_key_updates || bed.handshakes() >= handshakes + 10 {
+                        if by_key_updates || testbed.handshakes() >= handshakes + 10 {
                             break;
                         }
                         await_more(counts, 1);
@@ -169,8 +169,8 @@ fn keys_are_renewed_over_every_transport_and_path_policy_and_no_path_is_lost() {
                 let case = format!("{transport:?} {policy:?} {by_key_updates}");
                 let status = volume.status();
                 assert!(status.iter().all(|path| path.state == PathState::Live), "{case}: {status:?}");
-                assert!(controllers.is_subset(&bed.controllers()), "{case}: an association has ended");
-                let more = bed.handshakes() - handshakes;
+                assert!(controllers.is_subset(&testbed.controllers()), "{case}: an association has ended");
+                let more = testbed.handshakes() - handshakes;
                 assert!(if by_key_updates { more <= 4 } else { more >= 10 }, "{case}: {more} handshakes");
             }
         }
@@ -203,11 +203,11 @@ fn refusing(target: SocketAddr, refused: std::ops::Range<usize>) -> SocketAddr {
 
 #[test]
 fn where_a_queue_cannot_reconnect_its_path_does_and_nothing_is_lost() {
-    let bed = Bed::new(Transport::Tcp);
+    let testbed = Testbed::new(Transport::Tcp);
     let tls = TlsKeys { renew_after: limit(50), by_key_updates: false, ..TlsKeys::new(vec![psk(1)]) };
     // An admin queue and two for I/O are let in; of what comes next, some are not, whatever keys they offer.
-    let address = refusing(bed.target.ports()[0], 3..9);
-    let options = bed.connect(&[address], Transport::Tcp, tls);
+    let address = refusing(testbed.target.ports()[0], 3..9);
+    let options = testbed.connect(&[address], Transport::Tcp, tls);
     let reconnect_delay = Duration::from_millis(50);
     let options = PathOptions { controller_loss: None, reconnect_delay, ..options };
     let volume = Volume::connect(options).unwrap();
@@ -225,28 +225,28 @@ mod by_the_clock {
     fn keys_are_rotated_at_random_under_verified_writes_without_an_error() {
         const KEYS: u64 = 4;
         let mut random = Random::seeded("keys are rotated");
-        let bed = Bed::new(Transport::Tcp);
+        let testbed = Testbed::new(Transport::Tcp);
         let connect = |by_key_updates| {
             let all = (1..=KEYS as u8).map(psk).collect();
             let tls = TlsKeys { renew_after: limit(60), by_key_updates, ..TlsKeys::new(all) };
-            Volume::connect(bed.connect(&bed.target.ports()[..1], Transport::Tcp, tls)).unwrap()
+            Volume::connect(testbed.connect(&testbed.target.ports()[..1], Transport::Tcp, tls)).unwrap()
         };
         let (by_update, by_connection) = (connect(true), connect(false));
         let visit = |key| {
             let alone = TlsKeys::new(vec![psk(key)]);
-            Volume::connect(bed.connect(&bed.target.ports()[1..], Transport::Tcp, alone)).map(drop)
+            Volume::connect(testbed.connect(&testbed.target.ports()[1..], Transport::Tcp, alone)).map(drop)
         };
-        let controllers = bed.controllers();
+        let controllers = testbed.controllers();
         beside_writers(&[&by_update, &by_connection], |counts| {
             for round in 0..20 {
                 let first = 1 + random.below(KEYS) as u8;
                 let second = 1 + random.below(KEYS) as u8;
                 let keys = if first == second { vec![first] } else { vec![first, second] };
                 let overlap = Duration::from_millis(random.below(3) * 10);
-                bed.set_keys(&keys, overlap);
-                let handshakes = bed.handshakes();
+                testbed.set_keys(&keys, overlap);
+                let handshakes = testbed.handshakes();
                 // Queues have reconnected since, by one of the keys that are there now.
-                while bed.handshakes() < handshakes + 2 {
+                while testbed.handshakes() < handshakes + 2 {
                     await_more(counts, 1);
                 }
                 for key in &keys {
@@ -260,9 +260,9 @@ mod by_the_clock {
         });
         let status = [by_update.status(), by_connection.status()].concat();
         assert!(status.iter().all(|path| path.state == PathState::Live), "{status:?}");
-        assert!(controllers.is_subset(&bed.controllers()), "an association has ended");
+        assert!(controllers.is_subset(&testbed.controllers()), "an association has ended");
         // What is gone is gone: who fails waits, so that this is asked once.
-        bed.set_keys(&[1], Duration::ZERO);
+        testbed.set_keys(&[1], Duration::ZERO);
         visit(2).unwrap_err();
     }
 }

@@ -17,4 +17,4 @@ pub use pdu::{
 };
 pub use receive::{Event, Receiver, Role};
 pub use transfer::{Transfer, TransferError};
-pub use transmit::{Part, Transmitter};
+pub use transmit::{Chunk, Transmitter};

@@ -31,9 +31,9 @@ enum Segment<P> {
     Payload { payload: P, start: usize, end: usize, has_late_digest: bool },
 }
 
-/// A part of the send list, in the order of the wire.
+/// Chunk of the send list, in wire order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a, P> {
+pub enum Chunk<'a, P> {
     /// Headers and digests.
     Bytes(&'a [u8]),
     /// `start..end` of a payload.
@@ -135,12 +135,12 @@ impl<P> Transmitter<P> {
         self.push_payload(payload, range, crc);
     }
 
-    /// Asks `crc` for the CRC32C of each payload that was queued without, among the first `parts` parts; how many of these
+    /// Asks `crc` for the CRC32C of each payload that was queued without, among the first `chunks` chunks; how many of these
     /// may leave: all, or those before the first payload that has none yet. Where nothing of a payload leaves, the next call
     /// asks for it again.
-    pub fn digest(&mut self, parts: usize, mut crc: impl FnMut(&P, Range<usize>) -> Option<u32>) -> usize {
+    pub fn digest(&mut self, chunks: usize, mut crc: impl FnMut(&P, Range<usize>) -> Option<u32>) -> usize {
         let mut at = self.head;
-        for (index, segment) in self.segments.iter().take(parts).enumerate() {
+        for (index, segment) in self.segments.iter().take(chunks).enumerate() {
             match segment {
                 Segment::Bytes { length } => at += length,
                 Segment::Payload { payload, start, end, has_late_digest: true } => {
@@ -150,7 +150,7 @@ impl<P> Transmitter<P> {
                 Segment::Payload { .. } => {}
             }
         }
-        parts
+        chunks
     }
 
     /// Queues a request for data.
@@ -166,16 +166,16 @@ impl<P> Transmitter<P> {
         self.push_bytes(header);
     }
 
-    /// The parts in the order of the wire.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'_, P>> {
+    /// Chunks in wire order.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_, P>> {
         let mut at = self.head;
         self.segments.iter().map(move |segment| match segment {
             Segment::Bytes { length } => {
                 at += length;
-                Part::Bytes(&self.bytes[at - length..at])
+                Chunk::Bytes(&self.bytes[at - length..at])
             }
             Segment::Payload { payload, start, end, .. } => {
-                Part::Payload { payload, start: *start, end: *end }
+                Chunk::Payload { payload, start: *start, end: *end }
             }
         })
     }
@@ -311,18 +311,18 @@ mod tests {
             let pdu = DataPdu::new(PduType::DataToHost, flags::LAST, 0, 0, 0, 512);
             transmitter.data(pdu, payload, 0..512, None);
         }
-        let asked = |transmitter: &mut Transmitter<usize>, parts, has: usize| {
+        let asked = |transmitter: &mut Transmitter<usize>, chunks, has: usize| {
             let mut asked = Vec::new();
-            let ready = transmitter.digest(parts, |payload, range| {
+            let ready = transmitter.digest(chunks, |payload, range| {
                 asked.push((*payload, range));
                 (*payload <= has).then_some(0x0101_0101 * *payload as u32)
             });
             (ready, asked)
         };
         let digests = |transmitter: &Transmitter<usize>| {
-            let bytes = transmitter.parts().filter_map(|part| match part {
-                Part::Bytes(bytes) => Some(bytes[..4].to_vec()),
-                Part::Payload { .. } => None,
+            let bytes = transmitter.chunks().filter_map(|chunk| match chunk {
+                Chunk::Bytes(bytes) => Some(bytes[..4].to_vec()),
+                Chunk::Payload { .. } => None,
             });
             bytes.collect::<Vec<_>>()
         };

@@ -4,7 +4,7 @@
 
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
-    DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Part, PduType, ReadyToTransfer, Receiver,
+    Chunk, DataPdu, DecodeError, Digests, Event, FatalError, Initialize, PduType, ReadyToTransfer, Receiver,
     Role, Transfer, TransferError, Transmitter, flags, negotiate, settle,
 };
 use nvme::{CompletionEntry, SubmissionEntry};
@@ -52,10 +52,10 @@ fn framed(digests: Digests, queue: impl FnOnce(&mut Transmitter<()>)) -> Vec<u8>
     transmitter.set_digests(digests);
     queue(&mut transmitter);
     let mut bytes = Vec::new();
-    for part in transmitter.parts() {
+    for part in transmitter.chunks() {
         match part {
-            Part::Bytes(part) => bytes.extend_from_slice(part),
-            Part::Payload { start, end, .. } => bytes.resize(bytes.len() + end - start, 0),
+            Chunk::Bytes(part) => bytes.extend_from_slice(part),
+            Chunk::Payload { start, end, .. } => bytes.resize(bytes.len() + end - start, 0),
         }
     }
     bytes

@@ -207,7 +207,7 @@ impl Placements {
 
     fn queue_reports(&self, way: &PlacedWay, shares: &[PathShare], workers: usize) -> Vec<MatchedQueue> {
         let connections = || shares.iter().flat_map(|share| &share.connections);
-        let report = |place: &topology::QueuePlace| {
+        let report = |place: &topology::QueuePlacement| {
             let connection = connections().find(|connection| connection.queue_id == place.queue_id)?;
             let stream = connection.stream.as_ref();
             let port = stream.and_then(|stream| stream.subflows.first()).map(|subflow| subflow.local.port());

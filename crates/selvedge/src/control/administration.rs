@@ -417,7 +417,7 @@ impl Administration {
     ) -> Result<(T, Made), Refusal> {
         // Before the turn: it waits for the group's cluster.
         membership.catch_up();
-        let turn = membership.turn();
+        let turn = membership.serving_guard();
         let before = membership.fabric(&turn);
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
@@ -430,7 +430,7 @@ impl Administration {
         // Who has the turn keeps the gateway from all else, and a cluster may take long to open an image.
         drop(turn);
         membership.await_images(&early)?;
-        let turn = membership.turn();
+        let turn = membership.serving_guard();
         if membership.fabric(&turn) != before {
             let refusal = Refusal::conflict("what is served has changed at the same moment");
             return Err(refusal.hint("look at it, and ask again"));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use topology::plan::{PlanOptions, plan};
-use topology::{FlowOwner, InterfaceAddress, InterfaceKind, Machine, Shortfall, Topology, Way};
+use topology::{FlowOwner, InterfaceAddress, InterfaceKind, KernelRoute, Machine, Shortfall, Topology};
 
 use super::counters::counters;
 use super::host::{Bond, Host, Link, Moment};
@@ -227,13 +227,13 @@ fn paths(
 ///
 /// # Errors
 /// When it is not known what the kernel would say.
-fn way(machine: &Machine, target: IpAddr, source: Option<IpAddr>) -> io::Result<Result<Way, String>> {
-    match machine.way(target, source) {
+fn way(machine: &Machine, target: IpAddr, source: Option<IpAddr>) -> io::Result<Result<KernelRoute, String>> {
+    match machine.kernel_route(target, source) {
         Ok(way) => Ok(Ok(way)),
         // Recordings of the tuner's have the interface alone.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            machine.route(target, source).map(|interface| Ok(Way { interface, ..Way::default() }))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => machine
+            .route(target, source)
+            .map(|interface| Ok(KernelRoute { interface, ..KernelRoute::default() })),
         Err(error) => match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData => Err(error),
             _ => Ok(Err(words(&error))),

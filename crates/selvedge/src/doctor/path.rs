@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use topology::Way;
+use topology::KernelRoute;
 
 use crate::probe::Probe;
 
@@ -16,7 +16,7 @@ pub(crate) struct NetworkPath {
     /// The interface that has that address.
     pub(crate) source_interface: Option<String>,
     /// The kernel's choice, or why there is none.
-    pub(crate) way: Result<Way, String>,
+    pub(crate) way: Result<KernelRoute, String>,
     /// Result of a test connection, if one was made.
     pub(crate) probe: Option<Probe>,
     /// True if the path is on the command line, or has connections or a controller.

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use topology::{
-    Coalescing, Connection, CpuSet, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, LinkModes,
-    LinkSettings, Node, Processors, Queueing, Topology, Way, Worker,
+    Coalescing, Connection, CpuSet, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, KernelRoute,
+    LinkModes, LinkSettings, Node, Processors, Queueing, Topology, Worker,
 };
 
 use super::case::Case;
@@ -167,7 +167,7 @@ pub(super) fn healthy() -> Case {
         target: address("10.0.0.2:4420"),
         source: Some("10.0.0.1".parse().unwrap()),
         source_interface: Some("eth0".to_owned()),
-        way: Ok(Way { interface: "eth0".to_owned(), ..Way::default() }),
+        way: Ok(KernelRoute { interface: "eth0".to_owned(), ..KernelRoute::default() }),
         probe: Some(Probe::Reached { rtt_us: 120 }),
         is_wanted: true,
     };
@@ -214,7 +214,7 @@ pub(super) fn second_path() -> Case {
         target: address("10.0.0.2:4420"),
         source: Some("10.0.0.5".parse().unwrap()),
         source_interface: Some("eth1".to_owned()),
-        way: Ok(Way { interface: "eth0".to_owned(), ..Way::default() }),
+        way: Ok(KernelRoute { interface: "eth0".to_owned(), ..KernelRoute::default() }),
         probe: Some(Probe::Reached { rtt_us: 130 }),
         is_wanted: false,
     });

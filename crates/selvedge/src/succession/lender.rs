@@ -6,7 +6,7 @@ use std::time::Instant;
 use engine::ceph::ClusterConnection;
 use engine::target::hand_over::Lends;
 use engine::target::{FabricConfig, Target};
-use gateway::{Membership, Turn};
+use gateway::{Membership, ServingGuard};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
@@ -35,7 +35,7 @@ pub(super) struct Lender<'a> {
     /// Connections of the new process, each a single one.
     connections: Vec<ClusterConnection>,
     /// Guard that keeps others from deciding what a gateway serves.
-    turn: Option<Turn<'a>>,
+    turn: Option<ServingGuard<'a>>,
     /// Time at which everything was quiesced.
     begun: Option<Instant>,
     /// True once another process has it all.
@@ -100,7 +100,7 @@ impl Lends for Lender<'_> {
         if self.membership.is_none() && served(self.target) != self.served {
             return Err("what it serves was changed meanwhile; upgrade it again".to_owned());
         }
-        self.turn = self.membership.map(Membership::turn);
+        self.turn = self.membership.map(Membership::serving_guard);
         self.begun = Some(Instant::now());
         Ok(())
     }

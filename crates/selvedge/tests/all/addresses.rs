@@ -11,13 +11,13 @@ use crate::serving::{Serving, json as json_of, selvedge, stderr};
 const NQN: &str = "nqn.2026-01.org.example:addresses";
 
 /// A target with a control socket.
-struct Bed {
+struct Testbed {
     serving: Serving,
     control: String,
     folder: tempfile::TempDir,
 }
 
-impl Bed {
+impl Testbed {
     fn new(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let control = format!("unix:{}", folder.path().join("c.sock").display());
@@ -54,10 +54,10 @@ fn namespaces(kinds: &str) -> Option<()> {
 #[test]
 fn all_addresses_of_a_name_are_tried() {
     let Some(()) = namespaces("-m") else { return };
-    let bed = Bed::new(&[]);
-    let hosts = bed.folder.path().join("hosts");
+    let testbed = Testbed::new(&[]);
+    let hosts = testbed.folder.path().join("hosts");
     std::fs::write(&hosts, "::1 storage.example\n127.0.0.1 storage.example\n").unwrap();
-    let port = bed.serving.port.as_str();
+    let port = testbed.serving.port.as_str();
     let both = format!("storage.example:{port}");
     for line in [
         &["list", "-a", "storage.example", "-s", port, "-o", "json"][..],
@@ -109,23 +109,23 @@ fn a_link_local_address_keeps_its_interface() {
 
 #[test]
 fn what_is_shown_can_be_written() {
-    let bed = Bed::new(&["--metrics", "localhost:0"]);
-    let first = format!("127.0.0.1:{}", bed.serving.port);
-    let list = || json_of(&bed.ask(&["listener", "list", "-o", "json"]));
+    let testbed = Testbed::new(&["--metrics", "localhost:0"]);
+    let first = format!("127.0.0.1:{}", testbed.serving.port);
+    let list = || json_of(&testbed.ask(&["listener", "list", "-o", "json"]));
     assert_eq!(list()["ports"][0]["address"], json!(first));
-    let added = json_of(&bed.ask(&["listener", "add", "127.0.0.2:0", "-o", "json"]));
+    let added = json_of(&testbed.ask(&["listener", "add", "127.0.0.2:0", "-o", "json"]));
     let address = added["address"].as_str().unwrap().to_owned();
-    assert!(bed.refused(&["listener", "add", &address]).contains("already"));
-    assert!(bed.ask(&["listener", "remove", &address]).status.success());
+    assert!(testbed.refused(&["listener", "add", &address]).contains("already"));
+    assert!(testbed.ask(&["listener", "remove", &address]).status.success());
     assert_eq!(list()["ports"].as_array().map(Vec::len), Some(1));
-    assert!(bed.refused(&["listener", "remove", &address]).contains(&first), "the ones that there are");
+    assert!(testbed.refused(&["listener", "remove", &address]).contains(&first), "the ones that there are");
     // A referral is an address and a port, however they are written.
     for (line, shown) in [
         (&["referral", "add", "localhost:8010"][..], json!({"address": "localhost", "service": "8010"})),
         (&["referral", "add", "[2001:db8::1]:8011"], json!({"address": "2001:db8::1", "service": "8011"})),
         (&["referral", "add", "10.0.0.1", "-s", "8012"], json!({"address": "10.0.0.1", "service": "8012"})),
     ] {
-        let added = json_of(&bed.ask(&[line, &["-o", "json"]].concat()));
+        let added = json_of(&testbed.ask(&[line, &["-o", "json"]].concat()));
         assert_eq!(added, shown);
     }
     let log = json_of(&selvedge(&["discover", "-a", &first, "-o", "json"]));
@@ -138,12 +138,12 @@ fn what_is_shown_can_be_written() {
     for referral in [("localhost", "8010"), ("2001:db8::1", "8011"), ("10.0.0.1", "8012")] {
         assert!(found.contains(&referral), "{found:?}");
     }
-    assert!(bed.ask(&["referral", "remove", "localhost:8010"]).status.success());
+    assert!(testbed.ask(&["referral", "remove", "localhost:8010"]).status.success());
 }
 
 #[test]
 fn addresses_that_mean_nothing_are_refused() {
-    let bed = Bed::new(&[]);
+    let testbed = Testbed::new(&[]);
     for (line, reason) in [
         (&["list", "-a", "127.0.0.1:0"][..], "port 0"),
         (&["list", "-a", "127.0.0.1:65536"], "above 65535"),
@@ -171,7 +171,7 @@ fn addresses_that_mean_nothing_are_refused() {
         (&["referral", "add", "0.0.0.0"], "any address"),
         (&["referral", "add", "fe80::1%lo"], "interfaces of their own"),
     ] {
-        let said = bed.refused(line);
+        let said = testbed.refused(line);
         assert!(said.contains(reason), "{line:?}: {said}");
     }
 }

@@ -20,7 +20,7 @@ use crate::raw_host::Random;
 use crate::serving::{json, stderr};
 
 /// A target, and a process with disks that is followed by others, whose last one is gone when the test is over.
-struct Bed {
+struct Testbed {
     folder: TempDir,
     _target: Running,
     port: String,
@@ -28,7 +28,7 @@ struct Bed {
     process: u32,
 }
 
-impl Bed {
+impl Testbed {
     fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (target, port) = target(folder.path());
@@ -73,7 +73,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default());
@@ -91,14 +91,14 @@ fn attach(folder: &Path, port: &str, more: &[&str]) -> Command {
 
 #[test]
 fn clients_keep_their_connection_over_ten_upgrades() {
-    let mut bed = Bed::start(&["--nsid", "1,2", "--nbd", "unix:disk.nbd", "--threads", "2"]);
-    let mut clients = [Client::connect(&bed.socket()), Client::connect(&bed.socket())];
+    let mut testbed = Testbed::start(&["--nsid", "1,2", "--nbd", "unix:disk.nbd", "--threads", "2"]);
+    let mut clients = [Client::connect(&testbed.socket()), Client::connect(&testbed.socket())];
     for round in 0..10_u8 {
         clients[0].begin_write(round + 1);
-        let report = bed.pass_on(&[]);
+        let report = testbed.pass_on(&[]);
         clients[0].reply();
         assert!(clients.iter_mut().all(|client| client.read() == round + 1), "round {round}: {report}");
-        let schema = crate::attach::schema_of(bed.folder.path(), "attach-upgrade");
+        let schema = crate::attach::schema_of(testbed.folder.path(), "attach-upgrade");
         assert_eq!(
             crate::schema_tests::mistake(&schema, &schema, &report, "attach upgrade"),
             None,
@@ -106,16 +106,16 @@ fn clients_keep_their_connection_over_ten_upgrades() {
         );
     }
     // The one that runs this very program, by the number that a service manager knows.
-    let number = bed.process.to_string();
-    let same = json(&bed.upgrade(&["--if-changed", "--process", &number, "-o", "json"]));
-    assert_eq!(same["processes"][0]["process"], bed.process);
-    assert!(same["processes"][0]["took_ms"].is_null() && lives(bed.process));
+    let number = testbed.process.to_string();
+    let same = json(&testbed.upgrade(&["--if-changed", "--process", &number, "-o", "json"]));
+    assert_eq!(same["processes"][0]["process"], testbed.process);
+    assert!(same["processes"][0]["took_ms"].is_null() && lives(testbed.process));
     // It ends as any other, and takes its socket away.
-    signal(bed.process, Signal::TERM);
-    wait_until("it ends", || !lives(bed.process));
-    assert!(!bed.socket().exists() && bed.listed().is_empty());
-    assert_eq!(bed.first.0.wait().expect("it has ended").code(), Some(0));
-    let left = std::fs::read_dir(bed.folder.path()).expect("a folder").flatten();
+    signal(testbed.process, Signal::TERM);
+    wait_until("it ends", || !lives(testbed.process));
+    assert!(!testbed.socket().exists() && testbed.listed().is_empty());
+    assert_eq!(testbed.first.0.wait().expect("it has ended").code(), Some(0));
+    let left = std::fs::read_dir(testbed.folder.path()).expect("a folder").flatten();
     let left: Vec<_> =
         left.filter(|entry| entry.path().extension().is_some_and(|it| it == "controllers")).collect();
     assert!(left.is_empty(), "controllers are left: {left:?}");
@@ -123,11 +123,11 @@ fn clients_keep_their_connection_over_ten_upgrades() {
 
 #[test]
 fn sockets_of_virtual_machines_stay() {
-    let mut bed = Bed::start(&["--vhost-user", "disk.vhost"]);
-    let socket = bed.folder.path().join("disk.vhost");
+    let mut testbed = Testbed::start(&["--vhost-user", "disk.vhost"]);
+    let socket = testbed.folder.path().join("disk.vhost");
     for _ in 0..3 {
         let mut front_end = UnixStream::connect(&socket).expect("it listens");
-        bed.pass_on(&["disk.vhost"]);
+        testbed.pass_on(&["disk.vhost"]);
         // VHOST_USER_GET_FEATURES, before and behind an upgrade.
         for _ in 0..2 {
             use std::io::{Read as _, Write as _};
@@ -136,7 +136,7 @@ fn sockets_of_virtual_machines_stay() {
             let mut answer = [0; 20];
             front_end.read_exact(&mut answer).expect("it is answered");
             assert_eq!(answer[..4], 1_u32.to_ne_bytes());
-            bed.pass_on(&[]);
+            testbed.pass_on(&[]);
         }
     }
 }
@@ -180,18 +180,18 @@ fn disks_of_a_file_go_on_together() {
 
 #[test]
 fn a_program_that_is_another_one_changes_nothing() {
-    let mut bed = Bed::start(&["--nbd", "unix:disk.nbd"]);
-    let mut client = Client::connect(&bed.socket());
+    let mut testbed = Testbed::start(&["--nbd", "unix:disk.nbd"]);
+    let mut client = Client::connect(&testbed.socket());
     for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
-        let output = bed.upgrade(&["--program", program]);
+        let output = testbed.upgrade(&["--program", program]);
         let report = stderr(&output);
         let line = report.lines().last().expect("a reason");
         assert!(!output.status.success() && line.contains(program) && line.contains("disk.nbd"), "{report}");
         client.begin_write(7);
         client.reply();
-        assert!(lives(bed.process) && client.read() == 7);
+        assert!(lives(testbed.process) && client.read() == 7);
     }
-    bed.pass_on(&[]);
+    testbed.pass_on(&[]);
     assert_eq!(client.read(), 7);
 }
 
@@ -199,8 +199,8 @@ fn a_program_that_is_another_one_changes_nothing() {
 #[test]
 fn words_that_are_no_words_change_nothing() {
     use std::io::{Read as _, Write as _};
-    let bed = Bed::start(&["--nbd", "unix:disk.nbd"]);
-    let place = bed.folder.path().join("attach").join(format!("{}.upgrade", bed.process));
+    let testbed = Testbed::start(&["--nbd", "unix:disk.nbd"]);
+    let place = testbed.folder.path().join("attach").join(format!("{}.upgrade", testbed.process));
     let header = |format: u32, length: u32| {
         let numbers = [format, 0, length, 0].map(u32::to_le_bytes).concat();
         [&b"slv-atch"[..], &numbers].concat()
@@ -220,7 +220,7 @@ fn words_that_are_no_words_change_nothing() {
         let report = String::from_utf8_lossy(&report).into_owned();
         assert!(report.contains(answer), "{said:?}: {report}");
     }
-    assert_eq!(Client::connect(&bed.socket()).read(), 0);
+    assert_eq!(Client::connect(&testbed.socket()).read(), 0);
 }
 
 /// A previous process with another protocol: the new one reports it in a line, and does no harm.
@@ -250,9 +250,9 @@ fn a_new_process_refuses_a_previous_one_of_another_format() {
 }
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then, if one does.
-fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
-    let log = File::options().append(true).open(bed.folder.path().join("log")).expect("a log");
-    let mut command = program(bed.folder.path(), &["attach", "upgrade"]);
+fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32> {
+    let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
+    let mut command = program(testbed.folder.path(), &["attach", "upgrade"]);
     let mut upgrade: Child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs");
     let child = || {
         let parent = upgrade.id();
@@ -263,20 +263,23 @@ fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
     let Some(next) = child() else {
         // On a busy machine it may be over before anybody has looked.
         let _ = upgrade.wait();
-        wait_until("one process has the disk", || bed.listed().len() == 1);
-        return bed.listed().first().copied();
+        wait_until("one process has the disk", || testbed.listed().len() == 1);
+        return testbed.listed().first().copied();
     };
     sleep(after);
-    signal(if kills_next { next } else { bed.process }, Signal::KILL);
+    signal(if kills_next { next } else { testbed.process }, Signal::KILL);
     let _ = upgrade.wait();
-    let alive = || [bed.process, next].into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
+    let alive =
+        || [testbed.process, next].into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
     let who = if kills_next { "the next" } else { "the former" };
-    let both = [bed.process, next];
+    let both = [testbed.process, next];
     wait_for(&format!("one has the disk, of {both:?}, where {who} was killed after {after:?}"), || {
         match alive()[..] {
             // The upgrade was over: the only one that served was killed.
             [] => Some(None),
-            [one] if bed.listed() == [one] => UnixStream::connect(bed.socket()).is_ok().then_some(Some(one)),
+            [one] if testbed.listed() == [one] => {
+                UnixStream::connect(testbed.socket()).is_ok().then_some(Some(one))
+            }
             _ => None,
         }
     })
@@ -285,26 +288,26 @@ fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
 #[test]
 fn whichever_is_killed_one_of_both_serves_on() {
     const PLACE: [&str; 2] = ["--nbd", "unix:disk.nbd"];
-    let mut bed = Bed::start(&PLACE);
+    let mut testbed = Testbed::start(&PLACE);
     let mut random = Random::seeded("upgrades of attach that are killed");
     let (mut rounds, mut late, mut byte) = (0, 0, 0_u8);
     while rounds < 10 {
         assert!(late < 100, "each upgrade is over before");
         byte = byte.wrapping_add(1);
-        let mut client = Client::connect(&bed.socket());
+        let mut client = Client::connect(&testbed.socket());
         client.begin_write(byte);
         let after = Duration::from_micros(random.below(250_000));
-        match kill_amid(&bed, random.below(2) == 0, after) {
-            Some(process) => (bed.process, rounds) = (process, rounds + 1),
+        match kill_amid(&testbed, random.below(2) == 0, after) {
+            Some(process) => (testbed.process, rounds) = (process, rounds + 1),
             None => {
-                let _ = bed.first.0.wait();
-                (bed.first, _) = attached(&mut attach(bed.folder.path(), &bed.port, &PLACE));
-                bed.process = bed.first.0.id();
+                let _ = testbed.first.0.wait();
+                (testbed.first, _) = attached(&mut attach(testbed.folder.path(), &testbed.port, &PLACE));
+                testbed.process = testbed.first.0.id();
                 late += 1;
             }
         }
         // The last write is there, whichever process had it.
-        let mut client = Client::connect_again(&bed.socket());
+        let mut client = Client::connect_again(&testbed.socket());
         client.begin_write(byte);
         client.reply();
         assert_eq!(client.read(), byte, "round {rounds}");

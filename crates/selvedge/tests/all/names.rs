@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use crate::serving::{Serving, json, selvedge, stderr};
 
 /// A target with a control socket.
-struct Bed {
+struct Testbed {
     serving: Serving,
     folder: tempfile::TempDir,
 }
 
-impl Bed {
+impl Testbed {
     fn new(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let control = format!("unix:{}", folder.path().join("c.sock").display());
@@ -34,13 +34,13 @@ impl Bed {
 #[test]
 fn a_list_of_hosts_is_several_hosts() {
     let (one, two) = ("nqn.2026-01.org.example:h1", "nqn.2026-01.org.example:h2");
-    let bed = Bed::new(&["-n", "nqn.a", "--allow-host", &format!("{one},{two}")]);
+    let testbed = Testbed::new(&["-n", "nqn.a", "--allow-host", &format!("{one},{two}")]);
     for host in [one, two] {
-        json(&bed.bench("nqn.a", host));
+        json(&testbed.bench("nqn.a", host));
     }
-    assert_eq!(bed.bench("nqn.a", "nqn.2026-01.org.example:h3").status.code(), Some(1));
+    assert_eq!(testbed.bench("nqn.a", "nqn.2026-01.org.example:h3").status.code(), Some(1));
     // Where one name is asked for, a list is none.
-    let control = bed.control();
+    let control = testbed.control();
     for line in [
         &["host", "allow", "nqn.a", "nqn.b,nqn.c"][..],
         &["subsystem", "add", "nqn.d,nqn.e"],
@@ -58,14 +58,14 @@ fn a_list_of_hosts_is_several_hosts() {
 
 #[test]
 fn names_as_linux_has_them_are_served_and_used() {
-    let mut bed = Bed::new(&["-n", "mysub", "--allow-any-host"]);
-    json(&bed.bench("mysub", "client-7"));
-    let address = format!("127.0.0.1:{}", bed.serving.port);
+    let mut testbed = Testbed::new(&["-n", "mysub", "--allow-any-host"]);
+    json(&testbed.bench("mysub", "client-7"));
+    let address = format!("127.0.0.1:{}", testbed.serving.port);
     let found = json(&selvedge(&["list", "-a", &address, "-o", "json"]));
     assert_eq!(found["namespaces"][0]["nqn"], "mysub");
     let dry = selvedge(&["connect", "-a", &address, "-n", "mysub", "--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("nqn=mysub"), "{}", stderr(&dry));
-    assert!(bed.serving.logs("subsystem mysub: the name does not begin with nqn."));
+    assert!(testbed.serving.logs("subsystem mysub: the name does not begin with nqn."));
 }
 
 #[test]

@@ -18,17 +18,17 @@ const NONE_ENDED: &str = "no command ended in the time of a run";
 const EACH_RUN: &str = "a command ends in each run";
 
 /// A target and a folder for results, gone when the test is over however it ends.
-struct Ground {
+struct Testbed {
     target: Serving,
     folder: tempfile::TempDir,
 }
 
-impl Ground {
+impl Testbed {
     fn new(namespace: &str) -> Self {
         Self { target: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// A ground whose target has a control socket.
+    /// A testbed whose target has a control socket.
     fn administered() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self { target: Serving::administered("memory:16m", &folder.path().join("s")), folder }
@@ -123,10 +123,10 @@ fn report(folder: &Path) -> Value {
 
 #[test]
 fn every_point_is_measured_and_reported() {
-    let ground = Ground::new("memory:16m");
-    let output = ground.sweep("--rw randread --iodepth 1,4 -i 1,2 --numjobs 2 --repeat 2");
+    let testbed = Testbed::new("memory:16m");
+    let output = testbed.sweep("--rw randread --iodepth 1,4 -i 1,2 --numjobs 2 --repeat 2");
     assert!(output.status.success(), "{}", stderr(&output));
-    let folder = ground.results();
+    let folder = testbed.results();
     assert_eq!(visits(&folder).len(), 8);
     assert_eq!(visits(&folder).into_iter().collect::<BTreeSet<_>>().len(), 8);
     let report = report(&folder);
@@ -149,43 +149,44 @@ fn every_point_is_measured_and_reported() {
 
 #[test]
 fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
-    let ground = Ground::new("memory:16m");
+    let testbed = Testbed::new("memory:16m");
     let arguments = "--rw randread --iodepth 1,2,4,8 --repeat 6";
-    let mut sweep = ground.command(arguments).stderr(Stdio::null()).spawn().unwrap();
-    wait_until("it measures", || visits(&ground.results()).len() >= 4);
+    let mut sweep = testbed.command(arguments).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it measures", || visits(&testbed.results()).len() >= 4);
     // SIGKILL.
     sweep.kill().unwrap();
     sweep.wait().unwrap();
-    let before = visits(&ground.results());
+    let before = visits(&testbed.results());
     assert!(before.len() < 24, "there was something left to do");
-    let output = ground.resume();
+    let output = testbed.resume();
     assert!(output.status.success(), "{}", stderr(&output));
-    let after = visits(&ground.results());
+    let after = visits(&testbed.results());
     assert_eq!(after[..before.len()], before, "what was measured is not measured again");
     let wanted: BTreeSet<(u64, u64)> = (0..4).flat_map(|point| (0..6).map(move |run| (point, run))).collect();
     assert_eq!((after.len(), after.into_iter().collect::<BTreeSet<_>>()), (24, wanted));
-    assert_eq!(report(&ground.results())["points"].as_array().unwrap().len(), 4);
+    assert_eq!(report(&testbed.results())["points"].as_array().unwrap().len(), 4);
     // Nothing is left, and that is not a failure.
-    assert!(ground.resume().status.success());
+    assert!(testbed.resume().status.success());
 }
 
 #[test]
 fn the_published_sweep_has_the_figures_of_the_report() {
-    let ground = Ground::administered();
-    let mut command = ground.published(ground.command("--rw randread --iodepth 1,4 --numjobs 2 --repeat 2"));
+    let testbed = Testbed::administered();
+    let mut command =
+        testbed.published(testbed.command("--rw randread --iodepth 1,4 --numjobs 2 --repeat 2"));
     let mut output = command.output().expect("the program runs");
     let wait = Wait::begin(EACH_RUN);
     while stderr(&output).contains(NONE_ENDED) {
         wait.check();
-        output = ground.published(ground.resuming()).output().expect("the program runs");
+        output = testbed.published(testbed.resuming()).output().expect("the program runs");
     }
     assert!(output.status.success() && !stderr(&output).contains("cannot publish"), "{}", stderr(&output));
-    let at_target = ground.at_target();
+    let at_target = testbed.at_target();
     assert_eq!(
         (&at_target["state"], &at_target["done"], &at_target["planned"]),
         (&"complete".into(), &4.into(), &4.into())
     );
-    let report = report(&ground.results());
+    let report = report(&testbed.results());
     let [at_target, reported] = [&at_target, &report].map(|of| of["points"].as_array().unwrap());
     assert_eq!(at_target.len(), 2);
     for (at_target, reported) in at_target.iter().zip(reported) {
@@ -198,31 +199,31 @@ fn the_published_sweep_has_the_figures_of_the_report() {
 
 #[test]
 fn a_failure_to_publish_does_not_end_the_sweep() {
-    let ground = Ground::administered();
-    let mut command = ground.published(ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3"));
+    let testbed = Testbed::administered();
+    let mut command = testbed.published(testbed.command("--rw randread --iodepth 1,2,4,8 --repeat 3"));
     let sweep = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("it measures", || !visits(&ground.results()).is_empty());
+    wait_until("it measures", || !visits(&testbed.results()).is_empty());
     // Hosts are served as before, but the API is unreachable.
-    fs::remove_file(ground.socket()).unwrap();
+    fs::remove_file(testbed.socket()).unwrap();
     let output = sweep.wait_with_output().unwrap();
     let message = stderr(&output);
     assert_eq!(message.matches("cannot publish the sweep").count(), 1, "{message}");
     assert!(message.contains("no target serves there"), "{message}");
-    assert_eq!(lines(&ground.results()).len(), 13, "each measurement is made or has failed: {message}");
+    assert_eq!(lines(&testbed.results()).len(), 13, "each measurement is made or has failed: {message}");
 }
 
 #[test]
 fn a_target_that_goes_away_leaves_what_was_measured() {
-    let mut ground = Ground::new("memory:16m");
-    let mut sweep = ground.command("--rw randread --iodepth 1,2,4,8 --repeat 6");
+    let mut testbed = Testbed::new("memory:16m");
+    let mut sweep = testbed.command("--rw randread --iodepth 1,2,4,8 --repeat 6");
     let sweep = sweep.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    wait_until("it measures", || visits(&ground.results()).len() >= 3);
-    ground.target.kill();
+    wait_until("it measures", || visits(&testbed.results()).len() >= 3);
+    testbed.target.kill();
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("--resume") && message.contains("of 24 measurements are kept"), "{message}");
-    let report = report(&ground.results());
+    let report = report(&testbed.results());
     let measured = report["points"].as_array().unwrap().iter().filter(|point| point["runs"] != 0).count();
     assert!((1..=4).contains(&measured));
     let missing = measured < 4;
@@ -236,18 +237,18 @@ fn a_target_that_goes_away_leaves_what_was_measured() {
 
 #[test]
 fn data_is_not_destroyed_unasked() {
-    let ground = Ground::new("memory:16m");
+    let testbed = Testbed::new("memory:16m");
     // Nothing is in it yet, so nothing can be lost.
-    let output = ground.sweep("--rw randwrite --iodepth 4 --repeat 1");
+    let output = testbed.sweep("--rw randwrite --iodepth 4 --repeat 1");
     assert!(output.status.success(), "{}", stderr(&output));
-    let folder = ground.folder.path().join("again");
+    let folder = testbed.folder.path().join("again");
     let second = |more: &str| {
         let mut command = selvedge("sweep");
         command.args([
             "-a",
             "127.0.0.1",
             "-s",
-            &ground.target.port,
+            &testbed.target.port,
             "-n",
             NQN,
             "--runtime",
@@ -270,7 +271,7 @@ fn data_is_not_destroyed_unasked() {
 
 #[test]
 fn nonsense_is_named_before_anything_is_done() {
-    let ground = Ground::new("memory:16m");
+    let testbed = Testbed::new("memory:16m");
     for (arguments, expected) in [
         ("--rw randread --iodepth 0", "--iodepth"),
         ("--rw randread --iodepth 1,9e9", "--iodepth"),
@@ -283,28 +284,29 @@ fn nonsense_is_named_before_anything_is_done() {
         ("--rw randread --repeat 0", "--repeat"),
         ("--iodepth 1", "--rw"),
     ] {
-        let output = ground.sweep(arguments);
+        let output = testbed.sweep(arguments);
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
         assert!(message.contains(expected), "{arguments}: {message}");
-        assert!(!ground.results().exists(), "{arguments}");
+        assert!(!testbed.results().exists(), "{arguments}");
     }
     let output = selvedge("sweep").args(["--resume", "nowhere"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("nowhere"));
-    let dry = ground.sweep("--rw randread --iodepth 1..8 --dry-run");
+    let dry = testbed.sweep("--rw randread --iodepth 1..8 --dry-run");
     assert!(
         dry.status.success() && String::from_utf8_lossy(&dry.stdout).contains("4 points, 12 measurements")
     );
-    assert!(!ground.results().exists());
+    assert!(!testbed.results().exists());
 }
 
 #[test]
 fn loads_are_shares_of_what_was_measured() {
-    let ground = Ground::new("memory:16m");
-    let output = ground.sweep("--rw randread --iodepth 8 --rate_iops 20%,50% --repeat 1 --latency-target 1s");
+    let testbed = Testbed::new("memory:16m");
+    let output =
+        testbed.sweep("--rw randread --iodepth 8 --rate_iops 20%,50% --repeat 1 --latency-target 1s");
     assert!(output.status.success(), "{}", stderr(&output));
-    let report = report(&ground.results());
+    let report = report(&testbed.results());
     let points = report["points"].as_array().unwrap();
     let full = points[0]["iops"]["mean"].as_f64().unwrap();
     assert!(points[0]["offered_iops"].is_null() && points[0]["response"].is_null());
@@ -322,9 +324,9 @@ fn loads_are_shares_of_what_was_measured() {
 
 #[test]
 fn sweeps_are_compared_and_fio_is_read() {
-    let ground = Ground::new("memory:16m");
-    let folder = ground.results();
-    assert!(ground.sweep("--rw randread --iodepth 1,4 --repeat 2").status.success());
+    let testbed = Testbed::new("memory:16m");
+    let folder = testbed.results();
+    assert!(testbed.sweep("--rw randread --iodepth 1,4 --repeat 2").status.success());
     let compare = |first: &Path, second: &Path| {
         selvedge("compare").arg(first).arg(second).args(["-o", "json"]).output().unwrap()
     };
@@ -335,15 +337,15 @@ fn sweeps_are_compared_and_fio_is_read() {
     assert_eq!(compared["iops_ratio"], 1.0);
     assert!(compared["pairs"].as_array().unwrap().iter().all(|pair| pair["iops"]["differs"] == false));
 
-    let fio = ground.folder.path().join("fio.json");
+    let fio = testbed.folder.path().join("fio.json");
     fs::write(&fio, include_str!("../../src/fio/fio-3.33.json")).unwrap();
-    let from_fio = ground.folder.path().join("from-fio");
+    let from_fio = testbed.folder.path().join("from-fio");
     let output =
         selvedge("report").arg("--from-fio").arg(&fio).arg("--output").arg(&from_fio).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(from_fio.join("report.html").is_file());
     assert!(compare(&fio, &from_fio.join("report.json")).status.success());
-    let nothing = compare(&folder, &ground.folder.path().join("nothing"));
+    let nothing = compare(&folder, &testbed.folder.path().join("nothing"));
     assert_eq!(nothing.status.code(), Some(2));
     // A report is made again of what was kept.
     fs::remove_file(folder.join("report.html")).unwrap();

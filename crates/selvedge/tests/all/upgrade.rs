@@ -20,7 +20,7 @@ use crate::raw_host::Random;
 use crate::serving::{NQN, json, stderr};
 
 /// A target that is followed by others, whose last one is gone when the test is over.
-struct Bed {
+struct Testbed {
     folder: TempDir,
     port: String,
     first: Child,
@@ -28,7 +28,7 @@ struct Bed {
     process: u32,
 }
 
-impl Bed {
+impl Testbed {
     fn start(namespace: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         // A process that replaces a killed one has to be found at its port.
@@ -36,9 +36,9 @@ impl Bed {
         let port = free.expect("a port").port().to_string();
         let (first, port) = serve(folder.path(), &port, namespace);
         let process = first.id();
-        let bed = Self { folder, port, first, process };
-        wait_until("it waits for its successor", || bed.is_administered());
-        bed
+        let testbed = Self { folder, port, first, process };
+        wait_until("it waits for its successor", || testbed.is_administered());
+        testbed
     }
 
     /// Serves again, after both processes of an upgrade are gone.
@@ -108,7 +108,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", self.log());
@@ -180,14 +180,14 @@ fn verified(output: &Output) -> Value {
 /// Upgrades under verified load, of which a machine that is slow needs more.
 fn under_load(namespace: &str) {
     let outlasts = |seconds: u32| {
-        let mut bed = Bed::start(namespace);
-        let mut bench = bed.bench(seconds, &[]);
-        wait_until("it connects", || !bed.controllers().is_empty());
-        let before = bed.controllers();
+        let mut testbed = Testbed::start(namespace);
+        let mut bench = testbed.bench(seconds, &[]);
+        wait_until("it connects", || !testbed.controllers().is_empty());
+        let before = testbed.controllers();
         for _ in 0..10 {
-            bed.pass_on();
+            testbed.pass_on();
         }
-        let after = bed.controllers();
+        let after = testbed.controllers();
         let is_running = bench.try_wait().expect("a child").is_none();
         assert!(!is_running || after == before, "{after:?}, and {before:?} before");
         verified(&bench.wait_with_output().expect("it ends"));
@@ -203,13 +203,13 @@ fn hosts_keep_their_controllers_over_ten_upgrades() {
 
 #[test]
 fn a_log_level_that_was_changed_stays_over_upgrades() {
-    let mut bed = Bed::start("memory:1m");
-    bed.pass_on();
-    assert_eq!(bed.tell(&["log"])["level"], "info", "that of the command line");
-    bed.tell(&["log", "warn,engine=debug"]);
+    let mut testbed = Testbed::start("memory:1m");
+    testbed.pass_on();
+    assert_eq!(testbed.tell(&["log"])["level"], "info", "that of the command line");
+    testbed.tell(&["log", "warn,engine=debug"]);
     for _ in 0..2 {
-        bed.pass_on();
-        assert_eq!(bed.tell(&["log"])["level"], "warn,engine=debug");
+        testbed.pass_on();
+        assert_eq!(testbed.tell(&["log"])["level"], "warn,engine=debug");
     }
 }
 
@@ -220,59 +220,59 @@ fn blocks_in_memory_stay_over_ten_upgrades() {
 
 #[test]
 fn what_a_host_has_written_to_memory_is_there_after_upgrades() {
-    let mut bed = Bed::start("memory:16m");
-    let uuid = bed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"].clone();
+    let mut testbed = Testbed::start("memory:16m");
+    let uuid = testbed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"].clone();
     assert!(uuid.is_string(), "{uuid}");
     let record = ["--verify-state", "written"];
-    verified(&bed.bench(2, &record).wait_with_output().expect("it ends"));
+    verified(&testbed.bench(2, &record).wait_with_output().expect("it ends"));
     for _ in 0..3 {
-        bed.pass_on();
+        testbed.pass_on();
     }
-    assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"], uuid);
-    let mut check = program(bed.folder.path());
-    check.args(["bench", "-a", "127.0.0.1", "-s", &bed.port, "-n", NQN, "--verify-only", "-o", "json"]);
+    assert_eq!(testbed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"], uuid);
+    let mut check = program(testbed.folder.path());
+    check.args(["bench", "-a", "127.0.0.1", "-s", &testbed.port, "-n", NQN, "--verify-only", "-o", "json"]);
     verified(&check.args(record).output().expect("the program runs"));
 }
 
 #[test]
 fn a_stopped_new_process_delays_no_host() {
-    let bed = Bed::start("memory:16m");
+    let testbed = Testbed::start("memory:16m");
     // It stops itself, before it could have said a word.
-    let stops = bed.folder.path().join("stops");
+    let stops = testbed.folder.path().join("stops");
     std::fs::write(&stops, "#!/bin/sh\nkill -STOP $$\n").expect("a file");
     std::fs::set_permissions(&stops, std::fs::Permissions::from_mode(0o700)).expect("its mode");
-    let upgrade = bed.upgrade(&["--program", stops.to_str().expect("a path of UTF-8")]);
+    let upgrade = testbed.upgrade(&["--program", stops.to_str().expect("a path of UTF-8")]);
     let next = wait_for("there is another process", || child_of(upgrade.id()));
-    let bench = bed.bench(3, &[]);
-    assert_eq!(bed.tell(&["namespace", "list", NQN])["namespaces"][0]["nsid"], 1, "it is administered");
+    let bench = testbed.bench(3, &[]);
+    assert_eq!(testbed.tell(&["namespace", "list", NQN])["namespaces"][0]["nsid"], 1, "it is administered");
     verified(&bench.wait_with_output().expect("it ends"));
     let output = upgrade.wait_with_output().expect("it ends");
     let report = stderr(&output);
     assert!(!output.status.success() && report.contains("the target serves as before"), "{report}");
-    assert!(lives(bed.process) && bed.is_administered() && !lives(next));
+    assert!(lives(testbed.process) && testbed.is_administered() && !lives(next));
 }
 
 #[test]
 fn a_program_that_is_another_one_changes_nothing() {
-    let bed = Bed::start("file:disk.img,size=16m");
+    let testbed = Testbed::start("file:disk.img,size=16m");
     for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
-        let output = bed.upgrade(&["--program", program]).wait_with_output().expect("it ends");
+        let output = testbed.upgrade(&["--program", program]).wait_with_output().expect("it ends");
         let report = stderr(&output);
         let line = report.lines().last().expect("a reason");
         assert!(!output.status.success() && line.contains(program), "{report}");
-        assert!(lives(bed.process) && bed.is_administered());
+        assert!(lives(testbed.process) && testbed.is_administered());
     }
-    verified(&bed.bench(1, &[]).wait_with_output().expect("it ends"));
+    verified(&testbed.bench(1, &[]).wait_with_output().expect("it ends"));
 }
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then. `None` if the upgrade was over before,
 /// so that the only one that served was killed.
-fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
-    let log = File::options().append(true).open(bed.folder.path().join("log")).expect("a log");
-    let mut upgrade = program(bed.folder.path());
+fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32> {
+    let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
+    let mut upgrade = program(testbed.folder.path());
     upgrade.args(["upgrade", "--control", "unix:control.sock", "-o", "json"]);
     // Not a pipe: the next process has it open as long as it lives.
-    let said = bed.folder.path().join("said");
+    let said = testbed.folder.path().join("said");
     let upgrade = upgrade.stdout(File::create(&said).expect("a file")).stderr(log);
     let mut upgrade = upgrade.spawn().expect("the program runs");
     wait_until("there is another process", || child_of(upgrade.id()).is_some() || !lives(upgrade.id()));
@@ -285,37 +285,37 @@ fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
         return process.and_then(|process| process.try_into().ok());
     };
     sleep(after);
-    kill(if kills_next { next } else { bed.process });
+    kill(if kills_next { next } else { testbed.process });
     let _ = upgrade.wait();
-    let both = [bed.process, next];
+    let both = [testbed.process, next];
     let alive = || both.into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
     let who = if kills_next { "the next" } else { "the former" };
     wait_for(&format!("one serves, of {both:?}, where {who} was killed after {after:?}"), || {
-        if kills_next && bed.has_left_to(next) {
+        if kills_next && testbed.has_left_to(next) {
             wait_until("the former process ends", || alive().is_empty());
             return Some(None);
         }
         let [one] = alive()[..] else { return None };
-        bed.is_administered().then_some(Some(one))
+        testbed.is_administered().then_some(Some(one))
     })
 }
 
 #[test]
 fn whichever_is_killed_one_of_both_serves_on() {
     const NAMESPACE: &str = "file:disk.img,size=64m";
-    let mut bed = Bed::start(NAMESPACE);
+    let mut testbed = Testbed::start(NAMESPACE);
     let mut random = Random::seeded("upgrades that are killed");
-    let bench = bed.bench(20, &["-c", "1"]);
+    let bench = testbed.bench(20, &["-c", "1"]);
     // Only who has been connected connects again.
-    wait_until("it connects", || bed.controllers().len() == 1);
+    wait_until("it connects", || testbed.controllers().len() == 1);
     let (mut rounds, mut late) = (0, 0);
     while rounds < 10 {
         assert!(late < 200, "each upgrade is over before");
         let after = Duration::from_micros(random.below(30_000));
-        match kill_amid(&bed, random.below(2) == 0, after) {
-            Some(process) => (bed.process, rounds) = (process, rounds + 1),
+        match kill_amid(&testbed, random.below(2) == 0, after) {
+            Some(process) => (testbed.process, rounds) = (process, rounds + 1),
             None => {
-                bed.revive(NAMESPACE);
+                testbed.revive(NAMESPACE);
                 late += 1;
             }
         }

@@ -106,10 +106,10 @@ struct Head {
     changes: usize,
 }
 
-/// A line after it.
+/// Entry after the head, a line each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum JournalEntry {
     Record(Box<Record>),
     Complete { complete: bool },
 }
@@ -300,7 +300,7 @@ impl Journal {
     }
 
     pub(super) fn complete(&mut self) -> Result<(), JournalError> {
-        self.append(&Line::Complete { complete: true })
+        self.append(&JournalEntry::Complete { complete: true })
     }
 
     /// Takes it away: nothing is left to be undone.
@@ -384,11 +384,11 @@ fn parse(text: &str, path: &Path) -> Result<(Head, Vec<Record>, bool), JournalEr
     let (mut records, mut is_complete) = (Vec::new(), false);
     for (at, line) in lines {
         match serde_json::from_str(line).map_err(|error| wrong(at, error.to_string()))? {
-            Line::Record(record) => {
+            JournalEntry::Record(record) => {
                 reach::check(&record).map_err(|reason| wrong(at, reason))?;
                 records.push(*record);
             }
-            Line::Complete { complete } => is_complete = complete,
+            JournalEntry::Complete { complete } => is_complete = complete,
         }
     }
     Ok((head, records, is_complete))

@@ -208,7 +208,7 @@ impl Machine {
     /// Name of the interface by which packets leave for `destination`, when they come from `source`.
     ///
     /// # Errors
-    /// What the kernel says: `ENETUNREACH` when there is no way.
+    /// What the kernel says: `ENETUNREACH` when there is no route.
     pub fn route(&self, destination: IpAddr, source: Option<IpAddr>) -> io::Result<String> {
         let answer = match &self.source {
             Source::Live => live::route(destination, source),

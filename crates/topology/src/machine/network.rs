@@ -12,10 +12,10 @@ use super::live::interface_name;
 use super::{Machine, Source, answers};
 use crate::connection::Connection;
 use crate::ethtool;
+use crate::kernel_route::{InterfaceAddress, KernelRoute};
 use crate::link::{LinkSettings, Queueing};
 use crate::netlink::sock_diag::Family;
 use crate::netlink::{queueing, route, sock_diag};
-use crate::way::{InterfaceAddress, Way};
 
 impl Machine {
     /// Settings of an interface.
@@ -56,17 +56,17 @@ impl Machine {
         })
     }
 
-    /// The way to an address, when packets come from `source`.
+    /// Route to an address, when packets come from `source`.
     ///
     /// # Errors
     /// The kernel refuses, with `ENETUNREACH` if there is no route; or the answer is not in the
     /// recording.
-    pub fn way(&self, destination: IpAddr, source: Option<IpAddr>) -> io::Result<Way> {
+    pub fn kernel_route(&self, destination: IpAddr, source: Option<IpAddr>) -> io::Result<KernelRoute> {
         let from = source.map_or_else(|| "any".to_owned(), |source| source.to_string());
         let path = format!("selvedge/ways/{destination}/{from}.json");
         self.kept(&path, || {
-            let (index, way) = route::way_to(destination, source)?;
-            Ok(Way { interface: interface_name(index)?, ..way })
+            let (index, kernel_route) = route::route_to(destination, source)?;
+            Ok(KernelRoute { interface: interface_name(index)?, ..kernel_route })
         })
     }
 
@@ -133,13 +133,14 @@ mod tests {
         let loopback = "127.0.0.1".parse().unwrap();
         let settings = machine.link_settings("lo").unwrap();
         let queueings = machine.queueings("first").unwrap();
-        let (way, addresses) = (machine.way(loopback, None).unwrap(), machine.addresses().unwrap());
+        let (kernel_route, addresses) =
+            (machine.kernel_route(loopback, None).unwrap(), machine.addresses().unwrap());
         let connections = machine.connections("first", |_, _| true).unwrap();
         let text = machine.recording().unwrap().to_string();
         let again = Machine::of_recording("a", text.parse().unwrap());
         assert_eq!(again.link_settings("lo").unwrap(), settings);
         assert_eq!(again.queueings("first").unwrap(), queueings);
-        assert_eq!(again.way(loopback, None).unwrap(), way);
+        assert_eq!(again.kernel_route(loopback, None).unwrap(), kernel_route);
         assert_eq!(again.addresses().unwrap(), addresses);
         assert_eq!(again.connections("first", |_, _| false).unwrap(), connections);
     }

@@ -1,12 +1,12 @@
-//! The kernel's choice of a way to an address, and this machine's addresses (rtnetlink(7)).
+//! The kernel's route to an address, and this machine's addresses (rtnetlink(7)).
 
 use std::io;
 use std::net::IpAddr;
 
 use super::message::{malformed, u32_at};
 use super::{Attributes, NetlinkSocket, Writer};
+use crate::kernel_route::{InterfaceAddress, KernelRoute};
 use crate::limits::ADDRESSES_MAX;
-use crate::way::{InterfaceAddress, Way};
 
 /// Kinds of messages (`RTM_`).
 const NEW_ADDRESS: u16 = 20;
@@ -35,20 +35,20 @@ const LOCAL: u16 = 2;
 /// Index of the interface by which packets leave for `destination`, when they come from `source`.
 ///
 /// # Errors
-/// What the kernel says: `ENETUNREACH` when there is no way.
+/// What the kernel says: `ENETUNREACH` when there is no route.
 pub(crate) fn interface_to(destination: IpAddr, source: Option<IpAddr>) -> io::Result<u32> {
-    way_to(destination, source).map(|(index, _)| index)
+    route_to(destination, source).map(|(index, _)| index)
 }
 
-/// The way by which packets leave for `destination`, when they come from `source`, with the index of its interface.
+/// Route of packets to `destination`, when they come from `source`, with the index of its interface.
 ///
 /// # Errors
-/// What the kernel says: `ENETUNREACH` when there is no way.
-pub(crate) fn way_to(destination: IpAddr, source: Option<IpAddr>) -> io::Result<(u32, Way)> {
+/// What the kernel says: `ENETUNREACH` when there is no route.
+pub(crate) fn route_to(destination: IpAddr, source: Option<IpAddr>) -> io::Result<(u32, KernelRoute)> {
     let source = source.filter(|source| source.is_ipv4() == destination.is_ipv4());
     let answers = NetlinkSocket::open(None)?.ask(GET_ROUTE, &question(destination, source))?;
     let route = answers.iter().find(|answer| answer.kind == NEW_ROUTE).ok_or_else(malformed)?;
-    way(&route.payload).ok_or_else(malformed)
+    kernel_route(&route.payload).ok_or_else(malformed)
 }
 
 /// All addresses of this machine, [`ADDRESSES_MAX`] at most, each with the index of its interface.
@@ -83,17 +83,17 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn way(payload: &[u8]) -> Option<(u32, Way)> {
+fn kernel_route(payload: &[u8]) -> Option<(u32, KernelRoute)> {
     let attributes = Attributes(payload.get(ROUTE_LENGTH..)?);
     let read = |number: u16| attributes.value(number).and_then(ip_address);
     let index = attributes.number(OUTPUT_INTERFACE).filter(|index| *index != 0)?;
-    let way = Way {
+    let kernel_route = KernelRoute {
         interface: String::new(),
         gateway: read(GATEWAY),
         source: read(PREFERRED_SOURCE),
         mtu_bytes: attributes.nested(METRICS).and_then(|metrics| metrics.number(METRIC_MTU)),
     };
-    Some((index, way))
+    Some((index, kernel_route))
 }
 
 fn address(payload: &[u8]) -> Option<(u32, InterfaceAddress)> {
@@ -147,11 +147,11 @@ mod tests {
             .value(PREFERRED_SOURCE, &[10, 0, 0, 1])
             .nested(METRICS, &metrics)
             .finish();
-        let (index, found) = way(&bytes).unwrap();
+        let (index, found) = kernel_route(&bytes).unwrap();
         assert_eq!((index, found.mtu_bytes), (7, Some(1400)));
         assert_eq!(found.gateway, Some("10.0.0.254".parse().unwrap()));
         assert_eq!(found.source, Some("10.0.0.1".parse().unwrap()));
-        assert_eq!(way(&[0; ROUTE_LENGTH]), None);
+        assert_eq!(kernel_route(&[0; ROUTE_LENGTH]), None);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     proptest! {
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = way(&bytes);
+            let _ = kernel_route(&bytes);
             let _ = address(&bytes);
         }
     }

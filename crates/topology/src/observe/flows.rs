@@ -75,10 +75,10 @@ pub(super) fn read(reader: &mut Reader<'_>, interfaces: &[Interface]) -> Result<
         reader.shortfall("connections of NVMe/TCP queues", &reason, false);
         found.truncate(FLOWS_MAX);
     }
-    let mut ways = Ways { interfaces, known: HashMap::new() };
+    let mut routes = RouteCache { interfaces, known: HashMap::new() };
     let mut flows = Vec::new();
     for queue in found {
-        flows.push(flow(reader, &connections, &mut ways, queue)?);
+        flows.push(flow(reader, &connections, &mut routes, queue)?);
     }
     flows.sort_by_cached_key(order);
     Ok(flows)
@@ -90,10 +90,10 @@ pub(super) fn located(
     interfaces: &[Interface],
     mut flows: Vec<Flow>,
 ) -> Result<Vec<Flow>, ObserveError> {
-    let mut ways = Ways { interfaces, known: HashMap::new() };
+    let mut routes = RouteCache { interfaces, known: HashMap::new() };
     for flow in &mut flows {
         let (local, peer) = (flow.local.ip().to_canonical(), flow.peer.ip().to_canonical());
-        flow.interface = ways.interface(reader, 0, local, peer)?;
+        flow.interface = routes.interface(reader, 0, local, peer)?;
     }
     flows.sort_by_cached_key(order);
     Ok(flows)
@@ -114,14 +114,14 @@ fn order(flow: &Flow) -> (u8, u32, (String, u64), Option<u16>, SocketAddr, Socke
 fn flow(
     reader: &mut Reader<'_>,
     connections: &Connections,
-    ways: &mut Ways<'_>,
+    routes: &mut RouteCache<'_>,
     queue: Found,
 ) -> Result<Flow, ObserveError> {
     let socket = connections.with_ends(queue.ends);
     let (local, peer) = queue.ends;
     let bound = socket.map_or(0, |socket| socket.interface_index);
     Ok(Flow {
-        interface: ways.interface(reader, bound, local.ip().to_canonical(), peer.ip().to_canonical())?,
+        interface: routes.interface(reader, bound, local.ip().to_canonical(), peer.ip().to_canonical())?,
         owner: queue.owner,
         controller: queue.controller,
         subsystem_nqn: queue.subsystem_nqn,
@@ -138,12 +138,12 @@ fn flow(
 }
 
 /// The interfaces that packets leave by, each asked once.
-struct Ways<'a> {
+struct RouteCache<'a> {
     interfaces: &'a [Interface],
     known: HashMap<(IpAddr, IpAddr), Option<String>>,
 }
 
-impl Ways<'_> {
+impl RouteCache<'_> {
     fn interface(
         &mut self,
         reader: &mut Reader<'_>,
@@ -157,7 +157,7 @@ impl Ways<'_> {
         if let Some(known) = self.known.get(&(local, peer)) {
             return Ok(known.clone());
         }
-        let way = match reader.machine.route(peer, Some(local)) {
+        let interface = match reader.machine.route(peer, Some(local)) {
             Ok(name) => Some(name),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error.into()),
             Err(error) => {
@@ -167,7 +167,7 @@ impl Ways<'_> {
                 None
             }
         };
-        self.known.insert((local, peer), way.clone());
-        Ok(way)
+        self.known.insert((local, peer), interface.clone());
+        Ok(interface)
     }
 }

@@ -51,9 +51,9 @@ pub(super) struct Candidate {
 /// Queue that a connection was identified as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pairing {
-    /// The candidate's place.
+    /// Index of the candidate.
     pub(super) candidate: usize,
-    /// The controller's place; absent where it may be any.
+    /// Index of the controller; absent where it may be any.
     pub(super) controller: Option<usize>,
     /// The queue; absent where it may be any.
     pub(super) queue_id: Option<u16>,
@@ -135,8 +135,8 @@ fn by_size(controllers: &[Wanting], candidates: &[Candidate]) -> Option<Vec<usiz
     (connected.len() == candidates.len() && is_distinct(&connected)).then_some(connected)
 }
 
-fn is_distinct(places: &[usize]) -> bool {
-    let mut sorted = places.to_vec();
+fn is_distinct(positions: &[usize]) -> bool {
+    let mut sorted = positions.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).all(|two| two[0] != two[1])
 }
@@ -198,10 +198,10 @@ fn controller_order(
     by_name.sort_by_key(|at| controllers[*at].instance);
     by_id.sort_by_key(|at| (controllers[*at].controller_id, controllers[*at].instance));
     let fits = |order: &[usize]| {
-        let mut place = 0;
+        let mut position = 0;
         order.iter().all(|at| {
-            let first = connected.get(place).map(|candidate| &candidates[*candidate]);
-            place += controllers[*at].queue_ids.len();
+            let first = connected.get(position).map(|candidate| &candidates[*candidate]);
+            position += controllers[*at].queue_ids.len();
             begins(&controllers[*at], first)
         })
     };

@@ -18,11 +18,11 @@ pub(super) enum Method {
     None,
 }
 
-/// The queue of each seat, and how it gets there.
+/// Queue of each planned flow, and how it gets there.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) method: Method,
-    /// Queue by seat; absent where it cannot be known.
+    /// Queue of each planned flow; absent where it cannot be known.
     pub(super) queues: Vec<Option<u32>>,
 }
 
@@ -31,15 +31,16 @@ impl Assignment {
     pub(super) fn new(topology: &Topology, group: &Group) -> Self {
         let method = method(topology, group);
         let queues = match method {
-            Method::None => group.seats.iter().map(|seat| seat.queue_now).collect(),
+            Method::None => group.planned_flows.iter().map(|planned_flow| planned_flow.queue_now).collect(),
             // Who comes first has the first queue: what is seen of them does not tell which they use now.
             Method::Sender => {
                 let queue = |at: usize| Some(group.queues[at % group.queues.len()]);
-                (0..group.seats.len()).map(queue).collect()
+                (0..group.planned_flows.len()).map(queue).collect()
             }
-            Method::Rules => {
-                spread(group, &(0..group.seats.len()).map(|seat| vec![seat]).collect::<Vec<_>>())
-            }
+            Method::Rules => spread(
+                group,
+                &(0..group.planned_flows.len()).map(|planned_flow| vec![planned_flow]).collect::<Vec<_>>(),
+            ),
             Method::Table => spread(group, &units(topology, group)),
         };
         Self { method, queues }
@@ -49,7 +50,7 @@ impl Assignment {
 fn method(topology: &Topology, group: &Group) -> Method {
     let legs = group.interfaces(topology);
     let all = |is: &dyn Fn(&Interface) -> bool| legs.iter().all(|leg| is(leg));
-    if group.seats.iter().all(|seat| seat.flow.is_none()) {
+    if group.planned_flows.iter().all(|planned_flow| planned_flow.flow.is_none()) {
         // Nothing is there to be led anywhere yet; each queue gets ready for one.
         return Method::Sender;
     }
@@ -60,7 +61,11 @@ fn method(topology: &Topology, group: &Group) -> Method {
         return Method::Rules;
     }
     if all(&|leg| {
-        leg.rss.is_some() && group.seats.iter().all(|seat| entry(topology, leg, seat.flow).is_some())
+        leg.rss.is_some()
+            && group
+                .planned_flows
+                .iter()
+                .all(|planned_flow| entry(topology, leg, planned_flow.flow).is_some())
     }) {
         return Method::Table;
     }
@@ -71,7 +76,11 @@ fn method(topology: &Topology, group: &Group) -> Method {
 
 /// True if each flow can have a rule of its own, before those of others that are for it, too.
 fn takes_rules(ntuple: &Ntuple, topology: &Topology, group: &Group) -> bool {
-    let flows: Vec<_> = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?)).collect();
+    let flows: Vec<_> = group
+        .planned_flows
+        .iter()
+        .filter_map(|planned_flow| topology.flows.get(planned_flow.flow?))
+        .collect();
     let has_room = flows.iter().all(|flow| {
         let own = ntuple.rules.iter().any(|rule| rule.flow == Some((flow.peer, flow.local)));
         let places = if own { 1 } else { flows.len() };
@@ -89,13 +98,13 @@ pub(super) fn entry(topology: &Topology, leg: &Interface, flow: Option<usize>) -
     }
 }
 
-/// Seats that have to stay together, since they share an entry of the table on one of the interfaces.
+/// Flows that have to stay together, since they share an entry of the table on one of the interfaces.
 fn units(topology: &Topology, group: &Group) -> Vec<Vec<usize>> {
-    let mut unit: Vec<usize> = (0..group.seats.len()).collect();
+    let mut unit: Vec<usize> = (0..group.planned_flows.len()).collect();
     for leg in group.interfaces(topology) {
         let mut first_with: BTreeMap<u32, usize> = BTreeMap::new();
-        for (at, seat) in group.seats.iter().enumerate() {
-            let Some(entry) = entry(topology, leg, seat.flow) else { continue };
+        for (at, planned_flow) in group.planned_flows.iter().enumerate() {
+            let Some(entry) = entry(topology, leg, planned_flow.flow) else { continue };
             let first = unit[*first_with.entry(entry).or_insert(at)];
             let old = unit[at];
             unit.iter_mut().filter(|unit| **unit == old).for_each(|unit| *unit = first);
@@ -116,7 +125,8 @@ const ROUNDS_MAX: usize = 16;
 
 /// Spreads units over the queues, until doing it again finds nothing better: so a plan for what is already so is empty.
 fn spread(group: &Group, units: &[Vec<usize>]) -> Vec<Option<u32>> {
-    let mut now: Vec<Option<u32>> = group.seats.iter().map(|seat| seat.queue_now).collect();
+    let mut now: Vec<Option<u32>> =
+        group.planned_flows.iter().map(|planned_flow| planned_flow.queue_now).collect();
     for _ in 0..ROUNDS_MAX {
         let better = spread_from(group, units, &now);
         if is_as_good(group, &now, &better) {
@@ -129,9 +139,9 @@ fn spread(group: &Group, units: &[Vec<usize>]) -> Vec<Option<u32>> {
 
 /// Spreads units over the queues. Who is alone on a queue stays there.
 fn spread_from(group: &Group, units: &[Vec<usize>], now: &[Option<u32>]) -> Vec<Option<u32>> {
-    let share = (group.seats.len() / group.queues.len()).max(1);
+    let share = (group.planned_flows.len() / group.queues.len()).max(1);
     let mut load: BTreeMap<u32, usize> = group.queues.iter().map(|queue| (*queue, 0)).collect();
-    let mut queues = vec![None; group.seats.len()];
+    let mut queues = vec![None; group.planned_flows.len()];
     let mut waiting = Vec::new();
     for unit in units {
         let own = now[unit[0]];
@@ -139,7 +149,7 @@ fn spread_from(group: &Group, units: &[Vec<usize>], now: &[Option<u32>]) -> Vec<
         match room.filter(|load| **load == 0 || **load + unit.len() <= share) {
             Some(load) => {
                 *load += unit.len();
-                unit.iter().for_each(|seat| queues[*seat] = own);
+                unit.iter().for_each(|planned_flow| queues[*planned_flow] = own);
             }
             None => waiting.push(unit),
         }
@@ -149,7 +159,7 @@ fn spread_from(group: &Group, units: &[Vec<usize>], now: &[Option<u32>]) -> Vec<
         let least = load.iter().min_by_key(|(queue, load)| (**load, Some(**queue) != own, **queue));
         let Some(queue) = least.map(|(queue, _)| *queue) else { break };
         *load.entry(queue).or_default() += unit.len();
-        unit.iter().for_each(|seat| queues[*seat] = Some(queue));
+        unit.iter().for_each(|planned_flow| queues[*planned_flow] = Some(queue));
     }
     use_free_queues(units, &mut load, &mut queues);
     queues
@@ -168,7 +178,7 @@ fn use_free_queues(units: &[Vec<usize>], load: &mut BTreeMap<u32, usize>, queues
         let Some((_, size, std::cmp::Reverse(at), queue)) = candidates.min() else { break };
         *load.entry(queue).or_default() -= size;
         *load.entry(free).or_default() += size;
-        units[at].iter().for_each(|seat| queues[*seat] = Some(free));
+        units[at].iter().for_each(|planned_flow| queues[*planned_flow] = Some(free));
     }
 }
 

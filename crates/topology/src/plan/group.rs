@@ -13,24 +13,24 @@ pub(super) struct Group {
     pub(super) queues: Vec<u32>,
     /// The interfaces' memory node, where they have one in common.
     pub(super) node: Option<u16>,
-    /// Seats: a flow each, or a place for a flow that is to come.
-    pub(super) seats: Vec<Seat>,
+    /// Flows, present or expected.
+    pub(super) planned_flows: Vec<PlannedFlow>,
 }
 
 /// Flow that needs a queue and a processor.
 #[derive(Debug)]
-pub(super) struct Seat {
-    /// The flow, by its place in the topology; none where it is to come.
+pub(super) struct PlannedFlow {
+    /// Index of the flow in the topology; none for an expected flow.
     pub(super) flow: Option<usize>,
     /// The queue it comes by now on the first of the interfaces, where that is known.
     pub(super) queue_now: Option<u32>,
     /// Worker of the flow.
-    pub(super) worker: SeatWorker,
+    pub(super) worker: PlannedWorker,
 }
 
 /// Worker of a flow, as far as a plan is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SeatWorker {
+pub(super) enum PlannedWorker {
     /// The worker stays on this processor.
     Fixed(u32),
     /// A thread that can be moved.
@@ -52,28 +52,28 @@ impl Group {
         let mut groups: Vec<Group> = Vec::new();
         for name in super::names(topology, options) {
             let flows = topology.flows.iter().enumerate();
-            let mut seats: Vec<Seat> = flows
+            let mut planned_flows: Vec<PlannedFlow> = flows
                 .filter(|(_, flow)| flow.is_io() && flow.interface.as_deref() == Some(&name))
-                .map(|(at, flow)| Seat::of(topology, at, flow))
+                .map(|(at, flow)| PlannedFlow::of(topology, at, flow))
                 .collect();
             let legs: Vec<&Interface> =
                 legs(topology, &name).into_iter().filter(|leg| leg.kind != InterfaceKind::Loopback).collect();
-            if seats.is_empty() {
+            if planned_flows.is_empty() {
                 let queues = common_queues(&legs, options).len();
                 let count = (queue_limit(topology, &name).queues as usize).min(queues);
-                seats.extend((0..count).map(|_| Seat::to_come()));
+                planned_flows.extend((0..count).map(|_| PlannedFlow::to_come()));
             }
             let group = Group {
                 queues: common_queues(&legs, options),
                 node: common_node(&legs),
                 legs: legs.iter().map(|leg| leg.name.clone()).collect(),
-                seats,
+                planned_flows,
             };
             group.join(&mut groups, topology, options);
         }
         for group in &mut groups {
-            group.seats.sort_by_key(|seat| {
-                let flow = seat.flow.and_then(|at| topology.flows.get(at));
+            group.planned_flows.sort_by_key(|planned_flow| {
+                let flow = planned_flow.flow.and_then(|at| topology.flows.get(at));
                 flow.map(|flow| (flow.controller.clone(), flow.queue_id, flow.local.port()))
             });
         }
@@ -94,11 +94,15 @@ impl Group {
         other.queues = common_queues(&legs, options);
         other.node = common_node(&legs);
         // A place for a flow to come is only for an interface that has none.
-        let has_flows = other.seats.iter().chain(&self.seats).any(|seat| seat.flow.is_some());
-        other.seats.extend(self.seats);
-        other.seats.retain(|seat| seat.flow.is_some() || !has_flows);
+        let has_flows = other
+            .planned_flows
+            .iter()
+            .chain(&self.planned_flows)
+            .any(|planned_flow| planned_flow.flow.is_some());
+        other.planned_flows.extend(self.planned_flows);
+        other.planned_flows.retain(|planned_flow| planned_flow.flow.is_some() || !has_flows);
         if !has_flows {
-            other.seats.truncate(other.queues.len());
+            other.planned_flows.truncate(other.queues.len());
         }
     }
 
@@ -119,18 +123,18 @@ impl Group {
     }
 }
 
-impl Seat {
+impl PlannedFlow {
     fn of(topology: &Topology, at: usize, flow: &Flow) -> Self {
         let queue_now = course(topology, flow).first().and_then(|leg| leg.queue);
-        Self { flow: Some(at), queue_now, worker: SeatWorker::of(flow) }
+        Self { flow: Some(at), queue_now, worker: PlannedWorker::of(flow) }
     }
 
     fn to_come() -> Self {
-        Self { flow: None, queue_now: None, worker: SeatWorker::Unknown(CpuSet::default()) }
+        Self { flow: None, queue_now: None, worker: PlannedWorker::Unknown(CpuSet::default()) }
     }
 }
 
-impl SeatWorker {
+impl PlannedWorker {
     fn of(flow: &Flow) -> Self {
         let Some(worker) = &flow.worker else { return Self::Unknown(CpuSet::default()) };
         let pid = match flow.owner {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::PlanOptions;
 use super::assignment::Assignment;
-use super::group::{Group, Seat, SeatWorker};
+use super::group::{Group, PlannedFlow, PlannedWorker};
 use crate::{CpuSet, Interrupt, Topology};
 
 /// Processors that queues of this plan already have.
@@ -50,7 +50,7 @@ pub(super) struct Placement {
     pub(super) cpus: BTreeMap<u32, u32>,
     /// Process, thread, processor.
     pub(super) moves: Vec<(u32, u32, u32)>,
-    /// The processor of each seat's worker, where it is or will be known.
+    /// Processor of each flow's worker, where it is or will be known.
     pub(super) workers: Vec<Option<u32>>,
 }
 
@@ -64,10 +64,10 @@ impl Placement {
         taken: &mut Taken,
     ) -> Self {
         let mut placement = Self::default();
-        let mut seats: BTreeMap<u32, Vec<&SeatWorker>> = BTreeMap::new();
-        for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
+        let mut planned_flows: BTreeMap<u32, Vec<&PlannedWorker>> = BTreeMap::new();
+        for (planned_flow, queue) in group.planned_flows.iter().zip(&assignment.queues) {
             if let Some(queue) = queue {
-                seats.entry(*queue).or_default().push(&seat.worker);
+                planned_flows.entry(*queue).or_default().push(&planned_flow.worker);
             }
         }
         // Where interrupts follow workers, every processor is as good as one of the node.
@@ -75,16 +75,16 @@ impl Placement {
         let near = topology.processors.online_on(node);
         let node = topology.processors.online_on(group.node);
         let may = taken.may.clone();
-        let stays = |workers: &[&SeatWorker]| {
+        let stays = |workers: &[&PlannedWorker]| {
             let mut fixed = workers.iter().filter_map(|worker| match worker {
                 // One that the plan may not use serves no queue, also where a worker stays there.
-                SeatWorker::Fixed(cpu) if may.contains(*cpu) => Some(*cpu),
+                PlannedWorker::Fixed(cpu) if may.contains(*cpu) => Some(*cpu),
                 _ => None,
             });
             fixed.clone().find(|cpu| near.contains(*cpu)).or_else(|| fixed.next())
         };
         // First those whose worker is where it should be, then those that can have any place, then the others.
-        let rank = |workers: &[&SeatWorker]| match stays(workers) {
+        let rank = |workers: &[&PlannedWorker]| match stays(workers) {
             Some(cpu) if near.contains(cpu) => 0,
             None => 1,
             Some(_) => 2,
@@ -92,14 +92,14 @@ impl Placement {
         // RPS that spreads the packets of several flows is intended, and one processor would be
         // less.
         let is_spread =
-            |queue: u32, workers: &[&SeatWorker]| workers.len() > 1 && is_spread(topology, group, queue);
-        let mut order: Vec<(u32, Vec<&SeatWorker>)> =
-            seats.into_iter().filter(|(queue, workers)| !is_spread(*queue, workers)).collect();
+            |queue: u32, workers: &[&PlannedWorker]| workers.len() > 1 && is_spread(topology, group, queue);
+        let mut order: Vec<(u32, Vec<&PlannedWorker>)> =
+            planned_flows.into_iter().filter(|(queue, workers)| !is_spread(*queue, workers)).collect();
         order.sort_by_key(|(queue, workers)| (rank(workers), *queue));
         for (queue, workers) in order {
             let stays = stays(&workers);
             let of_thread = workers.iter().find_map(|worker| match worker {
-                SeatWorker::Movable { thread, .. } => taken.threads.get(thread).copied(),
+                PlannedWorker::Movable { thread, .. } => taken.threads.get(thread).copied(),
                 _ => None,
             });
             let cpu = stays.or(of_thread).filter(|cpu| near.contains(*cpu)).unwrap_or_else(|| {
@@ -114,9 +114,9 @@ impl Placement {
     }
 
     /// The first worker of a queue that can be moved moves to the queue's processor; others of it stay where they are.
-    fn move_worker(&mut self, workers: &[&SeatWorker], cpu: u32, taken: &mut Taken) {
+    fn move_worker(&mut self, workers: &[&PlannedWorker], cpu: u32, taken: &mut Taken) {
         let first = workers.iter().find_map(|worker| match worker {
-            SeatWorker::Movable { pid, thread, allowed } => Some((*pid, *thread, allowed)),
+            PlannedWorker::Movable { pid, thread, allowed } => Some((*pid, *thread, allowed)),
             _ => None,
         });
         let Some((pid, thread, allowed)) = first.filter(|(_, thread, _)| !taken.threads.contains_key(thread))
@@ -129,16 +129,16 @@ impl Placement {
         }
     }
 
-    /// Finds out where each seat's worker is or will be, once all threads have their place.
+    /// Determines the processor of each flow's worker, once all threads are placed.
     pub(super) fn follow(&mut self, group: &Group, assignment: &Assignment, taken: &Taken) {
-        let cpu = |(seat, queue): (&Seat, &Option<u32>)| match &seat.worker {
-            SeatWorker::Fixed(cpu) => Some(*cpu),
-            SeatWorker::Movable { thread, allowed, .. } => {
+        let cpu = |(planned_flow, queue): (&PlannedFlow, &Option<u32>)| match &planned_flow.worker {
+            PlannedWorker::Fixed(cpu) => Some(*cpu),
+            PlannedWorker::Movable { thread, allowed, .. } => {
                 taken.threads.get(thread).copied().or_else(|| allowed.only())
             }
-            SeatWorker::Unknown(_) => queue.and_then(|queue| self.cpus.get(&queue).copied()),
+            PlannedWorker::Unknown(_) => queue.and_then(|queue| self.cpus.get(&queue).copied()),
         };
-        self.workers = group.seats.iter().zip(&assignment.queues).map(cpu).collect();
+        self.workers = group.planned_flows.iter().zip(&assignment.queues).map(cpu).collect();
     }
 }
 
@@ -149,14 +149,14 @@ fn is_spread(topology: &Topology, group: &Group, queue: u32) -> bool {
 }
 
 /// Processors that a queue would rather have, the best first: those its workers may be on, and its own now.
-fn wishes(topology: &Topology, group: &Group, queue: u32, workers: &[&SeatWorker]) -> Vec<u32> {
+fn wishes(topology: &Topology, group: &Group, queue: u32, workers: &[&PlannedWorker]) -> Vec<u32> {
     let mut wishes: Vec<u32> = Vec::new();
     let receive = group.interfaces(topology).into_iter().flat_map(|leg| &leg.receive);
     for receive in receive.filter(|receive| receive.index == queue) {
         wishes.extend(receive.interrupt.as_ref().and_then(Interrupt::cpu).or_else(|| receive.rps.only()));
     }
     let likely = workers.iter().filter_map(|worker| match worker {
-        SeatWorker::Unknown(cpus) => Some(cpus),
+        PlannedWorker::Unknown(cpus) => Some(cpus),
         _ => None,
     });
     let likely: Vec<u32> = likely.flat_map(CpuSet::iter).collect();
@@ -166,7 +166,7 @@ fn wishes(topology: &Topology, group: &Group, queue: u32, workers: &[&SeatWorker
         wishes.iter().position(|cpu| !likely.is_empty() && !likely.contains(cpu)).unwrap_or(wishes.len());
     wishes.splice(at..at, likely);
     let pinned = workers.iter().filter_map(|worker| match worker {
-        SeatWorker::Movable { allowed, .. } => allowed.only(),
+        PlannedWorker::Movable { allowed, .. } => allowed.only(),
         _ => None,
     });
     wishes.extend(pinned);

@@ -133,7 +133,7 @@ fn transmit_side(
             senders.entry(*queue).or_default().insert(*cpu);
         }
     }
-    debug_assert_eq!(assignment.queues.len(), group.seats.len());
+    debug_assert_eq!(assignment.queues.len(), group.planned_flows.len());
     let workers: CpuSet = senders.values().flat_map(CpuSet::iter).collect();
     let share = workers.len().div_ceil(leg.transmit.len().max(1));
     // Where flows have to share a queue, their senders need not: each one more at a queue waits for its lock.
@@ -162,8 +162,8 @@ fn transmit_side(
 fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, assignment: &Assignment) {
     let Some(ntuple) = &leg.ntuple else { return };
     let mut taken: Vec<u32> = Vec::new();
-    for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
-        let Some((flow, queue)) = seat.flow.and_then(|at| topology.flows.get(at)).zip(*queue) else {
+    for (planned_flow, queue) in group.planned_flows.iter().zip(&assignment.queues) {
+        let Some((flow, queue)) = planned_flow.flow.and_then(|at| topology.flows.get(at)).zip(*queue) else {
             continue;
         };
         let (_, _, now) = receive_queue(leg, flow.peer, flow.local);
@@ -179,7 +179,7 @@ fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
         // A rule for this very flow is replaced in its place; an administrator's rule for several
         // flows stays.
         let mut places = ntuple.places_for(flow.peer, flow.local);
-        let Some(location) = places.find(|place| !taken.contains(place)) else { continue };
+        let Some(location) = places.find(|slot| !taken.contains(slot)) else { continue };
         taken.push(location);
         let flow_of_rule = Some((flow.peer, flow.local));
         let rule = NtupleRule { location, flow: flow_of_rule, queue: Some(queue), scope: RuleScope::Unknown };
@@ -201,10 +201,10 @@ fn table(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, a
     let Some(rss) = &leg.rss else { return };
     let mut table = rss.table.clone();
     let mut moved = 0;
-    for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
-        let place = entry(topology, leg, seat.flow).and_then(|entry| table.get_mut(entry as usize));
-        if let Some((place, queue)) = place.zip(*queue).filter(|(place, queue)| **place != *queue) {
-            *place = queue;
+    for (planned_flow, queue) in group.planned_flows.iter().zip(&assignment.queues) {
+        let slot = entry(topology, leg, planned_flow.flow).and_then(|entry| table.get_mut(entry as usize));
+        if let Some((slot, queue)) = slot.zip(*queue).filter(|(slot, queue)| **slot != *queue) {
+            *slot = queue;
             moved += 1;
         }
     }
@@ -235,7 +235,7 @@ fn cannot(
     options: &PlanOptions,
 ) {
     let name = group.legs.join(", ");
-    let flows = group.seats.iter().filter(|seat| seat.flow.is_some()).count();
+    let flows = group.planned_flows.iter().filter(|planned_flow| planned_flow.flow.is_some()).count();
     let unknown = assignment.queues.iter().filter(|queue| queue.is_none()).count();
     if unknown > 0 {
         plan.notes.push(format!(
@@ -266,10 +266,10 @@ fn cannot(
         ));
     }
     let off: CpuSet = group
-        .seats
+        .planned_flows
         .iter()
         .zip(&placement.workers)
-        .filter(|(seat, _)| matches!(seat.worker, super::group::SeatWorker::Fixed(_)))
+        .filter(|(planned_flow, _)| matches!(planned_flow.worker, super::group::PlannedWorker::Fixed(_)))
         .filter_map(|(_, cpu)| *cpu)
         .filter(|cpu| group.node.is_some_and(|node| topology.processors.node_of(*cpu) != Some(node)))
         .collect();
@@ -289,7 +289,11 @@ fn hashes_addresses(
     assignment: &Assignment,
 ) -> Option<String> {
     let rss = leg.rss.as_ref()?;
-    let flows: Vec<_> = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?)).collect();
+    let flows: Vec<_> = group
+        .planned_flows
+        .iter()
+        .filter_map(|planned_flow| topology.flows.get(planned_flow.flow?))
+        .collect();
     let shares = |at: usize| {
         let queue = assignment.queues[at];
         queue.is_some() && assignment.queues.iter().filter(|other| **other == queue).count() > 1
@@ -315,7 +319,7 @@ fn others_rule(
     assignment: &Assignment,
 ) -> Option<String> {
     let ntuple = leg.ntuple.as_ref().filter(|_| assignment.method != Method::Rules)?;
-    let flows = group.seats.iter().filter_map(|seat| topology.flows.get(seat.flow?));
+    let flows = group.planned_flows.iter().filter_map(|planned_flow| topology.flows.get(planned_flow.flow?));
     let rule = flows.into_iter().find_map(|flow| match ntuple.ruling(flow.peer, flow.local) {
         Ruling::By(rule) | Ruling::Perhaps(rule) if rule.flow.is_none() => Some(rule.location),
         _ => None,

@@ -209,9 +209,9 @@ fn sockets(recording: &mut Recording, topology: &Topology) {
         pid,
     }));
     answer(recording, "selvedge/sockets.json", &Sockets { sockets: all, ..Sockets::default() });
-    let way = |flow: &Flow| Some((flow.peer.ip(), flow.local.ip(), flow.interface.clone()?));
-    let ways: BTreeSet<_> = topology.flows.iter().filter_map(way).collect();
-    let routes: Vec<_> = ways
+    let route = |flow: &Flow| Some((flow.peer.ip(), flow.local.ip(), flow.interface.clone()?));
+    let routes: BTreeSet<_> = topology.flows.iter().filter_map(route).collect();
+    let routes: Vec<_> = routes
         .into_iter()
         .map(|(destination, source, interface)| {
             json!({ "destination": destination, "source": source, "interface": interface })

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::Keep;
+use super::access::{Access, Librbd};
 use super::run::{Group, Plan, Run};
 use super::stand::Stand;
-use super::way::{Librbd, Way};
 use super::workload::Workload;
-use crate::order::Order;
+use crate::shuffle::Shuffle;
 use crate::statistics::median;
 use crate::table::{Table, short, whole};
 
@@ -23,27 +23,37 @@ const WORKLOADS: [Workload; 4] = [
     Workload::new("4 KiB random write, depth 32", "randwrite", 4096, 32),
     Workload::new("4 KiB random write, depth 1", "randwrite", 4096, 1),
 ];
-const CACHED: Way = Way::Fio { librbd: Librbd::Cached };
-const WAYS: [Way; 5] =
-    [Way::ALONE, CACHED, Way::Fio { librbd: Librbd::OneThread }, Way::gateway(1), Way::gateway(2)];
+const CACHED: Access = Access::Fio { librbd: Librbd::Cached };
+const ACCESSES: [Access; 5] = [
+    Access::ALONE,
+    CACHED,
+    Access::Fio { librbd: Librbd::OneThread },
+    Access::gateway(1),
+    Access::gateway(2),
+];
 
-/// True if a way can differ from others there: librbd's cache holds back writes only.
-fn counts(way: Way, workload: &Workload) -> bool {
-    way != CACHED || workload.rw != "randread"
+/// True if an access can differ from others there: librbd's cache holds back writes only.
+fn counts(access: Access, workload: &Workload) -> bool {
+    access != CACHED || workload.rw != "randread"
 }
 
-/// All ways with all workloads, in each round in another order.
+/// All accesses with all workloads, in each round in another order.
 ///
 /// # Errors
 /// Runs cannot be kept.
-pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut Keep) -> Result<(), String> {
+pub(super) fn measure(
+    stand: &Stand,
+    rounds: u32,
+    shuffle: &mut Shuffle,
+    keep: &mut Keep,
+) -> Result<(), String> {
     for round in 1..=rounds {
-        for workload in order.of(&WORKLOADS) {
-            for way in order.of(&WAYS).into_iter().filter(|way| counts(*way, &workload)) {
+        for workload in shuffle.of(&WORKLOADS) {
+            for access in shuffle.of(&ACCESSES).into_iter().filter(|access| counts(*access, &workload)) {
                 keep.run(stand.run(Plan {
                     part: PART,
                     round,
-                    way,
+                    access,
                     workload,
                     images: 1,
                     step_percent: None,
@@ -58,24 +68,24 @@ pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut 
 pub(super) fn tables(runs: &[Run]) -> String {
     let mut text = String::new();
     for workload in WORKLOADS {
-        let group = |way: Way| {
+        let group = |access: Access| {
             Group::of(runs, |run| {
-                run.plan.part == PART && run.plan.workload == workload && run.plan.way == way
+                run.plan.part == PART && run.plan.workload == workload && run.plan.access == access
             })
         };
-        let alone = group(Way::ALONE);
+        let alone = group(Access::ALONE);
         if alone.median(Run::iops).is_none() {
             continue;
         }
         let mut table = Table::new(&HEAD);
         let mut verdicts = Vec::new();
-        for way in WAYS.into_iter().filter(|way| counts(*way, &workload)) {
-            let group = group(way);
+        for access in ACCESSES.into_iter().filter(|access| counts(*access, &workload)) {
+            let group = group(access);
             let iops_ratio = median(&group.ratios(&alone, Run::iops));
             let cpu_ratio = median(&group.ratios(&alone, Run::cpu_us));
-            table.row(row(way, &group, iops_ratio, cpu_ratio));
-            if matches!(way, Way::Gateway { .. }) {
-                verdicts.push(verdict(way, iops_ratio, cpu_ratio));
+            table.row(row(access, &group, iops_ratio, cpu_ratio));
+            if matches!(access, Access::Gateway { .. }) {
+                verdicts.push(verdict(access, iops_ratio, cpu_ratio));
             }
         }
         // Writing to a string does not fail.
@@ -97,9 +107,9 @@ const HEAD: [&str; 10] = [
     "other work %",
 ];
 
-fn row(way: Way, group: &Group, iops_ratio: Option<f64>, cpu_ratio: Option<f64>) -> Vec<String> {
+fn row(access: Access, group: &Group, iops_ratio: Option<f64>, cpu_ratio: Option<f64>) -> Vec<String> {
     vec![
-        way.name(),
+        access.name(),
         group.spread(Run::iops),
         times(iops_ratio),
         short(group.median(Run::cpu_us)),
@@ -117,14 +127,14 @@ fn times(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-fn verdict(way: Way, iops_ratio: Option<f64>, cpu_ratio: Option<f64>) -> String {
+fn verdict(access: Access, iops_ratio: Option<f64>, cpu_ratio: Option<f64>) -> String {
     let (Some(iops), Some(cpu)) = (iops_ratio, cpu_ratio) else {
-        return format!("- {}: no figures.", way.name());
+        return format!("- {}: no figures.", access.name());
     };
     let word = |is_met: bool| if is_met { "met" } else { "NOT met" };
     format!(
         "- {}: CPU {cpu:.3} times (at most {CPU_RATIO_MAX}: {}), IOPS {iops:.3} times (at least {IOPS_RATIO_MIN}: {}).",
-        way.name(),
+        access.name(),
         word(cpu <= CPU_RATIO_MAX),
         word(iops >= IOPS_RATIO_MIN)
     )
@@ -138,12 +148,12 @@ mod tests {
     #[test]
     fn the_verdict_is_of_medians_of_ratios() {
         let runs = [
-            run(1, Way::ALONE, 1000.0, 40.0),
-            run(1, Way::gateway(1), 900.0, 44.0),
-            run(1, Way::gateway(2), 1100.0, 60.0),
+            run(1, Access::ALONE, 1000.0, 40.0),
+            run(1, Access::gateway(1), 900.0, 44.0),
+            run(1, Access::gateway(2), 1100.0, 60.0),
             // A slow round is slow for all, and makes no difference.
-            run(2, Way::gateway(1), 450.0, 88.0),
-            run(2, Way::ALONE, 500.0, 80.0),
+            run(2, Access::gateway(1), 450.0, 88.0),
+            run(2, Access::ALONE, 500.0, 80.0),
         ];
         let text = tables(&runs);
         assert!(

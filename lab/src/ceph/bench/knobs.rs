@@ -2,11 +2,11 @@
 //! how a run is made.
 
 use super::Keep;
+use super::access::Access;
 use super::run::{Group, Plan, Run};
 use super::stand::Stand;
-use super::way::Way;
 use super::workload::Workload;
-use crate::order::Order;
+use crate::shuffle::Shuffle;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "knobs";
@@ -19,23 +19,30 @@ const BDEVS_PER_CLUSTER: [u32; 3] = [1, 8, 32];
 const WORKLOAD: Workload = Workload::new("4 KiB random read, depth 32 on each image", "randread", 4096, 32);
 
 /// librbd alone, and the gateway with all positions of its knobs.
-fn ways() -> Vec<Way> {
-    let mut ways = vec![Way::ALONE];
+fn accesses() -> Vec<Access> {
+    let mut accesses = vec![Access::ALONE];
     for reactors in REACTORS {
-        ways.extend(BDEVS_PER_CLUSTER.map(|count| Way::Gateway { reactors, bdevs_per_cluster: Some(count) }));
+        accesses.extend(
+            BDEVS_PER_CLUSTER.map(|count| Access::Gateway { reactors, bdevs_per_cluster: Some(count) }),
+        );
     }
-    ways
+    accesses
 }
 
-/// All ways with one image and with many, in each round in another order.
+/// All accesses with one image and with many, in each round in another order.
 ///
 /// # Errors
 /// Runs cannot be kept.
-pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut Keep) -> Result<(), String> {
+pub(super) fn measure(
+    stand: &Stand,
+    rounds: u32,
+    shuffle: &mut Shuffle,
+    keep: &mut Keep,
+) -> Result<(), String> {
     for round in 1..=rounds {
-        for images in order.of(&IMAGES) {
-            for way in order.of(&ways()) {
-                let plan = Plan { part: PART, round, way, workload: WORKLOAD, images, step_percent: None };
+        for images in shuffle.of(&IMAGES) {
+            for access in shuffle.of(&accesses()) {
+                let plan = Plan { part: PART, round, access, workload: WORKLOAD, images, step_percent: None };
                 keep.run(stand.run(plan))?;
             }
         }
@@ -64,13 +71,13 @@ pub(super) fn table(runs: &[Run]) -> String {
     }
     let mut table = Table::new(&HEAD);
     for images in IMAGES {
-        for way in ways() {
+        for access in accesses() {
             let group = Group::of(runs, |run| {
-                run.plan.part == PART && run.plan.images == images && run.plan.way == way
+                run.plan.part == PART && run.plan.images == images && run.plan.access == access
             });
-            let (reactors, bdevs) = match way {
-                Way::Fio { .. } => ("fio rbd".to_owned(), String::new()),
-                Way::Gateway { reactors, bdevs_per_cluster } => {
+            let (reactors, bdevs) = match access {
+                Access::Fio { .. } => ("fio rbd".to_owned(), String::new()),
+                Access::Gateway { reactors, bdevs_per_cluster } => {
                     (reactors.to_string(), bdevs_per_cluster.unwrap_or_default().to_string())
                 }
             };
@@ -107,9 +114,9 @@ mod tests {
 
     #[test]
     fn every_position_has_a_line() {
-        let way = Way::Gateway { reactors: 2, bdevs_per_cluster: Some(8) };
+        let access = Access::Gateway { reactors: 2, bdevs_per_cluster: Some(8) };
         let eight = |run: Run| Run { plan: Plan { part: PART, images: 8, ..run.plan }, ..run };
-        let runs = [eight(run(1, way, 1000.0, 40.0)), eight(run(1, Way::ALONE, 1500.0, 30.0))];
+        let runs = [eight(run(1, access, 1000.0, 40.0)), eight(run(1, Access::ALONE, 1500.0, 30.0))];
         let text = table(&runs);
         assert_eq!(text.lines().filter(|line| line.starts_with("| 8 |")).count(), 7, "{text}");
         assert!(

@@ -1,6 +1,7 @@
 //! `lab ceph bench`: what the gateway costs beside librbd alone, what its knobs do, and latency by load. It keeps what was seen
 //! and shows medians; it keeps out what is measured for which of these.
 
+mod access;
 mod cost;
 mod curve;
 mod figures;
@@ -9,7 +10,6 @@ mod report;
 mod run;
 mod stand;
 mod watch;
-mod way;
 mod workload;
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum, value_parser};
 
 use super::config::Shape;
 use crate::journal::Journal;
-use crate::order::Order;
+use crate::shuffle::Shuffle;
 use run::Run;
 use stand::Stand;
 
@@ -29,7 +29,7 @@ const DISK_MIB: u64 = 512;
 
 /// Part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum Measurement {
     Cost,
     Knobs,
     Curve,
@@ -52,7 +52,7 @@ pub(crate) struct Bench {
     pub(super) seconds: u32,
     /// Only this part
     #[arg(long)]
-    pub(super) only: Option<Part>,
+    pub(super) only: Option<Measurement>,
     /// Seed of the order of runs [default: random, and kept]
     #[arg(long, value_name = "N", default_value_t = crate::command_line::chance(), hide_default_value = true)]
     pub(super) seed: u64,
@@ -89,11 +89,11 @@ impl Bench {
         let environment = report::environment(&bench);
         println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
         let mut keep = Keep { journal: Journal::new(&bench.output, &environment)?, runs: Vec::new() };
-        let mut order = Order::new(bench.seed);
-        bench.in_memory(&mut order, &mut keep)?;
-        if bench.has(Part::Curve) {
+        let mut shuffle = Shuffle::new(bench.seed);
+        bench.in_memory(&mut shuffle, &mut keep)?;
+        if bench.has(Measurement::Curve) {
             let stand = Stand::new(&bench, Shape::REPLICATED, 1, DISK_MIB)?;
-            curve::measure(&stand, bench.rounds, &mut order, &mut keep)?;
+            curve::measure(&stand, bench.rounds, &mut shuffle, &mut keep)?;
         }
         let picture = curve::picture(keep.runs());
         let text = report::text(&environment, keep.runs(), picture.is_some());
@@ -105,21 +105,21 @@ impl Bench {
         Ok(keep.runs().iter().filter(|run| run.failure.is_some()).count())
     }
 
-    fn in_memory(&self, order: &mut Order, keep: &mut Keep) -> Result<(), String> {
-        if !self.has(Part::Cost) && !self.has(Part::Knobs) {
+    fn in_memory(&self, shuffle: &mut Shuffle, keep: &mut Keep) -> Result<(), String> {
+        if !self.has(Measurement::Cost) && !self.has(Measurement::Knobs) {
             return Ok(());
         }
         let stand = Stand::new(self, Shape::SMALL, knobs::IMAGES_MAX, MEMORY_MIB)?;
-        if self.has(Part::Cost) {
-            cost::measure(&stand, self.rounds, order, keep)?;
+        if self.has(Measurement::Cost) {
+            cost::measure(&stand, self.rounds, shuffle, keep)?;
         }
-        if self.has(Part::Knobs) {
-            knobs::measure(&stand, self.rounds, order, keep)?;
+        if self.has(Measurement::Knobs) {
+            knobs::measure(&stand, self.rounds, shuffle, keep)?;
         }
         Ok(())
     }
 
-    fn has(&self, part: Part) -> bool {
+    fn has(&self, part: Measurement) -> bool {
         self.only.is_none_or(|only| only == part)
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::access::RAMP_S;
 use super::run::Run;
-use super::way::RAMP_S;
 use super::{Bench, DISK_MIB, MEMORY_MIB, cost, curve, knobs};
 use crate::machine::{machine, version};
 
@@ -107,7 +107,7 @@ fn failures(text: &mut String, runs: &[Run]) {
                 run.plan.part,
                 run.plan.round,
                 run.plan.workload.name,
-                run.plan.way.name()
+                run.plan.access.name()
             ))
         })
         .collect();
@@ -118,15 +118,15 @@ fn failures(text: &mut String, runs: &[Run]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::Access;
     use super::super::run::tests::run;
-    use super::super::way::Way;
     use super::*;
 
     #[test]
     fn the_page_has_what_was_measured() {
         let environment = json!({"rounds": 3, "seconds": 5, "seed": 7, "kernel": "6.18", "ceph": null});
-        let lost = Run { outcome: None, failure: Some("why".into()), ..run(1, Way::gateway(1), 1.0, 1.0) };
-        let text = text(&environment, &[run(1, Way::ALONE, 1000.0, 30.0), lost], false);
+        let lost = Run { outcome: None, failure: Some("why".into()), ..run(1, Access::gateway(1), 1.0, 1.0) };
+        let text = text(&environment, &[run(1, Access::ALONE, 1000.0, 30.0), lost], false);
         for part in [
             "--rounds 3 --seconds 5` with the seed 7",
             "- kernel: 6.18\n",

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
+use super::access::Access;
 use super::figures::Figures;
 use super::watch::Spent;
-use super::way::Way;
 use super::workload::Workload;
 use crate::statistics::median;
 
@@ -32,7 +32,8 @@ pub(super) struct Outcome {
 pub(super) struct Plan {
     pub(super) part: &'static str,
     pub(super) round: u32,
-    pub(super) way: Way,
+    #[serde(rename = "way")]
+    pub(super) access: Access,
     pub(super) workload: Workload,
     pub(super) images: u32,
     /// Of the asked rate's saturation, in percent, where the part has such steps.
@@ -66,17 +67,17 @@ impl Run {
 
     /// Processor time for each I/O of the process that has librbd in it, in microseconds: fio, or the gateway.
     pub(super) fn cpu_us(&self) -> Option<f64> {
-        match self.plan.way {
-            Way::Fio { .. } => self.per_io(|spent| spent.client_s_per_s),
-            Way::Gateway { .. } => self.per_io(|spent| spent.gateway_s_per_s),
+        match self.plan.access {
+            Access::Fio { .. } => self.per_io(|spent| spent.client_s_per_s),
+            Access::Gateway { .. } => self.per_io(|spent| spent.gateway_s_per_s),
         }
     }
 
     /// The same of the gateway's clients.
     pub(super) fn client_us(&self) -> Option<f64> {
-        match self.plan.way {
-            Way::Fio { .. } => None,
-            Way::Gateway { .. } => self.per_io(|spent| spent.client_s_per_s),
+        match self.plan.access {
+            Access::Fio { .. } => None,
+            Access::Gateway { .. } => self.per_io(|spent| spent.client_s_per_s),
         }
     }
 
@@ -141,11 +142,11 @@ pub(super) mod tests {
     use super::*;
 
     /// A run at 4 KiB whose librbd takes `cpu_us` for each I/O.
-    pub(in super::super) fn run(round: u32, way: Way, iops: f64, cpu_us: f64) -> Run {
+    pub(in super::super) fn run(round: u32, access: Access, iops: f64, cpu_us: f64) -> Run {
         let per_s = iops * cpu_us / 1e6;
-        let (client, gateway) = match way {
-            Way::Fio { .. } => (per_s, 0.0),
-            Way::Gateway { .. } => (iops * 5.0 / 1e6, per_s),
+        let (client, gateway) = match access {
+            Access::Fio { .. } => (per_s, 0.0),
+            Access::Gateway { .. } => (iops * 5.0 / 1e6, per_s),
         };
         let spent = Spent {
             window_s: 1.0,
@@ -155,12 +156,13 @@ pub(super) mod tests {
             others_percent: 3.0,
         };
         let figures = Figures { iops, mean_us: 100.0, p99_us: 400.0 };
-        let held = matches!(way, Way::Gateway { .. }).then_some(Held { resident_kib: 51_200, threads: 30 });
+        let held =
+            matches!(access, Access::Gateway { .. }).then_some(Held { resident_kib: 51_200, threads: 30 });
         Run {
             plan: Plan {
                 part: "cost",
                 round,
-                way,
+                access,
                 workload: Workload::new("4 KiB random read, depth 32", "randread", 4096, 32),
                 images: 1,
                 step_percent: None,
@@ -174,7 +176,7 @@ pub(super) mod tests {
 
     #[test]
     fn time_is_that_of_who_has_librbd() {
-        let (fio, gateway) = (run(1, Way::ALONE, 1000.0, 30.0), run(1, Way::gateway(1), 500.0, 45.0));
+        let (fio, gateway) = (run(1, Access::ALONE, 1000.0, 30.0), run(1, Access::gateway(1), 500.0, 45.0));
         let rounded = |figure: Option<f64>| figure.map(|figure| figure.round());
         assert_eq!((rounded(fio.cpu_us()), rounded(fio.client_us())), (Some(30.0), None));
         assert_eq!((rounded(gateway.cpu_us()), rounded(gateway.client_us())), (Some(45.0), Some(5.0)));
@@ -183,19 +185,19 @@ pub(super) mod tests {
 
     #[test]
     fn ratios_are_those_of_rounds() {
-        let lost = Run { outcome: None, ..run(3, Way::gateway(1), 1.0, 1.0) };
+        let lost = Run { outcome: None, ..run(3, Access::gateway(1), 1.0, 1.0) };
         let runs = [
-            run(2, Way::gateway(1), 900.0, 40.0),
-            run(1, Way::ALONE, 1000.0, 40.0),
-            run(1, Way::gateway(1), 800.0, 50.0),
-            run(2, Way::ALONE, 1000.0, 40.0),
-            run(3, Way::ALONE, 1000.0, 40.0),
+            run(2, Access::gateway(1), 900.0, 40.0),
+            run(1, Access::ALONE, 1000.0, 40.0),
+            run(1, Access::gateway(1), 800.0, 50.0),
+            run(2, Access::ALONE, 1000.0, 40.0),
+            run(3, Access::ALONE, 1000.0, 40.0),
             lost,
         ];
-        let group = |way: Way| Group::of(&runs, |run| run.plan.way == way);
-        let (alone, gateway) = (group(Way::ALONE), group(Way::gateway(1)));
+        let group = |access: Access| Group::of(&runs, |run| run.plan.access == access);
+        let (alone, gateway) = (group(Access::ALONE), group(Access::gateway(1)));
         assert_eq!(gateway.ratios(&alone, Run::iops), [0.9, 0.8]);
         assert_eq!(gateway.spread(Run::iops), "850 (800 to 900)");
-        assert_eq!(group(Way::gateway(2)).spread(Run::iops), "-");
+        assert_eq!(group(Access::gateway(2)).spread(Run::iops), "-");
     }
 }

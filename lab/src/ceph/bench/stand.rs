@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::super::config::Shape;
-use super::super::ground::Ground;
 use super::super::target::Target;
+use super::super::testbed::Testbed;
 use super::Bench;
+use super::access::{self, Access, Librbd, RAMP_S};
 use super::figures::Figures;
 use super::run::{Held, Outcome, Plan, Run};
 use super::watch::Watched;
-use super::way::{self, Librbd, RAMP_S, Way};
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -23,7 +23,7 @@ const FILL_LIMIT: Duration = Duration::from_secs(600);
 /// A cluster with images.
 pub(super) struct Stand<'a> {
     bench: &'a Bench,
-    ground: Ground,
+    testbed: Testbed,
     osds: Vec<u32>,
     /// The cluster's configurations as fio gets them, who takes all from the file.
     configurations: PathBuf,
@@ -35,20 +35,20 @@ impl Stand<'_> {
     /// # Errors
     /// What failed and why.
     pub(super) fn new(bench: &Bench, shape: Shape, images: u32, mib: u64) -> Result<Stand<'_>, String> {
-        let ground = Ground::new(&bench.program, &bench.output, shape, bench.seed)?;
+        let testbed = Testbed::new(&bench.program, &bench.output, shape, bench.seed)?;
         let failed = |error: std::io::Error| format!("the cluster's configuration: {error}");
-        let conf = std::fs::read_to_string(ground.cluster.conf()).map_err(failed)?;
-        let configurations = ground.cluster.folder().to_owned();
+        let conf = std::fs::read_to_string(testbed.cluster.conf()).map_err(failed)?;
+        let configurations = testbed.cluster.folder().to_owned();
         for (name, options) in Librbd::ALL.map(Librbd::file) {
             // Its last section is that of clients.
             std::fs::write(configurations.join(name), format!("{conf}{options}")).map_err(failed)?;
         }
         for number in 0..images {
-            ground.image(&way::image(number), mib)?;
+            testbed.image(&access::image(number), mib)?;
         }
-        let osds = ground.cluster.osd_ids();
-        let stand = Stand { bench, ground, osds, configurations };
-        let words = way::fill(&stand.configuration(Librbd::Uncached), images);
+        let osds = testbed.cluster.osd_ids();
+        let stand = Stand { bench, testbed, osds, configurations };
+        let words = access::fill(&stand.configuration(Librbd::Uncached), images);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Answer::within(&words, FILL_LIMIT)?.well().map_err(|reason| format!("writing images: {reason}"))?;
         Ok(stand)
@@ -56,7 +56,7 @@ impl Stand<'_> {
 
     /// Makes one run and says how it went.
     pub(super) fn run(&self, plan: Plan) -> Run {
-        let Plan { part, round, way, workload, images, step_percent } = plan;
+        let Plan { part, round, access, workload, images, step_percent } = plan;
         let mut run = Run {
             plan,
             gateway_command: Vec::new(),
@@ -64,9 +64,9 @@ impl Stand<'_> {
             outcome: None,
             failure: None,
         };
-        let outcome = match way {
-            Way::Fio { librbd } => self.alone(&mut run, librbd),
-            Way::Gateway { reactors, bdevs_per_cluster } => {
+        let outcome = match access {
+            Access::Fio { librbd } => self.alone(&mut run, librbd),
+            Access::Gateway { reactors, bdevs_per_cluster } => {
                 self.through(&mut run, reactors, bdevs_per_cluster)
             }
         };
@@ -76,7 +76,8 @@ impl Stand<'_> {
         }
         let of = step_percent.map_or_else(String::new, |percent| format!(" at {percent} %"));
         let plural = if images == 1 { "" } else { "s" };
-        let name = format!("{part} {round}, {}{of}, {images} image{}, {}", workload.name, plural, way.name());
+        let name =
+            format!("{part} {round}, {}{of}, {images} image{}, {}", workload.name, plural, access.name());
         match (&run.failure, run.iops(), run.cpu_us()) {
             (None, Some(iops), Some(cpu_us)) => println!(
                 "{name}: {iops:.0} IOPS, {cpu_us:.1} µs of CPU each (other work {:.0} %)",
@@ -93,7 +94,7 @@ impl Stand<'_> {
 
     fn alone(&self, run: &mut Run, librbd: Librbd) -> Result<Outcome, String> {
         let words =
-            way::fio(&self.configuration(librbd), &run.plan.workload, run.plan.images, self.bench.seconds);
+            access::fio(&self.configuration(librbd), &run.plan.workload, run.plan.images, self.bench.seconds);
         run.client_command = words.iter().map(|word| self.kept(word)).collect();
         self.watch(&[words], None, Figures::of_fio)
     }
@@ -105,18 +106,18 @@ impl Stand<'_> {
         bdevs_per_cluster: Option<u32>,
     ) -> Result<Outcome, String> {
         let specs: Vec<String> =
-            (0..run.plan.images).map(|number| self.ground.spec(&way::image(number))).collect();
+            (0..run.plan.images).map(|number| self.testbed.spec(&access::image(number))).collect();
         let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
         let mut flags = vec!["--reactors".to_owned(), reactors.to_string()];
         if let Some(count) = bdevs_per_cluster {
             flags.extend(["--bdevs-per-cluster".to_owned(), count.to_string()]);
         }
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let target = self.ground.serve_with(&specs, &flags)?;
+        let target = self.testbed.serve_with(&specs, &flags)?;
         run.gateway_command = target.command.iter().map(|word| self.kept(word)).collect();
         // Where there are several images, each has one connection, and reactors share the connections.
         let each = if run.plan.images == 1 { reactors } else { 1 };
-        let words = way::bench(&run.plan.workload, each, self.bench.seconds);
+        let words = access::bench(&run.plan.workload, each, self.bench.seconds);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let all: Vec<Vec<String>> =
             (1..=run.plan.images).map(|nsid| target.bench_words(nsid, &words)).collect();
@@ -159,7 +160,7 @@ impl Stand<'_> {
 
     /// A text as it is kept: where programs and the cluster are is this machine's own matter.
     fn kept(&self, text: &str) -> String {
-        let folder = self.ground.cluster.folder().display().to_string();
+        let folder = self.testbed.cluster.folder().display().to_string();
         text.replace(&folder, "CLUSTER").replace(&self.bench.program, "selvedge")
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::group::Group;
 use super::rounds::{RANGE_MIB, Rounds, ms};
-use crate::ceph::ground::soon;
+use crate::ceph::testbed::soon;
 
 /// Time for which hosts write.
 const RUNTIME_S: u64 = 14;

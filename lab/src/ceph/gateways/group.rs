@@ -12,8 +12,8 @@ use crate::answer::Answer;
 use crate::ceph::cluster::Cluster;
 use crate::ceph::config::{POOL, Shape};
 use crate::ceph::daemon::Daemon;
-use crate::ceph::ground::soon;
 use crate::ceph::site::Site;
+use crate::ceph::testbed::soon;
 use crate::chaos::host::{self, fresh};
 use crate::emulator::LINKS_MAX;
 use crate::network::Network;
@@ -59,9 +59,9 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Of the gateway at this place, counted from 0.
-    const fn of(place: usize) -> Links {
-        Links { hosts: place * LINKS_EACH + 1, cluster: place * LINKS_EACH + 2 }
+    /// Links of the gateway with this index.
+    const fn of(index: usize) -> Links {
+        Links { hosts: index * LINKS_EACH + 1, cluster: index * LINKS_EACH + 2 }
     }
 }
 
@@ -81,23 +81,25 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway at a place, counted from 0.
-    fn new(name: &'static str, place: usize, group: u32, grounds: &Grounds<'_>) -> Gateway {
-        let links = Links::of(place);
+    /// Gateway with this index.
+    fn new(name: &'static str, index: usize, group: u32, settings: &GroupSettings<'_>) -> Gateway {
+        let links = Links::of(index);
         let ip = Ipv4Addr::new(10, 1, links.hosts as u8, 1);
-        let (socket, log) =
-            (grounds.output.join(format!("{name}.sock")), grounds.output.join(format!("gateway-{name}.log")));
-        let site = Site::inside(&grounds.places[place], ip);
+        let (socket, log) = (
+            settings.output.join(format!("{name}.sock")),
+            settings.output.join(format!("gateway-{name}.log")),
+        );
+        let site = Site::inside(&settings.network_namespaces[index], ip);
         let there = site.words().into_iter().map(str::to_owned).collect();
-        let (ip, shared) = (ip.to_string(), format!("{POOL}/group,conf={}", grounds.conf.display()));
+        let (ip, shared) = (ip.to_string(), format!("{POOL}/group,conf={}", settings.conf.display()));
         let control = format!("unix:{}", socket.display());
         let written = log.display().to_string();
         // What it said before it was killed is kept, and stands before what it says when it is back.
-        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &written, "env", LEVEL, grounds.program];
+        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &written, "env", LEVEL, settings.program];
         // Hosts come by TLS and without.
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--tls", "allowed", "--control", &control];
         let flags =
-            [&flags[..], &["--bdevs-per-cluster", SHARERS[usize::from(grounds.images > IMAGES)]]].concat();
+            [&flags[..], &["--bdevs-per-cluster", SHARERS[usize::from(settings.images > IMAGES)]]].concat();
         let member = ["--gateway-group", &shared, "--gateway-name", name];
         let words = [&site.words(), &logged[..], &flags, &member].concat();
         let words = words.into_iter().map(str::to_owned).collect();
@@ -123,12 +125,12 @@ impl Gateway {
 }
 
 /// Settings of a gateway.
-struct Grounds<'a> {
+struct GroupSettings<'a> {
     program: &'a str,
     output: &'a Path,
     conf: &'a Path,
     /// The network namespaces of gateways.
-    places: &'a [String],
+    network_namespaces: &'a [String],
     /// Namespaces of each load-balancing group.
     images: u32,
 }
@@ -161,13 +163,19 @@ impl Group {
         seed: u64,
     ) -> Result<Group, String> {
         let network = Network::with_targets(seed, count, LINKS_EACH)?;
-        let links: Vec<usize> = (0..count).map(|place| Links::of(place).cluster).collect();
+        let links: Vec<usize> = (0..count).map(|index| Links::of(index).cluster).collect();
         network.anchor(&CLUSTER.to_string(), &links)?;
         let site = Site::inside(network.names().1, CLUSTER);
         let cluster = Cluster::up_at(site.clone(), &output.join("cluster"), Shape::SMALL)?;
-        let grounds = Grounds { program, output, conf: cluster.conf(), places: network.targets(), images };
+        let settings = GroupSettings {
+            program,
+            output,
+            conf: cluster.conf(),
+            network_namespaces: network.targets(),
+            images,
+        };
         let gateways = NAMES.iter().zip(0..count).zip(1..);
-        let gateways = gateways.map(|((name, place), group)| Gateway::new(name, place, group, &grounds));
+        let gateways = gateways.map(|((name, index), group)| Gateway::new(name, index, group, &settings));
         let (gateways, key) = (gateways.collect(), output.join("host.key"));
         let (program, output) = (program.to_owned(), output.to_owned());
         let mut group = Group { gateways, cluster, network, key, images, site, program, output };
@@ -375,15 +383,15 @@ impl Group {
     /// # Errors
     /// It does not serve.
     pub(super) fn replace_first(&mut self) -> Result<(), String> {
-        let grounds = Grounds {
+        let settings = GroupSettings {
             program: &self.program,
             output: &self.output,
             conf: self.cluster.conf(),
-            places: self.network.targets(),
+            network_namespaces: self.network.targets(),
             images: self.images,
         };
         let group = self.gateways.len() as u32 + 1;
-        self.gateways[0] = Gateway::new(REPLACEMENT, 0, group, &grounds);
+        self.gateways[0] = Gateway::new(REPLACEMENT, 0, group, &settings);
         self.gateways[0].daemon.start()?;
         self.await_service(0, group, Instant::now()).map(drop)
     }

@@ -122,7 +122,7 @@ pub(super) fn count_checks(only: &str) -> usize {
 /// Plays the suite's rounds that have `only` in their names. How many failed.
 ///
 /// # Errors
-/// There is no ground to play on.
+/// There is no testbed.
 pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Result<usize, String> {
     if let Some(reason) = hindrance() {
         println!("        gateways are not tried: {reason}");

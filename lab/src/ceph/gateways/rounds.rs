@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::group::{Group, NQN, SECURE_HOST};
 use super::outage::Outage;
-use crate::ceph::ground::{same, soon};
+use crate::ceph::testbed::{same, soon};
 use crate::chaos::host::{self, Damage, Deeds, Host, Plan};
 use crate::emulator::link::Dice;
 
@@ -264,10 +264,10 @@ impl Rounds {
         let mut start = |name: &'static str, nsid: u32, is_secure: bool| {
             let addresses = self.group.gateways.iter().map(|gateway| gateway.address.clone()).collect();
             let (nqn, range) = (NQN, (0, size_mb));
-            let place = host::Place::new(name, nqn, nsid, addresses, range);
+            let region = host::Region::new(name, nqn, nsid, addresses, range);
             // Each round has hosts of its own, but for one that comes by TLS and whose key gateways know.
             let number = if is_secure { SECURE_HOST } else { self.count + SECURE_HOST };
-            let plan = Plan::by_chance(&place, runtime_s, number, &mut self.dice);
+            let plan = Plan::by_chance(&region, runtime_s, number, &mut self.dice);
             let plan = if is_quiet { plan.deep() } else { plan };
             let plan = if is_secure { plan.by_tls(&self.group.key) } else { plan };
             Host::start(&self.site, plan, format!("round-{}-{name}", self.count))

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::group::NQN;
 use super::rounds::{RANGE_MIB, Rounds, is_address, ms};
 use crate::answer::Answer;
-use crate::ceph::ground::soon;
+use crate::ceph::testbed::soon;
 
 /// Time for which hosts write: longer than the image is waited for, and until the gateway has its
 /// load-balancing group again.

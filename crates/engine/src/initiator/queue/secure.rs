@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use nvme::tcp::Part;
+use nvme::tcp::Chunk;
 use secure_channel::{Alert, Names, Peer, RecordError, TlsPsk};
 use tls_handshake::{Established, Handshake, HandshakeError, Progress};
 
@@ -274,10 +274,10 @@ impl Queue {
         let mut is_full = false;
         while !is_full && !self.transmitter.is_empty() {
             let mut sealed = 0;
-            for part in self.transmitter.parts().take(SEND_PARTS_MAX) {
+            for part in self.transmitter.chunks().take(SEND_PARTS_MAX) {
                 let bytes = match part {
-                    Part::Bytes(bytes) => bytes,
-                    Part::Payload { payload, start, end } => {
+                    Chunk::Bytes(bytes) => bytes,
+                    Chunk::Payload { payload, start, end } => {
                         let buffer = self.slots.get(*payload).buffer.as_deref().unwrap_or_default();
                         &buffer[start..end]
                     }

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use nvme::tcp::{DataPdu, FatalError, Part, PduType, ReadyToTransfer, flags};
+use nvme::tcp::{Chunk, DataPdu, FatalError, PduType, ReadyToTransfer, flags};
 
 use secure_channel::Alert;
 
@@ -51,10 +51,10 @@ impl Queue {
             let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
             let mut count = 0;
             let mut length = 0;
-            for (span, part) in spans.iter_mut().zip(self.transmitter.parts()) {
+            for (span, part) in spans.iter_mut().zip(self.transmitter.chunks()) {
                 let bytes = match part {
-                    Part::Bytes(bytes) => bytes,
-                    Part::Payload { payload, start, end } => {
+                    Chunk::Bytes(bytes) => bytes,
+                    Chunk::Payload { payload, start, end } => {
                         let buffer = self.slots.get(*payload).buffer.as_deref().unwrap_or_default();
                         &buffer[start..end]
                     }

@@ -5,7 +5,7 @@
 use std::io;
 use std::ops::Range;
 
-use nvme::tcp::Part;
+use nvme::tcp::Chunk;
 use secure_channel::SealError;
 
 use super::disconnect::Disconnect;
@@ -125,10 +125,10 @@ impl<H: MemoryHolder> Queue<H> {
         let ready = self.digest(SEND_PARTS_MAX, insists);
         let has_digests = self.digests.data;
         let (mut sealed, mut is_full, mut is_cut) = (0, false, false);
-        for part in self.transmitter.parts().take(ready) {
+        for part in self.transmitter.chunks().take(ready) {
             let goes = !is_full && !is_cut;
             let (taken, length) = match part {
-                Part::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
+                Chunk::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
                     let piece = piece(holder, *offset, start..end);
                     // Pages with digests are held already, and are given back whatever becomes of them.
                     let held = match (has_digests, goes) {
@@ -143,11 +143,11 @@ impl<H: MemoryHolder> Queue<H> {
                     (taken, piece.length)
                 }
                 _ if !goes => continue,
-                Part::Bytes(bytes) => (sealing.push(bytes), bytes.len()),
-                Part::Payload { payload: Payload::Buffer(buffer), start, end } => {
+                Chunk::Bytes(bytes) => (sealing.push(bytes), bytes.len()),
+                Chunk::Payload { payload: Payload::Buffer(buffer), start, end } => {
                     (sealing.push(&buffer[start..end]), end - start)
                 }
-                Part::Payload { payload: Payload::Zeroes, start, end } => {
+                Chunk::Payload { payload: Payload::Zeroes, start, end } => {
                     (sealing.push(&ZEROES[start..end]), end - start)
                 }
             };

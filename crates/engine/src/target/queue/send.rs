@@ -3,7 +3,7 @@
 
 use std::io;
 
-use nvme::tcp::Part;
+use nvme::tcp::Chunk;
 
 use super::tcp_queue::{Payload, Queue, Remainder, ZEROES};
 use crate::backend::{Memory, MemoryHolder};
@@ -69,19 +69,19 @@ impl<H: MemoryHolder> Queue<H> {
         let ready = self.digest(SEND_PARTS_MAX - 1, insists);
         let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
         let (mut count, mut wanted, mut is_cut, mut in_memory) = (0, 0, false, false);
-        for (at, part) in self.transmitter.parts().take(SEND_PARTS_MAX - 1).enumerate() {
+        for (at, part) in self.transmitter.chunks().take(SEND_PARTS_MAX - 1).enumerate() {
             if at == ready {
                 is_cut = true;
                 break;
             }
             let mut rest = &[][..];
             let span = match part {
-                Part::Bytes(bytes) => Span::new(bytes),
-                Part::Payload { payload: Payload::Buffer(buffer), start, end } => {
+                Chunk::Bytes(bytes) => Span::new(bytes),
+                Chunk::Payload { payload: Payload::Buffer(buffer), start, end } => {
                     Span::new(&buffer[start..end])
                 }
-                Part::Payload { payload: Payload::Zeroes, start, end } => Span::new(&ZEROES[start..end]),
-                Part::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
+                Chunk::Payload { payload: Payload::Zeroes, start, end } => Span::new(&ZEROES[start..end]),
+                Chunk::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
                     rest = self.rest_before(at);
                     let piece = piece(holder, *offset, start + rest.len()..end);
                     let held = if self.digests.data {
@@ -141,14 +141,14 @@ impl<H: MemoryHolder> Queue<H> {
     /// part, the rest is kept as it is.
     fn let_go(&mut self, wanted: usize, sent: usize, pool: &mut BufferPool) {
         let (mut begin, mut kept) = (0, None);
-        for (at, part) in self.transmitter.parts().enumerate() {
+        for (at, part) in self.transmitter.chunks().enumerate() {
             if begin >= wanted {
                 break;
             }
-            let Part::Payload { payload: Payload::Memory { holder, offset }, start, end } = part else {
+            let Chunk::Payload { payload: Payload::Memory { holder, offset }, start, end } = part else {
                 begin += match part {
-                    Part::Bytes(bytes) => bytes.len(),
-                    Part::Payload { start, end, .. } => end - start,
+                    Chunk::Bytes(bytes) => bytes.len(),
+                    Chunk::Payload { start, end, .. } => end - start,
                 };
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use nvme::SubmissionEntry;
 use nvme::tcp::digest::crc32c;
-use nvme::tcp::{Digests, Part, Transmitter};
+use nvme::tcp::{Chunk, Digests, Transmitter};
 
 use crate::ring::Moment;
 
@@ -60,10 +60,10 @@ impl FrozenQueue {
             transmitter.command(entry, (length > 0).then_some((data, length, crc)));
         }
         let mut bytes = Vec::with_capacity(transmitter.length());
-        for part in transmitter.parts() {
+        for part in transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { payload, start, end } => bytes.extend_from_slice(&payload[start..end]),
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { payload, start, end } => bytes.extend_from_slice(&payload[start..end]),
             }
         }
         bytes

@@ -14,7 +14,7 @@ use nvme::fabrics::Connect;
 use nvme::io::IoCommand;
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
-    DataPdu, Digests, Event, Part, PduType, ReadyToTransfer, Receiver, Role, Transmitter, flags, negotiate,
+    Chunk, DataPdu, Digests, Event, PduType, ReadyToTransfer, Receiver, Role, Transmitter, flags, negotiate,
 };
 use nvme::{CompletionEntry, Status, SubmissionEntry};
 use prerequisite::{Wait, patience};
@@ -192,10 +192,10 @@ impl Fake {
     /// Takes what is queued, to be sent in another way.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { payload, start, end } => {
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { payload, start, end } => {
                     bytes.extend_from_slice(&self.payloads[*payload][start..end]);
                 }
             }

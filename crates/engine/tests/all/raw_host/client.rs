@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
-    CommonHeader, DataPdu, Digests, Event, Initialize, Negotiated, Part, PduType, ReadyToTransfer, Receiver,
+    Chunk, CommonHeader, DataPdu, Digests, Event, Initialize, Negotiated, PduType, ReadyToTransfer, Receiver,
     Role, Terminate, Transmitter, flags, settle,
 };
 use nvme::{SglDescriptor, Status, SubmissionEntry};
@@ -134,10 +134,10 @@ impl Client {
     pub(crate) fn frame(&mut self, queue: impl FnOnce(&mut Transmitter<usize>), payload: &[u8]) -> Vec<u8> {
         queue(&mut self.transmitter);
         let mut bytes = Vec::new();
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::Payload { start, end, .. } => bytes.extend_from_slice(&payload[start..end]),
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Payload { start, end, .. } => bytes.extend_from_slice(&payload[start..end]),
             }
         }
         self.transmitter.clear(|_| {});

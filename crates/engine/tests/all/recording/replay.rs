@@ -40,7 +40,7 @@ pub(crate) enum Cut {
 }
 
 /// Connection, then and now.
-struct Line {
+struct Connection {
     stream: TcpStream,
     /// Bytes that came and were not waited for yet.
     input: Vec<u8>,
@@ -61,7 +61,7 @@ pub(crate) struct Play<'a> {
     address: SocketAddr,
     cut: Cut,
     change: &'a dyn Fn(Change),
-    lines: HashMap<usize, Line>,
+    connections: HashMap<usize, Connection>,
     /// The connection on which the host sent something last.
     sent_on: Option<usize>,
     /// Identifiers of controllers as they were, and as they are.
@@ -76,7 +76,7 @@ pub(crate) struct Outcome {
 
 impl<'a> Play<'a> {
     pub(crate) fn new(address: SocketAddr, cut: Cut, change: &'a dyn Fn(Change)) -> Self {
-        Self { address, cut, change, lines: HashMap::new(), sent_on: None, controllers: HashMap::new() }
+        Self { address, cut, change, connections: HashMap::new(), sent_on: None, controllers: HashMap::new() }
     }
 
     /// Plays it to its end, or to the first answer that does not come.
@@ -95,9 +95,9 @@ impl<'a> Play<'a> {
                 }
             }
         }
-        for (connection, line) in &mut self.lines {
-            let _ = line.drain();
-            for pdu in line.early.iter().filter(|pdu| !line.was_left(pdu)) {
+        for (connection, replayed) in &mut self.connections {
+            let _ = replayed.drain();
+            for pdu in replayed.early.iter().filter(|pdu| !replayed.was_left(pdu)) {
                 outcome.differences.push(format!("connection {connection}: one more PDU, {}", head(pdu)));
             }
         }
@@ -108,53 +108,53 @@ impl<'a> Play<'a> {
     fn step(&mut self, event: &Event) -> Result<Option<Event>, String> {
         match event {
             Event::Open(connection) => {
-                let line = Line::open(self.address)?;
-                self.lines.insert(*connection, line);
+                let replayed = Connection::open(self.address)?;
+                self.connections.insert(*connection, replayed);
             }
             Event::Host(connection, pdu) => {
                 let (pdu, cut) = (self.adapted(*connection, pdu)?, self.cut);
                 let before = self.sent_on.replace(*connection).filter(|before| before != connection);
-                if let Some(other) = before.and_then(|before| self.lines.get(&before)) {
+                if let Some(other) = before.and_then(|before| self.connections.get(&before)) {
                     await_read(&other.stream);
                 }
-                let line = self.line(*connection)?;
-                line.send(&pdu, cut)?;
-                line.sent = pdu;
+                let replayed = self.replayed(*connection)?;
+                replayed.send(&pdu, cut)?;
+                replayed.sent = pdu;
             }
             Event::Target(connection, expected) => {
                 return self.await_answer(*connection, expected);
             }
             Event::HostEnds(connection) => {
                 // It may have ended it already.
-                let _ = self.line(*connection)?.stream.shutdown(Shutdown::Write);
+                let _ = self.replayed(*connection)?.stream.shutdown(Shutdown::Write);
             }
-            Event::TargetEnds(connection) => self.line(*connection)?.await_end()?,
+            Event::TargetEnds(connection) => self.replayed(*connection)?.await_end()?,
             Event::Change(change) => (self.change)(*change),
         }
         Ok(None)
     }
 
-    fn line(&mut self, connection: usize) -> Result<&mut Line, String> {
-        self.lines.get_mut(&connection).ok_or_else(|| format!("connection {connection} is not open"))
+    fn replayed(&mut self, connection: usize) -> Result<&mut Connection, String> {
+        self.connections.get_mut(&connection).ok_or_else(|| format!("connection {connection} is not open"))
     }
 
     /// A PDU of the host, as it would be sent now.
     fn adapted(&mut self, connection: usize, pdu: &[u8]) -> Result<Vec<u8>, String> {
         let controllers = self.controllers.clone();
-        let line = self.line(connection)?;
+        let replayed = self.replayed(connection)?;
         let mut pdu = pdu.to_vec();
         match PduType::from_number(pdu[0]) {
-            Some(PduType::InitializeRequest) => line.digests = (pdu[11] & 1 != 0, pdu[11] & 2 != 0),
+            Some(PduType::InitializeRequest) => replayed.digests = (pdu[11] & 1 != 0, pdu[11] & 2 != 0),
             Some(PduType::CapsuleCommand) if pdu.len() >= ENTRY.end => {
                 let entry =
                     SubmissionEntry::read_from_bytes(&pdu[ENTRY]).map_err(|error| error.to_string())?;
-                line.commands.insert(entry.command_id.get(), entry);
+                replayed.commands.insert(entry.command_id.get(), entry);
                 if is_connect(&entry) {
-                    line.is_admin = entry.cdw10.get() >> 16 == 0;
+                    replayed.is_admin = entry.cdw10.get() >> 16 == 0;
                     if pdu[KEEP_ALIVE] != [0; 4] {
                         pdu[KEEP_ALIVE].copy_from_slice(&KEEP_ALIVE_MS.to_le_bytes());
                     }
-                    let data = line.data_of(&pdu);
+                    let data = replayed.data_of(&pdu);
                     let at = data.start + CONTROLLER_ID_AT;
                     if let Some(field) = pdu.get_mut(at..at + 2) {
                         let id = u16::from_le_bytes([field[0], field[1]]);
@@ -164,32 +164,32 @@ impl<'a> Play<'a> {
             }
             Some(PduType::DataToController) if pdu.len() >= 24 => {
                 let tag = u16::from_le_bytes([pdu[10], pdu[11]]);
-                let now = *line.tags.get(&tag).unwrap_or(&tag);
+                let now = *replayed.tags.get(&tag).unwrap_or(&tag);
                 pdu[10..12].copy_from_slice(&now.to_le_bytes());
             }
             _ => {}
         }
-        line.digest_again(&mut pdu);
+        replayed.digest_again(&mut pdu);
         Ok(pdu)
     }
 
     fn await_answer(&mut self, connection: usize, expected: &[u8]) -> Result<Option<Event>, String> {
         let cut = self.cut;
-        let line = self.line(connection)?;
-        let actual = line.poll(expected, cut)?;
-        line.check_digests(&actual)?;
+        let replayed = self.replayed(connection)?;
+        let actual = replayed.poll(expected, cut)?;
+        replayed.check_digests(&actual)?;
         let kind = PduType::from_number(expected[0]);
         if kind == Some(PduType::ReadyToTransfer) {
             let tag = |pdu: &[u8]| u16::from_le_bytes([pdu[10], pdu[11]]);
-            line.tags.insert(tag(expected), tag(&actual));
+            replayed.tags.insert(tag(expected), tag(&actual));
         }
-        let answered = line.answered(expected);
+        let answered = replayed.answered(expected);
         let same = without_masks(expected, &answered) == without_masks(&actual, &answered);
-        line.note_answer(expected);
+        replayed.note_answer(expected);
         if let Some(entry) = answered.entry
             && kind == Some(PduType::CapsuleResponse)
             && is_connect(&entry)
-            && line.is_admin
+            && replayed.is_admin
         {
             let id = |pdu: &[u8]| u16::from_le_bytes([pdu[8], pdu[9]]);
             self.controllers.insert(id(expected), id(&actual));
@@ -246,7 +246,7 @@ fn head(pdu: &[u8]) -> String {
     format!("{:02x?} ({} bytes)", &pdu[..pdu.len().min(24)], pdu.len())
 }
 
-impl Line {
+impl Connection {
     fn open(address: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect_timeout(&address, patience()).map_err(|error| error.to_string())?;
         let set = stream.set_read_timeout(Some(patience())).and_then(|()| stream.set_nodelay(true));

@@ -7,8 +7,8 @@ use nvme::command::DataPointer;
 use nvme::io::IoCommand;
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
-    DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Negotiated, Part, PduType, ReadyToTransfer,
-    Receiver, Role, Transfer, Transmitter, flags, negotiate, settle,
+    Chunk, DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Negotiated, PduType,
+    ReadyToTransfer, Receiver, Role, Transfer, Transmitter, flags, negotiate, settle,
 };
 use nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
 use zerocopy::IntoBytes;
@@ -142,10 +142,10 @@ impl End {
     /// Up to `length` bytes of the send list.
     pub(super) fn send(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for part in self.transmitter.parts() {
+        for part in self.transmitter.chunks() {
             bytes.extend_from_slice(match part {
-                Part::Bytes(bytes) => bytes,
-                Part::Payload { payload, start, end } => {
+                Chunk::Bytes(bytes) => bytes,
+                Chunk::Payload { payload, start, end } => {
                     &self.slots[usize::from(*payload)].buffer[start..end]
                 }
             });

@@ -4,7 +4,7 @@
 
 use nvme::tcp::digest::{DIGEST_LENGTH, crc32c};
 use nvme::tcp::{
-    DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Part, PduType, ReadyToTransfer, Receiver,
+    Chunk, DataPdu, DecodeError, Digests, Event, FatalError, Initialize, PduType, ReadyToTransfer, Receiver,
     Role, Transmitter, flags,
 };
 use nvme::{CompletionEntry, SubmissionEntry};
@@ -357,10 +357,12 @@ fn any_stream() -> impl Strategy<Value = Vec<u8>> {
 /// The first `length` bytes of a send list, as a socket would take them.
 fn front(transmitter: &Transmitter<usize>, payloads: &[Vec<u8>], length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for part in transmitter.parts() {
+    for part in transmitter.chunks() {
         match part {
-            Part::Bytes(part) => bytes.extend_from_slice(part),
-            Part::Payload { payload, start, end } => bytes.extend_from_slice(&payloads[*payload][start..end]),
+            Chunk::Bytes(part) => bytes.extend_from_slice(part),
+            Chunk::Payload { payload, start, end } => {
+                bytes.extend_from_slice(&payloads[*payload][start..end])
+            }
         }
     }
     assert_eq!(bytes.len(), transmitter.length());

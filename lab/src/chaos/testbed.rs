@@ -1,5 +1,5 @@
-//! What chaos is made on: the network, the targets on it, and how each disturbance is begun and ended. It keeps out which
-//! comes next, and the hosts that must not notice.
+//! Testbed of chaos: the network, the targets on it, and the begin and end of each disturbance. The
+//! schedule of disturbances and the hosts that must not notice are elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use engine::limits::HALF_OPEN_ACCEPTED_MAX;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::admission::{Admission, Watch};
 use super::attack::{self, Attack, Tally};
-use super::door::{Door, Watch};
-use super::errands::Errand;
-use super::host::{Damage, Deeds, Plan, Site, doomed_place, places};
+use super::host::{Damage, Deeds, Plan, Site, doomed_region, regions};
 use super::schedule::{Disturbance, Kind};
 use super::target::{Role, THIN_FILE, Target};
+use super::tasks::Task;
 use crate::emulator::link::{Dice, LossUnit, Settings};
 use crate::namespace;
 use crate::network::{LINKS, Network};
@@ -28,13 +28,13 @@ const SYSCTLS: [(&str, &str); 3] =
     [("tcp_max_tw_buckets", "1024"), ("tcp_tw_reuse", "1"), ("ip_local_port_range", "10000 64999")];
 
 /// The network and the targets on it.
-pub(crate) struct Ground {
+pub(crate) struct Testbed {
     network: Network,
     pub(crate) targets: Vec<Target>,
     program: String,
     logs: PathBuf,
     attackers: usize,
-    /// Counts hosts, so that each is another one, and errands.
+    /// Counts hosts, so that each is another one, and tasks.
     serial: u64,
     /// Number of times that each kind of disturbance happened.
     pub(crate) happened: BTreeMap<String, u64>,
@@ -63,21 +63,21 @@ pub(crate) struct Active {
 /// Activity of a disturbance besides its effect.
 enum Work {
     None,
-    Errand(JoinHandle<Result<Deeds, String>>),
+    Task(JoinHandle<Result<Deeds, String>>),
     Attack(Watch, Arc<AtomicBool>, Arc<Tally>, JoinHandle<Result<(), String>>),
 }
 
 impl Active {
-    /// True if it is time to end it: errands end by themselves.
+    /// True if it is time to end it: tasks end by themselves.
     pub(crate) fn is_over(&self) -> bool {
         match &self.work {
-            Work::Errand(thread) => thread.is_finished(),
+            Work::Task(thread) => thread.is_finished(),
             Work::None | Work::Attack(..) => Instant::now() >= self.until,
         }
     }
 }
 
-impl Ground {
+impl Testbed {
     /// Makes the network and starts all targets.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Ground {
         logs: &Path,
         seed: u64,
         attackers: usize,
-    ) -> Result<Ground, String> {
+    ) -> Result<Testbed, String> {
         let network = Network::new(seed)?;
         namespace::inside(network.names().0, || {
             SYSCTLS.iter().try_for_each(|(name, value)| {
@@ -106,7 +106,7 @@ impl Ground {
         let logs = logs.to_owned();
         let (happened, attacks) = (BTreeMap::new(), BTreeMap::new());
         let damage = Arc::default();
-        Ok(Ground { network, targets, program, logs, attackers, serial: 1, happened, attacks, damage })
+        Ok(Testbed { network, targets, program, logs, attackers, serial: 1, happened, attacks, damage })
     }
 
     /// Site of hosts: at the other end of the links, or with the targets.
@@ -146,11 +146,11 @@ impl Ground {
     }
 
     /// Has a host come to a target again and again, and another one read there, both of which the operator has named.
-    pub(crate) fn watch_door(&self, role: Role) -> Result<Watch, String> {
+    pub(crate) fn watch_admission(&self, role: Role) -> Result<Watch, String> {
         let address = &role.addresses()[0];
         let address = address.parse().map_err(|error| format!("{address}: {error}"))?;
-        let door = Door { address, nqn: role.nqn().to_owned(), nsid: 1, block_bytes: 4096 };
-        namespace::inside(self.network.names().0, || door.watch())
+        let admission = Admission { address, nqn: role.nqn().to_owned(), nsid: 1, block_bytes: 4096 };
+        namespace::inside(self.network.names().0, || admission.watch())
     }
 
     /// Runs an attack on a thread of its own until the end is signalled.
@@ -198,10 +198,10 @@ impl Ground {
             Kind::Ana(state) => self.set_ana(role, state)?,
             Kind::Reset => self.reset_controller(role, degree)?,
             Kind::Namespace | Kind::Resize | Kind::DiskFull | Kind::HostKill => {
-                work = self.begin_errand(&disturbance)?;
+                work = self.begin_task(&disturbance)?;
             }
             Kind::Attack(kind) => {
-                let watch = self.watch_door(role)?;
+                let watch = self.watch_admission(role)?;
                 let (stop, tally, thread) = self.start_attack(self.attack(kind, role)?, disturbance.seed);
                 work = Work::Attack(watch, stop, tally, thread);
             }
@@ -210,7 +210,7 @@ impl Ground {
         Ok(Active { disturbance, until, work })
     }
 
-    /// Ends a disturbance: all is as it was. Errands say what came of them.
+    /// Ends a disturbance: all is as it was. Tasks report their result.
     ///
     /// # Errors
     /// It cannot be ended, or what came of it is not what had to.
@@ -232,7 +232,7 @@ impl Ground {
         }
         match active.work {
             Work::None => Ok(Deeds::default()),
-            Work::Errand(thread) => thread.join().unwrap_or_else(|_| Err("an errand panicked".to_owned())),
+            Work::Task(thread) => thread.join().unwrap_or_else(|_| Err("a task panicked".to_owned())),
             Work::Attack(watch, stop, tally, thread) => {
                 let seen = watch.end();
                 stop.store(true, Ordering::Relaxed);
@@ -270,32 +270,34 @@ impl Ground {
         Ok(())
     }
 
-    fn begin_errand(&mut self, disturbance: &Disturbance) -> Result<Work, String> {
+    fn begin_task(&mut self, disturbance: &Disturbance) -> Result<Work, String> {
         let (kind, role) = (disturbance.kind, disturbance.role);
         let number = self.number();
         let mut dice = Dice::new(disturbance.seed);
-        let place = match role {
-            Role::PairA | Role::PairB => doomed_place(number as u32),
-            Role::Single => places().into_iter().find(|place| place.name == "single").ok_or("no place")?,
-            Role::Steady => places().into_iter().find(|place| place.name == "disk").ok_or("no place")?,
+        let region = match role {
+            Role::PairA | Role::PairB => doomed_region(number as u32),
+            Role::Single => {
+                regions().into_iter().find(|region| region.name == "single").ok_or("no region")?
+            }
+            Role::Steady => regions().into_iter().find(|region| region.name == "disk").ok_or("no region")?,
         };
-        let mut plan = Plan::by_chance(&place, 0, number, &mut dice).modest();
+        let mut plan = Plan::by_chance(&region, 0, number, &mut dice).modest();
         plan.name = kind.name().replace(' ', "-");
         let log = format!("{number}-{}", plan.name);
         let control = self.target(role).control();
-        let errand = Errand { site: self.site(false), control, nqn: role.nqn(), plan, log };
+        let task = Task { site: self.site(false), control, nqn: role.nqn(), plan, log };
         let works = Duration::from_millis(1500 + u64::from(dice.next() % 2500));
         let steady = self.target(Role::Steady);
         let disk = steady.on_disk(THIN_FILE).zip(steady.on_disk("filler"));
         let (file, filler) = disk.ok_or("the steady target is not there")?;
         let thread = std::thread::spawn(move || match (kind, role) {
-            (Kind::Namespace, _) => errand.namespace_comes_and_goes(),
-            (Kind::Resize, Role::Steady) => errand.namespace_grows(3, 8),
-            (Kind::Resize, _) => errand.namespace_grows(2, 8),
-            (Kind::DiskFull, _) => errand.disk_is_full(2, &file, &filler),
-            _ => errand.host_is_killed(works),
+            (Kind::Namespace, _) => task.namespace_comes_and_goes(),
+            (Kind::Resize, Role::Steady) => task.namespace_grows(3, 8),
+            (Kind::Resize, _) => task.namespace_grows(2, 8),
+            (Kind::DiskFull, _) => task.disk_is_full(2, &file, &filler),
+            _ => task.host_is_killed(works),
         });
-        Ok(Work::Errand(thread))
+        Ok(Work::Task(thread))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Orders to the threads of an NBD server while they serve.
+//! Commands to the threads of an NBD server while they serve.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ pub(crate) type Quiesced = (HandedClient, Vec<OwnedFd>);
 /// A client of another process, its socket, and what is to be sent to it first.
 pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 
-/// Order to a thread.
-pub(crate) enum Order {
+/// Command to a thread.
+pub(crate) enum WorkerCommand {
     /// A client that has connected, and who it is.
     Client(Socket, String),
     /// Take no more connections. Confirms once none is taken from then on.
@@ -31,17 +31,17 @@ pub(crate) enum Order {
     Leave,
 }
 
-/// A thread, as others know it.
+/// Handle of a thread, for other threads.
 #[derive(Clone)]
-pub(crate) struct Hand {
-    pub(crate) orders: Sender<Order>,
+pub(crate) struct WorkerHandle {
+    pub(crate) commands: Sender<WorkerCommand>,
     pub(crate) waker: Waker,
 }
 
-impl Hand {
-    /// Gives an order. A thread that is gone takes none.
-    pub(crate) fn order(&self, order: Order) {
-        let _ = self.orders.send(order);
+impl WorkerHandle {
+    /// Sends a command. A thread that has ended receives none.
+    pub(crate) fn send(&self, command: WorkerCommand) {
+        let _ = self.commands.send(command);
         self.waker.wake();
     }
 }

@@ -1,4 +1,4 @@
-//! The disk as the director sees it: the processes that serve it, one after the other, and what befalls them.
+//! Disk of the simulated cluster: the processes that serve it, one after the other, and their faults.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,9 +19,9 @@ use crate::scene::{Scene, address};
 /// The longest that a process was started before its predecessor was killed.
 const EARLY_MAX: Duration = Duration::from_millis(300);
 
-/// The disk.
+/// Disk, with the state that the director, its processes and its users share.
 #[derive(Debug)]
-pub(crate) struct DiskSeat {
+pub(crate) struct DiskNode {
     pub(crate) plan: DiskPlan,
     pub(crate) machine: MachineId,
     process: Cell<ProcessId>,
@@ -39,7 +39,7 @@ pub(crate) struct DiskSeat {
     coverage: Rc<RefCell<Coverage>>,
 }
 
-impl DiskSeat {
+impl DiskNode {
     pub(crate) fn new(plan: DiskPlan, absent: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
         Self {
             layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
@@ -105,75 +105,75 @@ impl Scene {
     }
 
     fn start_attach(self: &Rc<Self>) {
-        let Some(seat) = &self.disk else { return };
-        let (scene, life) = (self.clone(), seat.lives.get() + 1);
-        seat.lives.set(life);
+        let Some(node) = &self.disk else { return };
+        let (scene, life) = (self.clone(), node.lives.get() + 1);
+        node.lives.set(life);
         let process =
-            simulation::start_process(attach::PROCESS, seat.machine, move || attach::live(&scene, life));
-        seat.process.set(process);
+            simulation::start_process(attach::PROCESS, node.machine, move || attach::live(&scene, life));
+        node.process.set(process);
     }
 
     pub(crate) fn befall_disk(self: &Rc<Self>, fault: Fault, time: Duration) {
-        let Some(seat) = &self.disk else { return };
-        if seat.is_busy.replace(true) {
+        let Some(node) = &self.disk else { return };
+        if node.is_busy.replace(true) {
             return;
         }
         self.cover(fault);
         match fault {
             Fault::KillAttach { cut, record, is_early } => {
-                self.kill_attach(seat, (cut, record), is_early, time);
+                self.kill_attach(node, (cut, record), is_early, time);
             }
             Fault::PauseAttach => {
-                let process = seat.process.get();
+                let process = node.process.get();
                 simulation::pause(process, true);
                 sleep(time);
                 simulation::pause(process, false);
             }
             _ => {
-                seat.folder.set_full(true);
+                node.folder.set_full(true);
                 sleep(time);
-                seat.folder.set_full(false);
+                node.folder.set_full(false);
             }
         }
-        seat.is_busy.set(false);
+        node.is_busy.set(false);
     }
 
     /// Kills the process, and starts the next one: afterwards, or so much earlier. What is cut then stays so for as long again.
     fn kill_attach(
         self: &Rc<Self>,
-        seat: &DiskSeat,
+        node: &DiskNode,
         (cut, record): (Cut, Fate),
         is_early: bool,
         time: Duration,
     ) {
-        let (process, life) = (seat.process.get(), seat.lives.get());
+        let (process, life) = (node.process.get(), node.lives.get());
         if is_early {
             self.start_attach();
             sleep(time.min(EARLY_MAX));
         }
-        self.cut_disk(seat, cut, true);
+        self.cut_disk(node, cut, true);
         // What becomes of the file is known before the process is gone, since nothing of it goes on.
-        seat.folder.abandon(life, record);
+        node.folder.abandon(life, record);
         simulation::kill(process);
         let mut random = simulation::fork_random();
-        seat.queues_done.set(0);
-        seat.holds.set(false);
-        seat.held_until.set(Moment(0));
-        let again = seat.layer.borrow_mut().abandon(life, &mut random);
-        seat.count("requests issued again", again);
+        node.queues_done.set(0);
+        node.holds.set(false);
+        node.held_until.set(Moment(0));
+        let again = node.layer.borrow_mut().abandon(life, &mut random);
+        node.count("requests issued again", again);
         if !is_early {
-            let keep_alives = Duration::from_millis(u64::from(seat.plan.keep_alive_ms)) * 3;
+            let keep_alives = Duration::from_millis(u64::from(node.plan.keep_alive_ms)) * 3;
             let quiesce = Duration::from_millis(self.plan.quiesce_ms.into());
             sleep(if record == Fate::Gone { time.max(keep_alives + quiesce) } else { time });
             self.start_attach();
         }
         if cut != Cut::None {
             sleep(time);
-            self.cut_disk(seat, cut, false);
+            self.cut_disk(node, cut, false);
         }
     }
 
-    fn cut_disk(&self, seat: &DiskSeat, cut: Cut, is_cut: bool) {
+    fn cut_disk(&self, node: &DiskNode, cut: Cut, is_cut: bool) {
         for path in 0..self.plan.targets * self.plan.ports {
             let is_meant = match cut {
                 Cut::None => false,
@@ -182,8 +182,8 @@ impl Scene {
             };
             if is_meant {
                 let to = address(path / self.plan.ports, path % self.plan.ports).ip();
-                simulation::cut(seat.machine, to, Direction::There, is_cut);
-                simulation::cut(seat.machine, to, Direction::Back, is_cut);
+                simulation::cut(node.machine, to, Direction::There, is_cut);
+                simulation::cut(node.machine, to, Direction::Back, is_cut);
             }
         }
     }

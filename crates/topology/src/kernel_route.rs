@@ -1,21 +1,21 @@
-//! The kernel's choice of a way to an address, and the addresses of this machine.
+//! The kernel's route to an address, and the addresses of this machine.
 
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A way to an address.
+/// Route to an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Way {
+pub struct KernelRoute {
     /// Name of the interface that packets leave by.
     pub interface: String,
     /// The router that they go to first.
     pub gateway: Option<IpAddr>,
     /// The address that they come from, where the kernel chooses one.
     pub source: Option<IpAddr>,
-    /// Largest packet, where the route or what was learnt of the way says one.
+    /// Largest packet, where the route or the learnt path MTU gives one.
     pub mtu_bytes: Option<u32>,
 }
 

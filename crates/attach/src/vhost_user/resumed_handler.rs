@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When the system refuses.
-pub(super) fn hear_on<S: VhostUserBackendReqHandler>(
+pub(super) fn resumed_handler<S: VhostUserBackendReqHandler>(
     connection: impl AsFd,
     (features, protocol_features): (u64, u64),
     session: Arc<S>,

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// The last time that secrets were replaced.
+/// Last replacement of the secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SecretTurn {
+pub(crate) struct SecretRotation {
     /// Number of replacements.
     pub(crate) generation: u64,
     /// Until when the replaced ones are accepted, by the clock on the wall, in milliseconds since 1970.
@@ -17,7 +17,7 @@ pub(crate) struct SecretTurn {
     overlap_ms: u64,
 }
 
-impl SecretTurn {
+impl SecretRotation {
     /// The next replacement; the former secrets are accepted for this time.
     pub(crate) fn next(&self, overlap: Duration, now: SystemTime) -> Self {
         let overlap_ms = u64::try_from(overlap.as_millis()).unwrap_or(u64::MAX);
@@ -43,16 +43,16 @@ mod tests {
     fn an_overlap_ends_at_one_time_for_all() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-        let turn = SecretTurn::default().next(minute, now);
-        assert_eq!(turn.generation, 1);
-        assert_eq!(turn.overlap(now), minute);
-        assert_eq!(turn.overlap(now + 50 * second), 10 * second);
-        assert_eq!(turn.overlap(now + 2 * minute), Duration::ZERO);
-        assert_eq!(turn.overlap(now - 100 * second), minute, "a clock that is late");
-        let next = turn.next(Duration::ZERO, now);
+        let rotation = SecretRotation::default().next(minute, now);
+        assert_eq!(rotation.generation, 1);
+        assert_eq!(rotation.overlap(now), minute);
+        assert_eq!(rotation.overlap(now + 50 * second), 10 * second);
+        assert_eq!(rotation.overlap(now + 2 * minute), Duration::ZERO);
+        assert_eq!(rotation.overlap(now - 100 * second), minute, "a clock that is late");
+        let next = rotation.next(Duration::ZERO, now);
         assert_eq!((next.generation, next.overlap(now)), (2, Duration::ZERO));
         assert_eq!(
-            SecretTurn::default().next(Duration::MAX, now).overlap(now).as_millis(),
+            SecretRotation::default().next(Duration::MAX, now).overlap(now).as_millis(),
             (u64::MAX - 1_000_000).into()
         );
     }

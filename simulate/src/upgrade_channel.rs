@@ -1,5 +1,5 @@
-//! The line between the two processes of an upgrade: bytes of the program's own words, and what is open and goes with them. What
-//! befalls the upgrade does so at its steps.
+//! Channel between the two processes of an upgrade: bytes of the program's own messages, and open
+//! descriptors that go with them. Faults of the upgrade happen at its steps.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -29,23 +29,23 @@ pub(crate) enum Descriptor {
 }
 
 /// Bytes and descriptors that are sent at once.
-struct Part {
+struct Packet {
     bytes: Vec<u8>,
     descriptors: Vec<Descriptor>,
 }
 
-/// End of the line between two processes.
-pub(crate) struct Line {
+/// End of the channel between two processes.
+pub(crate) struct UpgradeChannel {
     side: Side,
     upgrade: Rc<Upgrade>,
-    to: RefCell<Option<Sender<Part>>>,
-    from: Receiver<Part>,
+    to: RefCell<Option<Sender<Packet>>>,
+    from: Receiver<Packet>,
     patience: Cell<Option<Duration>>,
     received: RefCell<Vec<u8>>,
     descriptors: RefCell<Vec<Descriptor>>,
 }
 
-impl Line {
+impl UpgradeChannel {
     /// Both ends: the former process', and the next one's.
     pub(crate) fn pair(upgrade: &Rc<Upgrade>) -> (Self, Self) {
         let (to_next, from_former) = channel();
@@ -92,7 +92,7 @@ impl Line {
         if self.upgrade.has_hung_up() {
             *self.to.borrow_mut() = None;
         }
-        let sent = self.to.borrow().as_ref().is_some_and(|to| to.send(Part { bytes, descriptors }).is_ok());
+        let sent = self.to.borrow().as_ref().is_some_and(|to| to.send(Packet { bytes, descriptors }).is_ok());
         if sent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
@@ -124,7 +124,7 @@ impl Line {
             None => self.from.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match part {
-            Ok(Part { bytes, descriptors }) => {
+            Ok(Packet { bytes, descriptors }) => {
                 self.received.borrow_mut().extend(bytes);
                 self.descriptors.borrow_mut().extend(descriptors);
                 Ok(true)
@@ -150,7 +150,7 @@ fn say_more(bytes: &mut Vec<u8>, descriptors: usize) {
     bytes.extend(text.as_bytes());
 }
 
-impl io::Read for &Line {
+impl io::Read for &UpgradeChannel {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.received.borrow().is_empty() {
             if !self.await_more()? {
@@ -165,7 +165,7 @@ impl io::Read for &Line {
     }
 }
 
-impl hand_over::Line for Line {
+impl hand_over::Line for UpgradeChannel {
     type Descriptor = Descriptor;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {

@@ -1,5 +1,4 @@
-//! Disturbances that are small stories of their own, with hosts of their own, and the check of
-//! each. It keeps out when they happen.
+//! Tasks: disturbances with hosts of their own, and the check of each. Their schedule is elsewhere.
 
 use std::fs::File;
 use std::io::Write;
@@ -32,8 +31,8 @@ const LEFT_BYTES: u64 = 512 << 10;
 /// A disk that is never full is not the small one.
 const FILL_BYTES_MAX: u64 = 1 << 30;
 
-/// Shared means of all errands.
-pub(crate) struct Errand {
+/// Parameters of all tasks.
+pub(crate) struct Task {
     pub(crate) site: Site,
     pub(crate) control: Control,
     pub(crate) nqn: &'static str,
@@ -42,12 +41,12 @@ pub(crate) struct Errand {
     pub(crate) log: String,
 }
 
-impl Errand {
+impl Task {
     fn host(&self, plan: Plan, part: &str) -> Result<Host, String> {
         Host::start(&self.site, plan, format!("{}{part}", self.log))
     }
 
-    /// A host works for `runtime_s` at a place, to its good end, and a fresh one checks it.
+    /// A host works for `runtime_s` in a region, to its good end, and a fresh one checks it.
     fn works(&self, plan: Plan, part: &str, runtime_s: u64) -> Result<Deeds, String> {
         let mut host = self.host(plan.lasting(runtime_s), part)?;
         let mut deeds = host.finish(Instant::now() + Duration::from_secs(runtime_s) + END_LIMIT)?;

@@ -1,4 +1,4 @@
-//! What the checks stand on: two network namespaces joined by pairs of devices with four queues at each end, targets in the
+//! Testbed of the checks: two network namespaces joined by pairs of devices with four queues at each end, targets in the
 //! one and hosts in the other, where this process is, too. It keeps out what is checked.
 
 use std::net::IpAddr;
@@ -55,24 +55,24 @@ impl Namespaces {
 }
 
 /// The devices, seen from the host's namespace.
-pub(super) struct Ground {
+pub(super) struct Testbed {
     pub(super) program: String,
     /// Name of the target's namespace.
     pub(super) target: String,
     output: PathBuf,
 }
 
-impl Ground {
+impl Testbed {
     /// Makes both pairs of devices.
     ///
     /// # Errors
     /// What failed and why.
-    pub(super) fn new(program: &str, target: &str, output: &Path) -> Result<Ground, String> {
-        let ground =
-            Ground { program: program.to_owned(), target: target.to_owned(), output: output.to_owned() };
-        ground.make_pair(0)?;
-        ground.make_pair(1)?;
-        Ok(ground)
+    pub(super) fn new(program: &str, target: &str, output: &Path) -> Result<Testbed, String> {
+        let testbed =
+            Testbed { program: program.to_owned(), target: target.to_owned(), output: output.to_owned() };
+        testbed.make_pair(0)?;
+        testbed.make_pair(1)?;
+        Ok(testbed)
     }
 
     /// Makes a pair with some of its queues in use, and some of their files set.

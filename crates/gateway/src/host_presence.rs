@@ -1,5 +1,6 @@
-//! Whether hosts are at a gateway, as far as others should rely on it: hosts that come count at once, and those that are gone
-//! only after a while, since most come back. It looks at no host, and has no clock.
+//! Presence of hosts at a gateway, as reported to other gateways: a host that connects counts at
+//! once, an absence only after a delay, since most hosts reconnect. It checks no host, and has no
+//! clock.
 
 use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_REPORTED_MS};
 
@@ -10,13 +11,13 @@ const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_REPORTED_MS);
 
 /// Time since when no host has been at the gateway.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visits {
+pub(crate) struct HostPresence {
     alone_since_ms: Option<u64>,
     /// Set if the last report about hosts is that they have lost this gateway.
     is_lost: bool,
 }
 
-impl Visits {
+impl HostPresence {
     /// Records whether hosts are there now. Whether others must be notified at once.
     pub(crate) fn note(&mut self, has_hosts: bool, now_ms: u64) -> bool {
         let was_reported = self.is_reported(now_ms);
@@ -66,25 +67,25 @@ mod tests {
 
     #[test]
     fn who_is_gone_is_missed_after_a_while_and_who_comes_is_seen_at_once() {
-        let mut visits = Visits::default();
-        assert!(!visits.is_deserted(u64::MAX), "no look yet");
-        assert!(!visits.note(false, 1_000));
-        visits.note(false, 1_000 + GATEWAY_DESERTED_MS - 1);
+        let mut host_presence = HostPresence::default();
+        assert!(!host_presence.is_deserted(u64::MAX), "no look yet");
+        assert!(!host_presence.note(false, 1_000));
+        host_presence.note(false, 1_000 + GATEWAY_DESERTED_MS - 1);
         let reported_ms = 1_000 + GATEWAY_DESERTED_REPORTED_MS;
-        assert!(!visits.is_reported(reported_ms - 1) && visits.is_reported(reported_ms));
-        assert!(!visits.is_deserted(reported_ms));
-        assert!(visits.is_deserted(1_000 + GATEWAY_DESERTED_MS));
-        assert!(visits.note(true, 9_000), "others think that no host is here");
-        assert!(!visits.is_reported(u64::MAX) && !visits.note(true, 9_001));
+        assert!(!host_presence.is_reported(reported_ms - 1) && host_presence.is_reported(reported_ms));
+        assert!(!host_presence.is_deserted(reported_ms));
+        assert!(host_presence.is_deserted(1_000 + GATEWAY_DESERTED_MS));
+        assert!(host_presence.note(true, 9_000), "others think that no host is here");
+        assert!(!host_presence.is_reported(u64::MAX) && !host_presence.note(true, 9_001));
     }
 
     #[test]
     fn who_was_gone_in_another_process_is_gone_in_this_one() {
-        let mut visits = Visits::default();
-        visits.note(false, 5_000);
-        let alone_ms = visits.alone_ms(70_000);
+        let mut host_presence = HostPresence::default();
+        host_presence.note(false, 5_000);
+        let alone_ms = host_presence.alone_ms(70_000);
         assert_eq!(alone_ms, Some(65_000));
-        let mut next = Visits::default();
+        let mut next = HostPresence::default();
         next.go_on(alone_ms, GATEWAY_DESERTED_MS + 20);
         assert!(next.is_deserted(GATEWAY_DESERTED_MS + 20) && !next.note(false, GATEWAY_DESERTED_MS + 21));
         assert!(next.note(true, GATEWAY_DESERTED_MS + 22));
@@ -94,13 +95,13 @@ mod tests {
 
     #[test]
     fn who_is_lost_by_its_last_host_says_so_at_once() {
-        let mut visits = Visits::default();
-        visits.note(true, 10_000);
-        visits.lose();
-        assert!(!visits.note(true, 10_200), "another one is there");
-        visits.lose();
-        assert!(visits.note(false, 10_400) && visits.is_reported(10_400));
-        assert!(!visits.is_deserted(10_400 + GATEWAY_BEAT_MS - 1));
-        assert!(visits.is_deserted(10_400 + GATEWAY_BEAT_MS) && !visits.note(false, 11_000));
+        let mut host_presence = HostPresence::default();
+        host_presence.note(true, 10_000);
+        host_presence.lose();
+        assert!(!host_presence.note(true, 10_200), "another one is there");
+        host_presence.lose();
+        assert!(host_presence.note(false, 10_400) && host_presence.is_reported(10_400));
+        assert!(!host_presence.is_deserted(10_400 + GATEWAY_BEAT_MS - 1));
+        assert!(host_presence.is_deserted(10_400 + GATEWAY_BEAT_MS) && !host_presence.note(false, 11_000));
     }
 }

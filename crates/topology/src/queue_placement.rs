@@ -30,18 +30,18 @@ pub struct PlaceRequest<'a> {
     pub seed: u64,
 }
 
-/// Places of queues, with the reasons.
+/// Placement of queues, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Placement {
     /// Each queue, by number.
-    pub queues: Vec<QueuePlace>,
+    pub queues: Vec<QueuePlacement>,
     /// Reasons, a sentence each.
     pub reasons: Vec<String>,
 }
 
-/// Place of one queue.
+/// Placement of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct QueuePlace {
+pub struct QueuePlacement {
     /// I/O queue (QID), from 1.
     pub queue_id: u16,
     /// Receive queue of the interface, where it can be known. With source ports it is that of a connection from one of
@@ -74,24 +74,24 @@ pub fn place(topology: &Topology, request: &PlaceRequest<'_>) -> Placement {
     };
     let node =
         legs.first().and_then(|first| first.node.filter(|_| legs.iter().all(|leg| leg.node == first.node)));
-    let mut seats = Seats::new(&topology.processors, request.allowed, node);
-    let mut queues: Vec<QueuePlace> = (1..=request.queues)
-        .map(|queue_id| QueuePlace { queue_id, receive_queue: None, cpu: None, source_ports: Vec::new() })
+    let mut worker_cpus = WorkerCpus::new(&topology.processors, request.allowed, node);
+    let mut queues: Vec<QueuePlacement> = (1..=request.queues)
+        .map(|queue_id| QueuePlacement { queue_id, receive_queue: None, cpu: None, source_ports: Vec::new() })
         .collect();
     receivers.deal(&mut queues, |queue| {
         let serving = only.and_then(|leg| serving_cpu(topology, leg, queue));
-        serving.map_or((false, None), |cpu| (!seats.is_near(cpu), Some(cpu)))
+        serving.map_or((false, None), |cpu| (!worker_cpus.is_near(cpu), Some(cpu)))
     });
-    let serving = |place: &QueuePlace| serving_cpu(topology, only?, place.receive_queue?);
+    let serving = |placed: &QueuePlacement| serving_cpu(topology, only?, placed.receive_queue?);
     let serving: Vec<Option<u32>> = queues.iter().map(serving).collect();
-    // Those who sit with their interrupt come first, so that no other takes the place.
-    for (place, serving) in queues.iter_mut().zip(&serving) {
-        place.cpu = serving.filter(|cpu| seats.is_near(*cpu) && seats.take_if_free(*cpu));
+    // Workers on the processor of their interrupt come first: no other worker takes it then.
+    for (placed, serving) in queues.iter_mut().zip(&serving) {
+        placed.cpu = serving.filter(|cpu| worker_cpus.is_near(*cpu) && worker_cpus.take_if_free(*cpu));
     }
-    for (place, serving) in queues.iter_mut().zip(&serving).filter(|(place, _)| place.cpu.is_none()) {
-        place.cpu = seats.take(*serving);
+    for (placed, serving) in queues.iter_mut().zip(&serving).filter(|(placed, _)| placed.cpu.is_none()) {
+        placed.cpu = worker_cpus.take(*serving);
     }
-    reasons.push(seats_text(&queues, &serving, &seats));
+    reasons.push(worker_cpus_text(&queues, &serving, &worker_cpus));
     Placement { queues, reasons }
 }
 
@@ -195,22 +195,22 @@ impl Receivers {
         }
     }
 
-    /// Gives each queue its receive queue and ports. `seat` says of a receive queue whether it is served far from the
+    /// Gives each queue its receive queue and ports. `worker_cpu` says of a receive queue whether it is served far from the
     /// interface, and by which processor.
-    fn deal(self, queues: &mut [QueuePlace], seat: impl Fn(u32) -> (bool, Option<u32>)) {
+    fn deal(self, queues: &mut [QueuePlacement], worker_cpu: impl Fn(u32) -> (bool, Option<u32>)) {
         let (ports, others) = match self {
             Self::Chosen { ports, others } => (ports, others),
             Self::Only(only) => {
-                queues.iter_mut().for_each(|place| place.receive_queue = Some(only));
+                queues.iter_mut().for_each(|placed| placed.receive_queue = Some(only));
                 return;
             }
             Self::Unknown => return,
         };
         let mut own: BTreeMap<u32, usize> = BTreeMap::new();
         let mut served: BTreeMap<u32, usize> = BTreeMap::new();
-        for place in &mut *queues {
+        for placed in &mut *queues {
             let rank = |queue: &u32| {
-                let (is_far, cpu) = seat(*queue);
+                let (is_far, cpu) = worker_cpu(*queue);
                 let count = |of: &BTreeMap<u32, usize>, key: u32| of.get(&key).copied().unwrap_or(0);
                 let on_cpu = cpu.map_or(0, |cpu| count(&served, cpu));
                 (count(&own, *queue), count(&others, *queue), is_far, on_cpu, *queue)
@@ -220,15 +220,15 @@ impl Receivers {
             let Some(best) = ports.keys().filter(has_port).min_by_key(|queue| rank(queue)).copied() else {
                 break;
             };
-            place.receive_queue = Some(best);
+            placed.receive_queue = Some(best);
             *own.entry(best).or_default() += 1;
-            if let Some(cpu) = seat(best).1 {
+            if let Some(cpu) = worker_cpu(best).1 {
                 *served.entry(cpu).or_default() += 1;
             }
         }
         for (queue, ports) in ports {
-            let mut sharers: Vec<&mut QueuePlace> =
-                queues.iter_mut().filter(|place| place.receive_queue == Some(queue)).collect();
+            let mut sharers: Vec<&mut QueuePlacement> =
+                queues.iter_mut().filter(|placed| placed.receive_queue == Some(queue)).collect();
             let count = sharers.len();
             for (at, port) in ports.into_iter().take(count * SOURCE_PORTS_MAX).enumerate() {
                 sharers[at % count].source_ports.push(port);
@@ -260,15 +260,15 @@ fn others(topology: &Topology, leg: &Interface) -> BTreeMap<u32, usize> {
     counts
 }
 
-/// The processors that workers may have, and how many each has got.
-struct Seats<'a> {
+/// Processors for workers, with the number of workers on each.
+struct WorkerCpus<'a> {
     processors: &'a Processors,
     /// Processors in the order in which they are taken when nothing else speaks for one, with their workers.
     taken: Vec<(u32, usize)>,
     near: CpuSet,
 }
 
-impl<'a> Seats<'a> {
+impl<'a> WorkerCpus<'a> {
     fn new(processors: &'a Processors, allowed: &CpuSet, node: Option<u16>) -> Self {
         let runs = processors.online.intersection(allowed);
         let open = runs.difference(&processors.isolated);
@@ -311,14 +311,18 @@ fn queues_text(count: u16) -> String {
 }
 
 /// Why workers sit where they do.
-fn seats_text(queues: &[QueuePlace], serving: &[Option<u32>], seats: &Seats<'_>) -> String {
-    if seats.taken.is_empty() {
+fn worker_cpus_text(
+    queues: &[QueuePlacement],
+    serving: &[Option<u32>],
+    worker_cpus: &WorkerCpus<'_>,
+) -> String {
+    if worker_cpus.taken.is_empty() {
         return "there is no CPU that workers may be kept on".to_owned();
     }
     let known = serving.iter().flatten().count();
     let with_it =
-        queues.iter().zip(serving).filter(|(place, cpu)| cpu.is_some() && place.cpu == **cpu).count();
-    let spread: CpuSet = queues.iter().filter_map(|place| place.cpu).collect();
+        queues.iter().zip(serving).filter(|(placed, cpu)| cpu.is_some() && placed.cpu == **cpu).count();
+    let spread: CpuSet = queues.iter().filter_map(|placed| placed.cpu).collect();
     match (known, queues.len() - with_it) {
         (0, _) => format!(
             "no one CPU is known to serve the receive queues: workers are spread over CPUs {spread}, one of each core first"

@@ -1,5 +1,5 @@
-//! The door of a target: how long a host that the operator has named takes to get in, and how long another, which is in already,
-//! waits for its reads. It keeps out what goes on meanwhile.
+//! Admission of hosts to a target: time until a host that the operator has named is connected, and
+//! latency of reads of another host, which is connected already. Attacks on the target are elsewhere.
 
 use std::io::{ErrorKind, Result as Answer, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,9 +31,9 @@ pub(crate) fn host_nqns() -> [String; 2] {
     [NEWCOMER, READER].map(wire::host_nqn)
 }
 
-/// Target of the hosts.
+/// Target of both hosts.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct Admission {
     pub(crate) address: SocketAddr,
     pub(crate) nqn: String,
     pub(crate) nsid: u32,
@@ -119,7 +119,7 @@ struct Guest {
     _admin: TcpStream,
 }
 
-impl Door {
+impl Admission {
     /// Connects one host and has others come, on threads in the network namespace of the calling one.
     ///
     /// # Errors
@@ -128,10 +128,10 @@ impl Door {
         let failed = |error| format!("a named host cannot connect to {}: {error}", self.address);
         let guest = self.enter(READER).map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (door, stopped) = (self.clone(), stop.clone());
-        let reader = std::thread::spawn(move || door.read_until(guest, &stopped));
-        let (door, stopped) = (self.clone(), stop.clone());
-        let newcomer = std::thread::spawn(move || door.come_until(&stopped));
+        let (admission, stopped) = (self.clone(), stop.clone());
+        let reader = std::thread::spawn(move || admission.read_until(guest, &stopped));
+        let (admission, stopped) = (self.clone(), stop.clone());
+        let newcomer = std::thread::spawn(move || admission.come_until(&stopped));
         Ok(Watch { stop, newcomer, reader })
     }
 

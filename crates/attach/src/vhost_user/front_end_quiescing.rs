@@ -1,5 +1,5 @@
 //! Hand-over of a socket's front end: its thread ends the guest's requests, reports the state, and
-//! touches nothing until it is ordered to go on, or to leave the front end to another process.
+//! touches nothing until a command to resume, or to leave the front end to another process.
 
 use std::io;
 use std::net::Shutdown;
@@ -9,28 +9,28 @@ use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::door::{Caller, Door, lock};
-use super::door_order::{DoorOrder, HandedWithFds, Rest};
-use super::front_end_socket::hear_on;
-use super::handed_front_end::{HandedDoor, HandedFrontEnd};
+use super::front_end_command::{FrontEndCommand, HandedWithFds, QuiesceEnd};
+use super::front_end_thread::{Caller, FrontEndThread, lock};
+use super::handed_front_end::{HandedFrontEnd, HandedSocket};
+use super::resumed_handler::resumed_handler;
 use super::session::Session;
 use crate::handed_client::HandedDisk;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
-/// Interval at which the end of the server is checked while its thread has no orders.
+/// Interval at which the end of the server is checked while its thread has no commands.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Door {
-    /// Rests on order while no front end is connected.
-    pub(super) fn rest_alone(&self) -> Option<Rest> {
-        let asker = self.freeze_order()?;
+impl FrontEndThread {
+    /// Quiesces on command while no front end is connected.
+    pub(super) fn quiesce_alone(&self) -> Option<QuiesceEnd> {
+        let asker = self.freeze_request()?;
         let _ = asker.send(self.state(None));
-        Some(self.rest(&mut None))
+        Some(self.stay_quiesced(&mut None))
     }
 
-    /// Rests on order while this front end is heard.
-    pub(super) fn rest_with(&self, session: &Mutex<Session>) -> Option<Rest> {
-        let asker = self.freeze_order()?;
+    /// Quiesces on command while this front end is heard.
+    pub(super) fn quiesce_with(&self, session: &Mutex<Session>) -> Option<QuiesceEnd> {
+        let asker = self.freeze_request()?;
         let mut stopping = lock(session).quiesce();
         let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
         let is_quiet = lock(session).await_quiet(&mut stopping, Some(until));
@@ -39,50 +39,50 @@ impl Door {
             false => Err("what a guest has asked for takes too long to end".to_owned()),
         };
         let _ = asker.send(state);
-        let rest = self.rest(&mut None);
+        let stay_quiesced = self.stay_quiesced(&mut None);
         // What was not quiet in time is, before its virtqueues begin again.
         lock(session).await_quiet(&mut stopping, None);
-        match rest {
-            Rest::GoesOn(_) => Some(Rest::GoesOn(lock(session).resume())),
+        match stay_quiesced {
+            QuiesceEnd::GoesOn(_) => Some(QuiesceEnd::GoesOn(lock(session).resume())),
             other => Some(other),
         }
     }
 
-    /// Receiver of the state at rest, if a freeze was ordered.
-    fn freeze_order(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
-        // Orders before it are those of a rest that is over.
+    /// Sender for the quiesced state, if a freeze was requested.
+    fn freeze_request(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
+        // Commands before it belong to a quiescence that is over.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        self.orders.try_iter().find_map(|order| match order {
-            DoorOrder::Freeze(asker) => Some(asker),
+        self.commands.try_iter().find_map(|command| match command {
+            FrontEndCommand::Freeze(asker) => Some(asker),
             _ => None,
         })
     }
 
-    /// Touches nothing until the order to go on. Meanwhile it may be given the state that another
+    /// Touches nothing until the command to resume. Meanwhile it may be given the state that another
     /// process has left.
-    pub(super) fn rest(&self, adopted: &mut Option<Caller>) -> Rest {
+    pub(super) fn stay_quiesced(&self, adopted: &mut Option<Caller>) -> QuiesceEnd {
         loop {
-            let order = match self.orders.recv_timeout(LOOK_INTERVAL) {
-                Ok(order) => order,
+            let command = match self.commands.recv_timeout(LOOK_INTERVAL) {
+                Ok(command) => command,
                 Err(RecvTimeoutError::Timeout) if !self.is_ending() => continue,
-                Err(_) => return Rest::Leaves,
+                Err(_) => return QuiesceEnd::Leaves,
             };
-            match order {
-                DoorOrder::Adopt(handed, asker) => {
+            match command {
+                FrontEndCommand::Adopt(handed, asker) => {
                     let outcome = self.adopt(*handed);
                     let _ = asker.send(outcome.as_ref().err().map(ToString::to_string));
                     *adopted = outcome.ok().flatten();
                 }
-                DoorOrder::Thaw(false) => return Rest::GoesOn(Ok(())),
-                DoorOrder::Thaw(true) => {
+                FrontEndCommand::Thaw(false) => return QuiesceEnd::GoesOn(Ok(())),
+                FrontEndCommand::Thaw(true) => {
                     if let Some(caller) = adopted.take() {
                         let _ = caller.stream.shutdown(Shutdown::Both);
                     }
-                    return Rest::Disowned;
+                    return QuiesceEnd::Disowned;
                 }
-                DoorOrder::Leave => return Rest::Leaves,
-                DoorOrder::Freeze(asker) => {
-                    let _ = asker.send(Err("it is at rest already".to_owned()));
+                FrontEndCommand::Leave => return QuiesceEnd::Leaves,
+                FrontEndCommand::Freeze(asker) => {
+                    let _ = asker.send(Err("it is quiesced already".to_owned()));
                 }
             }
         }
@@ -94,7 +94,7 @@ impl Door {
         let state = session.map(Session::state).transpose().map_err(|error| error.to_string())?;
         let (front_end, descriptors) = state.unzip();
         let descriptors: Vec<OwnedFd> = descriptors.unwrap_or_default();
-        Ok((HandedDoor { disk, front_end, descriptors: descriptors.len() }, descriptors))
+        Ok((HandedSocket { disk, front_end, descriptors: descriptors.len() }, descriptors))
     }
 
     /// Gets ready for a front end that another process has heard.
@@ -118,7 +118,7 @@ impl Door {
         stream.set_nonblocking(false)?;
         let session = self.session(&stream)?;
         let agreed = (handed.features, handed.protocol_features);
-        let handler = hear_on(&*stream, agreed, session.clone())?;
+        let handler = resumed_handler(&*stream, agreed, session.clone())?;
         lock(&session).go_on(handed, descriptors)?;
         Ok(Caller { stream, session, handler })
     }

@@ -58,7 +58,7 @@ pub(super) const SPACES: [Space; 3] =
     [Space { nsid: 1, block: 512, is_public: true }, Space { nsid: 2, block: 4096, is_public: true }, OWN];
 
 /// A running target with a bystander.
-pub(super) struct Bed {
+pub(super) struct Testbed {
     target: Target,
     admin: Peer,
     queue: Peer,
@@ -67,7 +67,7 @@ pub(super) struct Bed {
     controllers: usize,
 }
 
-impl Bed {
+impl Testbed {
     pub(super) fn new(engine: Engine) -> Self {
         let namespaces = SPACES.iter().map(|space| space.config()).collect();
         let target = Target::start(&TargetConfig {
@@ -93,15 +93,17 @@ impl Bed {
 
     /// After all other hosts have gone, everything is as it was, and the bystander has what it wrote.
     pub(super) fn check(&mut self) {
-        self.eventually("connections are left behind", |bed| bed.target.connections() == bed.connections);
-        let controllers = |bed: &Self| bed.target.status().controllers.len();
-        self.eventually("controllers are left behind", |bed| controllers(bed) == bed.controllers);
+        self.eventually("connections are left behind", |testbed| {
+            testbed.target.connections() == testbed.connections
+        });
+        let controllers = |testbed: &Self| testbed.target.status().controllers.len();
+        self.eventually("controllers are left behind", |testbed| controllers(testbed) == testbed.controllers);
         // A connection that went before it was taken is taken, and found to have gone, at any time.
-        let is_metered = |bed: &Self| {
-            let metrics = bed.target.metrics();
+        let is_metered = |testbed: &Self| {
+            let metrics = testbed.target.metrics();
             let mut queues = metrics.controllers.iter().flat_map(|controller| &controller.queues);
             let connections: usize = metrics.reactors.iter().map(|reactor| reactor.connections).sum();
-            queues.all(|queue| queue.depth == 0) && connections == bed.connections
+            queues.all(|queue| queue.depth == 0) && connections == testbed.connections
         };
         self.eventually("slots are left behind, or connections in the metrics", is_metered);
         for reactor in self.target.metrics().reactors {

@@ -1,5 +1,4 @@
-//! Ways to images that are compared, with the settings of each program. It keeps out how programs
-//! are run.
+//! Accesses to images that are compared, with the settings of each program.
 
 use serde::Serialize;
 
@@ -14,7 +13,7 @@ pub(super) const RAMP_S: u32 = 1;
 /// Program that uses librbd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Way {
+pub(super) enum Access {
     /// fio's rbd engine.
     Fio { librbd: Librbd },
     /// `selvedge bench` over the loopback and `selvedge serve`. Without a number of images for each connection to the
@@ -47,22 +46,22 @@ impl Librbd {
     }
 }
 
-impl Way {
+impl Access {
     /// librbd alone, doing the same as the gateway's.
-    pub(super) const ALONE: Way = Way::Fio { librbd: Librbd::Uncached };
+    pub(super) const ALONE: Access = Access::Fio { librbd: Librbd::Uncached };
 
     /// A gateway with default settings except for its reactors.
-    pub(super) const fn gateway(reactors: u32) -> Way {
-        Way::Gateway { reactors, bdevs_per_cluster: None }
+    pub(super) const fn gateway(reactors: u32) -> Access {
+        Access::Gateway { reactors, bdevs_per_cluster: None }
     }
 
     /// A name for people.
     pub(super) fn name(self) -> String {
         match self {
-            Way::Fio { librbd: Librbd::Uncached } => "fio rbd".to_owned(),
-            Way::Fio { librbd: Librbd::Cached } => "fio rbd with rbd_cache".to_owned(),
-            Way::Fio { librbd: Librbd::OneThread } => "fio rbd with one librados thread".to_owned(),
-            Way::Gateway { reactors, bdevs_per_cluster } => {
+            Access::Fio { librbd: Librbd::Uncached } => "fio rbd".to_owned(),
+            Access::Fio { librbd: Librbd::Cached } => "fio rbd with rbd_cache".to_owned(),
+            Access::Fio { librbd: Librbd::OneThread } => "fio rbd with one librados thread".to_owned(),
+            Access::Gateway { reactors, bdevs_per_cluster } => {
                 let plural = if reactors == 1 { "" } else { "s" };
                 let images =
                     bdevs_per_cluster.map_or_else(String::new, |count| format!(", {count} a cluster"));
@@ -172,10 +171,10 @@ mod tests {
 
     #[test]
     fn names_tell_apart() {
-        let knobs = Way::Gateway { reactors: 1, bdevs_per_cluster: Some(8) };
+        let knobs = Access::Gateway { reactors: 1, bdevs_per_cluster: Some(8) };
         assert_eq!(knobs.name(), "gateway, 1 reactor, 8 a cluster");
         assert_eq!(
-            (Way::gateway(2).name(), Way::ALONE.name()),
+            (Access::gateway(2).name(), Access::ALONE.name()),
             ("gateway, 2 reactors".into(), "fio rbd".into())
         );
     }

@@ -1,4 +1,4 @@
-//! What checks stand on: a cluster, the program that is tried, images and their contents. It keeps out what is checked.
+//! Testbed of checks: a cluster, the program under test, images and their contents.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of an object of an image, unless an image is made with others.
 pub(super) const OBJECT_BYTES: u64 = 4 << 20;
 
-/// A cluster and what is tried on it.
-pub(super) struct Ground {
+/// Cluster, and the program under test.
+pub(super) struct Testbed {
     pub(super) cluster: Cluster,
     pub(super) program: String,
     output: PathBuf,
@@ -27,13 +27,13 @@ pub(super) struct Ground {
     seed: u64,
 }
 
-impl Ground {
+impl Testbed {
     /// Starts a cluster below `output`.
     ///
     /// # Errors
     /// What failed and why.
-    pub(super) fn new(program: &str, output: &Path, shape: Shape, seed: u64) -> Result<Ground, String> {
-        Ground::at(Site::LOOPBACK, program, output, shape, seed)
+    pub(super) fn new(program: &str, output: &Path, shape: Shape, seed: u64) -> Result<Testbed, String> {
+        Testbed::at(Site::LOOPBACK, program, output, shape, seed)
     }
 
     /// The same somewhere else. What is started here does not see such a cluster.
@@ -46,10 +46,10 @@ impl Ground {
         output: &Path,
         shape: Shape,
         seed: u64,
-    ) -> Result<Ground, String> {
+    ) -> Result<Testbed, String> {
         let folder = output.join(format!("cluster-{}-{}", shape.osds, std::process::id()));
         let cluster = Cluster::up_at(site, &folder, shape)?;
-        Ok(Ground { cluster, program: program.to_owned(), output: output.to_owned(), seed })
+        Ok(Testbed { cluster, program: program.to_owned(), output: output.to_owned(), seed })
     }
 
     /// Makes an image of `mib` MiB, `IMAGE` or `NAMESPACE/IMAGE`, and returns the argument of `--namespace` for it.

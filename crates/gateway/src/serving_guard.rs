@@ -1,4 +1,5 @@
-//! The right to change what a gateway's target serves. Who has it may wait for a cluster; who only looks does not wait for that.
+//! Guard of the configuration that a gateway's target serves. Its holder may wait for a cluster;
+//! readers do not wait for it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -8,14 +9,14 @@ use engine::ring::lock;
 use super::membership::Membership;
 use super::serving::Serving;
 
-/// The right to change what the target serves, as long as it is held.
+/// Exclusive access to the configuration that the target serves. Dropping it publishes the changes.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct ServingGuard<'a> {
     serving: lock::MutexGuard<'a, Serving>,
     last: &'a Mutex<Serving>,
 }
 
-impl Deref for Turn<'_> {
+impl Deref for ServingGuard<'_> {
     type Target = Serving;
 
     fn deref(&self) -> &Serving {
@@ -23,26 +24,29 @@ impl Deref for Turn<'_> {
     }
 }
 
-impl DerefMut for Turn<'_> {
+impl DerefMut for ServingGuard<'_> {
     fn deref_mut(&mut self) -> &mut Serving {
         &mut self.serving
     }
 }
 
-impl Drop for Turn<'_> {
-    /// Publishes the changes before the turn ends.
+impl Drop for ServingGuard<'_> {
+    /// Publishes the changes before the guard is released.
     fn drop(&mut self) {
         *last(self.last) = self.serving.glance();
     }
 }
 
 impl Membership {
-    /// The right to change what the target serves.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn { serving: self.serving.lock().unwrap_or_else(PoisonError::into_inner), last: &self.served_last }
+    /// Locks the configuration that the target serves, to change it.
+    pub fn serving_guard(&self) -> ServingGuard<'_> {
+        ServingGuard {
+            serving: self.serving.lock().unwrap_or_else(PoisonError::into_inner),
+            last: &self.served_last,
+        }
     }
 
-    /// Copy of the served configuration from the end of the last turn.
+    /// Copy of the served configuration from the last drop of the guard.
     pub(super) fn glance(&self) -> Serving {
         match self.serving.try_lock() {
             Ok(serving) => serving.glance(),

@@ -1,17 +1,17 @@
-//! The order in which things are measured. It keeps out what they are.
+//! Random order of measurements, by a seed.
 
 use crate::emulator::link::Dice;
 
-/// The order of what is compared: random, so that nothing always runs right after the same other thing.
-pub(crate) struct Order(Dice);
+/// Random orders of a list: no measurement always follows the same other one.
+pub(crate) struct Shuffle(Dice);
 
-impl Order {
-    /// The orders that follow from this seed.
-    pub(crate) fn new(seed: u64) -> Order {
-        Order(Dice::new(seed))
+impl Shuffle {
+    /// Orders that follow from this seed.
+    pub(crate) fn new(seed: u64) -> Shuffle {
+        Shuffle(Dice::new(seed))
     }
 
-    /// All of them in the next order.
+    /// All items in the next order.
     pub(crate) fn of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
         let mut all = all.to_vec();
         for last in (1..all.len()).rev() {
@@ -28,9 +28,9 @@ mod tests {
     #[test]
     fn chance_decides_only_the_order() {
         let all: Vec<u32> = (0..9).collect();
-        let mut order = Order::new(5);
-        let (first, second) = (order.of(&all), order.of(&all));
-        assert_eq!(Order::new(5).of(&all), first);
+        let mut shuffle = Shuffle::new(5);
+        let (first, second) = (shuffle.of(&all), shuffle.of(&all));
+        assert_eq!(Shuffle::new(5).of(&all), first);
         assert_ne!(first, second);
         for mut shuffled in [first, second] {
             shuffled.sort_unstable();

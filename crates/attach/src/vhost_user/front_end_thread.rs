@@ -15,27 +15,27 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::backend_channel::BackendChannel;
 use super::device::Device;
-use super::door_order::{DoorOrder, Rest};
+use super::front_end_command::{FrontEndCommand, QuiesceEnd};
 use super::session::Session;
-use super::worker::Hand;
+use super::worker::VringWorkerHandle;
 use crate::disk::Disk;
 use crate::limits::SIZE_NOTICE_INTERVAL_MS;
 
-/// A socket, and what front ends find there.
-pub(super) struct Door {
+/// Thread of a socket, with its disk and workers.
+pub(super) struct FrontEndThread {
     pub(super) front_end: usize,
     pub(super) disk: Disk,
     pub(super) listener: UnixListener,
-    pub(super) hands: Arc<[Hand]>,
+    pub(super) workers: Arc<[VringWorkerHandle]>,
     pub(super) stopping: Arc<AtomicBool>,
     /// Readable once it shall end.
     pub(super) end: Arc<OwnedFd>,
     /// The connection of the front end that is there, so that hearing it can be ended.
     pub(super) connection: Arc<Mutex<Option<Arc<UnixStream>>>>,
-    /// Orders while it serves, with a descriptor that is readable then.
-    pub(super) orders: Receiver<DoorOrder>,
+    /// Commands while it serves, with a descriptor that is readable then.
+    pub(super) commands: Receiver<FrontEndCommand>,
     pub(super) wake: Arc<OwnedFd>,
-    /// Set to start in held state, and serve on order.
+    /// Set to start in held state, and serve on command.
     pub(super) is_held: bool,
 }
 
@@ -54,13 +54,13 @@ enum Then {
     End,
 }
 
-impl Door {
+impl FrontEndThread {
     /// Takes front ends until it shall end. How many came.
     pub(super) fn run(self) -> u64 {
         let mut front_ends = 0;
         let mut adopted = None;
         if self.is_held
-            && let Rest::Leaves = self.rest(&mut adopted)
+            && let QuiesceEnd::Leaves = self.stay_quiesced(&mut adopted)
         {
             return front_ends;
         }
@@ -119,7 +119,7 @@ impl Door {
                     return None;
                 }
             }
-            if self.is_ending() || matches!(self.rest_alone(), Some(Rest::Leaves)) {
+            if self.is_ending() || matches!(self.quiesce_alone(), Some(QuiesceEnd::Leaves)) {
                 return None;
             }
             match self.listener.accept() {
@@ -152,7 +152,7 @@ impl Door {
     pub(super) fn session(&self, stream: &Arc<UnixStream>) -> io::Result<Arc<Mutex<Session>>> {
         let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
-        let session = Session::new(self.front_end, disk, self.hands.clone(), stream.clone());
+        let session = Session::new(self.front_end, disk, self.workers.clone(), stream.clone());
         Ok(Arc::new(Mutex::new(session)))
     }
 
@@ -164,14 +164,14 @@ impl Door {
         let error = resumed.err().unwrap_or_else(|| {
             loop {
                 let has_message = self.wait_for_message(stream, session);
-                match self.rest_with(session) {
+                match self.quiesce_with(session) {
                     None if !has_message => continue,
                     None => {}
-                    Some(Rest::GoesOn(Ok(()))) => continue,
-                    Some(Rest::GoesOn(Err(error))) => break error,
+                    Some(QuiesceEnd::GoesOn(Ok(()))) => continue,
+                    Some(QuiesceEnd::GoesOn(Err(error))) => break error,
                     // Nothing of it is under way, and another process may hear it.
-                    Some(Rest::Disowned) => break Error::Disconnected,
-                    Some(Rest::Leaves) => break Error::SocketRetry(io::ErrorKind::Interrupted.into()),
+                    Some(QuiesceEnd::Disowned) => break Error::Disconnected,
+                    Some(QuiesceEnd::Leaves) => break Error::SocketRetry(io::ErrorKind::Interrupted.into()),
                 }
                 let coming = BackendChannel::coming(&**stream);
                 lock(session).coming = coming;
@@ -197,7 +197,7 @@ impl Door {
         if self.is_ending() { Then::End } else { Then::Next }
     }
 
-    /// Waits for a message of a front end, for its end, or for an order to this thread, and
+    /// Waits for a message of a front end, for its end, or for a command to this thread, and
     /// notifies the front end meanwhile when its disk has another size. True if there is something
     /// to read.
     fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) -> bool {

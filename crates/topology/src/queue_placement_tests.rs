@@ -89,14 +89,14 @@ fn all() -> CpuSet {
 #[test]
 fn each_queue_has_a_receive_queue_and_its_processor() {
     let placement = place(&eight(), &request(8, &all()));
-    let queues: BTreeSet<u32> = placement.queues.iter().filter_map(|place| place.receive_queue).collect();
+    let queues: BTreeSet<u32> = placement.queues.iter().filter_map(|placed| placed.receive_queue).collect();
     assert_eq!(queues, (0..8).collect());
-    for place in &placement.queues {
-        assert_eq!(place.cpu, place.receive_queue);
-        assert_eq!(place.source_ports.len(), SOURCE_PORTS_MAX);
+    for placed in &placement.queues {
+        assert_eq!(placed.cpu, placed.receive_queue);
+        assert_eq!(placed.source_ports.len(), SOURCE_PORTS_MAX);
     }
     let four = place(&eight(), &request(4, &all()));
-    let cpus: Vec<u32> = four.queues.iter().filter_map(|place| place.cpu).collect();
+    let cpus: Vec<u32> = four.queues.iter().filter_map(|placed| placed.cpu).collect();
     assert_eq!(cpus, [0, 1, 2, 3], "those of the NIC's node come first");
 }
 
@@ -107,7 +107,7 @@ fn two_initiators_choose_different_ports() {
     assert_eq!(one, place(&topology, &request(4, &allowed)));
     let other = place(&topology, &PlaceRequest { seed: 8, ..request(4, &allowed) });
     let ports = |of: &Placement| -> BTreeSet<u16> {
-        of.queues.iter().flat_map(|place| place.source_ports.clone()).collect()
+        of.queues.iter().flat_map(|placed| placed.source_ports.clone()).collect()
     };
     assert!(ports(&one).is_disjoint(&ports(&other)));
 }
@@ -119,9 +119,9 @@ fn queues_that_others_use_come_last() {
     assert_eq!(taken.receive_queue, Some(0));
     topology.flows.push(flow(taken.source_ports[0]));
     let placement = place(&topology, &request(7, &all()));
-    let queues: BTreeSet<u32> = placement.queues.iter().filter_map(|place| place.receive_queue).collect();
+    let queues: BTreeSet<u32> = placement.queues.iter().filter_map(|placed| placed.receive_queue).collect();
     assert_eq!(queues, (1..8).collect());
-    let ports = placement.queues.iter().flat_map(|place| &place.source_ports);
+    let ports = placement.queues.iter().flat_map(|placed| &placed.source_ports);
     assert!(ports.into_iter().all(|port| *port != taken.source_ports[0]));
 }
 
@@ -131,7 +131,7 @@ fn interrupts_on_one_processor_do_not_draw_all_workers_there() {
     topology.interfaces[0].receive =
         (0..8).map(|index| receive_queue_with(index, CpuSet::one(0), CpuSet::default())).collect();
     let placement = place(&topology, &request(8, &all()));
-    let cpus: BTreeSet<u32> = placement.queues.iter().filter_map(|place| place.cpu).collect();
+    let cpus: BTreeSet<u32> = placement.queues.iter().filter_map(|placed| placed.cpu).collect();
     assert_eq!(cpus, (0..8).collect());
     assert!(placement.reasons.iter().any(|reason| reason.starts_with("1 of 8 sit")), "{placement:?}");
 }
@@ -151,10 +151,13 @@ fn a_bond_leaves_ports_to_the_system() {
     let allowed = all();
     let placement = place(&topology, &PlaceRequest { interface: "bond0", ..request(4, &allowed) });
     assert!(
-        placement.queues.iter().all(|place| place.source_ports.is_empty() && place.receive_queue.is_none())
+        placement
+            .queues
+            .iter()
+            .all(|placed| placed.source_ports.is_empty() && placed.receive_queue.is_none())
     );
     assert!(placement.reasons[0].contains("eth0, eth1"), "{placement:?}");
-    let cpus: Vec<u32> = placement.queues.iter().filter_map(|place| place.cpu).collect();
+    let cpus: Vec<u32> = placement.queues.iter().filter_map(|placed| placed.cpu).collect();
     assert_eq!(cpus, [0, 2, 1, 3], "one of each core of the node before its siblings");
 }
 
@@ -167,10 +170,13 @@ fn without_interrupts_workers_are_spread() {
     topology.processors.isolated = CpuSet::one(2);
     let allowed = all();
     let placement = place(&topology, &PlaceRequest { interface: "lo", ..request(5, &allowed) });
-    let cpus: Vec<u32> = placement.queues.iter().filter_map(|place| place.cpu).collect();
+    let cpus: Vec<u32> = placement.queues.iter().filter_map(|placed| placed.cpu).collect();
     assert_eq!(cpus, [0, 3, 1, 3, 0], "2 is isolated");
     assert!(
-        placement.queues.iter().all(|place| place.source_ports.is_empty() && place.receive_queue.is_none())
+        placement
+            .queues
+            .iter()
+            .all(|placed| placed.source_ports.is_empty() && placed.receive_queue.is_none())
     );
 }
 
@@ -180,8 +186,8 @@ fn hashes_without_ports_leave_no_choice() {
     topology.interfaces[0].rss.as_mut().unwrap().tcp4 = RssFields::Addresses;
     let placement = place(&topology, &request(3, &all()));
     let first = placement.queues[0].receive_queue;
-    assert!(first.is_some() && placement.queues.iter().all(|place| place.receive_queue == first));
-    assert!(placement.queues.iter().all(|place| place.source_ports.is_empty()));
+    assert!(first.is_some() && placement.queues.iter().all(|placed| placed.receive_queue == first));
+    assert!(placement.queues.iter().all(|placed| placed.source_ports.is_empty()));
 }
 
 /// A machine with one NIC, made up.
@@ -226,29 +232,29 @@ fn check_ports(topology: &Topology, placement: &Placement) {
     let leads_to =
         |port| super::receive_queue(interface, peer, SocketAddr::new(LOCAL.parse().unwrap(), port)).2;
     let mut seen: BTreeSet<u16> = topology.flows.iter().map(|flow| flow.local.port()).collect();
-    for place in &placement.queues {
-        assert!(place.source_ports.len() <= SOURCE_PORTS_MAX);
-        for port in &place.source_ports {
+    for placed in &placement.queues {
+        assert!(placed.source_ports.len() <= SOURCE_PORTS_MAX);
+        for port in &placed.source_ports {
             assert!(PORTS.contains(port) && seen.insert(*port), "port {port} is another's");
-            assert_eq!(leads_to(*port), place.receive_queue);
+            assert_eq!(leads_to(*port), placed.receive_queue);
         }
     }
     let reachable: BTreeSet<u32> = PORTS.filter_map(leads_to).collect();
-    let own = counts(placement.queues.iter().map(|place| place.receive_queue.unwrap()));
+    let own = counts(placement.queues.iter().map(|placed| placed.receive_queue.unwrap()));
     let of = |queue: &u32| own.get(queue).copied().unwrap_or(0);
     let (least, most) = (reachable.iter().map(of).min().unwrap(), reachable.iter().map(of).max().unwrap());
     assert!(most - least <= 1, "{own:?} of {reachable:?}");
-    assert!(reachable.len() == 1 || placement.queues.iter().all(|place| !place.source_ports.is_empty()));
+    assert!(reachable.len() == 1 || placement.queues.iter().all(|placed| !placed.source_ports.is_empty()));
 }
 
 /// No processor has two workers while another may be used and has none, none off the node has one while one on it has
 /// none, and none is used that may not be.
-fn check_seats(topology: &Topology, placement: &Placement, allowed: &CpuSet) {
+fn check_worker_cpus(topology: &Topology, placement: &Placement, allowed: &CpuSet) {
     let runs = topology.processors.online.intersection(allowed);
     let open = runs.difference(&topology.processors.isolated);
     let usable = if open.is_empty() { runs } else { open };
     let near = topology.processors.online_on(topology.interfaces[0].node).intersection(&usable);
-    let workers = counts(placement.queues.iter().filter_map(|place| place.cpu));
+    let workers = counts(placement.queues.iter().filter_map(|placed| placed.cpu));
     if usable.is_empty() {
         assert!(workers.is_empty());
         return;
@@ -275,19 +281,19 @@ proptest! {
         prop_assert_eq!(placement.queues.len(), usize::from(queues));
         prop_assert!(!placement.reasons.is_empty());
         check_ports(&topology, &placement);
-        check_seats(&topology, &placement, &allowed);
+        check_worker_cpus(&topology, &placement, &allowed);
         // Where ports cannot be chosen, nothing is claimed that depends on them.
         let unchosen = place(&topology, &PlaceRequest { ports: None, ..request(queues, &allowed) });
         let single = topology.interfaces[0].receive.len() == 1;
-        prop_assert!(unchosen.queues.iter().all(|place| place.source_ports.is_empty()));
-        prop_assert!(single || unchosen.queues.iter().all(|place| place.receive_queue.is_none()));
-        check_seats(&topology, &unchosen, &allowed);
+        prop_assert!(unchosen.queues.iter().all(|placed| placed.source_ports.is_empty()));
+        prop_assert!(single || unchosen.queues.iter().all(|placed| placed.receive_queue.is_none()));
+        check_worker_cpus(&topology, &unchosen, &allowed);
     }
 
     #[test]
     fn any_range_of_ports_is_used_once(first: u16, last: u16, seed: u64) {
         let (first, last) = (first.min(last), first.max(last));
-        let ports: Vec<u16> = super::place::from_anywhere(first..=last, seed).collect();
+        let ports: Vec<u16> = super::queue_placement::from_anywhere(first..=last, seed).collect();
         prop_assert_eq!(ports.len(), usize::from(last - first) + 1);
         prop_assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
         prop_assert!(ports.iter().all(|port| (first..=last).contains(port)));
@@ -303,5 +309,5 @@ fn addresses_of_both_families_are_placed() {
         ..request(8, &allowed)
     };
     let placement = place(&topology, &request);
-    assert!(placement.queues.iter().all(|place| place.receive_queue.is_some()));
+    assert!(placement.queues.iter().all(|placed| placed.receive_queue.is_some()));
 }
