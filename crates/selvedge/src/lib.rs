@@ -6,7 +6,7 @@
 mod standard_error;
 
 mod announce;
-mod bell;
+mod sleeper;
 mod bench;
 mod cluster_connections;
 mod commands;

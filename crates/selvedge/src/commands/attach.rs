@@ -45,7 +45,7 @@ use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, 
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
-use crate::bell::Bell;
+use crate::sleeper::Sleeper;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
@@ -375,13 +375,13 @@ fn watch(
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
 ) -> Result<(), Failure> {
-    let bell = Bell::hang().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
-    registration.hang(bell.rope());
+    let sleeper = Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();
-    // What came before the bell was hung is seen here, and what comes later rings.
+    // What came before the sleeper existed is seen here, and what comes later wakes it.
     while !stop.is_asked() {
-        bell.sleep(LOOK_INTERVAL);
+        sleeper.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
         for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
             notice.look(paths);

@@ -19,7 +19,7 @@ use sd_notify::NotifyState;
 use super::super::record::{self, CommandLine};
 use super::part::Part;
 use super::words::{HandedPart, OfferedPart, Word};
-use crate::bell::Rope;
+use crate::sleeper::Waker;
 use crate::control::socket::{self, SocketFile};
 use crate::succession::{Line, OtherProcess};
 
@@ -61,7 +61,7 @@ struct Entry {
     /// `None` as long as they are not served.
     part: Option<Arc<Part>>,
     /// Wakes the thread that looks after them.
-    rope: Option<Rope>,
+    waker: Option<Waker>,
 }
 
 /// Disks of a process that may be replaced, as long as they are served.
@@ -97,7 +97,7 @@ impl Predecessor {
     /// Disks are about to be attached.
     pub(in super::super) fn register(&self, arguments: &[String]) -> Registration<'_> {
         let arguments = arguments.to_vec();
-        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None, rope: None });
+        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None, waker: None });
         Registration { predecessor: self, arguments }
     }
 
@@ -123,11 +123,11 @@ impl Registration<'_> {
         }
     }
 
-    /// The thread that looks after them sleeps beside this one's bell.
-    pub(in super::super) fn hang(&self, rope: Rope) {
+    /// Sets the waker of the thread that looks after them.
+    pub(in super::super) fn set_waker(&self, waker: Waker) {
         let mut parts = self.predecessor.estate.parts();
         if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
-            entry.rope = Some(rope);
+            entry.waker = Some(waker);
         }
     }
 
@@ -160,7 +160,7 @@ impl Estate {
 
     /// Wakes the threads that look after disks.
     fn wake(&self) {
-        self.parts().iter().filter_map(|entry| entry.rope.as_ref()).for_each(Rope::pull);
+        self.parts().iter().filter_map(|entry| entry.waker.as_ref()).for_each(Waker::wake);
     }
 
     /// Returns the served disks, with the command line of a process for them alone.
