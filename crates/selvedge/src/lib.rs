@@ -6,7 +6,6 @@
 mod standard_error;
 
 mod announce;
-mod sleeper;
 mod bench;
 mod cluster_connections;
 mod commands;
@@ -28,6 +27,7 @@ mod mptcp;
 mod packet_path;
 mod report;
 mod service;
+mod sleeper;
 mod spec;
 mod state;
 mod state_directory;

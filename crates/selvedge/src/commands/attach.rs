@@ -45,7 +45,6 @@ use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, 
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
-use crate::sleeper::Sleeper;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
@@ -53,6 +52,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, NbdPlace};
 use crate::report;
+use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
 use crate::stop::Stop;
 
@@ -375,7 +375,8 @@ fn watch(
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
 ) -> Result<(), Failure> {
-    let sleeper = Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    let sleeper =
+        Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
     registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();

@@ -19,8 +19,8 @@ use sd_notify::NotifyState;
 use super::super::record::{self, CommandLine};
 use super::part::Part;
 use super::words::{HandedPart, OfferedPart, Word};
-use crate::sleeper::Waker;
 use crate::control::socket::{self, SocketFile};
+use crate::sleeper::Waker;
 use crate::succession::{Line, OtherProcess};
 
 /// Time for the next process to connect to all targets.
