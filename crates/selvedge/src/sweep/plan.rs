@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::point::{FULL, Load, Point};
-use crate::bench::order::Random;
+use crate::bench::slot_sequence::Random;
 use crate::config::workload::Range;
 use crate::flags::bench::BenchFlags;
 use crate::flags::sweep::{AXES, Given, OwnFlags, Preset, SweepFlags, bench_flags};
