@@ -112,7 +112,7 @@ fn connect(scene: &Scene, seat: &DiskSeat, life: u64) -> (Arc<Paths>, Arc<Keeper
         let predecessors = keeper.predecessors();
         seat.count("predecessors found", predecessors.len());
         let options =
-            PathOptions { predecessors, keeper: Some(keeper.clone()), ..options(scene, &seat.plan) };
+            PathOptions { predecessors, record_store: Some(keeper.clone()), ..options(scene, &seat.plan) };
         match Paths::connect(options) {
             Ok(paths) => return (Arc::new(paths), keeper),
             Err(error) => simulation::say(|| format!("no disk: {error}")),
