@@ -74,8 +74,8 @@ fn note(log: &Log, event: Event) {
     log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
 }
 
-/// A way through the recorder.
-struct Way {
+/// Relay of one direction of a connection.
+struct Relay {
     log: Log,
     from: TcpStream,
     to: TcpStream,
@@ -86,7 +86,7 @@ struct Way {
     turn: Option<Arc<Mutex<()>>>,
 }
 
-impl Way {
+impl Relay {
     /// Passes on what comes, a PDU at a time. Each is written down before it is passed on, so that whatever it leads to is
     /// written behind it.
     fn pass(mut self, note_pdu: impl Fn(Vec<u8>) -> Event, end: Event) {
@@ -126,9 +126,9 @@ fn serve(listener: &TcpListener, target: SocketAddr, delay: Duration, log: &Log)
         });
         let Ok((host_in, target_in, host_out, target_out)) = opened else { continue };
         note(log, Event::Open(number));
-        let way = |from, to, turn| Way { log: log.clone(), from, to, delay, turn };
+        let relay = |from, to, turn| Relay { log: log.clone(), from, to, delay, turn };
         let (to_target, to_host) =
-            (way(host_in, target_out, Some(turn.clone())), way(target_in, host_out, None));
+            (relay(host_in, target_out, Some(turn.clone())), relay(target_in, host_out, None));
         std::thread::spawn(move || {
             to_target.pass(|pdu| Event::Host(number, pdu), Event::HostEnds(number));
         });

@@ -158,15 +158,15 @@ impl Sealed {
     }
 }
 
-/// A stream in clear or sealed, for what comes before the first request.
-pub(crate) struct Line {
+/// A stream in clear or sealed, for the messages before the first request.
+pub(crate) struct SetupStream {
     pub(crate) stream: TcpStream,
     pub(crate) sealed: Option<Sealed>,
     came: Vec<u8>,
 }
 
-impl Line {
-    /// Opens a line to a subsystem of the target.
+impl SetupStream {
+    /// Opens a stream to a subsystem of the target.
     pub(crate) fn open(mut stream: TcpStream, is_tls: bool, host: &str, subsystem: &str) -> Self {
         let sealed = is_tls.then(|| Sealed::open(&mut stream, host, subsystem));
         Self { stream, sealed, came: Vec::new() }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::secret_file::Line;
+use engine::secret_file::SecretKind;
 use zeroize::Zeroizing;
 
 use super::{Entry, Reader};
@@ -85,7 +85,7 @@ pub(super) struct SecretField {
 
 impl Reader<'_> {
     /// Secret of a field, as a file that is named after `name`. Messages about it contain nothing of it.
-    pub(super) fn secret<T: Line>(&mut self, entry: &Entry, field: &SecretField, name: &str) -> Kept {
+    pub(super) fn secret<T: SecretKind>(&mut self, entry: &Entry, field: &SecretField, name: &str) -> Kept {
         let SecretField { field, encrypted, kind } = field;
         let text = self.text(entry, field).map(Zeroizing::new);
         let (Some(text), Some(is_encrypted)) = (text, self.flag(entry, encrypted)) else { return Kept::Lost };
