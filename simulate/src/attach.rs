@@ -114,7 +114,7 @@ fn connect(scene: &Scene, node: &DiskNode, life: u64) -> (Arc<Paths>, Arc<Contro
         node.count("predecessors found", predecessors.len());
         let options = PathOptions {
             predecessors,
-            keeper: Some(controller_store.clone()),
+            record_store: Some(controller_store.clone()),
             ..options(scene, &node.plan)
         };
         match Paths::connect(options) {

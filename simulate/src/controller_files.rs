@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::initiator::{
-    ControllerFiles, ControllerKeeper, ControllerRecord, Found, FoundContent, KeptControllers,
+    ControllerFiles, ControllerRecord, ControllerRecordStore, Found, FoundContent, KeptControllers,
 };
 use engine::simulation::{self, sleep};
 
@@ -184,17 +184,17 @@ impl ControllerStore {
     }
 }
 
-impl ControllerKeeper for ControllerStore {
-    fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
+impl ControllerRecordStore for ControllerStore {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
         self.take_time();
-        let kept = self.kept.keep(controller);
+        let kept = self.kept.save(controller);
         self.take_time();
         kept
     }
 
-    fn at_rest(&self, controller: &ControllerRecord) {
+    fn quiesced(&self, controller: &ControllerRecord) {
         self.take_time();
-        self.kept.at_rest(controller);
+        self.kept.quiesced(controller);
         self.take_time();
     }
 }

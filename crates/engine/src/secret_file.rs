@@ -57,20 +57,20 @@ impl fmt::Display for SecretFileError {
 
 impl std::error::Error for SecretFileError {}
 
-/// Content of a line of such a file.
-pub trait Line: FromStr<Err: fmt::Display> {
+/// Kind of secret, of which such a file has one a line.
+pub trait SecretKind: FromStr<Err: fmt::Display> {
     /// Name of the kind, for people.
     const NAME: &'static str;
     /// Command that makes one.
     const MAKER: &'static str;
 }
 
-impl Line for Secret {
+impl SecretKind for Secret {
     const NAME: &'static str = "secret";
     const MAKER: &'static str = "selvedge key generate";
 }
 
-impl Line for ConfiguredPsk {
+impl SecretKind for ConfiguredPsk {
     const NAME: &'static str = "TLS key";
     const MAKER: &'static str = "selvedge key generate --tls";
 }
@@ -79,7 +79,7 @@ impl Line for ConfiguredPsk {
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub fn read<T: Line>(path: &Path) -> Result<Vec<T>, SecretFileError> {
+pub fn read<T: SecretKind>(path: &Path) -> Result<Vec<T>, SecretFileError> {
     read_from(open(path)?, path)
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 ///
 /// # Errors
 /// As above.
-pub fn read_from<T: Line>(stream: impl Read, name: &Path) -> Result<Vec<T>, SecretFileError> {
+pub fn read_from<T: SecretKind>(stream: impl Read, name: &Path) -> Result<Vec<T>, SecretFileError> {
     let shown = name.display();
     let text = text_of(stream, name, SECRET_FILE_BYTES_MAX)?;
     let mut secrets = Vec::new();

@@ -27,19 +27,19 @@ pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
     builder.check(scene);
 }
 
-/// A place that threads of a model write and read like a buffer: loom reports two that are there at
+/// Cell that threads of a model write and read like a buffer: loom reports two that are there at
 /// once.
 #[cfg(all(test, feature = "loom"))]
-pub(crate) struct Place(loom::cell::UnsafeCell<u64>);
+pub(crate) struct SharedCell(loom::cell::UnsafeCell<u64>);
 
 // SAFETY: whether threads use it one after the other is what models are about, and loom stops at the first that do not.
 #[cfg(all(test, feature = "loom"))]
 #[allow(unsafe_code)]
-unsafe impl Sync for Place {}
+unsafe impl Sync for SharedCell {}
 
 #[cfg(all(test, feature = "loom"))]
 #[allow(unsafe_code)]
-impl Place {
+impl SharedCell {
     pub(crate) fn new() -> Self {
         Self(loom::cell::UnsafeCell::new(0))
     }
@@ -51,11 +51,11 @@ impl Place {
 
     pub(crate) fn write(&self, value: u64) {
         // SAFETY: no other thread is there, or loom has stopped already.
-        self.0.with_mut(|place| unsafe { *place = value });
+        self.0.with_mut(|cell| unsafe { *cell = value });
     }
 
     pub(crate) fn read(&self) -> u64 {
         // SAFETY: no thread writes there, or loom has stopped already.
-        self.0.with(|place| unsafe { *place })
+        self.0.with(|cell| unsafe { *cell })
     }
 }

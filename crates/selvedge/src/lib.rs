@@ -6,7 +6,6 @@
 mod standard_error;
 
 mod announce;
-mod bell;
 mod bench;
 mod cluster_connections;
 mod commands;
@@ -30,6 +29,7 @@ mod probe;
 mod report;
 mod service;
 mod size_watch;
+mod sleeper;
 mod spec;
 mod state;
 mod state_directory;

@@ -76,12 +76,12 @@ impl fmt::Display for SyncFailure {
 #[derive(Debug, Default)]
 pub struct Durability {
     failure: OnceLock<SyncFailure>,
-    /// Taken for each sync, which waits for a disk anyway, and by no other operation.
-    order: Mutex<Order>,
+    /// Locked for each sync, which waits for a disk anyway, and by no other operation.
+    queue: Mutex<SyncQueue>,
 }
 
 #[derive(Debug)]
-struct Order {
+struct SyncQueue {
     next: u64,
     /// Numbers of the syncs under way, in the order of their start.
     under_way: Vec<u64>,
@@ -89,14 +89,14 @@ struct Order {
     is_awaited: bool,
 }
 
-impl Default for Order {
+impl Default for SyncQueue {
     fn default() -> Self {
         // 0 stands for no sync.
         Self { next: 1, under_way: Vec::new(), is_awaited: false }
     }
 }
 
-impl Order {
+impl SyncQueue {
     fn is_settled(&self, before: u64) -> bool {
         self.under_way.first().is_none_or(|first| *first >= before)
     }
@@ -114,10 +114,10 @@ pub struct SyncEnd {
 impl Durability {
     /// A sync begins: its number, from 1 on.
     pub fn begin(&self) -> u64 {
-        let mut order = self.lock();
-        let number = order.next;
-        order.next += 1;
-        order.under_way.push(number);
+        let mut queue = self.lock();
+        let number = queue.next;
+        queue.next += 1;
+        queue.under_way.push(number);
         number
     }
 
@@ -127,21 +127,21 @@ impl Durability {
         if let Some(failure) = failure {
             self.fail(failure);
         }
-        let mut order = self.lock();
-        order.under_way.retain(|other| *other != number);
-        let wakes = std::mem::take(&mut order.is_awaited);
-        let began_before = order.next;
-        let is_settled = order.is_settled(began_before);
-        order.is_awaited = !is_settled;
+        let mut queue = self.lock();
+        queue.under_way.retain(|other| *other != number);
+        let wakes = std::mem::take(&mut queue.is_awaited);
+        let began_before = queue.next;
+        let is_settled = queue.is_settled(began_before);
+        queue.is_awaited = !is_settled;
         SyncEnd { awaits: (!is_settled).then_some(began_before), wakes }
     }
 
     /// True if all syncs with a lower number have ended; if not, their ends report
     /// [`SyncEnd::wakes`].
     pub fn is_settled(&self, before: u64) -> bool {
-        let mut order = self.lock();
-        let is_settled = order.is_settled(before);
-        order.is_awaited |= !is_settled;
+        let mut queue = self.lock();
+        let is_settled = queue.is_settled(before);
+        queue.is_awaited |= !is_settled;
         is_settled
     }
 
@@ -155,8 +155,8 @@ impl Durability {
         self.failure.get()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, SyncQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

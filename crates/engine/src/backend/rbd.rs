@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::{BackendError, BackendIdentity, IdentityText, RbdConfig, ZeroMethod};
-use crate::ceph::{CephError, Closings, Cluster, Clusters, Image, News, Object, Pool, Seat};
+use crate::ceph::{CephError, Cluster, ClusterHandle, Clusters, Image, ImageCloser, News, Object, Pool};
 use crate::ring::lock;
 
 /// Modes of fallocate(2), by which the ring's operations say what they want.
@@ -25,7 +25,7 @@ pub struct Rbd {
     has_news: Arc<AtomicBool>,
     /// Set when the library refused to make zeroes without writing them.
     writes_zeroes: AtomicBool,
-    closings: Arc<Closings>,
+    closer: Arc<ImageCloser>,
     /// Receiver of notices of operations that took too long; none where gateways look after that
     /// themselves.
     late_news: Option<Arc<News>>,
@@ -40,7 +40,7 @@ pub struct Rbd {
 #[derive(Debug)]
 struct Held {
     image: Arc<Image>,
-    seat: Seat,
+    handle: ClusterHandle,
 }
 
 impl Rbd {
@@ -52,8 +52,8 @@ impl Rbd {
         is_standby: bool,
         clusters: &Clusters,
     ) -> Result<Self, BackendError> {
-        let seat = clusters.seat(config.conf.as_deref(), config.id.as_deref())?;
-        let pool = Pool::open(seat.cluster.clone(), &config.pool, &config.namespace)?;
+        let handle = clusters.handle(config.conf.as_deref(), config.id.as_deref())?;
+        let pool = Pool::open(handle.cluster.clone(), &config.pool, &config.namespace)?;
         let image = Image::open(pool, &config.image, config.snapshot.as_deref())?;
         // Before its size is asked for, of which LUKS' header is a part.
         if let Some(encryption) = &config.encryption {
@@ -69,11 +69,11 @@ impl Rbd {
             identity: identity(&image, config)?,
             length: AtomicU64::new(whole_blocks(size, block_size)),
             has_lock,
-            granularity: discard_granularity(&seat, object_size),
-            held: Some(Held { image: Arc::new(image), seat }),
+            granularity: discard_granularity(&handle, object_size),
+            held: Some(Held { image: Arc::new(image), handle }),
             has_news: Arc::default(),
             writes_zeroes: AtomicBool::new(false),
-            closings: clusters.closings(),
+            closer: clusters.image_closer(),
             late_news: (!clusters.are_images_shared()).then(|| clusters.news()),
             changes_hands: lock::Mutex::default(),
             place: (config.pool.clone(), config.namespace.clone()),
@@ -107,7 +107,7 @@ impl Rbd {
 
     /// The connection it is open on.
     pub const fn cluster(&self) -> &Arc<Cluster> {
-        &self.held().seat.cluster
+        &self.held().handle.cluster
     }
 
     /// An object beside it in its pool, by its own connection: a client that is shut out of the
@@ -144,7 +144,7 @@ impl Rbd {
     /// Records that the cluster has refused an operation, since the connection is on the blocklist.
     #[cold]
     pub fn note_refused(&self) {
-        self.held().seat.note_refused();
+        self.held().handle.note_refused();
     }
 
     /// Lets others write to it, or makes sure that only this one does.
@@ -227,8 +227,8 @@ impl Drop for Rbd {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             // One that was shut out has nothing to give back, and may learn of it late.
-            let is_awaited = !held.seat.cluster.is_shut_out();
-            self.closings.close(held, is_awaited);
+            let is_awaited = !held.handle.cluster.is_shut_out();
+            self.closer.close(held, is_awaited);
         }
     }
 }
@@ -256,8 +256,8 @@ const fn whole_blocks(size: u64, block_size: u32) -> u64 {
 }
 
 /// Bytes of the whole pieces that the cluster deallocates of a discarded range.
-fn discard_granularity(seat: &Seat, object_size: u64) -> u64 {
-    let setting = |name| seat.cluster.setting(name);
+fn discard_granularity(handle: &ClusterHandle, object_size: u64) -> u64 {
+    let setting = |name| handle.cluster.setting(name);
     if setting("rbd_skip_partial_discard") == "false" {
         return 1;
     }

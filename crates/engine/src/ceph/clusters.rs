@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CephError, Closings, Cluster, ClusterOptions, late_operations};
+use super::{CephError, Cluster, ClusterOptions, ImageCloser, late_operations};
 use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
 };
 use crate::ring::lock::Mutex;
-use crate::ring::{Bell, Moment, now};
+use crate::ring::{EventCount, Moment, now};
 use crate::time_bound::TimeBound;
 
 /// Use of Ceph clusters by a target.
@@ -69,7 +69,7 @@ pub struct Clusters {
     late_before: AtomicU64,
     /// Set while a gateway waits until nothing late can be carried out.
     awaits_fence: AtomicBool,
-    closings: Arc<Closings>,
+    closer: Arc<ImageCloser>,
     news: Arc<News>,
     /// Number of times that all connections were forgotten.
     generation: AtomicU64,
@@ -96,20 +96,20 @@ pub struct ClusterConnection {
 struct Shared {
     cluster: Weak<Cluster>,
     /// There are as many images on it as there are of these beside this one.
-    seats: Arc<()>,
+    users: Arc<()>,
 }
 
-/// An image's place on a connection.
+/// Handle of a connection to a cluster, for one image.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ClusterHandle {
     /// The connection.
     pub cluster: Arc<Cluster>,
-    _seat: Arc<()>,
+    _user: Arc<()>,
     generation: u64,
     refused: Arc<Refused>,
 }
 
-impl Seat {
+impl ClusterHandle {
     /// Records that the cluster has refused an operation, since the connection is on the blocklist.
     pub fn note_refused(&self) {
         self.refused.0.fetch_max(self.generation + 1, Ordering::Release);
@@ -132,11 +132,11 @@ impl Clusters {
         }
     }
 
-    /// A place for one more image on a connection as `id` with this configuration file; on a new one when all are full.
+    /// A handle for one more image on a connection as `id` with this configuration file; on a new one when all are full.
     ///
     /// # Errors
     /// When no connection is available, or the new one must not be used.
-    pub fn seat(&self, conf: Option<&Path>, id: Option<&str>) -> Result<Seat, CephError> {
+    pub fn handle(&self, conf: Option<&Path>, id: Option<&str>) -> Result<ClusterHandle, CephError> {
         let options = ClusterOptions {
             conf: conf.map(Path::to_owned),
             id: id.map(str::to_owned),
@@ -149,23 +149,23 @@ impl Clusters {
         for known in &*shared {
             let Some(cluster) = known.cluster.upgrade() else { continue };
             if *cluster.options() == options
-                && Arc::strong_count(&known.seats) <= self.config.bdevs_per_cluster.max(1)
+                && Arc::strong_count(&known.users) <= self.config.bdevs_per_cluster.max(1)
             {
-                return Ok(self.seat_on(cluster, known.seats.clone()));
+                return Ok(self.handle_on(cluster, known.users.clone()));
             }
         }
         let cluster = self.connect(&options)?;
         self.allow(&cluster)?;
-        let seats = Arc::new(());
-        shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: seats.clone() });
-        Ok(self.seat_on(cluster, seats))
+        let users = Arc::new(());
+        shared.push(Shared { cluster: Arc::downgrade(&cluster), users: users.clone() });
+        Ok(self.handle_on(cluster, users))
     }
 
-    /// A seat on a connection. The caller has locked the connections, and they are not
+    /// A handle of a connection. The caller has locked the connections, and they are not
     /// forgotten meanwhile.
-    fn seat_on(&self, cluster: Arc<Cluster>, seat: Arc<()>) -> Seat {
+    fn handle_on(&self, cluster: Arc<Cluster>, user: Arc<()>) -> ClusterHandle {
         let (generation, refused) = (self.generation.load(Ordering::Acquire), self.refused.clone());
-        Seat { cluster, _seat: seat, generation, refused }
+        ClusterHandle { cluster, _user: user, generation, refused }
     }
 
     /// A connection as `id` with this configuration file that images share already, to look at others by it. It takes no place.
@@ -192,7 +192,7 @@ impl Clusters {
     pub fn replace(&self, silent: &Arc<Cluster>, new: &Arc<Cluster>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|known| known.cluster.as_ptr() != Arc::as_ptr(silent));
-        shared.push(Shared { cluster: Arc::downgrade(new), seats: Arc::new(()) });
+        shared.push(Shared { cluster: Arc::downgrade(new), users: Arc::new(()) });
     }
 
     /// The connections with operations that took too long, which the caller looks after from now on. Those of a group's gateways
@@ -321,8 +321,8 @@ impl Clusters {
     }
 
     /// Closer of images that are no longer used.
-    pub fn closings(&self) -> Arc<Closings> {
-        self.closings.clone()
+    pub fn image_closer(&self) -> Arc<ImageCloser> {
+        self.closer.clone()
     }
 }
 
@@ -330,26 +330,26 @@ impl Clusters {
 #[derive(Debug, Default)]
 pub struct News {
     is_new: AtomicBool,
-    bell: Bell,
+    event_count: EventCount,
 }
 
 impl News {
     /// There is something to be looked at.
     pub fn tell(&self) {
         self.is_new.store(true, Ordering::Release);
-        self.bell.ring();
+        self.event_count.notify_all();
     }
 
     /// Wakes who waits, with news or without.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.event_count.notify_all();
     }
 
     /// Waits for a notice, for `timeout` at most; true if there is one. Each is returned once.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let seen = self.bell.count();
+        let seen = self.event_count.count();
         if !self.is_new.load(Ordering::Acquire) {
-            self.bell.wait(seen, timeout);
+            self.event_count.wait(seen, timeout);
         }
         self.is_new.swap(false, Ordering::AcqRel)
     }

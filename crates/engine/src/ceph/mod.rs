@@ -4,10 +4,10 @@
 //! The types that the engine and every cluster share are in the files here. What a cluster must have besides is the list below:
 //! `real` has it by Ceph's libraries, and so has `simulated`, which stands in its place in a simulation.
 
-mod closings;
 mod cluster_options;
 mod clusters;
 mod error;
+mod image_closer;
 mod image_key;
 mod image_news;
 mod lateness;
@@ -23,10 +23,10 @@ use real as library;
 #[cfg(feature = "simulation")]
 use simulated as library;
 
-pub use closings::Closings;
 pub use cluster_options::ClusterOptions;
-pub use clusters::{Allowance, BeforeUse, CephConfig, ClusterConnection, Clusters, News, Seat};
+pub use clusters::{Allowance, BeforeUse, CephConfig, ClusterConnection, ClusterHandle, Clusters, News};
 pub use error::CephError;
+pub use image_closer::ImageCloser;
 pub use image_key::{ImageKey, LuksFormat};
 pub use image_news::ImageNews;
 use lateness::Lateness;

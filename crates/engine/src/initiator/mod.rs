@@ -112,8 +112,9 @@ pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;
 pub use options::{ConnectOptions, HostSecrets, QueueOptions};
 pub use path::{
-    ConnectionReport, ControllerFiles, ControllerKeeper, ControllerRecord, Found, FoundContent, IoPolicy,
-    KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, Stage, StageLatencies,
+    ConnectionReport, ControllerFiles, ControllerRecord, ControllerRecordStore, Found, FoundContent,
+    IoPolicy, KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, Stage,
+    StageLatencies,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request, Timing};
 pub use tls_keys::{TakenOffer, TlsKeys};

@@ -29,7 +29,7 @@ pub use operation::StorageOp;
 pub use options::{Engine, RingOptions};
 pub use span::{Span, SpanMut};
 
-pub(crate) use machine::{Bell, observe};
+pub(crate) use machine::{EventCount, observe};
 pub use machine::{
     Hold, RemoteOperation, RemoteStorage, Ring, Socket, Storage, Vital, Waker, channel, end_program, lock,
     now, random, tcp, thread, wall_time,

@@ -3,10 +3,10 @@
 //! the start of the new one on, only one of them may serve, which the caller ensures.
 
 mod beside;
+mod channel;
 mod former;
 mod frame;
 mod images;
-mod line;
 mod next;
 mod words;
 
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use beside::{Inherits, Lends};
+pub use channel::{Channel, Process};
 pub use former::{Greeting, unknown_to};
 pub use frame::{Speech, decode, encode};
-pub use line::{Line, Process};
 pub use next::{Former, NotOffered, Succeeded};
 pub use words::{About, Offer, State, Word, known};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::initiator::{
-    CommandQueues, ControllerKeeper, ControllerRecord, InitiatorError, IoPolicy, PathOptions, PathState,
+    CommandQueues, ControllerRecord, ControllerRecordStore, InitiatorError, IoPolicy, PathOptions, PathState,
     Paths,
 };
 use engine::target::Target;
@@ -30,8 +30,8 @@ impl Records {
     }
 }
 
-impl ControllerKeeper for Records {
-    fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
+impl ControllerRecordStore for Records {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
         if let Some(refusal) = &*self.refusal.lock().unwrap() {
             return Err(refusal.clone());
         }
@@ -39,7 +39,7 @@ impl ControllerKeeper for Records {
         Ok(())
     }
 
-    fn at_rest(&self, controller: &ControllerRecord) {
+    fn quiesced(&self, controller: &ControllerRecord) {
         self.kept.lock().unwrap().retain(|kept| kept != controller);
         self.rested.lock().unwrap().push(controller.clone());
     }
@@ -62,7 +62,7 @@ impl Killed {
         options.paths.iter_mut().for_each(|path| path.keep_alive_ms = keep_alive_ms);
         options.policy = IoPolicy::Numa;
         options.controller_loss = Some(Duration::ZERO);
-        options.keeper = Some(records.clone());
+        options.record_store = Some(records.clone());
         let paths = Paths::connect(options).unwrap();
         let mut host = Host::new(&paths);
         host.begin_write(0, byte);
@@ -138,7 +138,7 @@ fn the_next_set_has_the_controllers_of_a_killed_one_reset() {
     let killed = Killed::after_writing(1, &[&slow, &fast], 120_000);
     let records = Arc::new(Records::default());
     let mut options = options(&[fast.ports()[0], slow.ports()[0]]);
-    options.keeper = Some(records.clone());
+    options.record_store = Some(records.clone());
     let paths = Paths::connect(succeeding(options, killed.records.clone())).unwrap();
     let mut host = Host::new(&paths);
     host.write(0, 2);
@@ -203,7 +203,7 @@ fn records_are_kept_until_their_controllers_are_at_rest() {
     let link = Link::to(target.ports()[0]);
     let records = Arc::new(Records::default());
     let connect =
-        || Paths::connect(PathOptions { keeper: Some(records.clone()), ..options(&[link.address]) });
+        || Paths::connect(PathOptions { record_store: Some(records.clone()), ..options(&[link.address]) });
     let paths = connect().unwrap();
     let mut host = Host::new(&paths);
     let first = records.kept().pop().expect("it is kept as soon as it can be used");

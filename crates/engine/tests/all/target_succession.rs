@@ -10,13 +10,13 @@ use std::time::Duration;
 use engine::backend::BackendConfig;
 use engine::ring::{Engine, Socket};
 use engine::target::hand_over::{
-    Former, Greeting, Line, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode, known,
+    Channel, Former, Greeting, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode, known,
 };
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
 use crate::raw_host::{Client, NQN, configure};
 
-/// A line on which the other process says these words, and ends.
+/// A channel on which the other process says these words, and ends.
 struct Script {
     words: RefCell<VecDeque<Word>>,
     said: RefCell<Vec<String>>,
@@ -28,7 +28,7 @@ impl Script {
     }
 }
 
-impl Line for Script {
+impl Channel for Script {
     type Descriptor = OwnedFd;
 
     fn wait_at_most(&self, _: Option<Duration>) -> io::Result<()> {
@@ -43,7 +43,7 @@ impl Line for Script {
 
     fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
         let word = self.words.borrow_mut().pop_front().ok_or(io::ErrorKind::UnexpectedEof)?;
-        // As it goes over the line.
+        // As it goes over the channel.
         let (word, _) = decode(&encode(&word, 0)?[..])?;
         Ok((word, Vec::new()))
     }
@@ -123,13 +123,13 @@ fn the_next_process_does_not_serve_beside_the_former() {
 
 /// Result of a former process, true if it has said that it goes on, and what it said.
 fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
-    let (target, line, resumed) = (target(false), Script::new(words), Cell::new(false));
-    let outcome = target.hand_over_to(&line, (&next, &known()), &mut (), || resumed.set(true));
+    let (target, channel, resumed) = (target(false), Script::new(words), Cell::new(false));
+    let outcome = target.hand_over_to(&channel, (&next, &known()), &mut (), || resumed.set(true));
     if outcome != Ok(true) {
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
     }
-    (outcome, resumed.get(), line.said.take())
+    (outcome, resumed.get(), channel.said.take())
 }
 
 #[test]

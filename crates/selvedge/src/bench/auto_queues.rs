@@ -340,7 +340,7 @@ mod tests {
     fn chance_is_not_followed() {
         // Trials of one number differ by up to 30 %, whatever the number.
         for seed in 0..200_u64 {
-            let mut random = crate::bench::order::Random::new(seed);
+            let mut random = crate::bench::slot_sequence::Random::new(seed);
             let mut first = 0;
             let curve = |_| {
                 first += 1;

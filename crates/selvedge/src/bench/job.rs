@@ -7,7 +7,7 @@ use nvme::Status;
 
 use super::histogram::Tallies;
 use super::ledger::Ledger;
-use super::order::{Order, Random};
+use super::slot_sequence::{Random, SlotSequence};
 use super::stamp::{self, Corruption, Expected};
 use super::state::Recorder;
 use crate::config::workload::{Fitted, Workload};
@@ -106,8 +106,8 @@ pub(crate) struct Job {
     start: u64,
     first: u64,
     slots: u64,
-    reads: Order,
-    writes: Order,
+    reads: SlotSequence,
+    writes: SlotSequence,
     mix: Random,
     ledger: Option<Ledger>,
     recorder: Option<Arc<Recorder>>,
@@ -143,9 +143,9 @@ impl Job {
         let (first, slots) = if shares { region(fitted, number) } else { (0, slots) };
         let ledger = (workload.verify && workload.writes()).then(|| Ledger::new(slots, writer));
         let mut seeds = Random::new(workload.seed.wrapping_add(u64::from(number) << 32));
-        let reads = Order::new(slots, workload.random, seeds.next());
+        let reads = SlotSequence::new(slots, workload.random, seeds.next());
         // Random reads and writes share one order, so that together they visit each slot once in a pass.
-        let writes = if workload.random { reads.clone() } else { Order::new(slots, false, 0) };
+        let writes = if workload.random { reads.clone() } else { SlotSequence::new(slots, false, 0) };
         // What the ramp does is not part of the work.
         let limit = (workload.once && workload.ramp.is_zero()).then_some(slots);
         Self {

@@ -25,13 +25,13 @@ pub(crate) struct Matching {
     /// Processors that this process may use.
     allowed: CpuSet,
     ports: RangeInclusive<u16>,
-    ways: Vec<Way>,
+    paths: Vec<ObservedPath>,
     warnings: Vec<String>,
 }
 
 /// Interface and limits of one path.
 #[derive(Debug)]
-struct Way {
+struct ObservedPath {
     peer: SocketAddr,
     local: Option<IpAddr>,
     interface: Option<String>,
@@ -55,39 +55,40 @@ impl Matching {
             }
         };
         let ports = machine.read(PORTS_FILE).ok().and_then(|text| port_range(&text)).unwrap_or(PORTS_DEFAULT);
-        let ways = paths.iter().map(|path| Way::look(&machine, &topology, path, &mut warnings)).collect();
-        Self { topology, allowed, ports, ways, warnings }
+        let paths =
+            paths.iter().map(|path| ObservedPath::look(&machine, &topology, path, &mut warnings)).collect();
+        Self { topology, allowed, ports, paths, warnings }
     }
 
     /// The I/O queues of each path that make sense: no more than `asked`, and on no path more than its interface is good
     /// for.
     pub(crate) fn queues(&self, asked: Option<u16>) -> u16 {
-        let limits = self.ways.iter().map(|way| u16::try_from(way.limit.queues).unwrap_or(IO_QUEUES_MAX));
+        let limits = self.paths.iter().map(|path| u16::try_from(path.limit.queues).unwrap_or(IO_QUEUES_MAX));
         let most = limits.min().unwrap_or(1).clamp(1, IO_QUEUES_MAX);
         asked.map_or(most, |asked| asked.min(most))
     }
 
     /// Places this number of queues on each path. `seed` tells this choice of ports from others.
     pub(crate) fn place(&self, queues: u16, seed: u64) -> Placements {
-        let placed = |(way, at): (&Way, u64)| PlacedWay {
-            peer: way.peer,
-            interface: way.interface.clone(),
-            limit: way.limit.clone(),
-            placement: self.place_way(way, queues, seed.wrapping_add(at)),
+        let placed = |(path, at): (&ObservedPath, u64)| PlacedPath {
+            peer: path.peer,
+            interface: path.interface.clone(),
+            limit: path.limit.clone(),
+            placement: self.place_path(path, queues, seed.wrapping_add(at)),
         };
-        let ways: Vec<PlacedWay> = self.ways.iter().zip(0..).map(placed).collect();
+        let paths: Vec<PlacedPath> = self.paths.iter().zip(0..).map(placed).collect();
         let mut warnings = self.warnings.clone();
-        warnings.extend(ways.iter().filter_map(|way| self.blindness(way)));
-        Placements { ways, warnings }
+        warnings.extend(paths.iter().filter_map(|path| self.blindness(path)));
+        Placements { paths, warnings }
     }
 
-    fn place_way(&self, way: &Way, queues: u16, seed: u64) -> Placement {
+    fn place_path(&self, path: &ObservedPath, queues: u16, seed: u64) -> Placement {
         let request = PlaceRequest {
-            interface: way.interface.as_deref().unwrap_or_default(),
-            local: way.local.unwrap_or(way.peer.ip()),
-            peer: way.peer,
+            interface: path.interface.as_deref().unwrap_or_default(),
+            local: path.local.unwrap_or(path.peer.ip()),
+            peer: path.peer,
             queues,
-            ports: Some(self.ports.clone()).filter(|_| way.chooses_ports && way.local.is_some()),
+            ports: Some(self.ports.clone()).filter(|_| path.chooses_ports && path.local.is_some()),
             allowed: &self.allowed,
             seed,
         };
@@ -95,11 +96,11 @@ impl Matching {
     }
 
     /// Returns a warning if the receive queues of a NIC that has several are unknown.
-    fn blindness(&self, way: &PlacedWay) -> Option<String> {
-        let interface = way.interface.as_deref()?;
+    fn blindness(&self, path: &PlacedPath) -> Option<String> {
+        let interface = path.interface.as_deref()?;
         let legs = legs(&self.topology, interface);
         let has_several = legs.iter().any(|leg| leg.kind == InterfaceKind::Device && leg.receive.len() > 1);
-        if !has_several || way.placement.queues.iter().any(|place| place.receive_queue.is_some()) {
+        if !has_several || path.placement.queues.iter().any(|place| place.receive_queue.is_some()) {
             return None;
         }
         let is_about = |shortfall: &&Shortfall| {
@@ -109,12 +110,12 @@ impl Matching {
             Some(shortfall) => format!(" (root could read {}: {})", shortfall.what, shortfall.reason),
             None => String::new(),
         };
-        let reason = way.placement.reasons.first().map_or("", String::as_str);
+        let reason = path.placement.reasons.first().map_or("", String::as_str);
         Some(format!("{reason}{root}; workers are placed all the same"))
     }
 }
 
-impl Way {
+impl ObservedPath {
     fn look(
         machine: &Machine,
         topology: &Topology,
@@ -156,12 +157,12 @@ fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
 /// Placement of a run's queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placements {
-    ways: Vec<PlacedWay>,
+    paths: Vec<PlacedPath>,
     warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-struct PlacedWay {
+struct PlacedPath {
     peer: SocketAddr,
     interface: Option<String>,
     limit: QueueLimit,
@@ -171,17 +172,17 @@ struct PlacedWay {
 impl Placements {
     /// The ports of each queue of a path, in the order of the queues.
     pub(crate) fn ports(&self, path: usize) -> Vec<Vec<u16>> {
-        let places = self.ways.get(path).map(|way| way.placement.queues.as_slice()).unwrap_or_default();
+        let places = self.paths.get(path).map(|path| path.placement.queues.as_slice()).unwrap_or_default();
         places.iter().map(|place| place.source_ports.clone()).collect()
     }
 
     /// The processors of worker `number` of `workers`: those of all its queues, which are each `workers`th of every path.
     pub(crate) fn cpus_of_worker(&self, number: usize, workers: usize) -> Vec<u32> {
-        let theirs = |way: &PlacedWay| -> Vec<u32> {
-            let places = way.placement.queues.iter().skip(number).step_by(workers.max(1));
+        let theirs = |path: &PlacedPath| -> Vec<u32> {
+            let places = path.placement.queues.iter().skip(number).step_by(workers.max(1));
             places.filter_map(|place| place.cpu).collect()
         };
-        let cpus: CpuSet = self.ways.iter().flat_map(theirs).collect();
+        let cpus: CpuSet = self.paths.iter().flat_map(theirs).collect();
         cpus.iter().collect()
     }
 
@@ -193,19 +194,19 @@ impl Placements {
     /// Returns the placement on each path, with the ports of its connections.
     pub(crate) fn report(&self, paths: &[(PathStatus, Vec<PathShare>)], workers: usize) -> Vec<MatchReport> {
         let shares = |at: usize| paths.get(at).map(|(_, shares)| shares.as_slice()).unwrap_or_default();
-        let report = |(at, way): (usize, &PlacedWay)| MatchReport {
-            address: way.peer,
-            interface: way.interface.clone(),
-            limit: way.limit.queues,
-            reason: way.limit.reason.clone(),
-            hint: way.limit.hint.clone(),
-            placement: way.placement.reasons.clone(),
-            queues: self.queue_reports(way, shares(at), workers),
+        let report = |(at, path): (usize, &PlacedPath)| MatchReport {
+            address: path.peer,
+            interface: path.interface.clone(),
+            limit: path.limit.queues,
+            reason: path.limit.reason.clone(),
+            hint: path.limit.hint.clone(),
+            placement: path.placement.reasons.clone(),
+            queues: self.queue_reports(path, shares(at), workers),
         };
-        self.ways.iter().enumerate().map(report).collect()
+        self.paths.iter().enumerate().map(report).collect()
     }
 
-    fn queue_reports(&self, way: &PlacedWay, shares: &[PathShare], workers: usize) -> Vec<MatchedQueue> {
+    fn queue_reports(&self, path: &PlacedPath, shares: &[PathShare], workers: usize) -> Vec<MatchedQueue> {
         let connections = || shares.iter().flat_map(|share| &share.connections);
         let report = |place: &topology::QueuePlacement| {
             let connection = connections().find(|connection| connection.queue_id == place.queue_id)?;
@@ -223,7 +224,7 @@ impl Placements {
                 port,
             })
         };
-        way.placement.queues.iter().filter_map(report).collect()
+        path.placement.queues.iter().filter_map(report).collect()
     }
 }
 
@@ -284,16 +285,16 @@ mod tests {
         let processors = Processors { online: (0..8).collect(), ..Processors::default() };
         let interfaces = (0..paths).map(nic).collect();
         let topology = Topology { processors, interfaces, ..Topology::default() };
-        let way = |at: usize| Way {
+        let path = |at: usize| ObservedPath {
             peer: format!("10.0.{at}.2:4420").parse().unwrap(),
             local: Some(format!("10.0.{at}.1").parse().unwrap()),
             interface: Some(format!("eth{at}")),
             limit: QueueLimit { queues: 4 + at as u32, reason: "so".to_owned(), hint: None },
             chooses_ports: true,
         };
-        let ways = (0..paths).map(way).collect();
+        let paths = (0..paths).map(path).collect();
         let allowed = (0..8).collect();
-        Matching { topology, allowed, ports: PORTS_DEFAULT, ways, warnings: Vec::new() }
+        Matching { topology, allowed, ports: PORTS_DEFAULT, paths, warnings: Vec::new() }
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(matching(2).queues(Some(9)), 4);
         assert_eq!(matching(2).queues(Some(3)), 3);
         let mut none = matching(1);
-        none.ways[0].limit.queues = 5000;
+        none.paths[0].limit.queues = 5000;
         assert_eq!(none.queues(None), IO_QUEUES_MAX);
     }
 
@@ -339,7 +340,7 @@ mod tests {
     #[test]
     fn ports_are_the_systems_where_others_carry_the_connection() {
         let mut over_mptcp = matching(1);
-        over_mptcp.ways[0].chooses_ports = false;
+        over_mptcp.paths[0].chooses_ports = false;
         let placed = over_mptcp.place(4, 1);
         assert!(placed.ports(0).iter().all(Vec::is_empty));
         assert_eq!(placed.cpus_of_worker(0, 4).len(), 1);
@@ -357,7 +358,7 @@ mod tests {
     fn this_machine_is_looked_at() {
         let path = ConnectOptions::new("127.0.0.1:4420".parse().unwrap(), "nqn.a");
         let matching = Matching::look(&[path]);
-        assert_eq!(matching.ways[0].interface.as_deref(), Some("lo"));
+        assert_eq!(matching.paths[0].interface.as_deref(), Some("lo"));
         assert!(matching.queues(None) >= 1);
         let placed = matching.place(2, 1);
         assert!(!placed.cpus_of_worker(0, 2).is_empty());

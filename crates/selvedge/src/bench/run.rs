@@ -19,7 +19,7 @@ use super::sample::{Phase, Sample, by_path};
 use super::state::{Record, Recorder};
 use super::target_stages::TargetStages;
 use super::throughput::{Intervals, Throughput};
-use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerReport};
+use super::worker::{self, Broken, Message, Timeline, WorkerChannels, WorkerPlan, WorkerReport};
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
 
@@ -144,14 +144,14 @@ impl Run<'_> {
         let mut workers = Workers { incoming, starts: Vec::new(), threads: Vec::new() };
         for plan in plans {
             let (start, begin) = channel();
-            let lines = Lines {
+            let channels = WorkerChannels {
                 messages: messages.clone(),
                 start: begin,
                 stop: self.stop.clone(),
                 abort: abort.clone(),
             };
             workers.starts.push(start);
-            workers.threads.push(std::thread::spawn(move || worker::run(plan, &lines)));
+            workers.threads.push(std::thread::spawn(move || worker::run(plan, &channels)));
         }
         workers
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use nvme::tcp::digest::crc32c;
 
-use super::order::mix;
+use super::slot_sequence::mix;
 
 /// "SLVG", which tells unstamped blocks from damaged ones.
 const MAGIC: u32 = 0x4756_4c53;

@@ -42,10 +42,10 @@ impl Header {
     }
 }
 
-/// Line of the record. Slots come with their generations.
+/// Entry of the record. Slots come with their generations.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum Entry {
     Header(Header),
     /// Acknowledged before a Flush that has completed.
     Flushed(Vec<Written>),
@@ -76,19 +76,19 @@ impl Recorder {
             }
         })?;
         let recorder = Self { path: path.to_owned(), file: Mutex::new(file) };
-        recorder.append(&Line::Header(header))?;
+        recorder.append(&Entry::Header(header))?;
         Ok(recorder)
     }
 
     /// Records what a Flush made durable.
     pub(crate) fn flushed(&self, written: Vec<Written>) -> Result<(), Failure> {
-        self.append(&Line::Flushed(written))
+        self.append(&Entry::Flushed(written))
     }
 
     /// Records how far writes were submitted, so that nothing newer is accepted later, and ends the record.
     pub(crate) fn end(&self, submitted: impl Iterator<Item = Written>) -> Result<(), Failure> {
-        self.append(&Line::Submitted(submitted.collect()))?;
-        self.append(&Line::End)?;
+        self.append(&Entry::Submitted(submitted.collect()))?;
+        self.append(&Entry::End)?;
         let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.sync_data().map_err(|error| self.cannot_write(&error))
     }
@@ -98,8 +98,8 @@ impl Recorder {
         &self.path
     }
 
-    fn append(&self, line: &Line) -> Result<(), Failure> {
-        let mut bytes = serde_json::to_vec(line).map_err(Failure::failed)?;
+    fn append(&self, entry: &Entry) -> Result<(), Failure> {
+        let mut bytes = serde_json::to_vec(entry).map_err(Failure::failed)?;
         bytes.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.write_all(&bytes).map_err(|error| self.cannot_write(&error))
@@ -142,7 +142,7 @@ impl Record {
         let Some(first) = lines.next() else {
             return Err((1, "this is not a verify state: it is empty".into()));
         };
-        let (_, Line::Header(header)) = first? else {
+        let (_, Entry::Header(header)) = first? else {
             return Err((1, "this is not a verify state: it has no header".into()));
         };
         if header.version != VERSION {
@@ -158,13 +158,13 @@ impl Record {
         for line in lines {
             let (number, line) = line?;
             match line {
-                Line::Header(_) => return Err((number, "a second header".into())),
-                Line::Flushed(written) => {
+                Entry::Header(_) => return Err((number, "a second header".into())),
+                Entry::Flushed(written) => {
                     record.flushes += 1;
                     record.take(number, &written, |account| &mut account.0)?;
                 }
-                Line::Submitted(written) => record.take(number, &written, |account| &mut account.1)?,
-                Line::End => record.ended = true,
+                Entry::Submitted(written) => record.take(number, &written, |account| &mut account.1)?,
+                Entry::End => record.ended = true,
             }
         }
         Ok(record)
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_record_that_broke_off_is_used_as_far_as_it_goes() {
-        let line = |line: &Line| serde_json::to_string(line).unwrap() + "\n";
-        let mut text = line(&Line::Header(header())) + &line(&Line::Flushed(vec![(1, 5)]));
+        let line = |entry: &Entry| serde_json::to_string(entry).unwrap() + "\n";
+        let mut text = line(&Entry::Header(header())) + &line(&Entry::Flushed(vec![(1, 5)]));
         text += "{\"flushed\":[[1,";
         let record = Record::parse(&text).unwrap();
         assert!(!record.ended);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused_with_its_line() {
-        let head = serde_json::to_string(&Line::Header(header())).unwrap();
+        let head = serde_json::to_string(&Entry::Header(header())).unwrap();
         for (text, number, expected) in [
             (String::new(), 1, "empty"),
             ("{}\n".into(), 1, ""),

@@ -16,7 +16,7 @@ use nvme::io::IoCommand;
 use super::histogram::Tally;
 use super::job::{Io, Job, Next, Operation};
 use super::latency_map::LatencyMap;
-use super::order::Random;
+use super::slot_sequence::Random;
 use super::throughput::Throughput;
 use crate::failure::Failure;
 
@@ -68,7 +68,7 @@ pub(crate) enum Message {
 }
 
 /// Two-way communication with the thread that started the worker.
-pub(crate) struct Lines {
+pub(crate) struct WorkerChannels {
     pub(crate) messages: Sender<Message>,
     /// Start of the run; closed if the run does not take place.
     pub(crate) start: Receiver<Timeline>,
@@ -105,18 +105,18 @@ pub(crate) enum Broken {
 ///
 /// # Errors
 /// Why it could not begin. When it is another's fault that the run did not take place, there is no report.
-pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport>, Failure> {
-    let _farewell = Farewell(&lines.messages);
+pub(crate) fn run(plan: WorkerPlan, channels: &WorkerChannels) -> Result<Option<WorkerReport>, Failure> {
+    let _farewell = Farewell(&channels.messages);
     Worker::open(plan).map(|mut worker| {
         let (number, shares) = (worker.number, worker.driver.queues().report());
-        let _ = lines.messages.send(Message::Ready { number, thread: core::thread_id(), shares });
-        let Ok(timeline) = lines.start.recv() else {
+        let _ = channels.messages.send(Message::Ready { number, thread: core::thread_id(), shares });
+        let Ok(timeline) = channels.start.recv() else {
             worker.close();
             return None;
         };
-        let failure = worker.work(timeline, lines).err();
+        let failure = worker.work(timeline, channels).err();
         if failure.is_some() {
-            lines.abort.store(true, Ordering::Relaxed);
+            channels.abort.store(true, Ordering::Relaxed);
         }
         let shares = worker.driver.queues().report();
         let stages = worker.stages();
@@ -220,7 +220,7 @@ impl Worker {
     }
 
     /// Does everything until all jobs are done.
-    fn work(&mut self, timeline: Timeline, lines: &Lines) -> Result<(), Broken> {
+    fn work(&mut self, timeline: Timeline, channels: &WorkerChannels) -> Result<(), Broken> {
         let mut clock =
             Clock { timeline, counting: false, finished: false, progress_at: self.driver.ring().now() };
         loop {
@@ -229,13 +229,13 @@ impl Worker {
             if let Some(failure) = self.lost() {
                 return Err(Broken::Connection(failure));
             }
-            self.keep_time(&mut clock, now, lines);
+            self.keep_time(&mut clock, now, channels);
             // Empty histograms and reports of progress take up to milliseconds, which are not the next commands' own.
             let now = self.driver.now();
             let (wake_at, done) = self.submit(now);
             self.driver.flush();
             if done {
-                self.end_counting_cpu(lines, &clock);
+                self.end_counting_cpu(channels, &clock);
                 return Ok(());
             }
             let until = wake_at.into_iter().fold(clock.next(), Moment::min);
@@ -340,7 +340,7 @@ impl Worker {
     }
 
     /// Begins and ends counting on time, reports progress, and abandons the jobs on request.
-    fn keep_time(&mut self, clock: &mut Clock, now: Moment, lines: &Lines) {
+    fn keep_time(&mut self, clock: &mut Clock, now: Moment, channels: &WorkerChannels) {
         if !clock.counting && now >= clock.timeline.count_from {
             clock.counting = true;
             self.cpu_from = core::thread_time();
@@ -348,7 +348,7 @@ impl Worker {
             self.jobs.iter_mut().for_each(|job| job.begin_counting(now.0));
             self.throughput = Throughput::from(now);
             self.latency_map = LatencyMap::from(now);
-            let _ = lines.messages.send(Message::Counting);
+            let _ = channels.messages.send(Message::Counting);
         }
         if !clock.finished && clock.timeline.end.is_some_and(|end| now >= end) {
             clock.finished = true;
@@ -356,10 +356,10 @@ impl Worker {
             self.latency_map.end();
             self.jobs.iter_mut().for_each(|job| job.finish(now.0));
         }
-        if lines.stop.load(Ordering::Relaxed) || lines.abort.load(Ordering::Relaxed) {
+        if channels.stop.load(Ordering::Relaxed) || channels.abort.load(Ordering::Relaxed) {
             self.jobs.iter_mut().for_each(|job| job.abandon(now.0));
         }
-        self.end_counting_cpu(lines, clock);
+        self.end_counting_cpu(channels, clock);
         if now >= clock.progress_at {
             clock.progress_at = now.after(PROGRESS_INTERVAL);
             let mut total = Tally::default();
@@ -367,15 +367,15 @@ impl Worker {
             let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
             let number = self.number;
             let (total, shares) = (Box::new(total), self.driver.queues().report());
-            let _ = lines.messages.send(Message::Progress { number, total, read_back, shares });
+            let _ = channels.messages.send(Message::Progress { number, total, read_back, shares });
         }
     }
 
-    fn end_counting_cpu(&mut self, lines: &Lines, clock: &Clock) {
+    fn end_counting_cpu(&mut self, channels: &WorkerChannels, clock: &Clock) {
         if clock.counting && self.cpu_to.is_none() && self.jobs.iter().all(Job::is_counted) {
             self.cpu_to = Some(core::thread_time());
             self.stages_to = Some(self.driver.queues().stages());
-            let _ = lines.messages.send(Message::Counted);
+            let _ = channels.messages.send(Message::Counted);
         }
     }
 

@@ -40,12 +40,13 @@ pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, Place};
 use self::nvme_names::NvmeNames;
 use self::path_notice::PathNotice;
-use self::record::{CommandLine, DiskWay, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
-use self::succession::{HandedState, Inheritance, Part, PartHolder, Predecessor, Registration, Successor};
+use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
+use self::succession::{
+    DiskGroup, GroupServer, HandedState, Inheritance, Predecessor, Registration, Successor,
+};
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
-use crate::bell::Bell;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
@@ -53,6 +54,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, NbdPlace};
 use crate::report;
+use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
 use crate::stop::Stop;
 
@@ -102,11 +104,11 @@ impl AttachProcess {
     /// Starts the process with this command line for these parts.
     fn begin<'a>(
         line: CommandLine,
-        parts: impl Iterator<Item = &'a CommandLine> + Clone,
+        groups: impl Iterator<Item = &'a CommandLine> + Clone,
     ) -> Result<Self, Failure> {
         let successor = Successor::from_environment()?;
         if let Some(successor) = &successor {
-            successor.check(&parts.map(|part| &part.arguments))?;
+            successor.check(&groups.map(|group| &group.arguments))?;
         }
         Ok(Self { successor, predecessor: Predecessor::wait(line) })
     }
@@ -224,13 +226,18 @@ impl Attaching<'_> {
     }
 
     /// Writes the record of this process, in the place of the previous one's.
-    fn keep(&self, way: DiskWay, disks: Vec<RecordedDisk>, previous: Option<&Path>) -> Option<KeptRecord> {
-        let record = Record::new(self.line.clone(), way, self.nqn, disks);
+    fn keep(
+        &self,
+        method: AttachMethod,
+        disks: Vec<RecordedDisk>,
+        previous: Option<&Path>,
+    ) -> Option<KeptRecord> {
+        let record = Record::new(self.line.clone(), method, self.nqn, disks);
         let kept = record.keep(previous);
         if let Err(reason) = &kept {
             // Sockets are created again by the next process; a device is lost without the record.
-            match way {
-                DiskWay::Ublk => tracing::warn!(
+            match method {
+                AttachMethod::Ublk => tracing::warn!(
                     reason,
                     "cannot write the record of attached disks; if this process is killed, its devices cannot be recovered"
                 ),
@@ -276,8 +283,8 @@ impl Attaching<'_> {
             holder.thaw(service.is_disowned);
         }
         let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
-        let kept = self.keep(DiskWay::Nbd, recorded.clone(), previous);
-        self.hold(kept.as_ref(), recorded, PartHolder::Nbd { holder, listener });
+        let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous);
+        self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener });
         match inheritance {
             Some(inheritance) => inheritance.serves(),
             None => {
@@ -324,9 +331,9 @@ impl Attaching<'_> {
     }
 
     /// Registers the disks for a handover to the next process.
-    fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: PartHolder) {
+    fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: GroupServer) {
         let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
-        self.registration.hold(Part { record, restored: Mutex::default(), disks, controllers, holder });
+        self.registration.hold(DiskGroup { record, restored: Mutex::default(), disks, controllers, holder });
     }
 
     /// Returns the output, without the disks.
@@ -375,13 +382,14 @@ fn watch(
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
 ) -> Result<(), Failure> {
-    let bell = Bell::hang().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
-    registration.hang(bell.rope());
+    let sleeper =
+        Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();
-    // What came before the bell was hung is seen here, and what comes later rings.
+    // What came before the sleeper existed is seen here, and what comes later wakes it.
     while !stop.is_asked() {
-        bell.sleep(LOOK_INTERVAL);
+        sleeper.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
         for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
             notice.look(paths);

@@ -21,7 +21,7 @@ use crate::config::target::ServeConfig;
 use crate::control::access::AllowedStorage;
 use crate::control::administration::Administration;
 use crate::control::audit::{AuditLog, Event, Kind};
-use crate::control::{Control, Doors, HostDesk};
+use crate::control::{Control, Doors, HostRequestWorker};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
@@ -57,7 +57,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
             None => begin(flags, list.as_ref(), successor)?,
         };
     administration.audit().write(Event::done(Kind::Start));
-    let desk = (HostDesk::open(&target, administration.clone())?, SizeWatch::start(&target));
+    let host_requests = HostRequestWorker::open(&target, administration.clone())?;
+    let size_watch = SizeWatch::start(&target);
     let metrics = doors.start_metrics(&administration)?;
     let calls = doors.start_calls(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
@@ -81,7 +82,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     stop.wait();
     if predecessor.as_ref().is_some_and(Predecessor::is_over) {
         // Where the next process listens for administrators, too.
-        drop((predecessor, announcer, controls, metrics, calls, desk));
+        drop((predecessor, announcer, controls, metrics, calls, host_requests, size_watch));
         if let Some(settings) = settings {
             settings.disown();
         }
@@ -93,7 +94,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Discovery announcements end before the target stops answering.
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
-    drop((controls, metrics, calls, desk));
+    drop((controls, metrics, calls, host_requests, size_watch));
     administration.audit().write(Event::done(Kind::Stop));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);

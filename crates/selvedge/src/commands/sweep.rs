@@ -1,9 +1,9 @@
 //! `selvedge sweep`: many measurements in one command, kept as they are made, and a report of them.
 
-mod ground;
 mod meter;
 mod progress;
 mod publisher;
+mod testbed;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,15 +18,15 @@ use crate::report::duration::duration;
 use crate::report::{self, utc};
 use crate::stop::Stop;
 use crate::sweep::journal::{Header, Journal};
-use crate::sweep::plan::{Plan, Visit};
+use crate::sweep::plan::{Plan, PlannedRun};
 use crate::sweep::point::{Load, Point};
 use crate::sweep::publication::{Stage, publication};
 use crate::sweep::report::{FORMAT, SweepReport};
 use crate::sweep::statistics::median;
-use ground::Ground;
 use meter::{Meter, Missed};
 use progress::Progress;
 use publisher::Publisher;
+use testbed::Testbed;
 
 /// Failures in a row after which the rest is no longer tried.
 const FAILURES_MAX: u32 = 3;
@@ -43,27 +43,27 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         return dry_run(&plan, own.output_flags.output_format);
     }
     let stop = Stop::on_signals()?;
-    let ground = Ground::look(&plan)?;
+    let testbed = Testbed::look(&plan)?;
     // What was found once is measured at every point, and when the sweep goes on.
-    let plan = plan.on(ground.nqn());
+    let plan = plan.on(testbed.nqn());
     // Undone when the sweep is over.
-    let _machine = ground.prepare_machine(&plan)?;
+    let _machine = testbed.prepare_machine(&plan)?;
     let meter = Meter::new(&plan, own, &stop)?;
     let folder = own.resume.clone().or_else(|| own.output.clone());
     let folder = folder.unwrap_or_else(|| default_folder(SystemTime::now()));
     // Before anything is made that would be in the way of another try.
-    let publisher = Publisher::new(own, ground.nqn().as_ref(), &folder)?;
+    let publisher = Publisher::new(own, testbed.nqn().as_ref(), &folder)?;
     let journal = match resumed {
         Some(journal) => {
-            ground.is_still(&journal.header.ground)?;
+            testbed.is_still(&journal.header.identity)?;
             journal
         }
         None => {
             if plan.writes() && !own.destroy_data {
-                consent::ask("this sweep", (ground.nqn(), &ground.open()?), &[plan.range()])?;
+                consent::ask("this sweep", (testbed.nqn(), &testbed.open()?), &[plan.range()])?;
             }
             let header =
-                Header::new(plan.clone(), ground.facts(), ground.identity(), utc::text(SystemTime::now()));
+                Header::new(plan.clone(), testbed.facts(), testbed.identity(), utc::text(SystemTime::now()));
             Journal::create(&folder, header)?
         }
     };
@@ -87,13 +87,13 @@ struct DryRun {
 /// Prints the plan of a dry run.
 fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     let points = plan.points();
-    let visits = plan.visits().len();
+    let runs = plan.planned_runs().len();
     if format == OutputFormat::Json {
         return report::print_json(&DryRun {
             format: FORMAT,
             points: points.iter().map(|point| point.label(|_| true)).collect(),
-            measurements: visits,
-            takes_s: (plan.visit_takes() * visits as u32).as_secs_f64(),
+            measurements: runs,
+            takes_s: (plan.run_takes() * runs as u32).as_secs_f64(),
             takes_longer: plan.steady_rounds_max.is_some(),
         });
     }
@@ -101,9 +101,9 @@ fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     for (number, point) in points.iter().enumerate() {
         text.push_str(&format!("{:4}  {}\n", number + 1, point.label(|_| true)));
     }
-    let takes = plan.visit_takes() * visits as u32;
+    let takes = plan.run_takes() * runs as u32;
     text.push_str(&format!(
-        "{} points, {visits} measurements, {}{}\n",
+        "{} points, {runs} measurements, {}{}\n",
         points.len(),
         if plan.steady_rounds_max.is_some() { "at least " } else { "about " },
         duration(takes)
@@ -138,10 +138,10 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// Measures what is not there yet, and tells the target how it ended.
     fn measure_all(&mut self) -> Result<Ended, Failure> {
-        let visits = self.plan.visits();
-        let left: Vec<Visit> = visits.iter().copied().filter(|visit| !self.journal.has(*visit)).collect();
-        let done = visits.len() - left.len();
-        let progress = Progress::begin(visits.len(), done, self.plan.visit_takes());
+        let runs = self.plan.planned_runs();
+        let left: Vec<PlannedRun> = runs.iter().copied().filter(|run| !self.journal.has(*run)).collect();
+        let done = runs.len() - left.len();
+        let progress = Progress::begin(runs.len(), done, self.plan.run_takes());
         let ended = self.measure(left, &progress);
         let reason = ended.as_ref().err().and_then(Failure::line).unwrap_or_default();
         let stage = match &ended {
@@ -165,15 +165,15 @@ impl Sweep<'_> {
         }
     }
 
-    fn measure(&mut self, left: Vec<Visit>, progress: &Progress) -> Result<Ended, Failure> {
+    fn measure(&mut self, left: Vec<PlannedRun>, progress: &Progress) -> Result<Ended, Failure> {
         // The time of a sweep goes on where it was interrupted.
         let began = Instant::now();
         let before = Duration::from_secs_f64(self.journal.lasted_s());
         let mut failures = 0;
-        for visit in left {
+        for run in left {
             // Between measurements, of which none is to be disturbed.
-            self.publish(Stage::Measuring { visit, left: progress.left() }, progress);
-            let point = &self.points[visit.point];
+            self.publish(Stage::Measuring { run, left: progress.left() }, progress);
+            let point = &self.points[run.point];
             progress.measuring(&point.label(|option| self.plan.varies(option)));
             if !self.stop.sleep(Duration::from_millis(self.plan.pause_ms)) {
                 return Ok(Ended::Interrupted);
@@ -181,7 +181,7 @@ impl Sweep<'_> {
             let rate = match self.rate(point) {
                 Ok(rate) => rate,
                 Err(reason) => {
-                    self.journal.keep_failure(visit, &reason)?;
+                    self.journal.keep_failure(run, &reason)?;
                     progress.failed(&reason);
                     continue;
                 }
@@ -190,15 +190,15 @@ impl Sweep<'_> {
                 Ok(measurement) => {
                     failures = 0;
                     progress.measured(&measurement);
-                    self.journal.keep(visit, measurement)?;
+                    self.journal.keep(run, measurement)?;
                 }
                 Err(Missed::Interrupted) => return Ok(Ended::Interrupted),
                 Err(Missed::Lost(reason)) => {
-                    self.journal.keep_failure(visit, &reason)?;
+                    self.journal.keep_failure(run, &reason)?;
                     return Ok(Ended::Broken(reason));
                 }
                 Err(Missed::Failed(reason)) => {
-                    self.journal.keep_failure(visit, &reason)?;
+                    self.journal.keep_failure(run, &reason)?;
                     progress.failed(&reason);
                     failures += 1;
                     if failures >= FAILURES_MAX {
@@ -248,7 +248,7 @@ fn tell(
         Ended::Interrupted => "interrupted",
         Ended::Broken(reason) => reason,
     };
-    let count = journal.header.plan.visits().len();
+    let count = journal.header.plan.planned_runs().len();
     let what = format!(
         "{reason}; {} of {count} measurements are kept, do the rest with: selvedge sweep --resume {}",
         journal.count(),

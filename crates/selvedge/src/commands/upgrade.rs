@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::{Line, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
+use crate::succession::{Channel, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
 /// Time limit of an upgrade.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -78,9 +78,9 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
             place.display()
         ))
     };
-    let line = Line::connect(&place).map_err(unreachable)?;
-    check_user(&line)?;
-    let about = ask(&line, ANSWER).map_err(unreachable)?;
+    let channel = Channel::connect(&place).map_err(unreachable)?;
+    check_user(&channel)?;
+    let about = ask(&channel, ANSWER).map_err(unreachable)?;
     let program = match &flags.program {
         Some(program) => program.clone(),
         None => env::current_exe().map_err(Failure::failed)?,
@@ -140,8 +140,8 @@ fn control(flags: &UpgradeFlags) -> Result<PathBuf, Failure> {
 }
 
 /// The next process has the rights of who starts it, which have to be those of the target.
-fn check_user(line: &Line) -> Result<(), Failure> {
-    let peer = rustix::net::sockopt::socket_peercred(line).map_err(Failure::failed)?;
+fn check_user(channel: &Channel) -> Result<(), Failure> {
+    let peer = rustix::net::sockopt::socket_peercred(channel).map_err(Failure::failed)?;
     if peer.uid == rustix::process::geteuid() {
         return Ok(());
     }
@@ -151,13 +151,13 @@ fn check_user(line: &Line) -> Result<(), Failure> {
     )))
 }
 
-fn ask(line: &Line, time: Duration) -> std::io::Result<About> {
-    line.wait_at_most(Some(time))?;
-    line.say(
+fn ask(channel: &Channel, time: Duration) -> std::io::Result<About> {
+    channel.wait_at_most(Some(time))?;
+    channel.say(
         &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
         &[],
     )?;
-    match line.hear()? {
+    match channel.hear()? {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),
     }
@@ -183,7 +183,7 @@ pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::i
 fn await_administration(place: &Path, next: &mut Child) {
     let until = Instant::now() + ADMINISTRATION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
-        let about = Line::connect(place).and_then(|line| ask(&line, ANSWER));
+        let about = Channel::connect(place).and_then(|channel| ask(&channel, ANSWER));
         if about.is_ok_and(|about| about.process == next.id()) {
             return;
         }
@@ -227,7 +227,7 @@ pub(super) fn await_end(
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
                 // During the handover it answers no other request; and once the next process serves, that one does.
                 let Some(place) = asks.take() else { continue };
-                let about = Line::connect(place).and_then(|line| ask(&line, LOOK_AGAIN * 50));
+                let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != next.id()) {
                     until = Instant::now();
                 }

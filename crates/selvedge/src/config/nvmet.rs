@@ -2,7 +2,7 @@
 //! named with its place; whether the rest is wanted is for the caller to say.
 
 mod device;
-mod lines;
+mod line_index;
 mod port;
 mod subsystem;
 
@@ -13,7 +13,7 @@ use engine::target::{FabricConfig, GroupState, ReferralConfig};
 use nvme::discovery::Nqn;
 use serde_json::{Map, Value};
 
-use self::lines::Lines;
+use self::line_index::LineIndex;
 
 /// Something to be said of a value, and where the value stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) fn read(text: &str) -> Result<Imported, String> {
             "this is not what nvmetcli saves: it has neither ports nor subsystems nor hosts".to_owned()
         );
     }
-    let lines = Lines::of(text);
+    let lines = LineIndex::of(text);
     if let Some((line, path)) = lines.twice() {
         return Err(format!("line {line}: {path} is there twice"));
     }
@@ -102,7 +102,7 @@ struct KnownReferral {
 }
 
 struct Reader {
-    lines: Lines,
+    lines: LineIndex,
     losses: Vec<Remark>,
     warnings: Vec<Remark>,
     /// Hosts by name; true if a host has keys.
@@ -139,7 +139,7 @@ fn says_something(value: &Value) -> bool {
 }
 
 impl Reader {
-    const fn new(lines: Lines) -> Self {
+    const fn new(lines: LineIndex) -> Self {
         Self {
             lines,
             losses: Vec::new(),

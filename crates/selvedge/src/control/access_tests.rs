@@ -23,7 +23,7 @@ use super::{Control, Doors, test_target};
 use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
 use crate::flags::serve::AdministeredFlags;
-use crate::spec::audit_place::AuditPlace;
+use crate::spec::audit_destination::AuditDestination;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::role::Role;
 
@@ -96,8 +96,8 @@ impl House {
         let flags = flags.unwrap_or_else(|error| panic!("{error}")).administered;
         let doors = Doors::new(&flags)?;
         let target = test_target::start(fabric);
-        let place = AuditPlace::File(folder.path().join("audit.jsonl"));
-        let audit = AuditLog::open(Some(&place), None)?;
+        let destination = AuditDestination::File(folder.path().join("audit.jsonl"));
+        let audit = AuditLog::open(Some(&destination), None)?;
         let administration = Arc::new(Administration::new(target.clone(), None).unwrap().audited(audit));
         let metrics = doors.start_metrics(&administration)?;
         let controls = doors.start_controls(&target, &administration)?;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use authentication::Secret;
-use engine::secret_file::{self, Line};
+use engine::secret_file::{self, SecretKind};
 use engine::target::{HostKeyConfig, KeyKind, SealedSecret, SubsystemConfig};
 use secure_channel::ConfiguredPsk;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -264,7 +264,7 @@ fn seal(ask: &Ask<'_>, secret: &Plain, kind: KeyKind, host: &str) -> Result<Seal
     })
 }
 
-fn check_lines<T: Line>(text: &str, name: &Path) -> Result<(), String> {
+fn check_lines<T: SecretKind>(text: &str, name: &Path) -> Result<(), String> {
     secret_file::read_from::<T>(text.as_bytes(), name).map(drop).map_err(|error| error.to_string())
 }
 

@@ -28,13 +28,13 @@ use crate::failure::Failure;
 
 /// The thread that answers hosts. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct HostDesk {
+pub(crate) struct HostRequestWorker {
     target: Arc<Target>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl HostDesk {
+impl HostRequestWorker {
     /// Answers the hosts of `target` from now on.
     pub(crate) fn open(
         target: &Arc<Target>,
@@ -57,7 +57,7 @@ impl HostDesk {
     }
 }
 
-impl Drop for HostDesk {
+impl Drop for HostRequestWorker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.target.call_administration();
@@ -115,7 +115,7 @@ fn answer_and_record(
         rule: refusal.to_string(),
     })?;
     let record = RefCell::default();
-    let outcome = answer(&Desk { administration, record: &record }, &host.known, request);
+    let outcome = answer(&RequestHandler { administration, record: &record }, &host.known, request);
     let (kind, result) = match &outcome {
         Ok(_) => (Kind::Change, "done".to_owned()),
         Err(denial) => (Kind::Refused, denial.rule.clone()),
@@ -134,22 +134,22 @@ fn answer_and_record(
 }
 
 /// Parts of a handler of host requests.
-struct Desk<'a> {
+struct RequestHandler<'a> {
     administration: &'a Administration,
     /// Changes made, for the audit log.
     record: &'a RefCell<Vec<Value>>,
 }
 
 /// Does what a host asks, if it may. The result is the identifier of a namespace that was created, else 0.
-fn answer(desk: &Desk<'_>, host: &KnownHost, request: &HostRequest) -> Result<u32, Denial> {
+fn answer(handler: &RequestHandler<'_>, host: &KnownHost, request: &HostRequest) -> Result<u32, Denial> {
     let edit = |nqn: &str, edit: &dyn Fn(&mut SubsystemConfig) -> Result<(), Denial>| {
-        change(desk, host, |fabric| edit(subsystem(fabric, nqn)?)).map(|()| 0)
+        change(handler, host, |fabric| edit(subsystem(fabric, nqn)?)).map(|()| 0)
     };
     match request {
         HostRequest::CreateNamespace { nqn, blocks, block_size, ana_group } => {
-            create(desk, host, nqn, (*blocks, *block_size), *ana_group)
+            create(handler, host, nqn, (*blocks, *block_size), *ana_group)
         }
-        HostRequest::DeleteNamespace { nqn, nsid } => delete(desk, host, nqn, *nsid).map(|()| 0),
+        HostRequest::DeleteNamespace { nqn, nsid } => delete(handler, host, nqn, *nsid).map(|()| 0),
         HostRequest::Attach { nqn, nsid, hosts } => {
             edit(nqn, &|subsystem| subsystem.attach_for(host, *nsid, hosts, true))
         }
@@ -164,13 +164,13 @@ fn answer(desk: &Desk<'_>, host: &KnownHost, request: &HostRequest) -> Result<u3
 
 /// Makes a change for a host whose mistakes are statuses.
 fn change<T>(
-    desk: &Desk<'_>,
+    handler: &RequestHandler<'_>,
     host: &KnownHost,
     edit: impl FnOnce(&mut FabricConfig) -> Result<T, Denial>,
 ) -> Result<T, Denial> {
-    let made = desk.administration.change_for(host, |fabric| Ok(edit(fabric)?));
+    let made = handler.administration.change_for(host, |fabric| Ok(edit(fabric)?));
     let made = made.map(|(outcome, made)| {
-        desk.record.borrow_mut().extend(made.record);
+        handler.record.borrow_mut().extend(made.record);
         outcome
     });
     made.map_err(|refusal| {
@@ -195,7 +195,7 @@ fn subsystem<'a>(fabric: &'a mut FabricConfig, nqn: &str) -> Result<&'a mut Subs
 }
 
 fn create(
-    desk: &Desk<'_>,
+    handler: &RequestHandler<'_>,
     host: &KnownHost,
     nqn: &str,
     (blocks, block_size): (u64, u32),
@@ -213,7 +213,7 @@ fn create(
     }
     let uuid = Uuid::new_v4();
     let mut file = None;
-    let made = change(desk, host, |fabric| {
+    let made = change(handler, host, |fabric| {
         let NamespaceOwned { owner, host_write_protection } = fabric.created_for(host, nqn, bytes)?;
         let subsystem = subsystem(fabric, nqn)?;
         let Some(storage) = &subsystem.storage else {
@@ -279,8 +279,13 @@ fn used_bytes(directory: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-fn delete(desk: &Desk<'_>, host: &KnownHost, nqn: &str, nsid: Option<u32>) -> Result<(), Denial> {
-    let files: Vec<PathBuf> = change(desk, host, |fabric| {
+fn delete(
+    handler: &RequestHandler<'_>,
+    host: &KnownHost,
+    nqn: &str,
+    nsid: Option<u32>,
+) -> Result<(), Denial> {
+    let files: Vec<PathBuf> = change(handler, host, |fabric| {
         let subsystem = subsystem(fabric, nqn)?;
         let deleted = subsystem.delete_for(host, nsid)?;
         Ok(deleted.iter().filter_map(|namespace| file_of(subsystem.storage.as_ref(), namespace)).collect())
@@ -321,13 +326,13 @@ mod tests {
     const NQN: &str = "nqn.2026-01.io.selvedge:a";
     const MIB: u64 = 1 << 20;
 
-    struct Bed {
+    struct Testbed {
         folder: tempfile::TempDir,
         target: Arc<Target>,
         administration: Administration,
     }
 
-    impl Bed {
+    impl Testbed {
         /// A subsystem with one namespace of its own, and 8 MiB for its hosts.
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
@@ -404,33 +409,38 @@ mod tests {
 
     #[test]
     fn a_host_creates_and_deletes_namespaces_within_the_capacity() {
-        let bed = Bed::new();
-        assert_eq!(bed.create(1, 4 * MIB), Ok(2));
-        let made = bed.namespace(2).unwrap();
+        let testbed = Testbed::new();
+        assert_eq!(testbed.create(1, 4 * MIB), Ok(2));
+        let made = testbed.namespace(2).unwrap();
         assert!(made.created_by_host && made.visible == Visibility::Only(Vec::new()));
         assert_eq!(made.owner, Some(host(1)));
-        assert!(bed.kept().contains(&made.uuid.unwrap().to_string()) && bed.kept().contains("nqn.host:1"));
+        assert!(
+            testbed.kept().contains(&made.uuid.unwrap().to_string()) && testbed.kept().contains("nqn.host:1")
+        );
         let full = Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry());
-        assert_eq!(bed.create(1, 4096), full, "half is one host's");
-        assert_eq!(bed.create(2, 4 * MIB), Ok(3));
-        assert_eq!(bed.create(3, 4096), full, "there is no more");
-        assert_eq!(bed.create(3, u64::MAX), full);
-        assert_eq!(bed.create(3, 0), Err(Status::INVALID_FIELD.do_not_retry()));
-        assert_eq!(bed.create(0, 4096), Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry()));
-        assert_eq!(bed.files(), 2);
-        assert_eq!(bed.delete(1, Some(2)), Ok(0));
-        assert_eq!((bed.files(), bed.namespace(2)), (1, None));
-        assert!(!bed.kept().contains(&made.uuid.unwrap().to_string()));
-        assert_eq!(bed.create(1, 4 * MIB), Ok(2));
-        assert_eq!(bed.delete(1, None), Ok(0));
-        assert_eq!((bed.files(), bed.namespace(2)), (1, None), "what is another host's stays");
-        assert!(bed.namespace(1).is_some() && bed.namespace(3).is_some(), "and what is the operator's");
+        assert_eq!(testbed.create(1, 4096), full, "half is one host's");
+        assert_eq!(testbed.create(2, 4 * MIB), Ok(3));
+        assert_eq!(testbed.create(3, 4096), full, "there is no more");
+        assert_eq!(testbed.create(3, u64::MAX), full);
+        assert_eq!(testbed.create(3, 0), Err(Status::INVALID_FIELD.do_not_retry()));
+        assert_eq!(testbed.create(0, 4096), Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry()));
+        assert_eq!(testbed.files(), 2);
+        assert_eq!(testbed.delete(1, Some(2)), Ok(0));
+        assert_eq!((testbed.files(), testbed.namespace(2)), (1, None));
+        assert!(!testbed.kept().contains(&made.uuid.unwrap().to_string()));
+        assert_eq!(testbed.create(1, 4 * MIB), Ok(2));
+        assert_eq!(testbed.delete(1, None), Ok(0));
+        assert_eq!((testbed.files(), testbed.namespace(2)), (1, None), "what is another host's stays");
+        assert!(
+            testbed.namespace(1).is_some() && testbed.namespace(3).is_some(),
+            "and what is the operator's"
+        );
     }
 
     #[test]
     fn a_file_elsewhere_stays_whatever_a_configuration_says() {
-        let bed = Bed::new();
-        let precious = bed.folder.path().join("precious.img");
+        let testbed = Testbed::new();
+        let precious = testbed.folder.path().join("precious.img");
         let backend = BackendConfig::File { path: precious.clone(), size: Some(MIB) };
         let odd = NamespaceConfig {
             created_by_host: true,
@@ -438,71 +448,72 @@ mod tests {
             uuid: Some(Uuid::new_v4()),
             ..NamespaceConfig::new(5, backend, 4096)
         };
-        bed.operate(|subsystem| subsystem.namespaces.push(odd));
-        assert_eq!(bed.delete(1, Some(5)), Ok(0));
-        assert!(precious.exists() && bed.namespace(5).is_none());
+        testbed.operate(|subsystem| subsystem.namespaces.push(odd));
+        assert_eq!(testbed.delete(1, Some(5)), Ok(0));
+        assert!(precious.exists() && testbed.namespace(5).is_none());
     }
 
     #[test]
     fn what_hosts_made_before_there_were_owners_is_the_operators() {
-        let bed = Bed::new();
-        let nsid = bed.create(1, MIB).unwrap();
-        bed.operate(|subsystem| {
+        let testbed = Testbed::new();
+        let nsid = testbed.create(1, MIB).unwrap();
+        testbed.operate(|subsystem| {
             subsystem.namespaces[1].owner = None;
             subsystem.namespaces[1].visible = Visibility::default();
         });
         let denied = Err(Status::OPERATION_DENIED.do_not_retry());
         for number in [1, 2] {
-            assert_eq!(bed.delete(number, Some(nsid)), denied);
-            assert_eq!(bed.delete(number, None), Ok(0));
-            assert_eq!(bed.attach(number, nsid, number), denied);
+            assert_eq!(testbed.delete(number, Some(nsid)), denied);
+            assert_eq!(testbed.delete(number, None), Ok(0));
+            assert_eq!(testbed.attach(number, nsid, number), denied);
         }
-        assert_eq!(bed.files(), 1);
+        assert_eq!(testbed.files(), 1);
         // The operator may give it to another host.
-        bed.operate(|subsystem| subsystem.namespaces[1].owner = Some(host(2)));
-        assert_eq!(bed.delete(1, Some(nsid)), denied);
-        assert_eq!(bed.delete(2, Some(nsid)), Ok(0));
-        assert_eq!(bed.files(), 0);
+        testbed.operate(|subsystem| subsystem.namespaces[1].owner = Some(host(2)));
+        assert_eq!(testbed.delete(1, Some(nsid)), denied);
+        assert_eq!(testbed.delete(2, Some(nsid)), Ok(0));
+        assert_eq!(testbed.files(), 0);
     }
 
     #[test]
     fn attaching_is_kept() {
-        let bed = Bed::new();
-        let nsid = bed.create(1, MIB).unwrap();
-        assert_eq!(bed.attach(2, nsid, 2), Err(Status::INVALID_NAMESPACE.do_not_retry()));
-        assert_eq!(bed.attach(1, nsid, 2), Ok(0));
-        assert_eq!(bed.namespace(nsid).unwrap().visible, Visibility::Only(vec![host(2).nqn]));
-        assert!(bed.kept().contains("nqn.host:2"));
-        assert_eq!(bed.attach(1, nsid, 2), Err(Status::NAMESPACE_ALREADY_ATTACHED.do_not_retry()));
+        let testbed = Testbed::new();
+        let nsid = testbed.create(1, MIB).unwrap();
+        assert_eq!(testbed.attach(2, nsid, 2), Err(Status::INVALID_NAMESPACE.do_not_retry()));
+        assert_eq!(testbed.attach(1, nsid, 2), Ok(0));
+        assert_eq!(testbed.namespace(nsid).unwrap().visible, Visibility::Only(vec![host(2).nqn]));
+        assert!(testbed.kept().contains("nqn.host:2"));
+        assert_eq!(testbed.attach(1, nsid, 2), Err(Status::NAMESPACE_ALREADY_ATTACHED.do_not_retry()));
         let (nqn, hosts) = (NQN.to_owned(), vec![host(2).nqn]);
-        assert_eq!(bed.ask(1, &HostRequest::Detach { nqn, nsid, hosts }), Ok(0));
-        assert_eq!(bed.namespace(nsid).unwrap().visible, Visibility::Only(Vec::new()));
+        assert_eq!(testbed.ask(1, &HostRequest::Detach { nqn, nsid, hosts }), Ok(0));
+        assert_eq!(testbed.namespace(nsid).unwrap().visible, Visibility::Only(Vec::new()));
     }
 
     #[test]
     fn protection_that_was_to_last_is_not_taken_back() {
-        let bed = Bed::new();
+        let testbed = Testbed::new();
         let fixed = Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
-        assert_eq!(bed.protect(1, 1, WriteProtection::On), fixed, "the operator has not said so");
-        bed.operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::Permanent);
-        assert_eq!(bed.protect(1, 1, WriteProtection::On), Ok(0));
-        assert_eq!(bed.protect(2, 1, WriteProtection::None), Ok(0));
-        assert_eq!(bed.protect(1, 1, WriteProtection::Permanent), Ok(0));
-        assert_eq!(bed.protect(1, 1, WriteProtection::None), fixed);
-        assert_eq!(bed.protect(1, 1, WriteProtection::Permanent), Ok(0));
-        assert!(bed.kept().contains("permanent"));
+        assert_eq!(testbed.protect(1, 1, WriteProtection::On), fixed, "the operator has not said so");
+        testbed
+            .operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::Permanent);
+        assert_eq!(testbed.protect(1, 1, WriteProtection::On), Ok(0));
+        assert_eq!(testbed.protect(2, 1, WriteProtection::None), Ok(0));
+        assert_eq!(testbed.protect(1, 1, WriteProtection::Permanent), Ok(0));
+        assert_eq!(testbed.protect(1, 1, WriteProtection::None), fixed);
+        assert_eq!(testbed.protect(1, 1, WriteProtection::Permanent), Ok(0));
+        assert!(testbed.kept().contains("permanent"));
     }
 
     #[test]
     fn what_the_operator_sets_is_his_from_then_on() {
-        let bed = Bed::new();
-        bed.operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::On);
-        assert_eq!(bed.protect(1, 1, WriteProtection::On), Ok(0));
+        let testbed = Testbed::new();
+        testbed.operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::On);
+        assert_eq!(testbed.protect(1, 1, WriteProtection::On), Ok(0));
         let patch = r#"{ "write_protection": "on" }"#;
         let patch: NamespacePatch = serde_json::from_str(patch).unwrap();
-        bed.operate(|subsystem| patch.apply(&mut subsystem.namespaces[0]).unwrap());
+        testbed.operate(|subsystem| patch.apply(&mut subsystem.namespaces[0]).unwrap());
         let fixed = Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
-        assert_eq!(bed.protect(1, 1, WriteProtection::None), fixed);
-        assert!(!bed.kept().contains("protected_by_host"));
+        assert_eq!(testbed.protect(1, 1, WriteProtection::None), fixed);
+        assert!(!testbed.kept().contains("protected_by_host"));
     }
 }

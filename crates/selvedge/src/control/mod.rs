@@ -55,7 +55,7 @@ pub(crate) mod tls;
 mod token;
 
 pub(crate) use doors::Doors;
-pub(crate) use host_requests::HostDesk;
+pub(crate) use host_requests::HostRequestWorker;
 pub use in_process::{InProcess, Reply};
 pub(crate) use server::Control;
 pub(crate) use token::Token;

@@ -16,7 +16,7 @@ use super::log::LoggingFlags;
 use super::subsystem::QuiesceFlag;
 use super::tls_use::{TlsUse, record_limit};
 use super::{EngineFlag, OutputFlags};
-use crate::spec::audit_place::AuditPlace;
+use crate::spec::audit_destination::AuditDestination;
 use crate::spec::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
@@ -226,7 +226,7 @@ pub(crate) struct ServeFlags {
     /// Log of changes and failed logins: a file, journal or none [default: audit.jsonl in the state
     /// directory, if there is one]
     #[arg(long, value_name = "FILE|journal|none", help_heading = "Administration")]
-    pub(crate) audit_log: Option<AuditPlace>,
+    pub(crate) audit_log: Option<AuditDestination>,
 
     /// Announce the discovery service by multicast DNS on the local network
     #[arg(long)]

@@ -3,7 +3,7 @@
 
 pub(crate) use engine::units as size;
 
-pub(crate) mod audit_place;
+pub(crate) mod audit_destination;
 pub(crate) mod ceph;
 pub(crate) mod endpoint;
 pub(crate) mod extent;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use authentication::Secret;
-use engine::secret_file::{self, Line};
+use engine::secret_file::{self, SecretKind};
 use secure_channel::ConfiguredPsk;
 
 /// Content of a file of secrets for hosts.
@@ -30,7 +30,7 @@ impl FromStr for Key {
     }
 }
 
-impl Line for Key {
+impl SecretKind for Key {
     const NAME: &'static str = "secret or TLS key";
     const MAKER: &'static str = "selvedge key generate";
 }
@@ -39,7 +39,7 @@ impl Line for Key {
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub(crate) fn read<T: Line>(path: &Path) -> Result<T, String> {
+pub(crate) fn read<T: SecretKind>(path: &Path) -> Result<T, String> {
     let first = read_all(path)?.into_iter().next();
     first.ok_or_else(|| format!("{} has no {}", path.display(), T::NAME))
 }
@@ -49,7 +49,7 @@ pub(crate) fn read<T: Line>(path: &Path) -> Result<T, String> {
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub(crate) fn read_all<T: Line>(path: &Path) -> Result<Vec<T>, String> {
+pub(crate) fn read_all<T: SecretKind>(path: &Path) -> Result<Vec<T>, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let is_pipe = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     let secrets = if path == Path::new("-") {

@@ -4,15 +4,15 @@
 //! serves, and never both. Where the former dies without it, the next one sees that and serves.
 
 mod belongings;
+mod channel;
 mod handed_ceph;
 mod heir;
 mod lender;
-mod line;
 mod other_process;
 mod predecessor;
 mod successor;
 
-pub(crate) use line::Line;
+pub(crate) use channel::Channel;
 pub(crate) use other_process::OtherProcess;
 pub(crate) use predecessor::{Predecessor, place_of};
 pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor, await_death};

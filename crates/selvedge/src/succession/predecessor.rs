@@ -20,8 +20,8 @@ use rustix::process::Pid;
 use sd_notify::NotifyState;
 
 use super::belongings::Belongings;
+use super::channel::Channel;
 use super::lender::Lender;
-use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
@@ -122,7 +122,7 @@ impl Estate {
                 thread::sleep(Duration::from_secs(1));
                 continue;
             };
-            match self.serve(&Line::new(stream)) {
+            match self.serve(&Channel::new(stream)) {
                 Ok(true) => return self.end(),
                 Ok(false) => {}
                 Err(error) => tracing::warn!("an upgrade has failed, and this process serves on: {error}"),
@@ -137,16 +137,16 @@ impl Estate {
     }
 
     /// Answers a connection; true if another process serves now.
-    fn serve(&self, line: &Line) -> Result<bool, String> {
-        let peer = rustix::net::sockopt::socket_peercred(line).map_err(text)?;
+    fn serve(&self, channel: &Channel) -> Result<bool, String> {
+        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(text)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
         }
-        match Greeting::hear(line)? {
-            Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(text).map(|()| false),
+        match Greeting::hear(channel)? {
+            Greeting::Asks => channel.say(&Word::About(self.about()), &[]).map_err(text).map(|()| false),
             Greeting::Comes { version, knows } => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
-                self.hand_over(line, peer.pid, &knows)
+                self.hand_over(channel, peer.pid, &knows)
             }
             Greeting::Probe => Ok(false),
         }
@@ -172,10 +172,10 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, line: &Line, peer: Pid, knows: &[String]) -> Result<bool, String> {
+    fn hand_over(&self, channel: &Channel, peer: Pid, knows: &[String]) -> Result<bool, String> {
         let successor = peer.as_raw_nonzero().get() as u32;
         let refuse = |reasons: Vec<String>| {
-            let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+            let _ = channel.say(&Word::Refused(reasons.clone()), &[]);
             Err(reasons.join("; "))
         };
         let obstacles = self.obstacles();
@@ -207,17 +207,17 @@ impl Estate {
             beside: serde_json::to_value(belongings).map_err(text)?,
             memories: Vec::new(),
         };
-        self.offer(line, offer, &has_resumed).map_err(text)?;
+        self.offer(channel, offer, &has_resumed).map_err(text)?;
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(line, (&next, knows), &mut lender, tell_resumed)?;
+        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed)?;
         Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }
 
     /// Offers what the next process prepares with, and what this one has open.
-    fn offer(&self, line: &Line, offer: Offer, has_resumed: &OwnedFd) -> io::Result<()> {
+    fn offer(&self, channel: &Channel, offer: Offer, has_resumed: &OwnedFd) -> io::Result<()> {
         let listening = self.target.listening()?;
         let memories = self.target.memories()?;
         let mut holds = self.target.holds()?;
@@ -231,7 +231,7 @@ impl Estate {
         let mut descriptors: Vec<BorrowedFd<'_>> =
             listening.iter().chain(files).chain(&holds).map(OwnedFd::as_fd).collect();
         descriptors.extend([has_resumed.as_fd(), output.as_fd(), error.as_fd()]);
-        line.say(&Word::Offer(Box::new(offer)), &descriptors)
+        channel.say(&Word::Offer(Box::new(offer)), &descriptors)
     }
 
     /// Says whether the next process serves.

@@ -18,9 +18,9 @@ use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
 use super::belongings::Belongings;
+use super::channel::Channel;
 use super::handed_ceph;
 use super::heir::Heir;
-use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
@@ -55,7 +55,7 @@ impl Former for FormerProcess {
 
 /// A process that goes on in place of another one.
 pub(crate) struct Successor {
-    line: Line,
+    channel: Channel,
     former: FormerProcess,
     offer: Offer,
     belongings: Belongings,
@@ -88,10 +88,10 @@ impl Successor {
     }
 
     fn greet(place: &OsString) -> Result<Self, NotOffered> {
-        let line = Line::connect(Path::new(place))?;
-        let peer = rustix::net::sockopt::socket_peercred(&line).map_err(io::Error::from)?;
+        let channel = Channel::connect(Path::new(place))?;
+        let peer = rustix::net::sockopt::socket_peercred(&channel).map_err(io::Error::from)?;
         let process = OtherProcess::open(peer.pid)?;
-        let (offer, mut descriptors) = Offer::ask(&line, crate::version::NUMBER)?;
+        let (offer, mut descriptors) = Offer::ask(&channel, crate::version::NUMBER)?;
         let mut last = || descriptors.pop();
         let (Some(error), Some(output), Some(has_resumed)) = (last(), last(), last()) else {
             return Err(NotOffered::Refused("it offers nothing that is open".to_owned()));
@@ -119,7 +119,7 @@ impl Successor {
         claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
         let former = FormerProcess { process, has_resumed };
-        Ok(Self { line, former, offer, belongings, memories, listening, outputs: [output, error] })
+        Ok(Self { channel, former, offer, belongings, memories, listening, outputs: [output, error] })
     }
 
     /// Prepares a target with the previous process' configuration, to serve on demand.
@@ -171,11 +171,11 @@ impl Successor {
         if !forgotten.is_empty() {
             // It would serve blank ones.
             let reason = format!("namespaces in memory were not taken over: {forgotten:?}");
-            let _ = self.line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             return Err(Failure::failed(format!("the former process serves on: {reason}")));
         }
         let mut heir = Heir::new(target, member, &self.belongings.ceph);
-        let taken = target.succeed(&self.line, &self.former, &mut heir);
+        let taken = target.succeed(&self.channel, &self.former, &mut heir);
         let taken =
             taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
         if let Succeeded::StartsAnew(reason) = taken {
@@ -192,9 +192,9 @@ impl Successor {
             target.go_on();
         }
         self.take_outputs();
-        // Where the word cannot be said, the end of the line says it, too.
-        let _ = self.line.say(&Word::Serving, &[]);
-        drop(self.line);
+        // Where the word cannot be said, the end of the channel says it, too.
+        let _ = self.channel.say(&Word::Serving, &[]);
+        drop(self.channel);
         if !self.former.has_died(END) {
             tracing::warn!("the former process has not ended yet");
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advice::Surroundings;
 use super::measurement::{Measurement, QUANTILES};
-use super::plan::{Plan, Visit};
+use super::plan::{Plan, PlannedRun};
 use crate::failure::Failure;
 use crate::report::document::FactGroup;
 
@@ -32,8 +32,9 @@ pub(crate) struct Header {
     /// In UTC, as RFC 3339 has it.
     pub(crate) began: String,
     pub(crate) plan: Plan,
-    /// Identity of the namespace under test.
-    pub(crate) ground: Identity,
+    /// Namespace under test.
+    #[serde(rename = "ground")]
+    pub(crate) identity: Identity,
     /// The machine, the target.
     pub(crate) facts: Vec<FactGroup>,
     /// At which quantiles the latencies of measurements are.
@@ -54,14 +55,19 @@ pub(crate) struct Identity {
 /// Any other line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum Entry {
     Run(Box<Run>),
-    Failure { visit: Visit, reason: String },
+    Failure {
+        #[serde(rename = "visit")]
+        planned: PlannedRun,
+        reason: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Run {
-    visit: Visit,
+    #[serde(rename = "visit")]
+    planned: PlannedRun,
     measurement: Measurement,
 }
 
@@ -71,15 +77,15 @@ pub(crate) struct Journal {
     file: File,
     path: PathBuf,
     pub(crate) header: Header,
-    runs: BTreeMap<Visit, Measurement>,
-    failures: BTreeMap<Visit, String>,
+    runs: BTreeMap<PlannedRun, Measurement>,
+    failures: BTreeMap<PlannedRun, String>,
 }
 
 impl Header {
     /// Of a sweep that begins now, `began` in RFC 3339's form.
-    pub(crate) fn new(plan: Plan, facts: Vec<FactGroup>, ground: Identity, began: String) -> Self {
+    pub(crate) fn new(plan: Plan, facts: Vec<FactGroup>, identity: Identity, began: String) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { format: FORMAT, version, began, plan, ground, facts, quantiles: QUANTILES.to_vec() }
+        Self { format: FORMAT, version, began, plan, identity, facts, quantiles: QUANTILES.to_vec() }
     }
 }
 
@@ -132,7 +138,7 @@ impl Journal {
             _ => Failure::failed(format!("{}: {error}", path.display())),
         };
         let file = options.open(&path).map_err(cannot)?;
-        let mut lines = Lines::new(&file);
+        let mut lines = LineReader::new(&file);
         let damaged = |number: usize, reason: &dyn std::fmt::Display| {
             Failure::usage(format!("{} line {number}: {reason}", path.display()))
         };
@@ -150,12 +156,12 @@ impl Journal {
         let points = header.plan.points().len();
         while let Some(line) = lines.next().map_err(cannot)? {
             match serde_json::from_str(&line).map_err(|error| damaged(lines.number, &error))? {
-                Line::Run(run) if run.visit.point < points => {
-                    failures.remove(&run.visit);
-                    runs.insert(run.visit, run.measurement);
+                Entry::Run(run) if run.planned.point < points => {
+                    failures.remove(&run.planned);
+                    runs.insert(run.planned, run.measurement);
                 }
-                Line::Failure { visit, reason } if visit.point < points => {
-                    failures.insert(visit, reason);
+                Entry::Failure { planned, reason } if planned.point < points => {
+                    failures.insert(planned, reason);
                 }
                 _ => return Err(damaged(lines.number, &"it is about a point that the sweep does not have")),
             }
@@ -182,11 +188,11 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be made durable.
-    pub(crate) fn keep(&mut self, visit: Visit, measurement: Measurement) -> Result<(), Failure> {
-        let run = Line::Run(Box::new(Run { visit, measurement: measurement.clone() }));
+    pub(crate) fn keep(&mut self, planned: PlannedRun, measurement: Measurement) -> Result<(), Failure> {
+        let run = Entry::Run(Box::new(Run { planned, measurement: measurement.clone() }));
         self.append(&serde_json::to_string(&run).map_err(Failure::failed)?)?;
-        self.failures.remove(&visit);
-        self.runs.insert(visit, measurement);
+        self.failures.remove(&planned);
+        self.runs.insert(planned, measurement);
         Ok(())
     }
 
@@ -194,10 +200,10 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be made durable.
-    pub(crate) fn keep_failure(&mut self, visit: Visit, reason: &str) -> Result<(), Failure> {
-        let failure = Line::Failure { visit, reason: reason.to_owned() };
+    pub(crate) fn keep_failure(&mut self, planned: PlannedRun, reason: &str) -> Result<(), Failure> {
+        let failure = Entry::Failure { planned, reason: reason.to_owned() };
         self.append(&serde_json::to_string(&failure).map_err(Failure::failed)?)?;
-        self.failures.insert(visit, reason.to_owned());
+        self.failures.insert(planned, reason.to_owned());
         Ok(())
     }
 
@@ -208,8 +214,8 @@ impl Journal {
     }
 
     /// True if a measurement has been made.
-    pub(crate) fn has(&self, visit: Visit) -> bool {
-        self.runs.contains_key(&visit)
+    pub(crate) fn has(&self, planned: PlannedRun) -> bool {
+        self.runs.contains_key(&planned)
     }
 
     /// Number of measurements made.
@@ -224,12 +230,18 @@ impl Journal {
 
     /// Measurements of a point.
     pub(crate) fn measurements(&self, point: usize) -> impl Iterator<Item = &Measurement> {
-        self.runs.iter().filter(move |(visit, _)| visit.point == point).map(|(_, measurement)| measurement)
+        self.runs
+            .iter()
+            .filter(move |(planned, _)| planned.point == point)
+            .map(|(_, measurement)| measurement)
     }
 
     /// Why measurements of a point failed.
     pub(crate) fn failures(&self, point: usize) -> impl Iterator<Item = &str> {
-        self.failures.iter().filter(move |(visit, _)| visit.point == point).map(|(_, reason)| reason.as_str())
+        self.failures
+            .iter()
+            .filter(move |(planned, _)| planned.point == point)
+            .map(|(_, reason)| reason.as_str())
     }
 
     /// Seconds of the sweep that have passed at the last measurement.
@@ -239,13 +251,13 @@ impl Journal {
 }
 
 /// The whole lines of a file.
-struct Lines<'a> {
+struct LineReader<'a> {
     reader: BufReader<&'a File>,
     number: usize,
     whole_bytes: u64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineReader<'a> {
     fn new(file: &'a File) -> Self {
         Self { reader: BufReader::new(file), number: 0, whole_bytes: 0 }
     }

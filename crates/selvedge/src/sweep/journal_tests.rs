@@ -15,8 +15,8 @@ fn header(arguments: &str) -> Header {
 
 fn with_runs(folder: &Path) -> Journal {
     let mut journal = Journal::create(folder, header("--iodepth 1,2,4 --repeat 2")).unwrap();
-    for visit in journal.header.plan.visits().into_iter().take(4) {
-        journal.keep(visit, sample::measurement(1000.0 + visit.point as f64, 50_000.0)).unwrap();
+    for planned in journal.header.plan.planned_runs().into_iter().take(4) {
+        journal.keep(planned, sample::measurement(1000.0 + planned.point as f64, 50_000.0)).unwrap();
     }
     journal
 }
@@ -25,7 +25,7 @@ fn with_runs(folder: &Path) -> Journal {
 fn what_is_kept_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = with_runs(folder.path());
-    let failed = journal.header.plan.visits()[4];
+    let failed = journal.header.plan.planned_runs()[4];
     journal.keep_failure(failed, "the target said no").unwrap();
     let again = Journal::read(folder.path()).unwrap();
     assert_eq!(again.header, journal.header);
@@ -55,9 +55,9 @@ fn a_sweep_is_cut_off_at_any_byte_and_goes_on() {
         let mut journal = Journal::open(cut.path()).unwrap();
         let kept = lines(&bytes[..length]) - 1;
         assert_eq!(journal.count(), kept, "{length}");
-        for visit in journal.header.plan.visits() {
-            if !journal.has(visit) {
-                journal.keep(visit, sample::measurement(7.0, 7.0)).unwrap();
+        for planned in journal.header.plan.planned_runs() {
+            if !journal.has(planned) {
+                journal.keep(planned, sample::measurement(7.0, 7.0)).unwrap();
             }
         }
         assert_eq!(Journal::read(cut.path()).unwrap().count(), 6, "{length}");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::point::{FULL, Load, Point};
-use crate::bench::order::Random;
+use crate::bench::slot_sequence::Random;
 use crate::config::workload::Range;
 use crate::flags::bench::BenchFlags;
 use crate::flags::sweep::{AXES, Given, OwnFlags, Preset, SweepFlags, bench_flags};
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 
 /// A measurement that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Visit {
+pub(crate) struct PlannedRun {
     /// Index of the point.
     pub(crate) point: usize,
     /// Number of the repetition.
@@ -188,10 +188,10 @@ impl Plan {
     }
 
     /// All measurements in the order in which they are made. Shares of a load come after what they are shares of.
-    pub(crate) fn visits(&self) -> Vec<Visit> {
+    pub(crate) fn planned_runs(&self) -> Vec<PlannedRun> {
         let points = self.points();
         let mut random = Random::new(self.seed);
-        let mut visits = Vec::new();
+        let mut planned_runs = Vec::new();
         for of_share in [false, true] {
             let is_share = |point: &usize| matches!(points[*point].load(), Ok(Load::Share(_)));
             let phase: Vec<usize> = (0..points.len()).filter(|point| is_share(point) == of_share).collect();
@@ -200,10 +200,10 @@ impl Plan {
                 if !self.in_order {
                     shuffle(&mut order, &mut random);
                 }
-                visits.extend(order.into_iter().map(|point| Visit { point, repetition }));
+                planned_runs.extend(order.into_iter().map(|point| PlannedRun { point, repetition }));
             }
         }
-        visits
+        planned_runs
     }
 
     /// The point with the full load that `point` has a share of.
@@ -216,13 +216,13 @@ impl Plan {
     }
 
     /// Least duration of a measurement.
-    pub(crate) fn visit_takes(&self) -> Duration {
+    pub(crate) fn run_takes(&self) -> Duration {
         // Where it shall be steady, five rounds are the least.
         self.rounds_take(if self.steady_rounds_max.is_some() { 5 } else { 1 })
     }
 
     /// Longest duration of a measurement, unless the machine or the target is slower than planned.
-    pub(crate) fn visit_takes_at_most(&self) -> Duration {
+    pub(crate) fn run_takes_at_most(&self) -> Duration {
         self.rounds_take(self.steady_rounds_max.unwrap_or(1))
     }
 
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(points.len(), 6);
         assert_eq!(points[1].label(|_| true), "randread, 4 KiB, depth 1, 2 queues");
         assert!(plan.varies("iodepth") && !plan.varies("bs") && !plan.varies("rate_iops"));
-        assert_eq!(plan.visit_takes(), Duration::from_millis(6_600));
+        assert_eq!(plan.run_takes(), Duration::from_millis(6_600));
     }
 
     #[test]
@@ -295,22 +295,22 @@ mod tests {
         let plan = plan("--rw randread --iodepth 1,8,32 --rate_iops 50%,100% --repeat 4").unwrap();
         let points = plan.points();
         assert_eq!(points.len(), 9);
-        let visits = plan.visits();
-        let apart: BTreeSet<&Visit> = visits.iter().collect();
-        assert_eq!((visits.len(), apart.len()), (36, 36));
-        assert_eq!(visits, plan.visits());
-        for (at, visit) in visits.iter().enumerate() {
-            let is_share = matches!(points[visit.point].load(), Ok(Load::Share(_)));
+        let planned_runs = plan.planned_runs();
+        let apart: BTreeSet<&PlannedRun> = planned_runs.iter().collect();
+        assert_eq!((planned_runs.len(), apart.len()), (36, 36));
+        assert_eq!(planned_runs, plan.planned_runs());
+        for (at, planned) in planned_runs.iter().enumerate() {
+            let is_share = matches!(points[planned.point].load(), Ok(Load::Share(_)));
             assert_eq!(is_share, at >= 12, "{at}");
             if is_share {
-                let full = plan.full_load_of(&points[visit.point]).unwrap();
-                assert_eq!(points[full].value("iodepth"), points[visit.point].value("iodepth"));
+                let full = plan.full_load_of(&points[planned.point]).unwrap();
+                assert_eq!(points[full].value("iodepth"), points[planned.point].value("iodepth"));
                 assert_eq!(points[full].load(), Ok(Load::Full));
             }
         }
         let in_order = Plan { in_order: true, ..plan };
-        assert_ne!(in_order.visits(), visits);
-        assert!(in_order.visits()[..3].is_sorted());
+        assert_ne!(in_order.planned_runs(), planned_runs);
+        assert!(in_order.planned_runs()[..3].is_sorted());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::family::{Along, families, workloads};
 use super::journal::Journal;
-use super::plan::{Plan, Visit};
+use super::plan::{Plan, PlannedRun};
 use super::summary::{Quantity, Summary};
 use crate::control::sweeps::{Along as TakenAlong, Interval, SweepBody, SweepPoint, SweepState};
 
@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(30);
 pub(crate) enum Stage<'a> {
     /// Before a measurement; `left` is the remaining time.
     Measuring {
-        visit: Visit,
+        run: PlannedRun,
         left: Duration,
     },
     Complete,
@@ -43,8 +43,8 @@ pub(crate) fn publication(
         Stage::Broken(reason) => (SweepState::Failed, Some(reason.to_owned())),
     };
     let (measuring, left_s) = match stage {
-        Stage::Measuring { visit, left } => {
-            let point = plan.points().into_iter().nth(visit.point);
+        Stage::Measuring { run, left } => {
+            let point = plan.points().into_iter().nth(run.point);
             (point.map(|point| point.label(|option| plan.varies(option))), Some(left.as_secs_f64()))
         }
         _ => (None, None),
@@ -52,16 +52,16 @@ pub(crate) fn publication(
     let body = SweepBody {
         began: journal.header.began.clone(),
         machine,
-        nsid: journal.header.ground.nsid,
+        nsid: journal.header.identity.nsid,
         state,
         reason,
         done: (journal.count() + failed) as u32,
         failed: failed as u32,
-        planned: plan.visits().len() as u32,
+        planned: plan.planned_runs().len() as u32,
         left_s,
         // A point's only name may be that it is the only one.
         measuring: measuring.filter(|label| !label.is_empty()),
-        quiet_s: (plan.visit_takes_at_most() * 2 + SLACK).as_secs_f64(),
+        quiet_s: (plan.run_takes_at_most() * 2 + SLACK).as_secs_f64(),
         along: taken(along),
         points: points(plan, &summaries, along),
         points_omitted: 0,

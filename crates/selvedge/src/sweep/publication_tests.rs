@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::charts;
 use super::journal::{Header, Journal};
 use super::measurement::Measurement;
-use super::plan::{Plan, Visit};
+use super::plan::{Plan, PlannedRun};
 use super::point::Load;
 use super::publication::{Stage, publication};
 use super::sample;
@@ -24,11 +24,11 @@ fn plan(arguments: &str) -> Plan {
 fn journal(folder: &tempfile::TempDir, plan: &Plan, made: usize) -> Journal {
     let header = Header::new(plan.clone(), Vec::new(), sample::identity(), "2026-11-22T10:48:49Z".to_owned());
     let mut journal = Journal::create(folder.path(), header).unwrap();
-    for visit in plan.visits().into_iter().take(made) {
-        let measured = sample::measurement(1000.0 + visit.point as f64, 50_000.0);
-        let is_full = plan.points()[visit.point].load() == Ok(Load::Full);
+    for planned in plan.planned_runs().into_iter().take(made) {
+        let measured = sample::measurement(1000.0 + planned.point as f64, 50_000.0);
+        let is_full = plan.points()[planned.point].load() == Ok(Load::Full);
         let offered_iops = (!is_full).then_some(500.0);
-        journal.keep(visit, Measurement { offered_iops, ..measured }).unwrap();
+        journal.keep(planned, Measurement { offered_iops, ..measured }).unwrap();
     }
     journal
 }
@@ -38,14 +38,14 @@ fn it_tells_how_far_it_is_and_the_points_so_far() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan("--rw randread --iodepth 1,2,4 -i 1,2 --repeat 2 --in-order");
     let mut journal = journal(&folder, &plan, 3);
-    journal.keep_failure(plan.visits()[3], "the target said no").unwrap();
-    let visit = Visit { point: 4, repetition: 0 };
-    let stage = Stage::Measuring { visit, left: Duration::from_secs(50) };
+    journal.keep_failure(plan.planned_runs()[3], "the target said no").unwrap();
+    let run = PlannedRun { point: 4, repetition: 0 };
+    let stage = Stage::Measuring { run, left: Duration::from_secs(50) };
     let sent = publication(&plan, &journal, Some("host-a".to_owned()), stage);
     assert_eq!((sent.state, sent.done, sent.failed, sent.planned), (SweepState::Running, 4, 1, 12));
     assert_eq!(sent.measuring.as_deref(), Some("depth 4, 1 queue"));
     assert_eq!((sent.left_s, sent.along), (Some(50.0), Along::Outstanding));
-    assert!(sent.quiet_s >= plan.visit_takes().as_secs_f64(), "{}", sent.quiet_s);
+    assert!(sent.quiet_s >= plan.run_takes().as_secs_f64(), "{}", sent.quiet_s);
     let points: Vec<_> = sent.points.iter().map(|point| (&*point.line, point.x)).collect();
     assert_eq!(points, [("1 queue", Some(1.0)), ("1 queue", Some(2.0)), ("2 queues", Some(1.0))]);
     assert_eq!(sent.points[1].iops.mean, 1002.0);

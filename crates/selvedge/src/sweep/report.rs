@@ -38,10 +38,10 @@ impl SweepReport {
         facts.extend(header.facts.iter().cloned());
         let runs: usize = summaries.iter().map(|summary| summary.runs).sum();
         let head = Document {
-            title: format!("Sweep of {}", header.ground.nqn),
+            title: format!("Sweep of {}", header.identity.nqn),
             subtitle: format!(
                 "Namespace {}, {} in {}, begun {}",
-                header.ground.nsid,
+                header.identity.nsid,
                 units::plural(summaries.len() as u64, "point"),
                 units::plural(runs as u64, "measurement"),
                 header.began
@@ -53,9 +53,9 @@ impl SweepReport {
             "version": header.version,
             "began": header.began,
             "lasted_s": journal.lasted_s(),
-            "ground": header.ground,
+            "ground": header.identity,
         });
-        Self::of(plan, summaries, Some(header.ground.surroundings), head, more)
+        Self::of(plan, summaries, Some(header.identity.surroundings), head, more)
     }
 
     /// Of what fio measured.

@@ -1,5 +1,5 @@
-//! Tables that are looked at: columns, rows, what a row leads to, and the order of rows. What they are about is a place's,
-//! which row is chosen is the view's, and how wide a column becomes is the sheet's.
+//! Tables that are looked at: columns, rows, what a row leads to, and the order of rows. Their content is a list's,
+//! which row is chosen is the view's, and how wide a column becomes is the layout's.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,8 +8,8 @@ use chart::units;
 
 use crate::report::table::Side;
 
-/// Somewhere one can be in a view, with a table of its own.
-pub(crate) trait Place: Clone + fmt::Debug + PartialEq {
+/// List of a view, with a table of its own.
+pub(crate) trait List: Clone + fmt::Debug + PartialEq {
     /// Data that a table shows.
     type Known;
     /// Help texts for Enter, Tab and `q`.
@@ -54,15 +54,15 @@ pub(super) fn busiest_first(columns: &[Column]) -> (usize, bool) {
     (columns.iter().position(|column| column.title.ends_with("IOPS")).unwrap_or(0), true)
 }
 
-/// Text of a cell, and its order among cells of its column.
+/// Text of a cell, and its sort key among cells of its column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    order: Order,
+    sort_key: SortKey,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Order {
+enum SortKey {
     Number(f64),
     Text(String),
 }
@@ -90,7 +90,7 @@ impl<P> Grid<P> {
     pub(crate) fn sort(&mut self, column: usize, descending: bool) {
         self.rows.sort_by(|a, b| {
             let by = |column: usize| match (a.cells.get(column), b.cells.get(column)) {
-                (Some(a), Some(b)) => a.order.compare(&b.order),
+                (Some(a), Some(b)) => a.sort_key.compare(&b.sort_key),
                 _ => Ordering::Equal,
             };
             let chosen = if descending { by(column).reverse() } else { by(column) };
@@ -99,7 +99,7 @@ impl<P> Grid<P> {
     }
 }
 
-impl Order {
+impl SortKey {
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
@@ -111,14 +111,14 @@ impl Order {
 }
 
 pub(super) fn words(text: &str) -> Cell {
-    Cell { text: text.to_owned(), order: Order::Text(text.to_owned()) }
+    Cell { text: text.to_owned(), sort_key: SortKey::Text(text.to_owned()) }
 }
 
 /// A number as `show` writes it; what is not known comes before all numbers.
 pub(super) fn shown(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
     match value {
-        Some(value) => Cell { text: show(value), order: Order::Number(value) },
-        None => Cell { text: "-".to_owned(), order: Order::Number(f64::NEG_INFINITY) },
+        Some(value) => Cell { text: show(value), sort_key: SortKey::Number(value) },
+        None => Cell { text: "-".to_owned(), sort_key: SortKey::Number(f64::NEG_INFINITY) },
     }
 }
 
@@ -157,7 +157,7 @@ fn binary(bytes: f64) -> String {
 
 /// A name that stands where its number would.
 pub(super) fn named(text: String, number: f64) -> Cell {
-    Cell { text, order: Order::Number(number) }
+    Cell { text, sort_key: SortKey::Number(number) }
 }
 
 pub(super) fn time_us(value: Option<u64>) -> Cell {

@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::grid::Place;
+use super::grid::List;
 use super::view::View;
 
 /// Rows that Page Up and Page Down go.
@@ -20,7 +20,7 @@ pub(crate) enum Wish {
 }
 
 /// Returns the help on keys.
-pub(crate) const fn explained<P: Place>() -> [(&'static str, &'static str); 8] {
+pub(crate) const fn explained<P: List>() -> [(&'static str, &'static str); 8] {
     [
         ("↑ ↓ k j", "choose a row; Page Up, Page Down, Home and End go further"),
         ("Enter →", P::OPENS),
@@ -33,7 +33,7 @@ pub(crate) const fn explained<P: Place>() -> [(&'static str, &'static str); 8] {
     ]
 }
 
-impl<P: Place> View<P> {
+impl<P: List> View<P> {
     /// Does what a key is for, looking at what is shown.
     pub(crate) fn press(&mut self, key: KeyEvent, known: Option<&P::Known>) -> Wish {
         if key.kind == KeyEventKind::Release {
@@ -81,11 +81,11 @@ impl<P: Place> View<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target_place::TargetPlace;
+    use super::super::target_list::TargetList;
     use super::super::worked;
     use super::*;
 
-    fn press(view: &mut View<TargetPlace>, code: KeyCode) -> Wish {
+    fn press(view: &mut View<TargetList>, code: KeyCode) -> Wish {
         view.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&worked::rates()))
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_let_go_does_nothing() {
-        let mut view = View::<TargetPlace>::new();
+        let mut view = View::<TargetList>::new();
         let mut key = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
         key.kind = KeyEventKind::Release;
         assert_eq!(view.press(key, None), Wish::Stay);
@@ -120,7 +120,7 @@ mod tests {
         assert!(view.help);
         press(&mut view, KeyCode::Enter);
         assert!(!view.help);
-        assert_eq!(view.level().place, TargetPlace::Subsystems, "it did nothing else");
+        assert_eq!(view.level().list, TargetList::Subsystems, "it did nothing else");
     }
 
     #[test]
@@ -139,12 +139,12 @@ mod tests {
         press(&mut view, KeyCode::Char('r'));
         press(&mut view, KeyCode::Enter);
         assert!(!view.choosing);
-        assert_eq!(view.level().place, TargetPlace::Subsystems, "Enter ended the choice and opened nothing");
+        assert_eq!(view.level().list, TargetList::Subsystems, "Enter ended the choice and opened nothing");
         press(&mut view, KeyCode::Enter);
-        assert_eq!(view.level().place, TargetPlace::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Controllers(worked::NQN.into()));
         press(&mut view, KeyCode::Tab);
-        assert_eq!(view.level().place, TargetPlace::Namespaces(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Namespaces(worked::NQN.into()));
         press(&mut view, KeyCode::Left);
-        assert_eq!(view.level().place, TargetPlace::Subsystems);
+        assert_eq!(view.level().list, TargetList::Subsystems);
     }
 }

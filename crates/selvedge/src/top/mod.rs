@@ -5,13 +5,13 @@
 pub(crate) mod grid;
 pub(crate) mod initiator;
 pub(crate) mod keys;
+mod layout;
 #[cfg(test)]
 mod rates_tests;
 pub(crate) mod screen;
 #[cfg(test)]
 mod screen_tests;
-mod sheet;
-pub(crate) mod target_place;
+pub(crate) mod target_list;
 pub(crate) mod terminal;
 pub(crate) mod text;
 pub(crate) mod view;

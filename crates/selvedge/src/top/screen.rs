@@ -5,8 +5,8 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::text::Line;
 
-use super::sheet::{self, ALARM, REVERSED, padded};
-use super::target_place::TargetPlace;
+use super::layout::{self, ALARM, REVERSED, padded};
+use super::target_list::TargetList;
 use super::text::summary;
 use super::view::View;
 use super::watch::Watch;
@@ -20,7 +20,7 @@ const BAR_WIDTH: usize = 16;
 const REACTOR_LINES_SHARE: u16 = 6;
 
 /// Draws what is watched as it is viewed, at `now`.
-pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<TargetPlace>, now: Duration) {
+pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<TargetList>, now: Duration) {
     let area = frame.area();
     let width = usize::from(area.width);
     let mut lines = vec![Line::styled(padded(&title(watch), width), REVERSED)];
@@ -32,7 +32,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<TargetPlace
         lines.extend(summary(rates).into_iter().map(Line::raw));
         lines.extend(reactors(&rates.reactors, width, usize::from(area.height / REACTOR_LINES_SHARE)));
     }
-    sheet::draw(frame, lines, view, rates);
+    layout::draw(frame, lines, view, rates);
 }
 
 fn title(watch: &Watch) -> String {
@@ -65,6 +65,6 @@ fn reactors(reactors: &[ReactorRates], width: usize, lines_max: usize) -> Vec<Li
 
 fn bar(reactor: &ReactorRates) -> String {
     let busy = reactor.busy_percent.map_or("-".to_owned(), |busy| format!("{busy:.1} %"));
-    let bar = sheet::bar(reactor.busy_percent.unwrap_or(0.0) / 100.0, BAR_WIDTH);
+    let bar = layout::bar(reactor.busy_percent.unwrap_or(0.0) / 100.0, BAR_WIDTH);
     padded(&format!("reactor {:<2} {bar} {busy:>7}", reactor.number), REACTOR_WIDTH)
 }

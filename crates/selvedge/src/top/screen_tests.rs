@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::target_place::TargetPlace;
+use super::target_list::TargetList;
 use super::view::View;
 use super::watch::Watch;
 use super::worked::{NOW, drawn, line, rates, sample, watch};
@@ -12,7 +12,7 @@ use super::worked::{NOW, drawn, line, rates, sample, watch};
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (120, 40);
 
-fn after(keys: &[KeyCode]) -> View<TargetPlace> {
+fn after(keys: &[KeyCode]) -> View<TargetList> {
     let mut view = View::new();
     for key in keys {
         view.press(KeyEvent::new(*key, KeyModifiers::NONE), Some(&rates()));

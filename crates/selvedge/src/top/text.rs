@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chart::units;
 
-use super::grid::{Grid, Place as _};
-use super::target_place::{TargetPlace, mean_text, percentile_text};
+use super::grid::{Grid, List as _};
+use super::target_list::{TargetList, mean_text, percentile_text};
 use super::watch::Watch;
 use crate::report::table::Table;
 use crate::target_rates::rates::{Flow, Rates};
@@ -79,21 +79,21 @@ pub(crate) fn page(watch: &Watch, now: Duration) -> String {
     for line in watch.absence(now).into_iter().chain(summary(rates)) {
         text += &format!("{line}\n");
     }
-    let mut places = vec![TargetPlace::Reactors, TargetPlace::Subsystems];
+    let mut lists = vec![TargetList::Reactors, TargetList::Subsystems];
     for subsystem in &rates.subsystems {
         let nqn = || subsystem.nqn.clone();
-        places.extend([TargetPlace::Namespaces(nqn()), TargetPlace::Controllers(nqn())]);
-        places.extend(
-            subsystem.controllers.iter().map(|controller| TargetPlace::Queues(nqn(), controller.cntlid)),
+        lists.extend([TargetList::Namespaces(nqn()), TargetList::Controllers(nqn())]);
+        lists.extend(
+            subsystem.controllers.iter().map(|controller| TargetList::Queues(nqn(), controller.cntlid)),
         );
     }
-    for grid in places.iter().filter_map(|place| place.grid(rates)).filter(|grid| !grid.rows.is_empty()) {
+    for grid in lists.iter().filter_map(|list| list.grid(rates)).filter(|grid| !grid.rows.is_empty()) {
         text += &format!("\n{}\n{}", grid.title, table(&grid));
     }
     text
 }
 
-fn table(grid: &Grid<TargetPlace>) -> Table {
+fn table(grid: &Grid<TargetList>) -> Table {
     let columns: Vec<_> = grid.columns.iter().map(|column| (column.title, column.side)).collect();
     let mut table = Table::new(&columns).indented(2);
     for row in &grid.rows {

@@ -1,12 +1,12 @@
-//! State of a view: the list shown, the selected row and the order of rows. Keys (`keys`) change it, and `sheet`
+//! State of a view: the list shown, the selected row and the order of rows. Keys (`keys`) change it, and `layout`
 //! draws it.
 
-use super::grid::{Grid, Place, Row};
+use super::grid::{Grid, List, Row};
 
-/// A place that is open, as it was left.
+/// A list that is open, as it was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level<P> {
-    pub(crate) place: P,
+    pub(crate) list: P,
     /// The key of the row that is chosen, which may have gone.
     pub(crate) selected: Option<String>,
     /// The column rows are sorted by.
@@ -14,15 +14,15 @@ pub(crate) struct Level<P> {
     pub(crate) descending: bool,
 }
 
-impl<P: Place> Level<P> {
-    fn new(place: P) -> Self {
-        let (column, descending) = place.first_order();
-        Self { place, selected: None, column, descending }
+impl<P: List> Level<P> {
+    fn new(list: P) -> Self {
+        let (column, descending) = list.first_order();
+        Self { list, selected: None, column, descending }
     }
 
     /// The table as it is shown; nothing when what it is about has gone.
     pub(crate) fn grid(&self, known: &P::Known) -> Option<Grid<P>> {
-        let mut grid = self.place.grid(known)?;
+        let mut grid = self.list.grid(known)?;
         grid.sort(self.column, self.descending);
         Some(grid)
     }
@@ -45,7 +45,7 @@ pub(crate) struct View<P> {
     pub(crate) choosing: bool,
 }
 
-impl<P: Place> View<P> {
+impl<P: List> View<P> {
     /// At the first list.
     pub(crate) fn new() -> Self {
         Self { levels: vec![Level::new(P::first())], help: false, choosing: false }
@@ -79,9 +79,9 @@ impl<P: Place> View<P> {
             return;
         }
         let row = grid.rows.swap_remove(level.index(&grid.rows));
-        if let Some(place) = row.opens {
+        if let Some(list) = row.opens {
             level.selected = Some(row.key);
-            self.levels.push(Level::new(place));
+            self.levels.push(Level::new(list));
         }
     }
 
@@ -94,8 +94,8 @@ impl<P: Place> View<P> {
 
     /// Shows the other list of the same thing.
     pub(super) fn turn(&mut self) {
-        if let Some(place) = self.level().place.sibling() {
-            *self.level_mut() = Level::new(place);
+        if let Some(list) = self.level().list.sibling() {
+            *self.level_mut() = Level::new(list);
         }
     }
 
@@ -103,7 +103,7 @@ impl<P: Place> View<P> {
     /// numbers from the largest.
     pub(super) fn choose(&mut self, columns: isize) {
         let level = self.level_mut();
-        let count = level.place.columns().len();
+        let count = level.list.columns().len();
         level.column = (level.column + count).saturating_add_signed(columns) % count;
         level.descending = level.column > 0;
     }
@@ -111,7 +111,7 @@ impl<P: Place> View<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target_place::TargetPlace;
+    use super::super::target_list::TargetList;
     use super::super::worked;
     use super::*;
     use crate::target_rates::rates::Rates;
@@ -123,23 +123,23 @@ mod tests {
         view.go(1, Some(&rates));
         view.go(-1, Some(&rates));
         view.open(Some(&rates));
-        assert_eq!(view.level().place, TargetPlace::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Controllers(worked::NQN.into()));
         view.open(Some(&rates));
-        assert!(matches!(view.level().place, TargetPlace::Queues(..)));
+        assert!(matches!(view.level().list, TargetList::Queues(..)));
         view.open(Some(&rates));
-        assert!(matches!(view.level().place, TargetPlace::Queues(..)), "a queue leads nowhere");
+        assert!(matches!(view.level().list, TargetList::Queues(..)), "a queue leads nowhere");
         view.back();
         view.turn();
         view.open(Some(&rates));
-        assert_eq!(view.level().place, TargetPlace::Operations(worked::NQN.into(), 1));
+        assert_eq!(view.level().list, TargetList::Operations(worked::NQN.into(), 1));
         (0..5).for_each(|_| view.back());
-        assert_eq!(view.level().place, TargetPlace::Subsystems);
+        assert_eq!(view.level().list, TargetList::Subsystems);
     }
 
     #[test]
     fn what_is_chosen_stays_chosen_where_it_moves() {
         let rates = worked::rates();
-        let mut view = View::<TargetPlace>::new();
+        let mut view = View::<TargetList>::new();
         view.turn();
         view.go(1, Some(&rates));
         assert_eq!(view.level().selected.as_deref(), Some("1"));
@@ -154,13 +154,13 @@ mod tests {
 
     #[test]
     fn nothing_is_chosen_where_there_is_nothing() {
-        let mut view = View::<TargetPlace>::new();
+        let mut view = View::<TargetList>::new();
         for rates in [None, Some(&Rates::default())] {
             view.go(1, rates);
             view.open(rates);
             assert_eq!((view.level().selected.as_deref(), view.levels.len()), (None, 1));
         }
-        view.levels.push(Level::new(TargetPlace::Queues("nqn.gone".into(), 7)));
+        view.levels.push(Level::new(TargetList::Queues("nqn.gone".into(), 7)));
         assert!(view.level().grid(&worked::rates()).is_none());
         view.go(1, Some(&worked::rates()));
         view.open(Some(&worked::rates()));
@@ -171,20 +171,20 @@ mod tests {
     fn every_column_can_be_sorted_by() {
         let rates = worked::rates();
         let nqn = || worked::NQN.to_owned();
-        for place in [
-            TargetPlace::Subsystems,
-            TargetPlace::Reactors,
-            TargetPlace::Controllers(nqn()),
-            TargetPlace::Namespaces(nqn()),
-            TargetPlace::Queues(nqn(), 1),
-            TargetPlace::Operations(nqn(), 1),
+        for list in [
+            TargetList::Subsystems,
+            TargetList::Reactors,
+            TargetList::Controllers(nqn()),
+            TargetList::Namespaces(nqn()),
+            TargetList::Queues(nqn(), 1),
+            TargetList::Operations(nqn(), 1),
         ] {
-            let mut view = View { levels: vec![Level::new(place.clone())], ..View::new() };
+            let mut view = View { levels: vec![Level::new(list.clone())], ..View::new() };
             let first = view.level().column;
-            for _ in place.columns() {
+            for _ in list.columns() {
                 view.choose(1);
                 let grid = view.level().grid(&rates).unwrap();
-                assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{place:?}");
+                assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{list:?}");
             }
             assert_eq!(view.level().column, first, "once round");
             view.choose(-1);

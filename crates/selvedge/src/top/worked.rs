@@ -14,7 +14,7 @@ use ratatui::backend::TestBackend;
 use ratatui::{Frame, Terminal};
 
 use super::screen;
-use super::target_place::TargetPlace;
+use super::target_list::TargetList;
 use super::view::View;
 use super::watch::Watch;
 use crate::target_rates::rates::Rates;
@@ -201,7 +201,7 @@ pub(crate) fn watch() -> Watch {
 }
 
 /// Returns the content of a terminal of this size, line by line, without trailing blanks.
-pub(crate) fn drawn(size: (u16, u16), watch: &Watch, view: &View<TargetPlace>, now: Duration) -> Vec<String> {
+pub(crate) fn drawn(size: (u16, u16), watch: &Watch, view: &View<TargetList>, now: Duration) -> Vec<String> {
     captured(size, |frame| screen::draw(frame, watch, view, now))
 }
 

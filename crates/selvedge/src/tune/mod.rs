@@ -4,7 +4,7 @@
 pub(crate) mod advice;
 mod page;
 mod plan_text;
-mod sheets;
+mod tables;
 pub(crate) mod targets;
 mod text;
 

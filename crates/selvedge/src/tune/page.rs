@@ -4,7 +4,7 @@ use chart::Unit;
 use chart::svg::Look;
 use serde_json::Value;
 
-use super::sheets::{self, Sheet};
+use super::tables::{self, SurveyTable};
 use super::text::{NO_FLOWS, has_queues};
 use crate::packet_path::words::machine;
 use crate::packet_path::{self, Survey, TITLE, picture, summary};
@@ -16,14 +16,14 @@ use crate::report::table::Side;
 pub(crate) fn page(survey: &Survey) -> String {
     let interfaces = survey.interfaces();
     let with_queues = interfaces.iter().filter(|interface| has_queues(interface));
-    let mut tables = vec![sheets::flows(survey), sheets::interfaces(survey)];
-    tables.extend(with_queues.map(|interface| sheets::interface_queues(survey, interface)));
-    tables.push(sheets::unseen(survey));
+    let mut tables = vec![tables::flows(survey), tables::interfaces(survey)];
+    tables.extend(with_queues.map(|interface| tables::interface_queues(survey, interface)));
+    tables.push(tables::unseen(survey));
     let document = Document {
         title: TITLE.to_owned(),
         subtitle: machine(&survey.topology),
         findings: findings(survey),
-        tables: tables.into_iter().filter(|sheet| !sheet.rows.is_empty()).map(table).collect(),
+        tables: tables.into_iter().filter(|table| !table.rows.is_empty()).map(table).collect(),
         ..Document::default()
     };
     let picture = Figure {
@@ -56,7 +56,7 @@ fn findings(survey: &Survey) -> Vec<Finding> {
 }
 
 /// Converts a table for the report.
-fn table(sheet: Sheet) -> DataTable {
+fn table(source: SurveyTable) -> DataTable {
     let column = |(name, key, side): &(&str, &str, Side)| Column {
         name: (*name).to_owned(),
         key: (*key).to_owned(),
@@ -64,10 +64,10 @@ fn table(sheet: Sheet) -> DataTable {
     };
     let row = |row: Vec<String>| row.into_iter().map(Cell::Text).collect();
     DataTable {
-        id: sheet.id,
-        title: sheet.title,
-        columns: sheet.columns.iter().map(column).collect(),
-        rows: sheet.rows.into_iter().map(row).collect(),
+        id: source.id,
+        title: source.title,
+        columns: source.columns.iter().map(column).collect(),
+        rows: source.rows.into_iter().map(row).collect(),
     }
 }
 

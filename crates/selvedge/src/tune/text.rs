@@ -5,7 +5,7 @@ use std::fmt;
 use chart::units::plural;
 use topology::{Interface, InterfaceKind};
 
-use super::sheets::{self, Sheet};
+use super::tables::{self, SurveyTable};
 use crate::packet_path::Survey;
 use crate::packet_path::words::machine;
 use crate::report::table::Table;
@@ -21,7 +21,7 @@ impl fmt::Display for Survey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         text.push_str(&wrapped(&machine(&self.topology), 0));
-        text.push_str(&sheet(&sheets::interfaces(self)));
+        text.push_str(&section(&tables::interfaces(self)));
         text.push_str(&left_out(self));
         let used = self.used();
         let shown = self.interfaces();
@@ -29,17 +29,17 @@ impl fmt::Display for Survey {
         for interface in shown.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
             // What has neither interrupts nor a table has nothing to say queue by queue.
             if has_queues(interface) {
-                text.push_str(&sheet(&sheets::interface_queues(self, interface)));
+                text.push_str(&section(&tables::interface_queues(self, interface)));
             }
         }
         if no_flows {
             text.push_str(&format!("\nNVMe/TCP queues\n{}", wrapped(NO_FLOWS, 2)));
         } else {
-            text.push_str(&sheet(&sheets::flows(self)));
+            text.push_str(&section(&tables::flows(self)));
         }
         text.push_str(&findings(self));
         if !self.topology.shortfalls.is_empty() {
-            text.push_str(&sheet(&sheets::unseen(self)));
+            text.push_str(&section(&tables::unseen(self)));
         }
         // Names come from the system or from a recording: none of them may steer the terminal.
         let plain = |letter: char| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter };
@@ -57,13 +57,13 @@ pub(super) fn has_queues(interface: &Interface) -> bool {
         || interface.receive.iter().any(|queue| queue.interrupt.is_some() || !queue.rps.is_empty())
 }
 
-fn sheet(sheet: &Sheet) -> String {
-    let columns: Vec<_> = sheet.columns.iter().map(|(name, _, side)| (*name, *side)).collect();
+fn section(source: &SurveyTable) -> String {
+    let columns: Vec<_> = source.columns.iter().map(|(name, _, side)| (*name, *side)).collect();
     let mut table = Table::new(&columns).indented(2);
-    for row in &sheet.rows {
+    for row in &source.rows {
         table.row(row.clone());
     }
-    format!("\n{}\n{table}", sheet.title)
+    format!("\n{}\n{table}", source.title)
 }
 
 fn left_out(survey: &Survey) -> String {

@@ -4,19 +4,19 @@ use loom::sync::Arc as Shared;
 use loom::thread;
 
 use super::*;
-use crate::sync::{Place, model};
+use crate::sync::{SharedCell, model};
 
 /// Pages in use, each with a number in it.
 const USED: usize = 3;
 
 struct Memory {
     words: [Word; WORDS],
-    pages: [Place; USED],
+    pages: [SharedCell; USED],
 }
 
 impl Memory {
     fn new() -> Shared<Self> {
-        let pages = [(); USED].map(|()| Place::new());
+        let pages = [(); USED].map(|()| SharedCell::new());
         Shared::new(Self { words: [Word::new(0)], pages })
     }
 

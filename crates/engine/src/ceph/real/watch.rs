@@ -23,7 +23,7 @@ struct Listener {
     rados: &'static Rados,
     pool: PoolHandle,
     name: CString,
-    bell: SyncSender<()>,
+    notices: SyncSender<()>,
     lost: AtomicBool,
 }
 
@@ -41,17 +41,17 @@ unsafe impl Send for Listener {}
 unsafe impl Sync for Listener {}
 
 impl Watch {
-    /// Rings `bell` from now on at each notification, and when the watch is lost. A bell that has
-    /// rung and was not heard yet does not ring again.
+    /// Sends to `notices` from now on at each notification, and when the watch is lost. A notice that was
+    /// not received yet is not repeated.
     ///
     /// # Errors
     /// When there is no such object, or the cluster does not answer or refuses.
-    pub fn start(object: &Object, bell: SyncSender<()>) -> Result<Self, CephError> {
+    pub fn start(object: &Object, notices: SyncSender<()>) -> Result<Self, CephError> {
         let listener = Box::new(Listener {
             rados: object.rados(),
             pool: object.pool().handle(),
             name: object.name().clone(),
-            bell,
+            notices,
             lost: AtomicBool::new(false),
         });
         let mut cookie = 0;
@@ -115,7 +115,7 @@ extern "C" fn notified(
             0,
         );
     }
-    let _ = listener.bell.try_send(());
+    let _ = listener.notices.try_send(());
 }
 
 extern "C" fn lost(argument: *mut c_void, _cookie: u64, _error: c_int) {
@@ -123,7 +123,7 @@ extern "C" fn lost(argument: *mut c_void, _cookie: u64, _error: c_int) {
     #[allow(unsafe_code)]
     let listener = unsafe { &*argument.cast_const().cast::<Listener>() };
     listener.lost.store(true, Ordering::Release);
-    let _ = listener.bell.try_send(());
+    let _ = listener.notices.try_send(());
 }
 
 /// Keeps the compiler to what the library's threads need.

@@ -16,11 +16,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Rings `bell` from now on at each notification, and when the watch is lost.
+    /// Sends to `notices` from now on at each notification, and when the watch is lost.
     ///
     /// # Errors
     /// When there is no such object, or the cluster does not answer or refuses.
-    pub fn start(object: &Object, bell: SyncSender<()>) -> Result<Self, CephError> {
+    pub fn start(object: &Object, notices: SyncSender<()>) -> Result<Self, CephError> {
         let (client, cookie) = (object.pool().cluster().id(), crate::ring::random());
         let name = object.name().to_owned();
         let outcome = object.call(move |store| {
@@ -34,7 +34,7 @@ impl Watch {
         // A callback for a connection that no longer watches means that the watch is lost.
         rados::watch(client, cookie, move || {
             theirs.store(!rados::watches(&name, (client, cookie)), Ordering::Release);
-            let _ = bell.try_send(());
+            let _ = notices.try_send(());
         });
         Ok(Self { object: object.clone(), cookie, lost })
     }

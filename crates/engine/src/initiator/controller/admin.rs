@@ -20,8 +20,8 @@ use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread::{self, JoinHandle};
-use crate::ring::{Bell, Engine};
 use crate::ring::{Buffer, Moment, Ring, RingOptions, Waker};
+use crate::ring::{Engine, EventCount};
 
 /// Events that are kept for `Controller::events`; the oldest give way.
 const EVENTS_KEPT_MAX: usize = 256;
@@ -80,14 +80,14 @@ struct Shared {
     /// Time of sending of the last Keep Alive that was answered, in nanoseconds; 0 where none is
     /// sent.
     kept_alive_ns: AtomicU64,
-    /// Rung when there is an event, and at the end.
-    bell: Option<Arc<Bell>>,
+    /// Notified of each event, and at the end.
+    event_count: Option<Arc<EventCount>>,
 }
 
 impl Shared {
-    fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            bell.ring();
+    fn notify(&self) {
+        if let Some(event_count) = &self.event_count {
+            event_count.notify_all();
         }
     }
 }
@@ -103,16 +103,16 @@ pub(super) struct AdminThread {
 }
 
 impl AdminThread {
-    /// Starts the thread and connects its queue; with it comes the controller's identifier. `bell` is rung for each
+    /// Starts the thread and connects its queue; with it comes the controller's identifier. `event_count` is notified for each
     /// event, and when the connection has ended.
     pub(super) fn start(
         options: &ConnectOptions,
         concat: Option<&Arc<ConcatKey>>,
-        bell: Option<Arc<Bell>>,
+        event_count: Option<Arc<EventCount>>,
     ) -> Result<(Self, u16), InitiatorError> {
         let (jobs, inbox) = channel();
         let (opened, outcome) = channel();
-        let shared = Arc::new(Shared { bell, ..Shared::default() });
+        let shared = Arc::new(Shared { event_count, ..Shared::default() });
         let admin = QueueOptions { concat: concat.cloned(), ..options.admin_queue() };
         let (engine, theirs) = (options.engine, shared.clone());
         let address = options.address;
@@ -317,7 +317,7 @@ impl Server {
         }
         self.driver.close();
         self.reply();
-        self.shared.ring();
+        self.shared.notify();
     }
 
     /// Waits for news of the queue or from other threads, and passes it on.
@@ -388,7 +388,7 @@ impl Server {
                     self.shared.error.set(InitiatorError::TimedOut { address: self.address, what, after });
                 let (queues, ring) = self.driver.parts();
                 queues.abandon(ring);
-                self.shared.ring();
+                self.shared.notify();
             }
         } else if now >= keep_alive.next {
             let entry = SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0);
@@ -403,7 +403,7 @@ impl Server {
         if let Some(error) = self.driver.queues().first_error()
             && self.shared.error.set(error.clone()).is_ok()
         {
-            self.shared.ring();
+            self.shared.notify();
         }
         while let Some((purpose, ended)) = self.driver.pop() {
             match (purpose, ended.answer()) {
@@ -450,7 +450,7 @@ impl Server {
         }
         events.push_back(event);
         drop(events);
-        self.shared.ring();
+        self.shared.notify();
         self.request_event();
         self.driver.flush();
     }

@@ -23,7 +23,7 @@ use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
 };
-use crate::ring::{Bell, Moment};
+use crate::ring::{EventCount, Moment};
 
 /// A connected controller. Clones are the same controller; when the last is dropped it is shut down. All
 /// methods may be called from any thread and wait for the controller's answer.
@@ -56,13 +56,13 @@ impl Controller {
         Self::connect_with(options, None)
     }
 
-    /// `connect`, with a bell that is rung for each event and when the admin queue has ended.
+    /// `connect`, with an event count that is notified for each event and when the admin queue has ended.
     pub(crate) fn connect_with(
         options: ConnectOptions,
-        bell: Option<Arc<Bell>>,
+        event_count: Option<Arc<EventCount>>,
     ) -> Result<Controller, InitiatorError> {
         let concat = options.concat_key();
-        let (admin, id) = AdminThread::start(&options, concat.as_ref(), bell)?;
+        let (admin, id) = AdminThread::start(&options, concat.as_ref(), event_count)?;
         let bring_up = BringUp { admin: &admin, address: options.address };
         let capabilities = Capabilities(bring_up.property(property::CAPABILITIES, true)?);
         let version = bring_up.property(property::VERSION, false)? as u32;

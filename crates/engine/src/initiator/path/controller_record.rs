@@ -37,18 +37,18 @@ pub struct ControllerRecord {
     pub command_quiesce_ms: u16,
 }
 
-/// Keeps what a set of paths reports of its controllers, so that a later process finds those that are not at rest. It is called
+/// Store of the records of a set of paths: a later process finds those controllers that are not quiesced. It is called
 /// by the threads that keep the paths, never by one that has queues, and may take its time.
-pub trait ControllerKeeper: Debug + Send + Sync {
+pub trait ControllerRecordStore: Debug + Send + Sync {
     /// A controller is connected. Nothing is written through it before this has returned.
     ///
     /// # Errors
-    /// Why it cannot be kept: the controller is not used then, and the path is tried again later.
-    fn keep(&self, controller: &ControllerRecord) -> Result<(), String>;
+    /// Why it cannot be saved: the controller is not used then, and the path is tried again later.
+    fn save(&self, controller: &ControllerRecord) -> Result<(), String>;
 
     /// Records that nothing sent to the controller can take effect now: one that was given to
-    /// `keep`, or a predecessor.
-    fn at_rest(&self, controller: &ControllerRecord);
+    /// `save`, or a predecessor.
+    fn quiesced(&self, controller: &ControllerRecord);
 }
 
 impl ControllerRecord {

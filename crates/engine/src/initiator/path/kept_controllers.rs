@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::controller_record::{ControllerKeeper, ControllerRecord};
+use super::controller_record::{ControllerRecord, ControllerRecordStore};
 
 /// A place for files of controllers: one for each process, which others find when it was killed.
 pub trait ControllerFiles: Debug + Send + Sync {
@@ -105,8 +105,8 @@ impl<F: ControllerFiles> KeptControllers<F> {
     }
 }
 
-impl<F: ControllerFiles> ControllerKeeper for KeptControllers<F> {
-    fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
+impl<F: ControllerFiles> ControllerRecordStore for KeptControllers<F> {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
         let mut state = self.state();
         if state.own.len() >= self.own_max {
             return Err(format!("{} controllers have not come to rest", self.own_max));
@@ -119,7 +119,7 @@ impl<F: ControllerFiles> ControllerKeeper for KeptControllers<F> {
         written
     }
 
-    fn at_rest(&self, controller: &ControllerRecord) {
+    fn quiesced(&self, controller: &ControllerRecord) {
         let mut state = self.state();
         if let Some(at) = state.own.iter().position(|own| own == controller) {
             state.own.swap_remove(at);

@@ -8,6 +8,7 @@
 mod controller_record;
 mod distance;
 mod identity;
+mod join_lock;
 mod kept_controllers;
 mod monitor;
 mod options;
@@ -22,9 +23,8 @@ mod retry;
 mod sample;
 mod shared;
 mod stage;
-mod turn;
 
-pub use controller_record::{ControllerKeeper, ControllerRecord};
+pub use controller_record::{ControllerRecord, ControllerRecordStore};
 pub use kept_controllers::{ControllerFiles, Found, FoundContent, KeptControllers};
 pub use options::PathOptions;
 pub use path::PathState;

@@ -95,12 +95,12 @@ fn is_final(error: &InitiatorError) -> bool {
 fn pause(shared: &Shared, time: Duration) {
     let until = ring::now().after(time);
     loop {
-        let seen = shared.bell.count();
+        let seen = shared.event_count.count();
         let left = until.since(ring::now());
         if left.is_zero() || shared.is_stopping() {
             return;
         }
-        shared.bell.wait(seen, left);
+        shared.event_count.wait(seen, left);
     }
 }
 
@@ -118,14 +118,14 @@ fn connect(
         attempt.min(Duration::from_millis(CONNECT_TIMEOUT_MS)).min(path.options.connect_timeout)
     };
     let options = ConnectOptions { connect_timeout, ..path.options.clone() };
-    let controller = Controller::connect_with(options, Some(shared.bell.clone()))?;
+    let controller = Controller::connect_with(options, Some(shared.event_count.clone()))?;
     if controller.io_queues() == 0 {
         let reason = "its controller grants no I/O queue".to_owned();
         return Err(InitiatorError::PathRefused { address: path.options.address, reason });
     }
     let namespace = controller.namespace(shared.options.nsid)?;
     let ana = identity::ana_state(&controller, &namespace)?;
-    let Some(_turn) = shared.joining.take(|| shared.is_stopping()) else {
+    let Some(_guard) = shared.join_lock.acquire(|| shared.is_stopping()) else {
         return Err(InitiatorError::Disconnected { address: path.options.address });
     };
     shared.compare(&controller, &namespace)?;
@@ -144,8 +144,8 @@ fn connect(
         path.set_distances(distance::distances(&path.options));
     }
     // What a thread may send as soon as it is live has to be known to a later process.
-    if let Some(keeper) = &shared.options.keeper {
-        let kept = keeper.keep(&ControllerRecord::of(&controller));
+    if let Some(record_store) = &shared.options.record_store {
+        let kept = record_store.save(&ControllerRecord::of(&controller));
         kept.map_err(|reason| InitiatorError::NotKept { address: path.options.address, reason })?;
     }
     let association = path.revive(controller.clone(), ana);
@@ -165,7 +165,7 @@ fn watch(
     // Since when the ANA state is changing, and when that was asked for last.
     let mut changing: Option<(Moment, Moment)> = None;
     loop {
-        let seen = shared.bell.count();
+        let seen = shared.event_count.count();
         if shared.is_stopping() {
             return None;
         }
@@ -208,7 +208,7 @@ fn watch(
                 LOOK_INTERVAL
             }
         };
-        shared.bell.wait(seen, timeout);
+        shared.event_count.wait(seen, timeout);
     }
 }
 

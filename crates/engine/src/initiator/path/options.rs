@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::IoPolicy;
-use super::controller_record::{ControllerKeeper, ControllerRecord};
+use super::controller_record::{ControllerRecord, ControllerRecordStore};
 use crate::initiator::ConnectOptions;
 
 /// Time between attempts to connect again, as with Linux.
@@ -42,7 +42,7 @@ pub struct PathOptions {
     /// come to rest. The time counts from when the set is connected.
     pub predecessors: Vec<ControllerRecord>,
     /// Store of the records of the set's own controllers, for a later process.
-    pub keeper: Option<Arc<dyn ControllerKeeper>>,
+    pub record_store: Option<Arc<dyn ControllerRecordStore>>,
 }
 
 impl PathOptions {
@@ -58,7 +58,7 @@ impl PathOptions {
             unknown_quiesce: UNKNOWN_QUIESCE,
             quiesce: true,
             predecessors: Vec::new(),
-            keeper: None,
+            record_store: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::ring;
 use crate::ring::thread::{self, JoinHandle};
 use crate::transport::Transport;
 
-/// Interval at which waiters for the first connections look without a ring of the bell.
+/// Interval at which waiters for the first connections look without a notification.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The paths to a namespace. Dropping it shuts their controllers down.
@@ -81,7 +81,7 @@ impl Paths {
     /// Waits until every path has been tried once, and one of them is live.
     fn await_first(&self) -> Result<(), InitiatorError> {
         loop {
-            let seen = self.shared.bell.count();
+            let seen = self.shared.event_count.count();
             let mut tried = true;
             let mut live = false;
             for path in &self.shared.paths {
@@ -97,7 +97,7 @@ impl Paths {
             if tried {
                 return if live { Ok(()) } else { Err(self.shared.error()) };
             }
-            self.shared.bell.wait(seen, LOOK_INTERVAL);
+            self.shared.event_count.wait(seen, LOOK_INTERVAL);
         }
     }
 

@@ -226,7 +226,7 @@ impl PathQueues {
             self.waiting.push_back(place);
         }
         if self.connections[at].association() != 0 && self.connections[at].leave(&self.shared.paths[at]) {
-            self.shared.bell.ring();
+            self.shared.event_count.notify_all();
         }
     }
 
@@ -279,7 +279,7 @@ impl PathQueues {
                 command.take_back(completion.data);
                 if retry::is_about_access(completion.status) {
                     self.shared.paths[at].doubt_ana();
-                    self.shared.bell.ring();
+                    self.shared.event_count.notify_all();
                     self.waiting.push_back(place);
                 } else {
                     // The path may be the only one, and say the same at once.

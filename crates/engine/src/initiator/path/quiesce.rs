@@ -49,16 +49,16 @@ fn add(shared: &Shared, of: Of, record: ControllerRecord) {
     if of == Of::Predecessor {
         shared.hold_for_predecessors(true);
     }
-    // On the list before the bell: the thread that wakes must find it.
+    // On the list before the notification: the thread that wakes must find it.
     all.push(quiescing);
     drop(all);
-    if of == Of::Predecessor { shared.changed() } else { shared.bell.ring() }
+    if of == Of::Predecessor { shared.changed() } else { shared.event_count.notify_all() }
 }
 
 /// Brings what is lost to rest, until the set ends.
 pub(super) fn serve(shared: &Arc<Shared>) {
     while !shared.is_stopping() {
-        let seen = shared.bell.count();
+        let seen = shared.event_count.count();
         let mut wait = Duration::from_secs(60);
         let count = lock(&shared.quiescing).len();
         for at in 0..count {
@@ -68,8 +68,8 @@ pub(super) fn serve(shared: &Arc<Shared>) {
         }
         // After all were looked at: one that is quiesced may have kept a later one of its path waiting.
         finish(shared);
-        // With the count from before the round: a bell that rang meanwhile ends the wait at once.
-        shared.bell.wait(seen, wait);
+        // With the count from before the round: a notification meanwhile ends the wait at once.
+        shared.event_count.wait(seen, wait);
     }
 }
 
@@ -216,7 +216,7 @@ pub(super) fn read_log(
         }
     }
     drop(all);
-    shared.bell.ring();
+    shared.event_count.notify_all();
     Ok(())
 }
 

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::PathOptions;
 use super::controller_record::ControllerRecord;
 use super::identity::{Identity, Witness};
+use super::join_lock::JoinLock;
 use super::path::Path;
 use super::quiescing::Quiescing;
 use super::sample;
-use super::turn::Turns;
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
-use crate::ring::{self, Bell, Moment, Waker};
+use crate::ring::{self, EventCount, Moment, Waker};
 
 /// Other paths that are asked about one that joins, where the first ones do not answer.
 const WITNESSES_MAX: usize = 2;
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     generation: AtomicU64,
     stopping: AtomicBool,
     /// Rung for monitors and for the thread that quiesces.
-    pub(super) bell: Arc<Bell>,
+    pub(super) event_count: Arc<EventCount>,
     /// Threads with queues, by number.
     wakers: Mutex<Vec<(u64, Waker)>>,
     wakers_made: AtomicU64,
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     transfer_length_max: AtomicUsize,
     write_zeroes_length_max: AtomicU64,
     /// Taken while a path is looked at that is to join the others.
-    pub(super) joining: Turns,
+    pub(super) join_lock: JoinLock,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
     /// Set while commands of an earlier process may still take effect.
     waits_for_predecessors: AtomicBool,
@@ -59,20 +59,20 @@ impl Shared {
     pub(super) fn new(options: PathOptions) -> Self {
         let now = ring::now();
         let paths = options.paths.iter().map(|path| Path::new(path.clone(), now)).collect();
-        let bell = Arc::new(Bell::default());
+        let event_count = Arc::new(EventCount::default());
         Self {
             paths,
             options,
             generation: AtomicU64::new(1),
             stopping: AtomicBool::new(false),
-            bell: bell.clone(),
+            event_count: event_count.clone(),
             wakers: Mutex::new(Vec::new()),
             wakers_made: AtomicU64::new(0),
             found: Mutex::new(None),
             size_bytes: AtomicU64::new(0),
             transfer_length_max: AtomicUsize::new(usize::MAX),
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
-            joining: Turns::new(bell),
+            join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
             waits_for_predecessors: AtomicBool::new(false),
         }
@@ -101,7 +101,7 @@ impl Shared {
     pub(super) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         lock(&self.wakers).iter().for_each(|(_, waker)| waker.wake());
-        self.bell.ring();
+        self.event_count.notify_all();
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -236,8 +236,8 @@ impl Shared {
 
     /// Records that nothing that was sent to a controller can take effect now.
     pub(super) fn is_at_rest(&self, controller: &ControllerRecord) {
-        if let Some(keeper) = &self.options.keeper {
-            keeper.at_rest(controller);
+        if let Some(record_store) = &self.options.record_store {
+            record_store.quiesced(controller);
         }
     }
 

@@ -13,7 +13,7 @@ use nvme::{Status, SubmissionEntry};
 
 use super::outcome::outcome;
 use super::replies::{Replies, block_on};
-use super::way::{Reachable, Way};
+use super::route::{Reachable, Route};
 use super::worker::{Job, Worker};
 use super::{LocalTask, LocalVolume, NamespaceName, VolumeOptions, find};
 use crate::initiator::path::{PathOptions, PathStatus, Paths};
@@ -84,8 +84,8 @@ impl AsyncVolume {
         }
         let paths = Arc::new(Paths::connect(options.paths.clone())?);
         let controllers = paths.controllers();
-        let (way, address) = (Way::Paths(paths.clone()), options.paths.paths[0].address);
-        let reachable = Arc::new(Reachable::new(way, address, &paths.namespace(), &controllers)?);
+        let (route, address) = (Route::Paths(paths.clone()), options.paths.paths[0].address);
+        let reachable = Arc::new(Reachable::new(route, address, &paths.namespace(), &controllers)?);
         let granted = controllers.iter().map(Controller::io_queues).min().unwrap_or(1);
         let count = options.threads.min(granted).min(core::available().len() as u16).max(1);
         let mut workers = Vec::with_capacity(count.into());
@@ -103,9 +103,9 @@ impl AsyncVolume {
     /// When there is no such namespace, its blocks cannot be used by this host, or the queues cannot be opened.
     pub fn on_controller(controller: &Controller, nsid: u32) -> Result<Self, InitiatorError> {
         let info = controller.namespace(nsid)?;
-        let way = Way::Controller(controller.clone(), Box::new(info.clone()));
+        let route = Route::Controller(controller.clone(), Box::new(info.clone()));
         let one = std::slice::from_ref(controller);
-        let reachable = Arc::new(Reachable::new(way, controller.address(), &info, one)?);
+        let reachable = Arc::new(Reachable::new(route, controller.address(), &info, one)?);
         if controller.io_queues() == 0 {
             let text = "the controller has no I/O queues: ask for some, of a subsystem that is not a discovery service";
             return Err(InitiatorError::ApiMisuse(text.to_owned()));
@@ -144,17 +144,17 @@ impl AsyncVolume {
 
     /// States of its paths, in the order of the options; none where it stands on one controller.
     pub fn status(&self) -> Vec<PathStatus> {
-        match &self.0.reachable.way {
-            Way::Paths(paths) => paths.status(),
-            Way::Controller(..) => Vec::new(),
+        match &self.0.reachable.route {
+            Route::Paths(paths) => paths.status(),
+            Route::Controller(..) => Vec::new(),
         }
     }
 
     /// The controllers that it can be reached through now.
     pub fn controllers(&self) -> Vec<Controller> {
-        match &self.0.reachable.way {
-            Way::Paths(paths) => paths.controllers(),
-            Way::Controller(controller, _) => vec![controller.clone()],
+        match &self.0.reachable.route {
+            Route::Paths(paths) => paths.controllers(),
+            Route::Controller(controller, _) => vec![controller.clone()],
         }
     }
 

@@ -14,8 +14,8 @@ use nvme::SubmissionEntry;
 use nvme::io::IoCommand;
 
 use super::outcome::{Outcome, outcome};
+use super::route::Reachable;
 use super::tasks::Tasks;
-use super::way::Reachable;
 use crate::initiator::InitiatorError;
 use crate::initiator::queue::{Data, Ended};
 use crate::ring::{self, Buffer};

@@ -7,9 +7,9 @@ mod local_volume;
 mod options;
 mod outcome;
 mod replies;
+mod route;
 mod tasks;
 mod volume;
-mod way;
 mod worker;
 
 pub use async_volume::{AsyncVolume, VolumeTask};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::initiator::InitiatorError;
 use crate::initiator::queue::{Completion, Ended};
-use crate::ring::Bell;
+use crate::ring::EventCount;
 
 /// A thread that waits looks this often although it was not woken; it only bounds what a lost wake would cost.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
@@ -97,15 +97,15 @@ impl Drop for ReplyTo {
 
 /// A thread that waits for a future.
 #[derive(Default)]
-struct WaitingThread(Bell);
+struct WaitingThread(EventCount);
 
 impl Wake for WaitingThread {
     fn wake(self: Arc<Self>) {
-        self.0.ring();
+        self.0.notify_all();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.ring();
+        self.0.notify_all();
     }
 }
 

@@ -12,7 +12,7 @@ use nvme::SubmissionEntry;
 use super::VolumeOptions;
 use super::local_volume::LocalVolume;
 use super::replies::ReplyTo;
-use super::way::Reachable;
+use super::route::Reachable;
 use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{CommandQueues, Driver, QueueSet};
 use crate::initiator::path::{PathQueues, Paths};

@@ -45,12 +45,12 @@ struct Jobs {
 
 /// Queue of operations for the threads.
 #[derive(Default)]
-struct Desk {
+struct JobQueue {
     jobs: Mutex<Jobs>,
     changed: Condvar,
 }
 
-impl Desk {
+impl JobQueue {
     fn lock(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +108,7 @@ pub(super) struct Epoll {
     epoll: OwnedFd,
     waker: Waker,
     ready: Vec<epoll::Event>,
-    desk: Option<Arc<Desk>>,
+    jobs: Option<Arc<JobQueue>>,
     threads: Vec<JoinHandle<()>>,
     done: Receiver<Done>,
     done_sender: Sender<Done>,
@@ -125,7 +125,7 @@ impl Epoll {
             epoll,
             waker: waker.clone(),
             ready: Vec::with_capacity(256),
-            desk: None,
+            jobs: None,
             threads: Vec::new(),
             done,
             done_sender,
@@ -161,11 +161,11 @@ impl Epoll {
             if let StorageOp::Write { .. } = operation { storage.write_delay() } else { Duration::ZERO };
         let due = (!held_back.is_zero()).then(|| Instant::now() + held_back);
         let started = borrow(storage).and_then(|file| file.try_clone_to_owned()).and_then(|file| {
-            let desk = self.threads()?;
-            Ok((desk, file))
+            let jobs = self.threads()?;
+            Ok((jobs, file))
         });
         match started {
-            Ok((desk, file)) => desk.put(Job { file, owner: storage.as_raw_fd(), operation, token, due }),
+            Ok((jobs, file)) => jobs.put(Job { file, owner: storage.as_raw_fd(), operation, token, due }),
             Err(error) => {
                 let (StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. }) = operation else {
                     let _ = self.done_sender.send(Done { token, result: Err(error), buffer: None });
@@ -182,15 +182,15 @@ impl Epoll {
     }
 
     /// The way to the storage threads, which are started when first needed.
-    fn threads(&mut self) -> io::Result<Arc<Desk>> {
-        if let Some(desk) = &self.desk
+    fn threads(&mut self) -> io::Result<Arc<JobQueue>> {
+        if let Some(jobs) = &self.jobs
             && self.threads.len() == STORAGE_THREADS
         {
-            return Ok(desk.clone());
+            return Ok(jobs.clone());
         }
-        let desk = self.desk.get_or_insert_default().clone();
+        let jobs = self.jobs.get_or_insert_default().clone();
         while self.threads.len() < STORAGE_THREADS {
-            let (theirs, done, waker) = (desk.clone(), self.done_sender.clone(), self.waker.clone());
+            let (theirs, done, waker) = (jobs.clone(), self.done_sender.clone(), self.waker.clone());
             let thread = std::thread::Builder::new().name(format!("storage-{}", self.threads.len()));
             match thread.spawn(move || work(&theirs, &done, &waker)) {
                 Ok(thread) => self.threads.push(thread),
@@ -199,7 +199,7 @@ impl Epoll {
                 Err(error) => return Err(error),
             }
         }
-        Ok(desk)
+        Ok(jobs)
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
@@ -243,8 +243,8 @@ impl Epoll {
 
 impl Drop for Epoll {
     fn drop(&mut self) {
-        if let Some(desk) = &self.desk {
-            desk.end();
+        if let Some(jobs) = &self.jobs {
+            jobs.end();
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -256,14 +256,14 @@ fn borrow(descriptor: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
     crate::ring::core::borrow_descriptor(descriptor)
 }
 
-fn work(desk: &Desk, done: &Sender<Done>, waker: &Waker) {
+fn work(jobs: &JobQueue, done: &Sender<Done>, waker: &Waker) {
     let _vital = Vital::begin();
-    while let Some(Job { file, owner, operation, token, due }) = desk.next() {
+    while let Some(Job { file, owner, operation, token, due }) = jobs.next() {
         if let Some(due) = due {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let (result, buffer) = perform(&file, operation);
-        desk.free(owner);
+        jobs.free(owner);
         if done.send(Done { token, result, buffer }).is_err() {
             return;
         }

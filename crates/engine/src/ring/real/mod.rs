@@ -1,9 +1,9 @@
 //! The machine that a program runs on: io_uring or epoll, sockets, threads and clocks of Linux.
 
-mod bell;
 pub mod channel;
 mod clock;
 mod epoll;
+mod event_count;
 pub mod lock;
 mod poll;
 mod program;
@@ -18,8 +18,8 @@ mod uring;
 mod vital;
 mod waker;
 
-pub(crate) use bell::Bell;
 pub use clock::{now, wall_time};
+pub(crate) use event_count::EventCount;
 pub use program::end_program;
 pub use random::random;
 pub use remote::{RemoteOperation, RemoteStorage};

@@ -2,10 +2,10 @@
 //! the same seed gives the same history. It stands where `ring`, `transport` and the file backend meet the system; what
 //! happens in that world, and what must not, is said by who simulates.
 
-mod bell;
 pub mod channel;
 mod clock;
 pub mod disk;
+mod event_count;
 mod fiber;
 mod link;
 pub mod lock;
@@ -23,9 +23,9 @@ mod trace;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub(crate) use bell::Bell;
 pub use clock::{now, wall_time};
 pub use disk::{Hold, Storage};
+pub(crate) use event_count::EventCount;
 pub use link::Direction;
 pub use random::Random;
 pub use remote::{RemoteOperation, RemoteStorage};

@@ -52,8 +52,8 @@ fn page(
     reached: Option<IpAddr>,
     request: &LogPageRequest,
 ) -> Answer {
-    let places = places(controller, directory);
-    let header = DiscoveryLogHeader::new(directory.generation, places.clone().count() as u64);
+    let log_entries = log_entries(controller, directory);
+    let header = DiscoveryLogHeader::new(directory.generation, log_entries.clone().count() as u64);
     let records = header.record_count.get() as usize + 1;
     let offset = usize::try_from(request.offset).unwrap_or(usize::MAX);
     let wanted = request.length_bytes().min(BUFFER_LENGTH_MAX as u64) as usize;
@@ -65,15 +65,15 @@ fn page(
     }
     // The first record is the header.
     let number = first.max(1);
-    for place in places.skip(number - 1).take(end.saturating_sub(number)) {
-        part.extend_from_slice(place.entry(controller, directory, reached).as_bytes());
+    for log_entry in log_entries.skip(number - 1).take(end.saturating_sub(number)) {
+        part.extend_from_slice(log_entry.entry(controller, directory, reached).as_bytes());
     }
     cut(&part, &LogPageRequest { offset: (offset - first * RECORD_BYTES) as u64, ..*request })
 }
 
-/// Something that a host finds.
+/// Content of an entry of the discovery log.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum LogEntry<'a> {
     Subsystem(&'a Subsystem, &'a PortConfig),
     /// Address of this service itself. Its unique NQN distinguishes it from other discovery
     /// services (TP8013).
@@ -83,7 +83,7 @@ enum Place<'a> {
     Elsewhere(&'a OtherPort),
 }
 
-impl Place<'_> {
+impl LogEntry<'_> {
     fn entry(
         &self,
         controller: &Controller,
@@ -152,19 +152,19 @@ fn tls_for(host: &str, subsystem: Option<&Subsystem>, directory: &Directory, por
 }
 
 /// All that the host of this controller finds, in the order of the log.
-fn places<'a>(
+fn log_entries<'a>(
     controller: &'a Controller,
     directory: &'a Directory,
-) -> impl Iterator<Item = Place<'a>> + Clone {
+) -> impl Iterator<Item = LogEntry<'a>> + Clone {
     let ports = &directory.config.ports;
     let found = directory.subsystems.iter().filter(|subsystem| subsystem.allows(&controller.host.nqn));
     let subsystems = found.flat_map(move |subsystem| {
         let ports = ports.iter().chain(directory.known_elsewhere()).filter(|port| subsystem.is_on(port));
-        ports.map(|port| Place::Subsystem(subsystem, port))
+        ports.map(|port| LogEntry::Subsystem(subsystem, port))
     });
-    let referrals = directory.config.referrals.iter().map(Place::Referral);
-    let elsewhere = directory.directives.elsewhere.iter().map(Place::Elsewhere);
-    subsystems.chain(ports.iter().map(Place::Service)).chain(referrals).chain(elsewhere)
+    let referrals = directory.config.referrals.iter().map(LogEntry::Referral);
+    let elsewhere = directory.directives.elsewhere.iter().map(LogEntry::Elsewhere);
+    subsystems.chain(ports.iter().map(LogEntry::Service)).chain(referrals).chain(elsewhere)
 }
 
 fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, reached: Option<IpAddr>) -> DiscoveryEntry {

@@ -82,7 +82,7 @@ fn look(configurator: &Configurator, absence: Absence) -> bool {
 
 /// Waits until images that are no longer used are closed: only then are they free for other clients.
 pub(crate) fn wait_for_closings(fabric: &Fabric) {
-    if !fabric.clusters().closings().wait(Duration::from_millis(CEPH_CLOSE_TIMEOUT_MS)) {
+    if !fabric.clusters().image_closer().wait(Duration::from_millis(CEPH_CLOSE_TIMEOUT_MS)) {
         tracing::warn!("images are still being closed; their cluster does not answer");
     }
 }

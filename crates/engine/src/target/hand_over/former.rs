@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::HandOver;
 use super::beside::Lends;
-use super::line::{Line, Process};
+use super::channel::{Channel, Process};
 use super::words::{State, Word};
 use crate::ring::{Socket, thread};
 use crate::target::Target;
@@ -42,16 +42,16 @@ impl Greeting {
     ///
     /// # Errors
     /// When it is not a greeting.
-    pub fn hear(line: &impl Line) -> Result<Self, String> {
-        line.wait_at_most(Some(PREPARATION)).map_err(text)?;
-        match line.hear() {
+    pub fn hear(channel: &impl Channel) -> Result<Self, String> {
+        channel.wait_at_most(Some(PREPARATION)).map_err(text)?;
+        match channel.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => Ok(Self::Asks),
             Ok((Word::Hello { version, knows, .. }, _)) => Ok(Self::Comes { version, knows }),
             Ok(_) => Err("it does not begin with a greeting".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Probe),
             Err(error) => {
                 // What it cannot read, it may not be able to say; the reason is for people.
-                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
+                let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
                 Err(error.to_string())
             }
         }
@@ -74,29 +74,29 @@ impl Target {
     /// Why this process serves on as before.
     pub fn hand_over_to(
         &self,
-        line: &impl Line,
+        channel: &impl Channel,
         (next, knows): (&impl Process, &[String]),
         beside: &mut impl Lends,
         tell_resumed: impl FnOnce(),
     ) -> Result<bool, String> {
-        await_ready(line, beside)?;
+        await_ready(channel, beside)?;
         let rest = beside.hold_still().and_then(|()| self.freeze_as_offered(knows));
         let hand_over = match rest {
             Ok(hand_over) => hand_over,
             Err(reason) => {
-                let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+                let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
                 return Err(reason);
             }
         };
-        if let Err(NotGiven { reason, has_refused }) = give(line, hand_over, beside) {
+        if let Err(NotGiven { reason, has_refused }) = give(channel, hand_over, beside) {
             // In this order: the new process must not believe that this one has died.
             tell_resumed();
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             beside.take_back(has_refused);
             self.go_on();
             return Err(reason);
         }
-        let is_over = self.await_service(line, next, beside);
+        let is_over = self.await_service(channel, next, beside);
         if is_over {
             beside.leave();
         } else {
@@ -122,13 +122,13 @@ impl Target {
     }
 
     /// `Go` was said. Whether the new process serves.
-    fn await_service(&self, line: &impl Line, next: &impl Process, beside: &mut impl Lends) -> bool {
-        let _ = line.wait_at_most(Some(SERVING));
-        let mut heard = line.hear();
+    fn await_service(&self, channel: &impl Channel, next: &impl Process, beside: &mut impl Lends) -> bool {
+        let _ = channel.wait_at_most(Some(SERVING));
+        let mut heard = channel.hear();
         if heard.as_ref().is_err_and(is_late) {
             beside.is_awaited();
-            let _ = line.wait_at_most(None);
-            heard = line.hear();
+            let _ = channel.wait_at_most(None);
+            heard = channel.hear();
         }
         match heard {
             Ok((Word::Serving, _)) => return true,
@@ -147,15 +147,15 @@ impl Target {
 }
 
 /// Waits until the new process has opened all that it needs.
-fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> {
+fn await_ready(channel: &impl Channel, beside: &mut impl Lends) -> Result<(), String> {
     let mut is_known = false;
     loop {
-        match line.hear() {
+        match channel.hear() {
             Ok((Word::Ready, _)) => return Ok(()),
             Ok((Word::Introduction(said), _)) if !is_known => {
                 is_known = true;
                 beside.introduced(said).inspect_err(|reason| {
-                    let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+                    let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
                 })?;
             }
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
@@ -182,7 +182,7 @@ impl NotGiven {
 }
 
 /// Hands over how the hosts are, and says that this process will not go on.
-fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Result<(), NotGiven> {
+fn give(channel: &impl Channel, hand_over: HandOver, beside: &mut impl Lends) -> Result<(), NotGiven> {
     let lent = beside.let_go().map_err(|reason| NotGiven { reason, has_refused: true })?;
     let HandOver { state, queues, arrivals } = hand_over;
     let taking = TAKING + TAKING_QUEUE * u32::try_from(queues.len()).unwrap_or(u32::MAX);
@@ -190,13 +190,13 @@ fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Resul
         let why = why(error, taking);
         NotGiven::silently(format!("the next process does not take the hosts over: {why}"))
     };
-    line.wait_at_most(Some(taking)).map_err(|error| untaken(&error))?;
+    channel.wait_at_most(Some(taking)).map_err(|error| untaken(&error))?;
     let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
     let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
     let sockets: Vec<&Socket> = sockets.map(|socket| &**socket).collect();
     let word = Word::State(Box::new(State { target: state, arrivals: places, beside: lent }));
-    line.say(&word, &sockets).map_err(|error| untaken(&error))?;
-    match line.hear() {
+    channel.say(&word, &sockets).map_err(|error| untaken(&error))?;
+    match channel.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (host, reason) in failed {
                 tracing::warn!(
@@ -216,7 +216,7 @@ fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Resul
         Err(error) => return Err(untaken(&error)),
     }
     beside.rest();
-    line.say(&Word::Go, &[]).map_err(text).map_err(NotGiven::silently)
+    channel.say(&Word::Go, &[]).map_err(text).map_err(NotGiven::silently)
 }
 
 /// True if no message arrived in time.

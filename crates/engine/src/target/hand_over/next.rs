@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::HandOver;
 use super::beside::Inherits;
-use super::line::{Line, Process};
+use super::channel::{Channel, Process};
 use super::words::{KNOWN, Offer, State, Word, known};
 use crate::ring::Socket;
 use crate::target::Target;
@@ -57,10 +57,10 @@ impl Offer {
     ///
     /// # Errors
     /// Why it offers nothing.
-    pub fn ask<L: Line>(line: &L, version: &str) -> Result<(Self, Vec<L::Descriptor>), NotOffered> {
+    pub fn ask<L: Channel>(channel: &L, version: &str) -> Result<(Self, Vec<L::Descriptor>), NotOffered> {
         let version = version.to_owned();
-        line.say(&Word::Hello { version, asks_only: false, knows: known() }, &[])?;
-        let (word, descriptors) = line.hear()?;
+        channel.say(&Word::Hello { version, asks_only: false, knows: known() }, &[])?;
+        let (word, descriptors) = channel.hear()?;
         match word {
             Word::Offer(offer) => match offer.needs.iter().find(|need| !KNOWN.contains(&need.as_str())) {
                 Some(need) => {
@@ -82,17 +82,17 @@ impl Target {
     /// Why it does not serve: the previous process does.
     pub fn succeed(
         &self,
-        line: &impl Line,
+        channel: &impl Channel,
         former: &impl Former,
         beside: &mut impl Inherits,
     ) -> Result<Succeeded, String> {
-        if let Err(Untaken { reason, is_refused, has_all }) = self.take(line, beside) {
+        if let Err(Untaken { reason, is_refused, has_all }) = self.take(channel, beside) {
             if is_refused || !has_all {
                 // Before the previous process learns of it, which tries to have it at once.
                 beside.give_back();
             }
             // It need not wait for this process until its patience is over.
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             if !former.has_died(if is_refused { Duration::ZERO } else { DEATH }) {
                 beside.give_back();
                 self.disown();
@@ -106,7 +106,7 @@ impl Target {
             tracing::warn!(reason, "the former process has died; this one serves");
         }
         if let Err(reason) = beside.go_on() {
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             beside.give_back();
             self.disown();
             return Err(reason);
@@ -115,13 +115,13 @@ impl Target {
         Ok(Succeeded::Serves)
     }
 
-    fn take<L: Line>(&self, line: &L, beside: &mut impl Inherits) -> Result<(), Untaken> {
+    fn take<L: Channel>(&self, channel: &L, beside: &mut impl Inherits) -> Result<(), Untaken> {
         let introduction = beside.introduction().map_err(Untaken::with_nothing)?;
         if let Some(introduction) = introduction {
-            line.say(&Word::Introduction(introduction), &[])?;
+            channel.say(&Word::Introduction(introduction), &[])?;
         }
-        line.say(&Word::Ready, &[])?;
-        let (word, descriptors) = line.hear()?;
+        channel.say(&Word::Ready, &[])?;
+        let (word, descriptors) = channel.hear()?;
         let state = match word {
             Word::State(state) => *state,
             other => return Err(Untaken::instead_of("how its hosts are", other)),
@@ -130,7 +130,7 @@ impl Target {
         let taken = taken.and_then(|hand_over| self.take_over(hand_over));
         // What it lacks is what keeps hosts from what is reserved against them.
         let failed = taken.map_err(Untaken::with_nothing)?;
-        let untaken = match line.say(&Word::Taken(failed), &[]).and_then(|()| line.hear()) {
+        let untaken = match channel.say(&Word::Taken(failed), &[]).and_then(|()| channel.hear()) {
             Ok((Word::Go, _)) => return Ok(()),
             Ok((other, _)) => Untaken::instead_of("that this process is to serve", other),
             Err(error) => error.into(),
@@ -168,7 +168,7 @@ impl From<io::Error> for Untaken {
     }
 }
 
-fn hand_over<L: Line>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, String> {
+fn hand_over<L: Channel>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, String> {
     let State { target, arrivals, beside: _ } = state;
     if descriptors.len() != target.queues.len() + arrivals.len() {
         return Err("the number of sockets is not that of the queues".to_owned());

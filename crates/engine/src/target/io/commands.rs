@@ -215,7 +215,7 @@ impl Commands {
             // Its data is still to be asked for.
             (_, None) => return None,
         };
-        match self.turn(ctx).execute(namespace, &mut checked.work, done, &mut data) {
+        match self.step_context(ctx).execute(namespace, &mut checked.work, done, &mut data) {
             Step::Done(Status::SUCCESS) => Some(Reply::new(command_id, Status::SUCCESS, 0)),
             // What fails gets a slot like any other command, and is answered from there.
             _ => None,

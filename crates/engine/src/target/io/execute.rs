@@ -58,7 +58,7 @@ pub(super) enum Step {
 }
 
 /// Resources of steps during one turn of a queue.
-pub(super) struct Turn<'a> {
+pub(super) struct StepContext<'a> {
     /// Bytes that may still be worked on.
     pub(super) work_left: &'a mut u64,
     /// True once other users of a page have had precedence for long enough.
@@ -66,7 +66,7 @@ pub(super) struct Turn<'a> {
     pub(super) pool: &'a mut BufferPool,
 }
 
-impl Turn<'_> {
+impl StepContext<'_> {
     /// Does the next step. What is left of the command then stands in `work`, and of its present range in `done`.
     pub(super) fn execute(
         &mut self,

@@ -168,7 +168,7 @@ impl Commands {
         };
         let written = self.slots.take_data(second);
         let mut data = Data::Pair { compared, written: written.as_deref().unwrap_or_default() };
-        let step = self.turn(ctx).execute(namespace, &mut work, &mut 0, &mut data);
+        let step = self.step_context(ctx).execute(namespace, &mut work, &mut 0, &mut data);
         let compared = data.into_buffer();
         self.slots.set(second, State::Joined { data: written });
         match step {

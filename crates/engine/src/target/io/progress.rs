@@ -6,7 +6,7 @@ use nvme::io::IoCommand;
 
 use super::commands::Commands;
 use super::context::Context;
-use super::execute::{Data, Step, Turn};
+use super::execute::{Data, Step, StepContext};
 use super::request::{Next, Pair, Request, State};
 use super::work::{Work, written};
 use crate::backend::Backend;
@@ -16,9 +16,9 @@ use crate::target::telemetry::Stage;
 
 impl Commands {
     /// Resources of the steps in this turn.
-    pub(super) fn turn<'a>(&'a mut self, ctx: &'a mut Context<'_>) -> Turn<'a> {
+    pub(super) fn step_context<'a>(&'a mut self, ctx: &'a mut Context<'_>) -> StepContext<'a> {
         let insists = self.patience.is_over(ctx.now);
-        Turn { work_left: &mut self.work_left, insists, pool: ctx.pool }
+        StepContext { work_left: &mut self.work_left, insists, pool: ctx.pool }
     }
 
     /// Goes on with a command that has no data: the namespace's limits first, then a buffer.
@@ -178,7 +178,7 @@ impl Commands {
             return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx);
         }
         let mut data = data.map_or(Data::None, Data::Buffer);
-        let step = self.turn(ctx).execute(namespace, &mut work, &mut done, &mut data);
+        let step = self.step_context(ctx).execute(namespace, &mut work, &mut done, &mut data);
         let data = data.into_buffer();
         let request = self.slots.at(index);
         (request.work, request.done) = (work, done);

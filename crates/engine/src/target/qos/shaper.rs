@@ -262,7 +262,7 @@ pub(crate) struct ShaperView {
 
 /// A command's entry in the schedules of one epoch.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct ScheduleEntry {
     epoch: u64,
     start_ns: u64,
     /// True if the command is in the schedules; false if it is held.
@@ -289,15 +289,15 @@ impl ShaperView {
         }
     }
 
-    fn enter(&self, now_ns: u64, direction: Direction, cost: Cost) -> Turn {
+    fn enter(&self, now_ns: u64, direction: Direction, cost: Cost) -> ScheduleEntry {
         let now = now_ns.saturating_mul(PARTS_PER_NS);
         let applicable = self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost));
         let start = applicable.map(|limit| limit.enter(now, cost)).max().unwrap_or(0).max(now);
-        Turn { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS), is_entered: true }
+        ScheduleEntry { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS), is_entered: true }
     }
 
-    fn leave(&self, turn: Turn, direction: Direction, cost: Cost) {
-        if turn.is_entered && turn.epoch == self.limits.epoch {
+    fn leave(&self, entry: ScheduleEntry, direction: Direction, cost: Cost) {
+        if entry.is_entered && entry.epoch == self.limits.epoch {
             for limit in self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost)) {
                 limit.leave(cost);
             }
@@ -317,12 +317,12 @@ pub(crate) struct Backlog<T> {
     /// The commands with their costs.
     waiting: VecDeque<(T, Cost)>,
     /// The first one's.
-    turn: Option<Turn>,
+    entry: Option<ScheduleEntry>,
 }
 
 impl<T> Backlog<T> {
     pub(crate) const fn new(direction: Direction) -> Self {
-        Self { direction, waiting: VecDeque::new(), turn: None }
+        Self { direction, waiting: VecDeque::new(), entry: None }
     }
 
     /// True if no command waits.
@@ -349,15 +349,15 @@ impl<T> Backlog<T> {
         if self.is_held(view, now_ns) {
             return None;
         }
-        let turn = match self.turn {
-            Some(turn) if turn.is_entered && turn.epoch == view.limits.epoch => turn,
+        let entry = match self.entry {
+            Some(entry) if entry.is_entered && entry.epoch == view.limits.epoch => entry,
             _ => view.enter(now_ns, self.direction, cost),
         };
-        if turn.start_ns > now_ns {
-            self.turn = Some(turn);
+        if entry.start_ns > now_ns {
+            self.entry = Some(entry);
             return None;
         }
-        self.turn = None;
+        self.entry = None;
         self.waiting.pop_front().map(|(command, _)| command)
     }
 
@@ -366,7 +366,7 @@ impl<T> Backlog<T> {
         let is_held = view.limits.are_held(self.direction, now_ns);
         if is_held {
             let (epoch, start_ns) = (view.limits.epoch, view.limits.held_until_ns);
-            self.turn = Some(Turn { epoch, start_ns, is_entered: false });
+            self.entry = Some(ScheduleEntry { epoch, start_ns, is_entered: false });
         }
         is_held
     }
@@ -375,7 +375,7 @@ impl<T> Backlog<T> {
     /// command can start, since the limits may change meanwhile.
     pub(crate) fn wake_ns(&self, now_ns: u64) -> Option<u64> {
         self.waiting.front()?;
-        let start_ns = self.turn.map_or(now_ns, |turn| turn.start_ns);
+        let start_ns = self.entry.map_or(now_ns, |entry| entry.start_ns);
         Some(start_ns.min(now_ns.saturating_add(RECHECK_NS)))
     }
 
@@ -406,9 +406,9 @@ impl<T> Backlog<T> {
     }
 
     fn give_back(&mut self, view: &mut ShaperView) {
-        if let (Some(turn), Some((_, cost))) = (self.turn.take(), self.waiting.front()) {
+        if let (Some(entry), Some((_, cost))) = (self.entry.take(), self.waiting.front()) {
             view.refresh();
-            view.leave(turn, self.direction, *cost);
+            view.leave(entry, self.direction, *cost);
         }
     }
 }

@@ -10,7 +10,7 @@ use secure_channel::{ConfiguredPsk, SealingKey};
 
 use crate::limits::SECRETS_PER_HOST_MAX;
 use crate::ring::Moment;
-use crate::secret_file::{self, Line, SecretFileError};
+use crate::secret_file::{self, SecretFileError, SecretKind};
 use crate::target::config::{HostKeyConfig, KeyKind, KeySource, SubsystemConfig};
 
 /// The secrets and TLS keys of a subsystem's hosts, by their names.
@@ -50,7 +50,7 @@ impl<T> Default for Accepted<T> {
     }
 }
 
-impl<T: Line + Clone + PartialEq> Accepted<T> {
+impl<T: SecretKind + Clone + PartialEq> Accepted<T> {
     fn read(config: &HostKeyConfig, file: &Path) -> Result<Self, SecretFileError> {
         let current = read_for(config, file)?;
         let written = std::fs::metadata(file).ok().and_then(|file| file.modified().ok());
@@ -89,7 +89,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Reads the keys of a source. If they cannot be opened, returns none and locks the host out;
     /// other hosts of the subsystem are not affected.
-    fn accepted<T: Line + Clone + PartialEq>(
+    fn accepted<T: SecretKind + Clone + PartialEq>(
         self,
         config: &HostKeyConfig,
         source: Option<KeySource<'_>>,
@@ -241,7 +241,7 @@ impl HostKeys {
     }
 }
 
-fn read_for<T: Line>(config: &HostKeyConfig, file: &Path) -> Result<Vec<T>, SecretFileError> {
+fn read_for<T: SecretKind>(config: &HostKeyConfig, file: &Path) -> Result<Vec<T>, SecretFileError> {
     let of = |error: SecretFileError| error.of(format_args!("{}s of host {}", T::NAME, config.host));
     secret_file::read(file).map_err(of)
 }

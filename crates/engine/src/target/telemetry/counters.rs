@@ -177,32 +177,32 @@ impl NamespaceCounters {
     }
 }
 
-/// Namespaces of one part of a reactor's table.
-const PART: usize = 32;
-/// Parts that hold all namespace identifiers, and 0 for what belongs to no namespace.
-const PARTS: usize = (NAMESPACES_MAX as usize + 1).div_ceil(PART);
+/// Namespaces of one chunk of a reactor's table.
+const CHUNK: usize = 32;
+/// Chunks that hold all namespace identifiers, and 0 for what belongs to no namespace.
+const CHUNKS: usize = (NAMESPACES_MAX as usize + 1).div_ceil(CHUNK);
 
-type Part = [OnceLock<Box<NamespaceCounters>>; PART];
+type Chunk = [OnceLock<Box<NamespaceCounters>>; CHUNK];
 
 /// Counters of one reactor on one subsystem, by namespace. Written by this reactor alone. A
 /// namespace's counters are created by its first command, and stay when the namespace is removed: a
 /// counter never decreases.
 #[derive(Debug)]
 pub(crate) struct ReactorCounters {
-    parts: [OnceLock<Box<Part>>; PARTS],
+    chunks: [OnceLock<Box<Chunk>>; CHUNKS],
 }
 
 impl Default for ReactorCounters {
     fn default() -> Self {
-        Self { parts: [const { OnceLock::new() }; PARTS] }
+        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 }
 
 impl ReactorCounters {
     fn find(&self, nsid: u32) -> Option<&NamespaceCounters> {
         let nsid = nsid as usize;
-        let part = self.parts.get(nsid / PART)?.get()?;
-        part[nsid % PART].get().map(|counters| &**counters)
+        let chunk = self.chunks.get(nsid / CHUNK)?.get()?;
+        chunk[nsid % CHUNK].get().map(|counters| &**counters)
     }
 
     fn of(&self, nsid: u32) -> &NamespaceCounters {
@@ -213,7 +213,7 @@ impl ReactorCounters {
     fn make(&self, nsid: u32) -> &NamespaceCounters {
         // No namespace has a larger identifier.
         let nsid = if nsid <= NAMESPACES_MAX { nsid as usize } else { 0 };
-        self.parts[nsid / PART].get_or_init(Box::default)[nsid % PART].get_or_init(Box::default)
+        self.chunks[nsid / CHUNK].get_or_init(Box::default)[nsid % CHUNK].get_or_init(Box::default)
     }
 
     /// True if there were commands on the namespace with this identifier.
@@ -277,11 +277,11 @@ impl ReactorCounters {
     }
 
     fn add_to(&self, sums: &mut BTreeMap<u32, NamespaceCounts>) {
-        for (number, part) in self.parts.iter().enumerate() {
-            let Some(part) = part.get() else { continue };
-            for (at, counters) in part.iter().enumerate() {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let Some(chunk) = chunk.get() else { continue };
+            for (at, counters) in chunk.iter().enumerate() {
                 if let Some(counters) = counters.get() {
-                    counters.add_to(sums.entry((number * PART + at) as u32).or_default());
+                    counters.add_to(sums.entry((number * CHUNK + at) as u32).or_default());
                 }
             }
         }

@@ -79,7 +79,7 @@ impl AllControllers {
             options.predecessors = controllers.predecessors().map_err(|error| {
                 Failure::failed(format!("{} cannot be read: {error}", controllers.files().folder.display()))
             })?;
-            options.keeper = Some(controllers.clone());
+            options.record_store = Some(controllers.clone());
         }
         let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
         self.lock().extend(controllers.map(|controllers| (controllers, paths.clone())));
@@ -349,7 +349,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    use engine::initiator::ControllerKeeper as _;
+    use engine::initiator::ControllerRecordStore as _;
 
     use super::*;
 
@@ -381,9 +381,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (controllers(folder.path()), controllers(folder.path()));
         assert!(files(folder.path()).is_empty(), "there is nothing to say yet");
-        one.keep(&record(1)).unwrap();
-        other.keep(&record(2)).unwrap();
-        one.keep(&record(3)).unwrap();
+        one.save(&record(1)).unwrap();
+        other.save(&record(2)).unwrap();
+        one.save(&record(3)).unwrap();
         let all = files(folder.path());
         assert_eq!(all.len(), 2);
         for path in &all {
@@ -394,10 +394,10 @@ mod tests {
                 && controllers(folder.path()).predecessors().unwrap().is_empty()
         );
         for id in [1, 3] {
-            one.at_rest(&record(id));
+            one.quiesced(&record(id));
         }
         assert_eq!(files(folder.path()).len(), 1);
-        other.at_rest(&record(2));
+        other.quiesced(&record(2));
         assert!(files(folder.path()).is_empty());
     }
 
@@ -405,8 +405,8 @@ mod tests {
     fn what_a_killed_process_leaves_is_there_until_all_of_it_is_at_rest() {
         let folder = tempfile::tempdir().unwrap();
         let killed = controllers(folder.path());
-        killed.keep(&record(1)).unwrap();
-        killed.keep(&record(2)).unwrap();
+        killed.save(&record(1)).unwrap();
+        killed.save(&record(2)).unwrap();
         drop(killed);
         let elsewhere = in_folder(folder.path().to_owned(), NQN, 2, 5000);
         assert!(elsewhere.predecessors().unwrap().is_empty(), "it had another namespace");
@@ -415,15 +415,15 @@ mod tests {
         for one in &next {
             assert_eq!(one.predecessors().unwrap(), [record(1), record(2)]);
             assert!(one.predecessors().unwrap().is_empty(), "it is found once");
-            one.keep(&record(7)).unwrap();
+            one.save(&record(7)).unwrap();
         }
-        next[0].at_rest(&record(1));
+        next[0].quiesced(&record(1));
         drop(next);
         // They have been killed as well.
         let last = controllers(folder.path());
         let found = last.predecessors().unwrap();
         assert_eq!(found.len(), 4, "{found:?}");
-        found.iter().for_each(|record| last.at_rest(record));
+        found.iter().for_each(|record| last.quiesced(record));
         assert!(files(folder.path()).is_empty());
     }
 
@@ -431,7 +431,7 @@ mod tests {
     fn what_cannot_be_read_stands_for_the_longest_time() {
         let folder = tempfile::tempdir().unwrap();
         let killed = controllers(folder.path());
-        killed.keep(&record(1)).unwrap();
+        killed.save(&record(1)).unwrap();
         drop(killed);
         let path = files(folder.path()).remove(0);
         let good = fs::read_to_string(&path).unwrap();
@@ -449,7 +449,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let next = controllers(folder.path());
             assert_eq!(next.predecessors().unwrap(), [ControllerRecord::unknown(5000)]);
-            next.at_rest(&ControllerRecord::unknown(5000));
+            next.quiesced(&ControllerRecord::unknown(5000));
             assert!(!path.exists());
         }
         // Nor does anything but a file say that there was nothing.
@@ -469,14 +469,14 @@ mod tests {
     fn a_controller_that_cannot_be_kept_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let own = controllers(folder.path());
-        own.keep(&record(1)).unwrap();
+        own.save(&record(1)).unwrap();
         fs::remove_dir_all(folder.path()).unwrap();
-        own.keep(&record(2)).expect("a folder that is gone is made again");
+        own.save(&record(2)).expect("a folder that is gone is made again");
         fs::remove_dir_all(folder.path()).unwrap();
         fs::write(folder.path(), "a file").unwrap();
-        assert!(own.keep(&record(3)).unwrap_err().contains("folder"));
+        assert!(own.save(&record(3)).unwrap_err().contains("folder"));
         fs::remove_file(folder.path()).unwrap();
-        own.at_rest(&record(1));
+        own.quiesced(&record(1));
         drop(own);
         assert_eq!(
             controllers(folder.path()).predecessors().unwrap(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::process;
-use super::record::{DiskWay, KnownRecord, RecordedDisk};
+use super::record::{AttachMethod, KnownRecord, RecordedDisk};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::report;
@@ -29,7 +29,8 @@ pub(in crate::commands) struct AttachedDisks {
 /// A disk, or what is left of one.
 #[derive(Serialize, schemars::JsonSchema)]
 struct ListedDisk {
-    way: DiskWay,
+    #[serde(rename = "way")]
+    method: AttachMethod,
     /// The block device, the Unix socket, or the address and port of the NBD server.
     place: String,
     state: State,
@@ -66,7 +67,7 @@ impl AttachedDisks {
             };
             let record = &known.record;
             disks.extend(record.disks.iter().map(|disk| ListedDisk {
-                way: record.way,
+                method: record.method,
                 place: disk.place(),
                 state: state(disk),
                 pid: Some(record.process.pid),
@@ -83,7 +84,7 @@ impl AttachedDisks {
 
     fn orphan(device: &FoundDevice) -> ListedDisk {
         ListedDisk {
-            way: DiskWay::Ublk,
+            method: AttachMethod::Ublk,
             place: device.path().display().to_string(),
             state: State::Left,
             pid: device.process,
@@ -108,10 +109,10 @@ impl fmt::Display for AttachedDisks {
         let columns = ["disk", "way", "subsystem", "nsid", "process"];
         let mut table = Table::new(&columns.map(|name| (name, Side::Left)));
         for disk in &self.disks {
-            let way = match disk.way {
-                DiskWay::Ublk => "ublk",
-                DiskWay::Nbd => "nbd",
-                DiskWay::VhostUser => "vhost-user",
+            let method = match disk.method {
+                AttachMethod::Ublk => "ublk",
+                AttachMethod::Nbd => "nbd",
+                AttachMethod::VhostUser => "vhost-user",
             };
             let process = match (disk.state, disk.pid) {
                 (State::Attached, Some(pid)) => pid.to_string(),
@@ -120,7 +121,7 @@ impl fmt::Display for AttachedDisks {
             };
             table.row(vec![
                 disk.place.clone(),
-                way.to_owned(),
+                method.to_owned(),
                 disk.nqn.clone().unwrap_or_else(|| "-".into()),
                 disk.nsid.map_or_else(|| "-".into(), |nsid| nsid.to_string()),
                 process,

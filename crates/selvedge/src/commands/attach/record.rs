@@ -36,10 +36,11 @@ const LOOKED_AT_FOR: Duration = Duration::from_secs(1);
 /// Prefixes of secrets and keys in text form.
 const SECRETS: [&str; 2] = ["DHHC-1:", "NVMeTLSkey-1:"];
 
-/// The ways there are.
+/// Interface by which a process serves its disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum DiskWay {
+#[schemars(rename = "DiskWay")]
+pub(super) enum AttachMethod {
     /// A block device.
     Ublk,
     /// An NBD server.
@@ -56,7 +57,8 @@ pub(super) struct Record {
     pub(super) arguments: Vec<String>,
     pub(super) working_directory: PathBuf,
     pub(super) process: Process,
-    pub(super) way: DiskWay,
+    #[serde(rename = "way")]
+    pub(super) method: AttachMethod,
     pub(super) nqn: String,
     pub(super) disks: Vec<RecordedDisk>,
 }
@@ -161,11 +163,11 @@ impl CommandLine {
 
 impl Record {
     /// Returns the record of this process.
-    pub(super) fn new(line: CommandLine, way: DiskWay, nqn: &Nqn, disks: Vec<RecordedDisk>) -> Self {
+    pub(super) fn new(line: CommandLine, method: AttachMethod, nqn: &Nqn, disks: Vec<RecordedDisk>) -> Self {
         let CommandLine { arguments, working_directory } = line;
         // Without /proc, the process cannot be distinguished from another one, and no program will look.
         let process = Process::this().unwrap_or_default();
-        Self { version: VERSION, arguments, working_directory, process, way, nqn: nqn.to_string(), disks }
+        Self { version: VERSION, arguments, working_directory, process, method, nqn: nqn.to_string(), disks }
     }
 
     /// Returns the command line of the process.
@@ -227,7 +229,7 @@ impl Record {
     fn replace_old_ones(&self, folder: &Path) {
         for old in KnownRecord::in_folder(folder).into_iter().filter(|old| old.lock.is_some()) {
             let is_ours = |socket: &PathBuf| self.sockets().any(|own| own == socket) || !socket.exists();
-            if old.record.way != DiskWay::Ublk && old.record.sockets().all(is_ours) {
+            if old.record.method != AttachMethod::Ublk && old.record.sockets().all(is_ours) {
                 old.remove();
             }
         }
@@ -424,7 +426,7 @@ pub(super) mod tests {
         let device = Some(RecordedDevice { number, mark });
         let namespace = Uuid::from_u128(7);
         let disk = RecordedDisk { nsid: 1, namespace, names: None, device, socket: None, address: None };
-        Record::new(line, DiskWay::Ublk, &Nqn::new("nqn.a").unwrap(), vec![disk])
+        Record::new(line, AttachMethod::Ublk, &Nqn::new("nqn.a").unwrap(), vec![disk])
     }
 
     #[test]
@@ -478,7 +480,7 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = |name: &str| {
             let mut record = record();
-            record.way = DiskWay::Nbd;
+            record.method = AttachMethod::Nbd;
             record.disks[0].device = None;
             record.disks[0].socket = Some(folder.path().join(name));
             record

@@ -12,8 +12,8 @@ use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
-use super::record::{DiskWay, KeptRecord, KnownRecord, RecordedDisk};
-use super::succession::{HandedState, Inheritance, PartHolder};
+use super::record::{AttachMethod, KeptRecord, KnownRecord, RecordedDisk};
+use super::succession::{GroupServer, HandedState, Inheritance};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::failure::Failure;
 use crate::report;
@@ -71,7 +71,7 @@ pub(super) fn serve(
     // Before there is a device that a later process may recover.
     let previous = previous.map(|previous| previous.path.as_path());
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
-    let kept = attaching.keep(DiskWay::Ublk, recorded.clone(), previous);
+    let kept = attaching.keep(AttachMethod::Ublk, recorded.clone(), previous);
     if let Err(error) = devices.iter_mut().try_for_each(|device| device.start(&|| stop.is_asked())) {
         if attaching.previous.is_some() || inheritance.is_some() {
             leave(devices, kept);
@@ -79,7 +79,7 @@ pub(super) fn serve(
         return Err(Failure::failed(error));
     }
     let threads = devices.iter().map(Device::queues).sum();
-    attaching.hold(kept.as_ref(), recorded, PartHolder::Ublk(devices.iter().map(Device::holder).collect()));
+    attaching.hold(kept.as_ref(), recorded, GroupServer::Ublk(devices.iter().map(Device::holder).collect()));
     match inheritance {
         Some(inheritance) => inheritance.serves(),
         None => {

@@ -20,7 +20,7 @@ use super::succession::Word;
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
-use crate::succession::Line;
+use crate::succession::Channel;
 
 /// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -142,16 +142,16 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
             "process {process} does not wait for an upgrade at {place}: {error}; start it again instead"
         ))
     };
-    let line = Line::connect(&place).map_err(unreachable)?;
-    let peer = rustix::net::sockopt::socket_peercred(&line).map_err(Failure::failed)?;
+    let channel = Channel::connect(&place).map_err(unreachable)?;
+    let peer = rustix::net::sockopt::socket_peercred(&channel).map_err(Failure::failed)?;
     if peer.uid != rustix::process::geteuid() {
         return Err(Failure::failed(format!(
             "process {process} runs as user {}, and the next one has to as well: systemctl reload, or sudo -u",
             peer.uid.as_raw()
         )));
     }
-    let about = ask(&line).map_err(unreachable)?;
-    drop(line);
+    let about = ask(&channel).map_err(unreachable)?;
+    drop(channel);
     let mut upgraded = UpgradedProcess {
         former_process: about.process,
         former_version: about.version.clone(),
@@ -188,7 +188,7 @@ fn await_succession(former: &Path, next: &mut Child) {
     let Some(place) = former.parent().map(|folder| succession_place(folder, next.id())) else { return };
     let until = Instant::now() + SUCCESSION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
-        let about = Line::connect(&place).and_then(|line| ask(&line));
+        let about = Channel::connect(&place).and_then(|channel| ask(&channel));
         if about.is_ok_and(|about| about.obstacles.is_empty()) {
             return;
         }
@@ -196,10 +196,10 @@ fn await_succession(former: &Path, next: &mut Child) {
     }
 }
 
-fn ask(line: &Line) -> std::io::Result<About> {
-    line.wait_at_most(Some(ANSWER))?;
-    line.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
-    match line.hear()? {
+fn ask(channel: &Channel) -> std::io::Result<About> {
+    channel.wait_at_most(Some(ANSWER))?;
+    channel.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
+    match channel.hear()? {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),
     }

@@ -9,8 +9,8 @@ use attach::{Disk, Tally, VhostHolder, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
-use super::record::{DiskWay, RecordedDisk};
-use super::succession::{HandedState, Inheritance, PartHolder};
+use super::record::{AttachMethod, RecordedDisk};
+use super::succession::{GroupServer, HandedState, Inheritance};
 use super::{AttachedDisk, Attaching, OTHER_WAY, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
@@ -18,8 +18,8 @@ use crate::flags::attach::AttachFlags;
 use crate::report;
 use crate::stop::Stop;
 
-/// A socket, before anybody listens.
-struct Place {
+/// Socket of a front end, before it is served.
+struct ListeningSocket {
     listener: UnixListener,
     file: SocketFile,
     path: PathBuf,
@@ -46,14 +46,14 @@ pub(super) fn serve(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let places = places(attaching, inheritance.as_mut())?;
-    let copies = places.iter().map(|place| place.listener.as_fd().try_clone_to_owned());
+    let listening = listening_sockets(attaching, inheritance.as_mut())?;
+    let copies = listening.iter().map(|socket| socket.listener.as_fd().try_clone_to_owned());
     let copies = copies.collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
-    let recorded = attaching.recorded(&disks).into_iter().zip(&places);
-    let recorded = recorded.map(|(disk, place)| RecordedDisk { socket: Some(place.path.clone()), ..disk });
+    let recorded = attaching.recorded(&disks).into_iter().zip(&listening);
+    let recorded = recorded.map(|(disk, socket)| RecordedDisk { socket: Some(socket.path.clone()), ..disk });
     let recorded: Vec<RecordedDisk> = recorded.collect();
     let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
-    for (disk, Place { listener, file, path }) in disks.into_iter().zip(places) {
+    for (disk, ListeningSocket { listener, file, path }) in disks.into_iter().zip(listening) {
         files.push(file);
         sockets.push(path);
         listened.push((disk, listener));
@@ -70,8 +70,8 @@ pub(super) fn serve(
         return Err(failure);
     }
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
-    let kept = attaching.keep(DiskWay::VhostUser, recorded.clone(), previous);
-    attaching.hold(kept.as_ref(), recorded, PartHolder::VhostUser { holder, listeners: copies });
+    let kept = attaching.keep(AttachMethod::VhostUser, recorded.clone(), previous);
+    attaching.hold(kept.as_ref(), recorded, GroupServer::VhostUser { holder, listeners: copies });
     match inheritance {
         Some(inheritance) => inheritance.serves(),
         None => {
@@ -99,11 +99,14 @@ pub(super) fn serve(
 }
 
 /// The sockets of the process that goes before this one, or new ones.
-fn places(attaching: &Attaching<'_>, inheritance: Option<&mut Inheritance>) -> Result<Vec<Place>, Failure> {
+fn listening_sockets(
+    attaching: &Attaching<'_>,
+    inheritance: Option<&mut Inheritance>,
+) -> Result<Vec<ListeningSocket>, Failure> {
     let Some(inheritance) = inheritance else {
-        let places = attaching.flags.vhost_user.iter().map(|path| Place::open(path)).collect();
+        let listening = attaching.flags.vhost_user.iter().map(|path| ListeningSocket::open(path)).collect();
         attaching.controllers.look_again();
-        return places;
+        return listening;
     };
     let listeners = std::mem::take(&mut inheritance.descriptors);
     let offered = &inheritance.offered.disks;
@@ -111,16 +114,16 @@ fn places(attaching: &Attaching<'_>, inheritance: Option<&mut Inheritance>) -> R
     if listeners.len() != paths.len() || offered.len() != paths.len() {
         return Err(Failure::failed(OTHER_WAY));
     }
-    let place = |((path, listener), disk): ((&PathBuf, OwnedFd), &RecordedDisk)| {
+    let socket = |((path, listener), disk): ((&PathBuf, OwnedFd), &RecordedDisk)| {
         let path = std::path::absolute(path).map_err(Failure::failed)?;
         if disk.socket.as_ref() != Some(&path) {
             return Err(Failure::failed(OTHER_WAY));
         }
         let file = SocketFile::left_by_another(&path)
             .map_err(|error| Failure::failed(format!("the socket {}: {error}", path.display())))?;
-        Ok(Place { listener: listener.into(), file, path })
+        Ok(ListeningSocket { listener: listener.into(), file, path })
     };
-    paths.zip(listeners).zip(offered).map(place).collect()
+    paths.zip(listeners).zip(offered).map(socket).collect()
 }
 
 /// Takes over from another process.
@@ -162,7 +165,7 @@ fn summary(tally: &Tally) -> String {
     )
 }
 
-impl Place {
+impl ListeningSocket {
     fn open(path: &Path) -> Result<Self, Failure> {
         let (listener, file, path) = listen(path, "--vhost-user PATH")?;
         Ok(Self { listener, file, path })

@@ -12,7 +12,7 @@ use crate::control::access::AllowedStorage;
 use crate::control::socket;
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
-use crate::spec::audit_place::AuditPlace;
+use crate::spec::audit_destination::AuditDestination;
 use crate::spec::endpoint::Endpoint;
 
 /// Gives up all privileges and files that a target with these flags and this configuration does not
@@ -41,7 +41,7 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
     let paths: Vec<PathBuf> = confine_to.iter().chain(listed).cloned().collect();
     let mut written = served(fabric);
     written.extend(target.state_dir.clone());
-    if let Some(AuditPlace::File(path)) = &flags.audit_log {
+    if let Some(AuditDestination::File(path)) = &flags.audit_log {
         written.extend(folder_of(path));
     }
     let sockets = if extent == Extent::Free { Vec::new() } else { control_folders(flags) };

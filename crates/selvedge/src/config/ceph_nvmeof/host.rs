@@ -7,15 +7,16 @@ use engine::target::{HostKeyConfig, SubsystemConfig};
 use nvme::discovery::Nqn;
 use secure_channel::ConfiguredPsk;
 
-use super::secrets::{Kept, Place};
+use super::secrets::{Kept, SecretField};
 use super::{Entry, Reader};
 
-const SECRET: Place = Place { field: "dhchap_key", encrypted: "key_encrypted", kind: "dhchap.key" };
-const CONTROLLER_SECRET: Place =
-    Place { field: "dhchap_ctrlr_key", encrypted: "ctrlr_key_encrypted", kind: "ctrl.key" };
-const TLS_KEY: Place = Place { field: "psk", encrypted: "psk_encrypted", kind: "tls.key" };
+const SECRET: SecretField =
+    SecretField { field: "dhchap_key", encrypted: "key_encrypted", kind: "dhchap.key" };
+const CONTROLLER_SECRET: SecretField =
+    SecretField { field: "dhchap_ctrlr_key", encrypted: "ctrlr_key_encrypted", kind: "ctrl.key" };
+const TLS_KEY: SecretField = SecretField { field: "psk", encrypted: "psk_encrypted", kind: "tls.key" };
 /// Secret by which a subsystem authenticates to every host that has a secret.
-const SUBSYSTEM_SECRET: Place = Place { kind: "ctrl.key", ..SECRET };
+const SUBSYSTEM_SECRET: SecretField = SecretField { kind: "ctrl.key", ..SECRET };
 
 impl Reader<'_> {
     /// Hosts of a subsystem. No host gets in that the gateways would refuse, or would have

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::secret_file::Line;
+use engine::secret_file::SecretKind;
 use zeroize::Zeroizing;
 
 use super::{Entry, Reader};
@@ -75,7 +75,7 @@ impl Kept {
 }
 
 /// Field of a secret in an entry, and kind of the secret.
-pub(super) struct Place {
+pub(super) struct SecretField {
     pub(super) field: &'static str,
     /// The field that says whether it is encrypted.
     pub(super) encrypted: &'static str,
@@ -84,9 +84,9 @@ pub(super) struct Place {
 }
 
 impl Reader<'_> {
-    /// The secret at a place, as a file that is named after `name`. Nothing of it is in what is said of it.
-    pub(super) fn secret<T: Line>(&mut self, entry: &Entry, place: &Place, name: &str) -> Kept {
-        let Place { field, encrypted, kind } = place;
+    /// Secret of a field, as a file that is named after `name`. Messages about it contain nothing of it.
+    pub(super) fn secret<T: SecretKind>(&mut self, entry: &Entry, field: &SecretField, name: &str) -> Kept {
+        let SecretField { field, encrypted, kind } = field;
         let text = self.text(entry, field).map(Zeroizing::new);
         let (Some(text), Some(is_encrypted)) = (text, self.flag(entry, encrypted)) else { return Kept::Lost };
         if text.is_empty() {

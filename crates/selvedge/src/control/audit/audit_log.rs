@@ -18,7 +18,7 @@ use super::super::refusal::Refusal;
 use super::record::{Event, Head, Kind};
 use super::tail::Tail;
 use crate::failure::Failure;
-use crate::spec::audit_place::AuditPlace;
+use crate::spec::audit_destination::AuditDestination;
 use crate::state_directory::StateDirectory;
 
 /// The log in a state directory.
@@ -32,13 +32,13 @@ const NOTICE: &str = "<5>";
 /// The log.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
-    place: Place,
+    destination: Destination,
     directory: Option<Arc<StateDirectory>>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Destination {
     Nowhere,
     File(PathBuf),
     /// Standard error, which the journal records.
@@ -105,21 +105,21 @@ impl Crowd {
 impl AuditLog {
     /// None is kept.
     pub(crate) fn none() -> Self {
-        Self { place: Place::Nowhere, directory: None, inner: Mutex::default() }
+        Self { destination: Destination::Nowhere, directory: None, inner: Mutex::default() }
     }
 
     /// Opens the log, where it was left.
     pub(crate) fn open(
-        wanted: Option<&AuditPlace>,
+        wanted: Option<&AuditDestination>,
         directory: Option<&Arc<StateDirectory>>,
     ) -> Result<Self, Failure> {
-        let place = match (wanted, directory) {
-            (Some(AuditPlace::None), _) | (None, None) => return Ok(Self::none()),
-            (Some(AuditPlace::Journal), _) => Place::Journal,
-            (Some(AuditPlace::File(path)), _) => Place::File(path.clone()),
-            (None, Some(directory)) => Place::File(directory.folder.path().join(NAME)),
+        let destination = match (wanted, directory) {
+            (Some(AuditDestination::None), _) | (None, None) => return Ok(Self::none()),
+            (Some(AuditDestination::Journal), _) => Destination::Journal,
+            (Some(AuditDestination::File(path)), _) => Destination::File(path.clone()),
+            (None, Some(directory)) => Destination::File(directory.folder.path().join(NAME)),
         };
-        let log = Self { place, directory: directory.cloned(), inner: Mutex::default() };
+        let log = Self { destination, directory: directory.cloned(), inner: Mutex::default() };
         let gap = log.resume()?;
         if let Some(gap) = gap {
             tracing::error!("the audit log: {gap}");
@@ -136,7 +136,7 @@ impl AuditLog {
             Some(Ok(kept)) => (kept, None),
             Some(Err(error)) => (None, Some(error)),
         };
-        let Place::File(path) = &self.place else {
+        let Destination::File(path) = &self.destination else {
             self.lock().head = kept.unwrap_or_default();
             return Ok(spoilt);
         };
@@ -187,19 +187,19 @@ impl AuditLog {
 
     /// True if a log is written.
     pub(in crate::control) const fn is_kept(&self) -> bool {
-        !matches!(self.place, Place::Nowhere)
+        !matches!(self.destination, Destination::Nowhere)
     }
 
     /// Latest records of the log.
     pub(in crate::control) fn tail(&self) -> Result<Tail, Refusal> {
-        match &self.place {
-            Place::File(path) => Tail::of(path)
+        match &self.destination {
+            Destination::File(path) => Tail::of(path)
                 .map_err(|error| Refusal::new(500, format!("the audit log {}: {error}", path.display()))),
-            Place::Journal => {
+            Destination::Journal => {
                 let refusal = Refusal::not_found("the audit log of this target is in the journal");
                 Err(refusal.hint("journalctl -u selvedge"))
             }
-            Place::Nowhere => {
+            Destination::Nowhere => {
                 let refusal = Refusal::not_found("this target keeps no audit log");
                 Err(refusal.hint("`selvedge serve --state-dir` or `--audit-log` keeps one"))
             }
@@ -236,10 +236,10 @@ impl AuditLog {
 
     fn append(&self, inner: &mut Inner, event: &Event) -> io::Result<()> {
         let (line, head) = inner.head.append(event, Timestamp::now())?;
-        match &self.place {
-            Place::Nowhere => return Ok(()),
-            Place::Journal => io::stderr().lock().write_all(format!("{NOTICE}{line}\n").as_bytes())?,
-            Place::File(path) => {
+        match &self.destination {
+            Destination::Nowhere => return Ok(()),
+            Destination::Journal => io::stderr().lock().write_all(format!("{NOTICE}{line}\n").as_bytes())?,
+            Destination::File(path) => {
                 let mut file = inner.open(path)?;
                 let before = file.metadata()?.len();
                 let written = file.write_all(format!("{line}\n").as_bytes()).and_then(|()| file.sync_data());
@@ -310,11 +310,11 @@ mod tests {
     use super::super::verification::verify;
     use super::*;
 
-    struct Bed {
+    struct Testbed {
         folder: tempfile::TempDir,
     }
 
-    impl Bed {
+    impl Testbed {
         fn new() -> Self {
             Self { folder: tempfile::tempdir().unwrap() }
         }
@@ -347,8 +347,8 @@ mod tests {
 
     #[test]
     fn the_tail_of_a_log_in_a_file_follows_the_schema() {
-        let bed = Bed::new();
-        let log = bed.log();
+        let testbed = Testbed::new();
+        let log = testbed.log();
         let tail = |log: &AuditLog| serde_json::to_value(log.tail().unwrap()).unwrap();
         assert_eq!(tail(&log), serde_json::json!({ "records": [], "has_older": false }));
         write(&log, 3);
@@ -365,56 +365,56 @@ mod tests {
         );
         let refusal = AuditLog::none().tail().unwrap_err();
         assert!(refusal.status == 404 && refusal.to_string().contains("keeps no audit log"), "{refusal}");
-        let journal = AuditLog { place: Place::Journal, ..AuditLog::none() };
+        let journal = AuditLog { destination: Destination::Journal, ..AuditLog::none() };
         assert_eq!(journal.tail().unwrap_err().status, 404);
     }
 
     #[test]
     fn a_log_goes_on_where_it_ended_also_in_a_new_file() {
-        let bed = Bed::new();
-        write(&bed.log(), 3);
-        let log = bed.log();
+        let testbed = Testbed::new();
+        write(&testbed.log(), 3);
+        let log = testbed.log();
         write(&log, 2);
-        let old = bed.path().with_extension("1");
-        fs::rename(bed.path(), &old).unwrap();
+        let old = testbed.path().with_extension("1");
+        fs::rename(testbed.path(), &old).unwrap();
         write(&log, 2);
         drop(log);
-        fs::rename(bed.path(), bed.path().with_extension("2")).unwrap();
-        write(&bed.log(), 1);
-        let all = [old.clone(), bed.path().with_extension("2"), bed.path()];
-        assert_eq!(bed.verify(&all), Ok(8));
-        assert_eq!(bed.verify(&all[1..]), Ok(3));
-        assert!(bed.verify(&[old, bed.path()]).unwrap_err().contains("record 7 follows record 4"));
-        assert_eq!(fs::metadata(bed.path()).unwrap().mode() & 0o777, 0o600);
+        fs::rename(testbed.path(), testbed.path().with_extension("2")).unwrap();
+        write(&testbed.log(), 1);
+        let all = [old.clone(), testbed.path().with_extension("2"), testbed.path()];
+        assert_eq!(testbed.verify(&all), Ok(8));
+        assert_eq!(testbed.verify(&all[1..]), Ok(3));
+        assert!(testbed.verify(&[old, testbed.path()]).unwrap_err().contains("record 7 follows record 4"));
+        assert_eq!(fs::metadata(testbed.path()).unwrap().mode() & 0o777, 0o600);
     }
 
     #[test]
     fn an_end_that_was_cut_off_is_seen_and_said_at_the_next_start() {
-        let bed = Bed::new();
-        write(&bed.log(), 3);
-        let text = fs::read_to_string(bed.path()).unwrap();
+        let testbed = Testbed::new();
+        write(&testbed.log(), 3);
+        let text = fs::read_to_string(testbed.path()).unwrap();
         let cut = text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>();
-        fs::write(bed.path(), cut).unwrap();
-        let error = bed.verify(&[bed.path()]).unwrap_err();
+        fs::write(testbed.path(), cut).unwrap();
+        let error = testbed.verify(&[testbed.path()]).unwrap_err();
         assert!(error.contains("ends with record 1") && error.contains("has written record 2"), "{error}");
-        write(&bed.log(), 1);
-        let text = fs::read_to_string(bed.path()).unwrap();
+        write(&testbed.log(), 1);
+        let text = fs::read_to_string(testbed.path()).unwrap();
         assert!(
             text.contains("\"event\":\"gap\"") && text.contains("ends with record 1, and 3 were written"),
             "{text}"
         );
-        assert!(bed.verify(&[bed.path()]).is_err(), "and it stays seen");
+        assert!(testbed.verify(&[testbed.path()]).is_err(), "and it stays seen");
     }
 
     #[test]
     fn half_a_line_of_a_process_that_died_spoils_none_that_comes_after() {
-        let bed = Bed::new();
-        write(&bed.log(), 2);
-        let mut text = fs::read_to_string(bed.path()).unwrap();
+        let testbed = Testbed::new();
+        write(&testbed.log(), 2);
+        let mut text = fs::read_to_string(testbed.path()).unwrap();
         text += "{\"seq\":2,\"tim";
-        fs::write(bed.path(), text).unwrap();
-        write(&bed.log(), 1);
-        let text = fs::read_to_string(bed.path()).unwrap();
+        fs::write(testbed.path(), text).unwrap();
+        write(&testbed.log(), 1);
+        let text = fs::read_to_string(testbed.path()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
         assert!(
@@ -426,12 +426,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_recorded_is_not_changed() {
-        let bed = Bed::new();
-        let log = bed.log();
+        let testbed = Testbed::new();
+        let log = testbed.log();
         write(&log, 1);
         // A folder in the file's place cannot be written, also as root.
-        fs::rename(bed.path(), bed.path().with_extension("1")).unwrap();
-        fs::create_dir(bed.path()).unwrap();
+        fs::rename(testbed.path(), testbed.path().with_extension("1")).unwrap();
+        fs::create_dir(testbed.path()).unwrap();
         assert_eq!(log.check(), Ok(()), "the failure is not known yet");
         write(&log, 2);
         let refusal = log.check().unwrap_err();
@@ -440,11 +440,11 @@ mod tests {
             refusal.to_string().contains("nothing was changed: the audit log cannot be written"),
             "{refusal}"
         );
-        fs::remove_dir(bed.path()).unwrap();
+        fs::remove_dir(testbed.path()).unwrap();
         assert_eq!(log.check(), Ok(()));
-        let text = fs::read_to_string(bed.path()).unwrap();
+        let text = fs::read_to_string(testbed.path()).unwrap();
         assert!(text.contains("3 records could not be written before this one"), "{text}");
-        assert_eq!(bed.verify(&[bed.path().with_extension("1"), bed.path()]), Ok(2));
+        assert_eq!(testbed.verify(&[testbed.path().with_extension("1"), testbed.path()]), Ok(2));
     }
 
     #[test]
@@ -458,9 +458,9 @@ mod tests {
 
     #[test]
     fn many_refusals_fill_no_disk_and_hide_no_other_event() {
-        let bed = Bed::new();
-        let log = bed.log();
-        let text = || fs::read_to_string(bed.path()).unwrap();
+        let testbed = Testbed::new();
+        let log = testbed.log();
+        let text = || fs::read_to_string(testbed.path()).unwrap();
         let most = REFUSED_PER_MINUTE_MAX as usize;
         let host = Identity::Host { nqn: "nqn.h".to_owned(), host_id: None };
         let refused = |kind, who: &Identity| Event { kind, who: Some(who.clone()), ..Event::default() };
@@ -487,12 +487,12 @@ mod tests {
 
     #[test]
     fn a_target_starts_with_a_damaged_log() {
-        let bed = Bed::new();
-        write(&bed.log(), 2);
-        fs::write(bed.path().with_file_name(HEAD_NAME), "{").unwrap();
-        write(&bed.log(), 1);
-        let text = fs::read_to_string(bed.path()).unwrap();
+        let testbed = Testbed::new();
+        write(&testbed.log(), 2);
+        fs::write(testbed.path().with_file_name(HEAD_NAME), "{").unwrap();
+        write(&testbed.log(), 1);
+        let text = fs::read_to_string(testbed.path()).unwrap();
         assert!(text.lines().nth(2).unwrap().contains("audit-head.json cannot be read"), "{text}");
-        assert_eq!(bed.verify(&[bed.path()]), Ok(4));
+        assert_eq!(testbed.verify(&[testbed.path()]), Ok(4));
     }
 }

@@ -46,9 +46,9 @@ struct Record {
     omitted: u64,
 }
 
-/// Parts of a line that are returned.
+/// Fields of a logged record that are returned.
 #[derive(Deserialize)]
-struct Line {
+struct LoggedRecord {
     seq: u64,
     time: String,
     event: String,
@@ -60,9 +60,9 @@ struct Line {
     omitted: u64,
 }
 
-impl From<Line> for Record {
-    fn from(line: Line) -> Self {
-        let Line { seq, time, event, who, from, what, result, omitted } = line;
+impl From<LoggedRecord> for Record {
+    fn from(record: LoggedRecord) -> Self {
+        let LoggedRecord { seq, time, event, who, from, what, result, omitted } = record;
         Self { seq, time, event, who: who.map(|who| who.to_string()), from, what, result, omitted }
     }
 }
@@ -86,7 +86,7 @@ impl Tail {
 
     /// Parses the end of a file, which may begin and end in the middle of a line.
     fn of_end(end: &str) -> Self {
-        let lines = end.lines().rev().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let lines = end.lines().rev().filter_map(|line| serde_json::from_str::<LoggedRecord>(line).ok());
         let records: Vec<Record> = lines.take(AUDIT_TAIL_RECORDS_MAX).map(Record::from).collect();
         let has_older = records.last().is_some_and(|first| first.seq > 0);
         Self { records, has_older }

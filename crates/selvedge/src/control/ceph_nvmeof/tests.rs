@@ -34,15 +34,15 @@ const NQN: &str = "nqn.2016-06.io.spdk:csi";
 const SERVED: &str = "nqn.2026-01.io.selvedge:served";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000000000aa";
 
-/// A target with one namespace, and its door.
-struct Door {
+/// A target with one namespace, and its API.
+struct Testbed {
     router: Router,
     native: Router,
     runtime: tokio::runtime::Runtime,
     peer: Peer,
 }
 
-impl Door {
+impl Testbed {
     fn new() -> Self {
         Self::with(Access::of_this_process(), Peer::Process)
     }
@@ -146,58 +146,62 @@ fn listener(nqn: &str, host_name: &str, trsvcid: u32) -> CreateListenerReq {
 
 #[test]
 fn a_subsystem_comes_and_goes_and_each_call_may_come_twice() {
-    let door = Door::new();
-    let created: Vec<SubsysStatus> = [(); 2].map(|()| door.ask("create_subsystem", &create(NQN))).into();
+    let testbed = Testbed::new();
+    let created: Vec<SubsysStatus> = [(); 2].map(|()| testbed.ask("create_subsystem", &create(NQN))).into();
     assert_eq!((created[0].status, created[0].nqn.as_str()), (0, NQN));
     assert_eq!(created[0].error_message, "Success");
     assert_eq!(created[1].status, EEXIST);
     assert!(created[1].error_message.ends_with("Subsystem already exists"), "{}", created[1].error_message);
     let serial = CreateSubsystemReq { serial_number: "S1".to_owned(), ..create("nqn.2016-06.io.spdk:other") };
-    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &serial).status, EEXIST, "of another");
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &serial).status, EEXIST, "of another");
     let alone = CreateSubsystemReq { enable_ha: false, ..create("nqn.2016-06.io.spdk:other") };
-    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &alone).status, EINVAL);
-    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &create("no name")).status, EINVAL);
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &alone).status, EINVAL);
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &create("no name")).status, EINVAL);
     for (call, expected) in [("add_host", [0, EEXIST]), ("remove_host", [0, ENOENT])] {
         let statuses = match call {
-            "add_host" => [(); 2].map(|()| door.status(call, &add_host(NQN, HOST))),
-            _ => [(); 2].map(|()| door.status(call, &remove_host(NQN, HOST))),
+            "add_host" => [(); 2].map(|()| testbed.status(call, &add_host(NQN, HOST))),
+            _ => [(); 2].map(|()| testbed.status(call, &remove_host(NQN, HOST))),
         };
         assert_eq!(statuses, expected, "{call}");
     }
-    assert_eq!([(); 2].map(|()| door.status("add_host", &add_host(NQN, "*"))), [0, EEXIST]);
-    assert_eq!([(); 2].map(|()| door.status("remove_host", &remove_host(NQN, "*"))), [0, 0]);
+    assert_eq!([(); 2].map(|()| testbed.status("add_host", &add_host(NQN, "*"))), [0, EEXIST]);
+    assert_eq!([(); 2].map(|()| testbed.status("remove_host", &remove_host(NQN, "*"))), [0, 0]);
     let keyed = AddHostReq { dhchap_key: Some("DHHC-1:".to_owned()), ..add_host(NQN, HOST) };
-    assert_eq!(door.status("add_host", &keyed), EINVAL, "not a key");
-    let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+    assert_eq!(testbed.status("add_host", &keyed), EINVAL, "not a key");
+    let hosts: HostsInfo = testbed.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
     assert_eq!((hosts.allow_any_host, hosts.hosts), (false, Vec::new()));
-    assert_eq!(door.status("add_host", &add_host("nqn.none", HOST)), ENOENT);
+    assert_eq!(testbed.status("add_host", &add_host("nqn.none", HOST)), ENOENT);
     let delete = |force| DeleteSubsystemReq { subsystem_nqn: SERVED.to_owned(), force: Some(force) };
-    assert_eq!(door.status("delete_subsystem", &delete(false)), EBUSY, "it has a namespace");
-    assert_eq!([(); 2].map(|()| door.status("delete_subsystem", &delete(true))), [0, ENOENT]);
-    let left: SubsystemsInfoCli = door.ask("list_subsystems", &ListSubsystemsReq::default());
+    assert_eq!(testbed.status("delete_subsystem", &delete(false)), EBUSY, "it has a namespace");
+    assert_eq!([(); 2].map(|()| testbed.status("delete_subsystem", &delete(true))), [0, ENOENT]);
+    let left: SubsystemsInfoCli = testbed.ask("list_subsystems", &ListSubsystemsReq::default());
     assert_eq!(left.subsystems.iter().map(|one| one.nqn.as_str()).collect::<Vec<_>>(), [NQN]);
     let one = ListSubsystemsReq { subsystem_nqn: Some(SERVED.to_owned()), ..Default::default() };
-    assert_eq!(door.ask::<SubsystemsInfoCli>("list_subsystems", &one).status, ENODEV);
+    assert_eq!(testbed.ask::<SubsystemsInfoCli>("list_subsystems", &one).status, ENODEV);
 }
 
 #[test]
 fn keys_come_by_calls_and_each_may_come_twice() {
-    let door = Door::new();
+    let testbed = Testbed::new();
     let secret = |byte| Some(Secret::new(&[byte; 32], None).unwrap().reveal().to_string());
     let psk = ConfiguredPsk::new(&[5; 32], None).unwrap().reveal().to_string();
     let keyed = CreateSubsystemReq { dhchap_key: secret(1), ..create(NQN) };
-    let created: Vec<SubsysStatus> = [(); 2].map(|()| door.ask("create_subsystem", &keyed)).into();
+    let created: Vec<SubsysStatus> = [(); 2].map(|()| testbed.ask("create_subsystem", &keyed)).into();
     assert_eq!([created[0].status, created[1].status], [0, EEXIST]);
     let no_key =
         CreateSubsystemReq { dhchap_key: Some("DHHC-1:".to_owned()), ..create("nqn.2016-06.io.spdk:b") };
-    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &no_key).status, EINVAL);
-    assert_eq!(door.status("delete_subsystem", &delete("nqn.2016-06.io.spdk:b")), ENOENT, "nothing is left");
-    assert_eq!(door.status("add_host", &add_host(NQN, "*")), EINVAL, "a subsystem with a key");
-    assert_eq!(door.status("add_host", &add_host(NQN, HOST)), ENOKEY, "without a key");
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &no_key).status, EINVAL);
+    assert_eq!(
+        testbed.status("delete_subsystem", &delete("nqn.2016-06.io.spdk:b")),
+        ENOENT,
+        "nothing is left"
+    );
+    assert_eq!(testbed.status("add_host", &add_host(NQN, "*")), EINVAL, "a subsystem with a key");
+    assert_eq!(testbed.status("add_host", &add_host(NQN, HOST)), ENOKEY, "without a key");
     let host = AddHostReq { dhchap_key: secret(2), psk: Some(psk), ..add_host(NQN, HOST) };
-    assert_eq!([(); 2].map(|()| door.status("add_host", &host)), [0, EEXIST]);
+    assert_eq!([(); 2].map(|()| testbed.status("add_host", &host)), [0, EEXIST]);
     let shown = || {
-        let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+        let hosts: HostsInfo = testbed.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
         hosts.hosts.iter().map(|host| (host.use_dhchap(), host.use_psk())).collect::<Vec<_>>()
     };
     assert_eq!(shown(), [(true, true)]);
@@ -206,69 +210,73 @@ fn keys_come_by_calls_and_each_may_come_twice() {
         host_nqn: host.to_owned(),
         dhchap_key,
     };
-    assert_eq!([(); 2].map(|()| door.status("change_host_key", &change(HOST, secret(3)))), [0, 0]);
-    assert_eq!(door.status("change_host_key", &change(HOST, None)), ENOKEY, "the subsystem has one");
-    assert_eq!(door.status("change_host_key", &change(HOST, Some("x".to_owned()))), EINVAL);
-    assert_eq!(door.status("change_host_key", &change("*", secret(3))), EINVAL);
-    assert_eq!(door.status("change_host_key", &change("nqn.other", secret(3))), ENODEV);
+    assert_eq!([(); 2].map(|()| testbed.status("change_host_key", &change(HOST, secret(3)))), [0, 0]);
+    assert_eq!(testbed.status("change_host_key", &change(HOST, None)), ENOKEY, "the subsystem has one");
+    assert_eq!(testbed.status("change_host_key", &change(HOST, Some("x".to_owned()))), EINVAL);
+    assert_eq!(testbed.status("change_host_key", &change("*", secret(3))), EINVAL);
+    assert_eq!(testbed.status("change_host_key", &change("nqn.other", secret(3))), ENODEV);
     assert_eq!(shown(), [(true, true)], "the PSK stays");
     let subsystem_key = |dhchap_key| ChangeSubsystemKeyReq { subsystem_nqn: NQN.to_owned(), dhchap_key };
-    assert_eq!([(); 2].map(|()| door.status("change_subsystem_key", &subsystem_key(None))), [0, 0]);
-    assert_eq!(door.status("change_host_key", &change(HOST, Some(String::new()))), 0);
+    assert_eq!([(); 2].map(|()| testbed.status("change_subsystem_key", &subsystem_key(None))), [0, 0]);
+    assert_eq!(testbed.status("change_host_key", &change(HOST, Some(String::new()))), 0);
     assert_eq!(shown(), [(false, true)]);
-    assert_eq!(door.status("change_subsystem_key", &subsystem_key(secret(4))), EINVAL, "a host has none");
-    assert_eq!(door.status("change_host_key", &change(HOST, secret(3))), 0);
-    assert_eq!(door.status("change_subsystem_key", &subsystem_key(secret(4))), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key(secret(4))), EINVAL, "a host has none");
+    assert_eq!(testbed.status("change_host_key", &change(HOST, secret(3))), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key(secret(4))), 0);
     let none = ChangeSubsystemKeyReq { subsystem_nqn: "nqn.none".to_owned(), dhchap_key: secret(4) };
-    assert_eq!(door.status("change_subsystem_key", &none), ENODEV);
-    assert_eq!(door.status("remove_host", &remove_host(NQN, HOST)), 0);
-    assert_eq!(door.status("change_subsystem_key", &subsystem_key(None)), 0);
-    assert_eq!(door.status("add_host", &add_host(NQN, HOST)), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &none), ENODEV);
+    assert_eq!(testbed.status("remove_host", &remove_host(NQN, HOST)), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key(None)), 0);
+    assert_eq!(testbed.status("add_host", &add_host(NQN, HOST)), 0);
     assert_eq!(shown(), [(false, false)], "the keys went with the host");
 }
 
 #[test]
 fn nothing_is_done_by_halves_where_keys_cannot_be_kept() {
-    let door = Door::of(Access::of_this_process(), Peer::Process, test_target::start);
+    let testbed = Testbed::of(Access::of_this_process(), Peer::Process, test_target::start);
     let secret = || Some(Secret::new(&[1; 32], None).unwrap().reveal().to_string());
     let keyed = CreateSubsystemReq { dhchap_key: secret(), ..create(NQN) };
-    let refused: SubsysStatus = door.ask("create_subsystem", &keyed);
+    let refused: SubsysStatus = testbed.ask("create_subsystem", &keyed);
     assert_eq!(refused.status, ENOKEY);
     assert!(refused.error_message.contains("--encryption-key"), "{}", refused.error_message);
-    assert_eq!(door.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0, "nothing is left of it");
+    assert_eq!(
+        testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status,
+        0,
+        "nothing is left of it"
+    );
     let host = AddHostReq { dhchap_key: secret(), ..add_host(NQN, HOST) };
-    assert_eq!(door.status("add_host", &host), ENOKEY);
-    let hosts: HostsInfo = door.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
+    assert_eq!(testbed.status("add_host", &host), ENOKEY);
+    let hosts: HostsInfo = testbed.ask("list_hosts", &ListHostsReq { subsystem: NQN.to_owned() });
     assert_eq!(hosts.hosts, Vec::new(), "the host did not come without its key");
 }
 
 #[test]
 fn a_listener_is_there_where_the_gateway_listens() {
-    let door = Door::new();
-    let own = door.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
+    let testbed = Testbed::new();
+    let own = testbed.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
     assert!(own.bool_status && own.port == "5500", "{own:?}");
     let listeners = || {
         let request = ListListenersReq { subsystem: SERVED.to_owned() };
-        door.ask::<ListenersInfo>("list_listeners", &request).listeners
+        testbed.ask::<ListenersInfo>("list_listeners", &request).listeners
     };
     let [known] = &listeners()[..] else { panic!("one port") };
     assert_eq!(known.host_name, own.hostname);
-    assert_eq!(door.status("create_listener", &listener(SERVED, &own.hostname, known.trsvcid)), EEXIST);
+    assert_eq!(testbed.status("create_listener", &listener(SERVED, &own.hostname, known.trsvcid)), EEXIST);
     let elsewhere =
         CreateListenerReq { traddr: "203.0.113.1".to_owned(), ..listener(SERVED, &own.hostname, 4420) };
-    assert_ne!(door.status("create_listener", &elsewhere), 0, "it is none of the machine's");
+    assert_ne!(testbed.status("create_listener", &elsewhere), 0, "it is none of the machine's");
     let nonsense = CreateListenerReq { traddr: "here".to_owned(), ..elsewhere };
-    assert_eq!(door.status("create_listener", &nonsense), EADDRNOTAVAIL);
-    assert_eq!(door.status("create_listener", &listener(SERVED, "elsewhere", 4420)), ENODEV);
-    assert_eq!(door.status("create_listener", &listener("nqn.none", &own.hostname, 4420)), ENOENT);
+    assert_eq!(testbed.status("create_listener", &nonsense), EADDRNOTAVAIL);
+    assert_eq!(testbed.status("create_listener", &listener(SERVED, "elsewhere", 4420)), ENODEV);
+    assert_eq!(testbed.status("create_listener", &listener("nqn.none", &own.hostname, 4420)), ENOENT);
     assert_eq!(listeners().len(), 1);
     let secure = CreateListenerReq { secure: Some(true), ..listener(SERVED, &own.hostname, known.trsvcid) };
-    assert_eq!(door.status("create_listener", &secure), EINVAL, "any host comes in");
-    assert_eq!(door.status("remove_host", &remove_host(SERVED, "*")), 0);
-    assert_eq!(door.status("create_listener", &secure), EOPNOTSUPP, "it takes connections in clear");
+    assert_eq!(testbed.status("create_listener", &secure), EINVAL, "any host comes in");
+    assert_eq!(testbed.status("remove_host", &remove_host(SERVED, "*")), 0);
+    assert_eq!(testbed.status("create_listener", &secure), EOPNOTSUPP, "it takes connections in clear");
     let delete =
         DeleteListenerReq { nqn: SERVED.to_owned(), host_name: "*".to_owned(), ..Default::default() };
-    assert_eq!(door.status("delete_listener", &delete), EINVAL, "all, by mistake");
+    assert_eq!(testbed.status("delete_listener", &delete), EINVAL, "all, by mistake");
     let own_name = own.hostname.as_str();
     let delete = DeleteListenerReq {
         host_name: own_name.to_owned(),
@@ -277,45 +285,45 @@ fn a_listener_is_there_where_the_gateway_listens() {
         ..delete
     };
     assert_eq!(
-        door.status("delete_listener", &DeleteListenerReq { trsvcid: Some(1), ..delete.clone() }),
+        testbed.status("delete_listener", &DeleteListenerReq { trsvcid: Some(1), ..delete.clone() }),
         ENOENT
     );
-    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!([(); 2].map(|()| testbed.status("delete_listener", &delete)), [0, ENOENT]);
     assert_eq!(listeners(), [], "it is found nowhere");
     assert_eq!(
-        [(); 2].map(|()| door.status("create_listener", &listener(SERVED, own_name, known.trsvcid))),
+        [(); 2].map(|()| testbed.status("create_listener", &listener(SERVED, own_name, known.trsvcid))),
         [0, EEXIST]
     );
     assert_eq!(listeners(), std::slice::from_ref(known));
     let others = DeleteListenerReq { host_name: "elsewhere".to_owned(), ..delete.clone() };
-    assert_eq!(door.status("delete_listener", &others), ENOENT);
+    assert_eq!(testbed.status("delete_listener", &others), ENOENT);
     let delete = DeleteListenerReq { host_name: "*".to_owned(), force: Some(true), ..delete };
-    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
-    assert_eq!(door.status("create_listener", &listener(SERVED, own_name, known.trsvcid)), 0);
+    assert_eq!([(); 2].map(|()| testbed.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!(testbed.status("create_listener", &listener(SERVED, own_name, known.trsvcid)), 0);
     let request = ShowGatewayListenersInfoReq { subsystem_nqn: SERVED.to_owned() };
-    let shown: GatewayListenersInfo = door.ask("show_gateway_listeners_info", &request);
+    let shown: GatewayListenersInfo = testbed.ask("show_gateway_listeners_info", &request);
     let states: Vec<_> =
         shown.gw_listeners[0].lb_states.iter().map(|state| (state.grp_id, state.state)).collect();
     assert_eq!(states, [(1, ceph_nvmeof::AnaState::Optimized as i32)]);
     let request = ListConnectionsReq { subsystem: SERVED.to_owned() };
-    assert_eq!(door.status("add_host", &add_host(SERVED, HOST)), 0);
-    let connections: ConnectionsInfo = door.ask("list_connections", &request);
+    assert_eq!(testbed.status("add_host", &add_host(SERVED, HOST)), 0);
+    let connections: ConnectionsInfo = testbed.ask("list_connections", &request);
     assert_eq!(connections.connections.iter().map(|one| one.connected).collect::<Vec<_>>(), [false]);
 }
 
 #[test]
 fn a_subsystem_is_found_where_listeners_are_created_for_it() {
-    let door = Door::new();
-    let own = door.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
+    let testbed = Testbed::new();
+    let own = testbed.ask::<GatewayInfo>("get_gateway_info", &GetGatewayInfoReq::default());
     let listeners = |nqn: &str| {
         let request = ListListenersReq { subsystem: nqn.to_owned() };
-        door.ask::<ListenersInfo>("list_listeners", &request).listeners
+        testbed.ask::<ListenersInfo>("list_listeners", &request).listeners
     };
     let (own_name, service) = (own.hostname.as_str(), listeners(SERVED)[0].trsvcid);
-    let created: SubsysStatus = door.ask("create_subsystem", &create(NQN));
+    let created: SubsysStatus = testbed.ask("create_subsystem", &create(NQN));
     assert_eq!((created.status, listeners(NQN).len(), listeners(SERVED).len()), (0, 0, 1));
     let create = listener(NQN, own_name, service);
-    assert_eq!([(); 2].map(|()| door.status("create_listener", &create)), [0, EEXIST]);
+    assert_eq!([(); 2].map(|()| testbed.status("create_listener", &create)), [0, EEXIST]);
     assert_eq!(listeners(NQN).len(), 1);
     let any = "0.0.0.0".to_owned();
     let delete = DeleteListenerReq {
@@ -326,19 +334,19 @@ fn a_subsystem_is_found_where_listeners_are_created_for_it() {
         ..Default::default()
     };
     let all = CreateListenerReq { traddr: any, ..create };
-    assert_eq!(door.status("create_listener", &all), EEXIST, "any address is all of them");
-    assert_eq!([(); 2].map(|()| door.status("delete_listener", &delete)), [0, ENOENT]);
-    assert_eq!([(); 2].map(|()| door.status("create_listener", &all)), [0, EEXIST]);
+    assert_eq!(testbed.status("create_listener", &all), EEXIST, "any address is all of them");
+    assert_eq!([(); 2].map(|()| testbed.status("delete_listener", &delete)), [0, ENOENT]);
+    assert_eq!([(); 2].map(|()| testbed.status("create_listener", &all)), [0, EEXIST]);
     assert_eq!(listeners(NQN).len(), 1);
 }
 
 #[test]
 fn a_namespace_is_changed_setting_by_setting() {
-    let door = Door::new();
+    let testbed = Testbed::new();
     let (subsystem_nqn, nsid) = (SERVED.to_owned(), 1);
     let listed = || {
         let request = ListNamespacesReq { subsystem: SERVED.to_owned(), ..Default::default() };
-        door.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.pop().unwrap()
+        testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.pop().unwrap()
     };
     assert_eq!((listed().rbd_image_size, listed().auto_visible), (1 << 20, true));
     let qos = NamespaceSetQosReq {
@@ -348,53 +356,56 @@ fn a_namespace_is_changed_setting_by_setting() {
         rw_mbytes_per_second: Some(10),
         ..Default::default()
     };
-    assert_eq!(door.status("namespace_set_qos_limits", &qos), 0);
+    assert_eq!(testbed.status("namespace_set_qos_limits", &qos), 0);
     let less = NamespaceSetQosReq { rw_ios_per_second: Some(0), rw_mbytes_per_second: None, ..qos };
-    assert_eq!(door.status("namespace_set_qos_limits", &less), 0);
+    assert_eq!(testbed.status("namespace_set_qos_limits", &less), 0);
     assert_eq!((listed().rw_ios_per_second, listed().rw_mbytes_per_second), (0, 10));
     let resize = |new_size| NamespaceResizeReq { subsystem_nqn: subsystem_nqn.clone(), nsid, new_size };
-    assert_eq!(door.status("namespace_resize", &resize(2)), 0);
+    assert_eq!(testbed.status("namespace_resize", &resize(2)), 0);
     assert_eq!(listed().rbd_image_size, 2 << 20);
     for smaller in [0, 1] {
-        assert_eq!(door.status("namespace_resize", &resize(smaller)), EINVAL, "{smaller}");
+        assert_eq!(testbed.status("namespace_resize", &resize(smaller)), EINVAL, "{smaller}");
     }
     let host_nqn = HOST.to_owned();
     let add = NamespaceAddHostReq { subsystem_nqn: subsystem_nqn.clone(), nsid, host_nqn: host_nqn.clone() };
-    assert_eq!(door.status("namespace_add_host", &add), EINVAL, "all see it");
+    assert_eq!(testbed.status("namespace_add_host", &add), EINVAL, "all see it");
     let visible = |auto_visible, force| NamespaceChangeVisibilityReq {
         subsystem_nqn: subsystem_nqn.clone(),
         nsid,
         auto_visible,
         force: Some(force),
     };
-    assert_eq!([(); 2].map(|()| door.status("namespace_change_visibility", &visible(false, false))), [0, 0]);
-    assert_eq!([(); 2].map(|()| door.status("namespace_add_host", &add)), [0, 0]);
+    assert_eq!(
+        [(); 2].map(|()| testbed.status("namespace_change_visibility", &visible(false, false))),
+        [0, 0]
+    );
+    assert_eq!([(); 2].map(|()| testbed.status("namespace_add_host", &add)), [0, 0]);
     assert_eq!((listed().auto_visible, listed().hosts), (false, vec![host_nqn.clone()]));
     assert_eq!(
-        door.status("namespace_change_visibility", &visible(true, false)),
+        testbed.status("namespace_change_visibility", &visible(true, false)),
         EBUSY,
         "a list would be lost"
     );
     let delete = NamespaceDeleteHostReq { subsystem_nqn: subsystem_nqn.clone(), nsid, host_nqn };
-    assert_eq!([(); 2].map(|()| door.status("namespace_delete_host", &delete)), [0, ENODEV]);
-    assert_eq!(door.status("namespace_change_visibility", &visible(true, false)), 0);
+    assert_eq!([(); 2].map(|()| testbed.status("namespace_delete_host", &delete)), [0, ENODEV]);
+    assert_eq!(testbed.status("namespace_change_visibility", &visible(true, false)), 0);
     let group = NamespaceChangeLoadBalancingGroupReq {
         subsystem_nqn: subsystem_nqn.clone(),
         nsid,
         anagrpid: 2,
         ..Default::default()
     };
-    assert_eq!(door.status("namespace_change_load_balancing_group", &group), ENODEV);
+    assert_eq!(testbed.status("namespace_change_load_balancing_group", &group), ENODEV);
     let stats = NamespaceGetIoStatsReq { subsystem_nqn: subsystem_nqn.clone(), nsid };
-    let stats: NamespaceIoStatsInfo = door.ask("namespace_get_io_stats", &stats);
+    let stats: NamespaceIoStatsInfo = testbed.ask("namespace_get_io_stats", &stats);
     assert_eq!((stats.status, stats.num_read_ops, stats.tick_rate), (0, 0, 1_000_000_000));
     let delete = NamespaceDeleteReq { subsystem_nqn, nsid, ..Default::default() };
-    assert_eq!([(); 2].map(|()| door.status("namespace_delete", &delete)), [0, ENODEV]);
+    assert_eq!([(); 2].map(|()| testbed.status("namespace_delete", &delete)), [0, ENODEV]);
 }
 
 #[test]
 fn an_image_is_asked_for_as_it_can_be() {
-    let door = Door::new();
+    let testbed = Testbed::new();
     let image = NamespaceAddReq {
         rbd_pool_name: "rbd".to_owned(),
         rbd_image_name: "disk".to_owned(),
@@ -402,7 +413,7 @@ fn an_image_is_asked_for_as_it_can_be() {
         block_size: 4096,
         ..Default::default()
     };
-    let status = |request: NamespaceAddReq| door.ask::<NsidStatus>("namespace_add", &request).status;
+    let status = |request: NamespaceAddReq| testbed.ask::<NsidStatus>("namespace_add", &request).status;
     assert_eq!(status(NamespaceAddReq { nsid: Some(1), ..image.clone() }), EEXIST);
     assert_eq!(status(NamespaceAddReq { anagrpid: Some(7), ..image.clone() }), ENODEV);
     assert_eq!(status(NamespaceAddReq { block_size: 0, ..image.clone() }), EINVAL);
@@ -412,15 +423,15 @@ fn an_image_is_asked_for_as_it_can_be() {
     assert_eq!(status(NamespaceAddReq { trash_image: Some(true), ..image.clone() }), EOPNOTSUPP);
     let odd = NamespaceAddReq { create_image: Some(true), size: Some(4097), ..image };
     assert_eq!(status(odd), EINVAL);
-    let all: SubsystemsInfo = door.ask("get_subsystems", &GetSubsystemsReq::default());
+    let all: SubsystemsInfo = testbed.ask("get_subsystems", &GetSubsystemsReq::default());
     assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
 }
 
 #[test]
 fn dashboards_find_what_they_ask_for() {
-    let door = Door::new();
-    assert_eq!(door.status("add_host", &add_host(SERVED, HOST)), 0);
-    let text = door.metrics();
+    let testbed = Testbed::new();
+    assert_eq!(testbed.status("add_host", &add_host(SERVED, HOST)), 0);
+    let text = testbed.metrics();
     // The names in ceph-nvmeof's dashboard for Grafana.
     for name in [
         "bdev_capacity_bytes{bdev_name=\"bdev_",
@@ -459,19 +470,22 @@ fn a_caller_with_read_access_changes_nothing() {
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let access = Access::new(Some(&path), None::<&Token>).unwrap_or_else(|failure| panic!("{failure:?}"));
     let address = ([192, 0, 2, 1], 7).into();
-    let door = Door::with(access, Peer::Remote { address, certificate: None });
+    let testbed = Testbed::with(access, Peer::Remote { address, certificate: None });
     let list = ListSubsystemsReq::default();
-    let listed: SubsystemsInfoCli = door.ask_with("list_subsystems", &list, Some(token));
+    let listed: SubsystemsInfoCli = testbed.ask_with("list_subsystems", &list, Some(token));
     assert_eq!((listed.status, listed.subsystems.len()), (0, 1));
-    let created: SubsysStatus = door.ask_with("create_subsystem", &create(NQN), Some(token));
+    let created: SubsysStatus = testbed.ask_with("create_subsystem", &create(NQN), Some(token));
     assert_eq!(created.status, EACCES, "{}", created.error_message);
-    let added: ReqStatus = door.ask_with("add_host", &add_host(SERVED, HOST), Some(token));
+    let added: ReqStatus = testbed.ask_with("add_host", &add_host(SERVED, HOST), Some(token));
     assert_eq!(added.status, EACCES);
     let set = SetGatewayLogLevelReq { log_level: 10 };
-    assert_eq!(door.ask_with::<ReqStatus>("set_gateway_log_level", &set, Some(other)).status, EACCES);
-    let added: ReqStatus = door.ask_with("add_host", &add_host(SERVED, HOST), Some(other));
+    assert_eq!(testbed.ask_with::<ReqStatus>("set_gateway_log_level", &set, Some(other)).status, EACCES);
+    let added: ReqStatus = testbed.ask_with("add_host", &add_host(SERVED, HOST), Some(other));
     assert_eq!(added.status, 0, "{}", added.error_message);
-    assert_eq!(door.ask_with::<SubsysStatus>("create_subsystem", &create(NQN), Some(other)).status, EACCES);
+    assert_eq!(
+        testbed.ask_with::<SubsysStatus>("create_subsystem", &create(NQN), Some(other)).status,
+        EACCES
+    );
     let key = Some(Secret::new(&[1; 32], None).unwrap().reveal().to_string());
     let change = ChangeHostKeyReq {
         subsystem_nqn: SERVED.to_owned(),
@@ -479,12 +493,15 @@ fn a_caller_with_read_access_changes_nothing() {
         dhchap_key: key.clone(),
     };
     for (token, status) in [(other, 0), (token, EACCES)] {
-        assert_eq!(door.ask_with::<ReqStatus>("change_host_key", &change, Some(token)).status, status);
+        assert_eq!(testbed.ask_with::<ReqStatus>("change_host_key", &change, Some(token)).status, status);
         let change = ChangeSubsystemKeyReq { subsystem_nqn: SERVED.to_owned(), dhchap_key: key.clone() };
-        assert_eq!(door.ask_with::<ReqStatus>("change_subsystem_key", &change, Some(token)).status, status);
+        assert_eq!(
+            testbed.ask_with::<ReqStatus>("change_subsystem_key", &change, Some(token)).status,
+            status
+        );
     }
     // Where a subsystem is found is for those who give out addresses.
-    let place = &door.ask_with::<ListenersInfo>(
+    let place = &testbed.ask_with::<ListenersInfo>(
         "list_listeners",
         &ListListenersReq { subsystem: SERVED.to_owned() },
         Some(other),
@@ -497,23 +514,23 @@ fn a_caller_with_read_access_changes_nothing() {
         trsvcid: Some(place.trsvcid),
         ..Default::default()
     };
-    assert_eq!(door.ask_with::<ReqStatus>("delete_listener", &delete, Some(other)).status, EACCES);
+    assert_eq!(testbed.ask_with::<ReqStatus>("delete_listener", &delete, Some(other)).status, EACCES);
     // One that shows nothing learns nothing.
-    let nothing: SubsystemsInfoCli = door.ask("list_subsystems", &list);
+    let nothing: SubsystemsInfoCli = testbed.ask("list_subsystems", &list);
     assert_eq!((nothing.status, nothing.subsystems.len()), (EACCES, 0));
     let request = ListListenersReq { subsystem: SERVED.to_owned() };
-    assert_eq!(door.ask::<ListenersInfo>("list_listeners", &request).status, EACCES);
+    assert_eq!(testbed.ask::<ListenersInfo>("list_listeners", &request).status, EACCES);
     assert_eq!(
-        door.ask::<SubsystemsInfo>("get_subsystems", &GetSubsystemsReq::default()).subsystems.len(),
+        testbed.ask::<SubsystemsInfo>("get_subsystems", &GetSubsystemsReq::default()).subsystems.len(),
         0
     );
 }
 
 #[test]
 fn what_is_no_call_costs_its_sender_an_error() {
-    let door = Door::new();
+    let testbed = Testbed::new();
     let refused = |call: &str, body: Vec<u8>| {
-        let (headers, _, trailers) = door.send(call, body, None);
+        let (headers, _, trailers) = testbed.send(call, body, None);
         let status = headers.get("grpc-status").or_else(|| trailers.get("grpc-status")).unwrap();
         status.to_str().unwrap().parse::<u32>().unwrap()
     };
@@ -525,8 +542,8 @@ fn what_is_no_call_costs_its_sender_an_error() {
     // A field of a newer version is skipped.
     let mut newer = create(NQN).encode_to_vec();
     newer.extend(b"\x9a\x06\x03abc");
-    let (_, data, _) = door.send("create_subsystem", framed(&newer), None);
+    let (_, data, _) = testbed.send("create_subsystem", framed(&newer), None);
     assert_eq!(SubsysStatus::decode(&data[5..]).unwrap().status, 0);
-    let level: GatewayLogLevelInfo = door.ask("get_gateway_log_level", &GetGatewayLogLevelReq::default());
+    let level: GatewayLogLevelInfo = testbed.ask("get_gateway_log_level", &GetGatewayLogLevelReq::default());
     assert_eq!(level.status, 0);
 }

@@ -30,7 +30,7 @@ pub(in crate::control) struct Roster {
     namespaces: Vec<NamespaceStatus>,
     /// Namespaces that are left out, since there are too many.
     namespaces_omitted: usize,
-    controllers: Vec<ControllerLine>,
+    controllers: Vec<ControllerEntry>,
     /// Queues that are left out, with their controllers, since there are too many.
     queues_omitted: usize,
     /// Limits of one host and of one network.
@@ -42,7 +42,7 @@ pub(in crate::control) struct Roster {
 /// A controller.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LiveControllerLine")]
-struct ControllerLine {
+struct ControllerEntry {
     cntlid: u16,
     subsystem: String,
     host_nqn: String,
@@ -56,13 +56,13 @@ struct ControllerLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     authentication: Option<AuthenticationStatus>,
     /// Queues of the controller, the admin queue first.
-    queues: Vec<QueueLine>,
+    queues: Vec<QueueEntry>,
 }
 
 /// A queue, which is a connection.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LiveQueueLine")]
-struct QueueLine {
+struct QueueEntry {
     /// 0 for the admin queue.
     queue_id: u16,
     reactor: usize,
@@ -109,8 +109,8 @@ impl Roster {
 }
 
 /// Controllers until there are too many queues, and how many queues are left out.
-fn bounded(controllers: Vec<ControllerStatus>) -> (Vec<ControllerLine>, usize) {
-    let (mut lines, mut queues, mut omitted) = (Vec::new(), 0, 0);
+fn bounded(controllers: Vec<ControllerStatus>) -> (Vec<ControllerEntry>, usize) {
+    let (mut entries, mut queues, mut omitted) = (Vec::new(), 0, 0);
     for controller in controllers {
         let more = controller.queues.len();
         if omitted > 0 || queues + more > ROSTER_QUEUES_MAX {
@@ -118,7 +118,7 @@ fn bounded(controllers: Vec<ControllerStatus>) -> (Vec<ControllerLine>, usize) {
             continue;
         }
         queues += more;
-        lines.push(ControllerLine {
+        entries.push(ControllerEntry {
             cntlid: controller.cntlid,
             subsystem: controller.subsystem,
             host_nqn: controller.host_nqn,
@@ -126,13 +126,13 @@ fn bounded(controllers: Vec<ControllerStatus>) -> (Vec<ControllerLine>, usize) {
             ready: controller.ready,
             ending: controller.ending,
             authentication: controller.authentication,
-            queues: controller.queues.into_iter().map(QueueLine::new).collect(),
+            queues: controller.queues.into_iter().map(QueueEntry::new).collect(),
         });
     }
-    (lines, omitted)
+    (entries, omitted)
 }
 
-impl QueueLine {
+impl QueueEntry {
     fn new(queue: QueueStatus) -> Self {
         let stream = queue.stream.as_ref();
         Self {

@@ -28,20 +28,20 @@ const CROSS: f64 = 6.0;
 
 /// Kind of a line; the names are its classes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineKind {
     Good,
     Bad,
     Plain,
     Unused,
 }
 
-impl Line {
+impl LineKind {
     fn class(self) -> &'static str {
         match self {
-            Line::Good => "line good",
-            Line::Bad => "line bad",
-            Line::Plain => "line",
-            Line::Unused => "line unused",
+            LineKind::Good => "line good",
+            LineKind::Bad => "line bad",
+            LineKind::Plain => "line",
+            LineKind::Unused => "line unused",
         }
     }
 }
@@ -112,7 +112,7 @@ fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64
         svg,
         "<path class=\"{class}\" d=\"M{x1:.1} {y1:.1}C{middle:.1} {y1:.1} {middle:.1} {y2:.1} {x2:.1} {y2:.1}\"/>"
     );
-    if class.starts_with(Line::Bad.class()) {
+    if class.starts_with(LineKind::Bad.class()) {
         cross(svg, (middle, f64::midpoint(y1, y2)));
     }
 }
@@ -209,9 +209,9 @@ fn interrupts(svg: &mut String, survey: &Survey, layout: &Layout) {
         let Some(y) = layout.cpu(cpu) else { continue };
         let is_steered = receive.is_some_and(|receive| !receive.rps.is_empty());
         let kind = if is_off_node(&survey.topology, interface, cpu) && queue.io_flows > 0 {
-            Line::Bad
+            LineKind::Bad
         } else if queue.io_flows > 0 && !is_steered {
-            Line::Good
+            LineKind::Good
         } else {
             plain(queue)
         };
@@ -219,8 +219,8 @@ fn interrupts(svg: &mut String, survey: &Survey, layout: &Layout) {
     }
 }
 
-fn plain(queue: &QueueBox) -> Line {
-    if queue.flows == 0 { Line::Unused } else { Line::Plain }
+fn plain(queue: &QueueBox) -> LineKind {
+    if queue.flows == 0 { LineKind::Unused } else { LineKind::Plain }
 }
 
 fn free(queue: &QueueBox) -> &'static str {
@@ -240,10 +240,10 @@ fn flow_lines(svg: &mut String, layout: &Layout, y: f64, flow: &Flow, legs: &[Le
     for leg in legs {
         let Some(queue) = layout.queue(&leg.interface, leg.queue) else { continue };
         let kind = match flow.is_io() {
-            _ if leg.queue.is_none() => Line::Plain,
-            true if queue.io_flows > 1 => Line::Bad,
-            true => Line::Good,
-            false => Line::Plain,
+            _ if leg.queue.is_none() => LineKind::Plain,
+            true if queue.io_flows > 1 => LineKind::Bad,
+            true => LineKind::Good,
+            false => LineKind::Plain,
         };
         let class = format!("{}{several}", kind.class());
         line(svg, &class, (begin, y), (columns::QUEUE, queue.y));
@@ -256,7 +256,7 @@ fn flow_lines(svg: &mut String, layout: &Layout, y: f64, flow: &Flow, legs: &[Le
             && let Some(to) = leg.cpu.and_then(|cpu| layout.cpu(cpu))
         {
             // Without an interrupt, as of a veth, RPS alone says where.
-            line(svg, Line::Plain.class(), (columns::QUEUE_END, queue.y), (columns::CPU, to));
+            line(svg, LineKind::Plain.class(), (columns::QUEUE_END, queue.y), (columns::CPU, to));
         }
         to_worker(svg, layout, flow, leg, several);
     }
@@ -278,9 +278,9 @@ fn to_worker(svg: &mut String, layout: &Layout, flow: &Flow, leg: &Leg, several:
     let worker = layout.workers.iter().find(|worker| worker.connection == (flow.local, flow.peer));
     let (Some(worker), Some(from)) = (worker, leg.cpu.and_then(|cpu| layout.cpu(cpu))) else { return };
     let kind = match flow.is_io() {
-        true if is_elsewhere(flow, leg) => Line::Bad,
-        true if leg.is_workers == Some(true) => Line::Good,
-        _ => Line::Plain,
+        true if is_elsewhere(flow, leg) => LineKind::Bad,
+        true if leg.is_workers == Some(true) => LineKind::Good,
+        _ => LineKind::Plain,
     };
     let unsure = if worker.is_at_cpu { "" } else { " unsure" };
     let class = format!("{}{several}{unsure}", kind.class());

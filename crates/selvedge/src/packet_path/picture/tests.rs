@@ -114,7 +114,7 @@ fn what_rps_alone_leads_to_a_processor_has_a_line_there() {
     let layout = Layout::new(&survey);
     let (from, to) = (layout.queue(&leg.interface, leg.queue).unwrap().y, layout.cpu(1).unwrap());
     let mut wanted = String::new();
-    line(&mut wanted, Line::Plain.class(), (columns::QUEUE_END, from), (columns::CPU, to));
+    line(&mut wanted, LineKind::Plain.class(), (columns::QUEUE_END, from), (columns::CPU, to));
     assert!(picture(&survey, Look::File).contains(&wanted));
 }
 

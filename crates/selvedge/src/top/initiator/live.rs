@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event};
 use super::super::keys::Wish;
 use super::super::terminal::{FullScreen, Stream};
 use super::super::view::View;
-use super::place::InitiatorPlace;
+use super::list::InitiatorList;
 use super::screen;
 use super::watch::{About, Watch};
 use crate::bench::sample::Sample;
@@ -22,7 +22,7 @@ pub(crate) struct Live {
     full_screen: FullScreen,
     began: Instant,
     watch: Watch,
-    view: View<InitiatorPlace>,
+    view: View<InitiatorList>,
     /// Time of the last drawing, unless there are news since.
     drawn_at: Option<Instant>,
 }

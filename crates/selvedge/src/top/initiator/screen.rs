@@ -8,9 +8,9 @@ use ratatui::Frame;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::sheet::{self, ALARM, DIM, REVERSED, padded};
+use super::super::layout::{self, ALARM, DIM, REVERSED, padded};
 use super::super::view::View;
-use super::place::InitiatorPlace;
+use super::list::InitiatorList;
 use super::rates::{Done, Rates};
 use super::watch::Watch;
 use crate::bench::sample::Phase;
@@ -27,7 +27,7 @@ const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 const NEWS_SHOWN: usize = 2;
 
 /// Draws what is watched as it is viewed, at `now`.
-pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorPlace>, now: Duration) {
+pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorList>, now: Duration) {
     let width = usize::from(frame.area().width);
     let rates = watch.rates();
     let mut lines = vec![
@@ -43,7 +43,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorPl
         lines.push(Line::raw(picture(&rates.history, width)));
         lines.extend(news(watch, rates));
     }
-    sheet::draw(frame, lines, view, rates);
+    layout::draw(frame, lines, view, rates);
 }
 
 fn title(watch: &Watch) -> String {
@@ -68,7 +68,7 @@ fn time(watch: &Watch, phase: Phase, now: Duration) -> String {
             format!(
                 "{elapsed} of {} s  {}  {left:.0} s left",
                 length.as_secs_f64(),
-                sheet::bar(share, BAR_WIDTH)
+                layout::bar(share, BAR_WIDTH)
             )
         }
         _ => format!("{} s", elapsed.as_secs()),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::super::grid::Place as _;
+use super::super::grid::List as _;
 use super::super::keys::Wish;
 use super::super::view::View;
 use super::super::worked::{captured, line};
-use super::place::InitiatorPlace;
+use super::list::InitiatorList;
 use super::screen;
 use super::watch::{About, Watch};
 use super::worked::{NOW, lost, sample, watch};
@@ -18,7 +18,7 @@ const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (130, 40);
 
 fn shown(size: (u16, u16), watch: &Watch, keys: &[KeyCode]) -> Vec<String> {
-    let mut view = View::<InitiatorPlace>::new();
+    let mut view = View::<InitiatorList>::new();
     for key in keys {
         assert_eq!(view.press(KeyEvent::new(*key, KeyModifiers::NONE), watch.rates()), Wish::Stay);
     }
@@ -124,7 +124,7 @@ fn phases_pause_and_help_are_drawn() {
     let help = shown(SMALL, &watch, &[KeyCode::Char('?')]);
     line(&help, &["Enter", "a path's connections"]);
     line(&help, &["q", "end the run, like Ctrl-C"]);
-    assert!(InitiatorPlace::NOTES.iter().all(|note| note.chars().count() <= 80));
+    assert!(InitiatorList::NOTES.iter().all(|note| note.chars().count() <= 80));
 }
 
 #[test]

@@ -18,15 +18,16 @@ const SILENCE_GRACE_NS: u64 = 10_000_000;
 
 /// The path to take now; `None` when there is none or when waiting for one with room is better.
 pub(super) fn choose(paths: &[Candidate]) -> Option<usize> {
-    let ways = usable(paths);
-    let probe = ways.clone().find(|(_, path)| {
+    let candidates = usable(paths);
+    let probe = candidates.clone().find(|(_, path)| {
         path.has_room && path.in_flight == 0 && (path.idle_ns >= PROBE_AFTER_NS || path.service_ns == 0)
     });
     if let Some((at, _)) = probe {
         return Some(at);
     }
-    let best = ways.clone().map(|(_, path)| expected_ns(path)).min()?;
-    let (at, path) = ways.filter(|(_, path)| path.has_room).min_by_key(|(_, path)| expected_ns(path))?;
+    let best = candidates.clone().map(|(_, path)| expected_ns(path)).min()?;
+    let (at, path) =
+        candidates.filter(|(_, path)| path.has_room).min_by_key(|(_, path)| expected_ns(path))?;
     (expected_ns(path) <= best.saturating_mul(SECOND_BEST)).then_some(at)
 }
 

@@ -4,8 +4,8 @@ use super::candidate::{Candidate, usable};
 
 /// The next optimized path after `last`; others in turn where there is no optimized one.
 pub(super) fn choose(paths: &[Candidate], last: usize) -> Option<usize> {
-    let ways = usable(paths);
-    ways.clone().find(|(at, _)| *at > last).or_else(|| ways.clone().next()).map(|(at, _)| at)
+    let candidates = usable(paths);
+    candidates.clone().find(|(at, _)| *at > last).or_else(|| candidates.clone().next()).map(|(at, _)| at)
 }
 
 #[cfg(test)]

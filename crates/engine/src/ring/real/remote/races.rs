@@ -6,7 +6,7 @@ use loom::sync::Arc as Shared;
 use loom::thread;
 
 use super::*;
-use crate::sync::{Place, model};
+use crate::sync::{SharedCell, model};
 
 /// Storage that keeps what it is to do.
 #[derive(Debug, Default)]
@@ -31,14 +31,14 @@ fn every_operation_comes_back_once_and_a_ring_that_sleeps_is_woken() {
     model(|| {
         let (mut away, waker, operations) = sent(2);
         // Where a thread of the library writes, as it does into an operation's buffer.
-        let places = Shared::new([Place::new(), Place::new()]);
+        let cells = Shared::new([SharedCell::new(), SharedCell::new()]);
         let threads: Vec<_> = operations
             .into_iter()
             .enumerate()
             .map(|(token, operation)| {
-                let places = places.clone();
+                let cells = cells.clone();
                 thread::spawn(move || {
-                    places[token].write(token as u64 + 7);
+                    cells[token].write(token as u64 + 7);
                     operation.end(Ok(token));
                 })
             })
@@ -53,7 +53,7 @@ fn every_operation_comes_back_once_and_a_ring_that_sleeps_is_woken() {
                 let Event::Stored { token, result, .. } = event else { panic!("{event:?}") };
                 let token = token as usize;
                 assert_eq!(result.unwrap(), token);
-                assert_eq!(places[token].read(), token as u64 + 7, "what was read is not seen");
+                assert_eq!(cells[token].read(), token as u64 + 7, "what was read is not seen");
                 assert!(!std::mem::replace(&mut came[token], true), "{token} came twice");
             }
         }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::super::mailbox::races::Letters;
 use super::*;
 use crate::backend::{Backend, BackendConfig, Clusters, Opening};
-use crate::sync::{Place, model};
+use crate::sync::{SharedCell, model};
 use crate::target::config::NamespaceConfig;
 use crate::target::messaging::Message;
 
@@ -24,7 +24,7 @@ fn when_the_last_reactor_has_passed_no_write_is_left_in_the_claimed_range() {
         let (namespace, left) = (namespace(), Shared::new(Left::new(2)));
         let (pair, pair_letters) = Letters::new(0);
         // Reactors may write at once, so that each has its own blocks; the pair compares both.
-        let blocks = [(); 2].map(|()| Shared::new(Place::new()));
+        let blocks = [(); 2].map(|()| Shared::new(SharedCell::new()));
         let mut mailboxes = Vec::new();
         let reactors = [0, 1].map(|number| {
             let (mailbox, letters) = Letters::new(number);

@@ -17,11 +17,11 @@ use rustix::process::Pid;
 use sd_notify::NotifyState;
 
 use super::super::record::{self, CommandLine};
-use super::part::Part;
-use super::words::{HandedPart, OfferedPart, Word};
-use crate::bell::Rope;
+use super::disk_group::DiskGroup;
+use super::words::{HandedGroup, OfferedGroup, Word};
 use crate::control::socket::{self, SocketFile};
-use crate::succession::{Line, OtherProcess};
+use crate::sleeper::Waker;
+use crate::succession::{Channel, OtherProcess};
 
 /// Time for the next process to connect to all targets.
 const PREPARATION: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub(in super::super) struct Predecessor {
 struct Estate {
     /// Command line of the process.
     line: CommandLine,
-    parts: Mutex<Vec<Entry>>,
+    groups: Mutex<Vec<Entry>>,
     /// The file that is run, by device and inode.
     program: Option<(u64, u64)>,
     /// `Go` was said: block devices have been left.
@@ -59,9 +59,9 @@ struct Estate {
 struct Entry {
     arguments: Vec<String>,
     /// `None` as long as they are not served.
-    part: Option<Arc<Part>>,
+    group: Option<Arc<DiskGroup>>,
     /// Wakes the thread that looks after them.
-    rope: Option<Rope>,
+    waker: Option<Waker>,
 }
 
 /// Disks of a process that may be replaced, as long as they are served.
@@ -74,9 +74,9 @@ impl Predecessor {
     /// Waits for a successor, in the folder of records. Where it cannot, the process can only be started again.
     pub(in super::super) fn wait(line: CommandLine) -> Self {
         let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
-        let parts = Mutex::default();
+        let groups = Mutex::default();
         let [leaves_devices, is_forsaken, is_over, ends] = [false; 4].map(AtomicBool::new);
-        let estate = Arc::new(Estate { line, parts, program, leaves_devices, is_forsaken, is_over, ends });
+        let estate = Arc::new(Estate { line, groups, program, leaves_devices, is_forsaken, is_over, ends });
         let waiting = estate.clone();
         let begin = || -> Result<SocketFile, String> {
             let folder = record::make_folder()?;
@@ -97,7 +97,7 @@ impl Predecessor {
     /// Disks are about to be attached.
     pub(in super::super) fn register(&self, arguments: &[String]) -> Registration<'_> {
         let arguments = arguments.to_vec();
-        self.estate.parts().push(Entry { arguments: arguments.clone(), part: None, rope: None });
+        self.estate.groups().push(Entry { arguments: arguments.clone(), group: None, waker: None });
         Registration { predecessor: self, arguments }
     }
 
@@ -116,18 +116,18 @@ impl Drop for Predecessor {
 
 impl Registration<'_> {
     /// Registers served disks, which may be handed over.
-    pub(in super::super) fn hold(&self, part: Part) {
-        let mut parts = self.predecessor.estate.parts();
-        if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
-            entry.part = Some(Arc::new(part));
+    pub(in super::super) fn hold(&self, group: DiskGroup) {
+        let mut groups = self.predecessor.estate.groups();
+        if let Some(entry) = groups.iter_mut().find(|entry| entry.arguments == self.arguments) {
+            entry.group = Some(Arc::new(group));
         }
     }
 
-    /// The thread that looks after them sleeps beside this one's bell.
-    pub(in super::super) fn hang(&self, rope: Rope) {
-        let mut parts = self.predecessor.estate.parts();
-        if let Some(entry) = parts.iter_mut().find(|entry| entry.arguments == self.arguments) {
-            entry.rope = Some(rope);
+    /// Sets the waker of the thread that looks after them.
+    pub(in super::super) fn set_waker(&self, waker: Waker) {
+        let mut groups = self.predecessor.estate.groups();
+        if let Some(entry) = groups.iter_mut().find(|entry| entry.arguments == self.arguments) {
+            entry.waker = Some(waker);
         }
     }
 
@@ -149,24 +149,24 @@ impl Registration<'_> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.predecessor.estate.parts().retain(|entry| entry.arguments != self.arguments);
+        self.predecessor.estate.groups().retain(|entry| entry.arguments != self.arguments);
     }
 }
 
 impl Estate {
-    fn parts(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn groups(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the threads that look after disks.
     fn wake(&self) {
-        self.parts().iter().filter_map(|entry| entry.rope.as_ref()).for_each(Rope::pull);
+        self.groups().iter().filter_map(|entry| entry.waker.as_ref()).for_each(Waker::wake);
     }
 
     /// Returns the served disks, with the command line of a process for them alone.
     fn served(&self) -> Vec<Served> {
-        let parts = self.parts();
-        parts.iter().filter_map(|entry| Some((entry.arguments.clone(), entry.part.clone()?))).collect()
+        let groups = self.groups();
+        groups.iter().filter_map(|entry| Some((entry.arguments.clone(), entry.group.clone()?))).collect()
     }
 
     fn wait(&self, listener: &UnixListener) {
@@ -179,7 +179,7 @@ impl Estate {
                 thread::sleep(Duration::from_secs(1));
                 continue;
             };
-            match self.serve(&Line::new(stream)) {
+            match self.serve(&Channel::new(stream)) {
                 Ok(true) => return self.end(),
                 Ok(false) => {}
                 Err(error) => {
@@ -192,44 +192,44 @@ impl Estate {
     /// The disks' threads are waiting for a signal.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.served().iter().for_each(|(_, part)| part.leave());
+        self.served().iter().for_each(|(_, group)| group.leave());
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
 
     /// Talks to who has come; whether another process serves now.
-    fn serve(&self, line: &Line) -> Result<bool, String> {
-        let peer = rustix::net::sockopt::socket_peercred(line).map_err(text_of)?;
+    fn serve(&self, channel: &Channel) -> Result<bool, String> {
+        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(text_of)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(format!("user {} may not upgrade this process", peer.uid.as_raw()));
         }
-        line.wait_at_most(Some(PREPARATION)).map_err(text_of)?;
-        match line.hear() {
+        channel.wait_at_most(Some(PREPARATION)).map_err(text_of)?;
+        match channel.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => {
-                line.say(&Word::About(self.about()), &[]).map_err(text_of).map(|()| false)
+                channel.say(&Word::About(self.about()), &[]).map_err(text_of).map(|()| false)
             }
             Ok((Word::Hello { version, .. }, _)) => {
                 let successor = peer.pid.as_raw_nonzero().get();
                 tracing::info!(process = successor, version, "the next process has connected");
-                self.hand_over(line, peer.pid)
+                self.hand_over(channel, peer.pid)
             }
             Ok(_) => Err("unexpected first message".to_owned()),
             // The other process has only checked that this one waits.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => {
                 // What it cannot read, it may not be able to say; the reason is for people.
-                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
+                let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
                 Err(error.to_string())
             }
         }
     }
 
     fn about(&self) -> About {
-        let is_attached = |entry: &&Entry| entry.part.is_some();
-        let parts = self.parts();
-        let waiting = parts.iter().filter(|entry| !is_attached(entry));
+        let is_attached = |entry: &&Entry| entry.group.is_some();
+        let groups = self.groups();
+        let waiting = groups.iter().filter(|entry| !is_attached(entry));
         let mut obstacles: Vec<String> =
             waiting.map(|entry| format!("`{}` is not attached yet", entry.arguments.join(" "))).collect();
-        if parts.is_empty() {
+        if groups.is_empty() {
             obstacles.push("it has no disks".to_owned());
         }
         About {
@@ -246,9 +246,9 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, line: &Line, peer: Pid) -> Result<bool, String> {
+    fn hand_over(&self, channel: &Channel, peer: Pid) -> Result<bool, String> {
         let refuse = |reasons: Vec<String>| {
-            let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+            let _ = channel.say(&Word::Refused(reasons.clone()), &[]);
             Err(reasons.join("; "))
         };
         let obstacles = self.about().obstacles;
@@ -257,30 +257,30 @@ impl Estate {
         }
         let next = OtherProcess::open(peer).map_err(text_of)?;
         // One that ends meanwhile is not handed over, and with it none.
-        let parts = self.served();
+        let groups = self.served();
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(text_of)?;
-        offer(line, &parts, &has_resumed).map_err(text_of)?;
-        match line.hear() {
+        offer(channel, &groups, &has_resumed).map_err(text_of)?;
+        match channel.hear() {
             Ok((Word::Ready, _)) => {}
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
             Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
             Err(error) => return Err(format!("the next process has not become ready: {error}")),
         }
-        line.wait_at_most(Some(TAKING)).map_err(text_of)?;
-        if let Err(reason) = give(line, &parts) {
+        channel.wait_at_most(Some(TAKING)).map_err(text_of)?;
+        if let Err(reason) = give(channel, &groups) {
             // In this order: the next process must not believe that this one has died.
             let _ = rustix::io::write(&resumed, b"!");
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
-            parts.iter().for_each(|(_, part)| part.thaw());
+            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+            groups.iter().for_each(|(_, group)| group.thaw());
             return Err(reason);
         }
         // What is served by a device goes by the kernel, which gives it to one process alone.
         self.leaves_devices.store(true, Ordering::Release);
-        parts.iter().for_each(|(_, part)| part.leave_devices());
+        groups.iter().for_each(|(_, group)| group.leave_devices());
         self.wake();
-        let is_over = await_service(line, &parts, &next);
+        let is_over = await_service(channel, &groups, &next);
         self.is_forsaken.store(!is_over, Ordering::Release);
         self.wake();
         Ok(is_over)
@@ -288,29 +288,29 @@ impl Estate {
 }
 
 /// Disks that are served, and how a process for them alone is started.
-type Served = (Vec<String>, Arc<Part>);
+type Served = (Vec<String>, Arc<DiskGroup>);
 
-fn offer(line: &Line, parts: &[Served], has_resumed: &OwnedFd) -> io::Result<()> {
-    let offered = parts.iter().map(|(arguments, part)| part.offer(arguments));
-    let offered: Vec<(OfferedPart, Vec<OwnedFd>)> = offered.collect::<io::Result<_>>()?;
+fn offer(channel: &Channel, groups: &[Served], has_resumed: &OwnedFd) -> io::Result<()> {
+    let offered = groups.iter().map(|(arguments, group)| group.offer(arguments));
+    let offered: Vec<(OfferedGroup, Vec<OwnedFd>)> = offered.collect::<io::Result<_>>()?;
     let (output, error) = (io::stdout(), io::stderr());
     let mut descriptors: Vec<BorrowedFd<'_>> = vec![has_resumed.as_fd(), output.as_fd(), error.as_fd()];
     descriptors.extend(offered.iter().flat_map(|(_, own)| own).map(|own| own.as_fd()));
-    let word = Word::Offer(offered.iter().map(|(part, _)| part.clone()).collect());
-    line.say(&word, &descriptors)
+    let word = Word::Offer(offered.iter().map(|(group, _)| group.clone()).collect());
+    channel.say(&word, &descriptors)
 }
 
 /// Brings all disks to rest, hands over how their clients are, and says that this process will not go on.
-fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
+fn give(channel: &Channel, groups: &[Served]) -> Result<(), String> {
     let (mut handed, mut descriptors) = (Vec::new(), Vec::new());
-    for (_, part) in parts {
-        let (state, own) = part.freeze()?;
-        handed.push(HandedPart { state, descriptors: own.len() });
+    for (_, group) in groups {
+        let (state, own) = group.freeze()?;
+        handed.push(HandedGroup { state, descriptors: own.len() });
         descriptors.extend(own);
     }
     let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|own| own.as_fd()).collect();
-    line.say(&Word::State(handed), &borrowed).map_err(text_of)?;
-    match line.hear() {
+    channel.say(&Word::State(handed), &borrowed).map_err(text_of)?;
+    match channel.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (client, reason) in failed {
                 eprintln!(
@@ -322,13 +322,13 @@ fn give(line: &Line, parts: &[Served]) -> Result<(), String> {
         Ok(_) => return Err("unexpected message of the next process, instead of Taken".to_owned()),
         Err(error) => return Err(format!("the next process does not take the clients over: {error}")),
     }
-    line.say(&Word::Go, &[]).map_err(text_of)
+    channel.say(&Word::Go, &[]).map_err(text_of)
 }
 
 /// Waits for the next process after `Go`. Returns true if it serves; if it has died, this one serves on, and clients connect again.
-fn await_service(line: &Line, parts: &[Served], next: &OtherProcess) -> bool {
-    let _ = line.wait_at_most(None);
-    let is_said = matches!(line.hear(), Ok((Word::Serving, _)));
+fn await_service(channel: &Channel, groups: &[Served], next: &OtherProcess) -> bool {
+    let _ = channel.wait_at_most(None);
+    let is_said = matches!(channel.hear(), Ok((Word::Serving, _)));
     // Without its message it serves all the same, since it has received `Go`.
     if is_said || !next.has_died(DEATH) {
         let process = next.number();
@@ -338,7 +338,7 @@ fn await_service(line: &Line, parts: &[Served], next: &OtherProcess) -> bool {
     }
     eprintln!("selvedge: the next process has died; this one serves on, and clients connect again");
     // Before they see that their process has devices no longer.
-    parts.iter().for_each(|(_, part)| part.serve_again());
+    groups.iter().for_each(|(_, group)| group.serve_again());
     false
 }
 

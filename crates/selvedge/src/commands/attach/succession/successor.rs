@@ -1,19 +1,19 @@
-//! The process that goes on in place of another one: each part of it connects to its target and gets ready by itself, while one
-//! thread talks to the former process. All parts take over, or none.
+//! The process that goes on in place of another one: each group of it connects to its target and gets ready by itself, while one
+//! thread talks to the former process. All groups take over, or none.
 
 use std::env;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::target::hand_over::Process as _;
 
-use super::words::{HandedPart, HandedState, OfferedPart, Word};
+use super::words::{HandedGroup, HandedState, OfferedGroup, Word};
 use crate::failure::Failure;
-use crate::succession::{Line, OtherProcess, PLACE_VARIABLE, await_death};
+use crate::succession::{Channel, OtherProcess, PLACE_VARIABLE, await_death};
 
 /// Time for the previous process to end once this one serves.
 const END: Duration = Duration::from_secs(30);
@@ -25,11 +25,11 @@ pub(in super::super) struct Successor {
     inheritances: Mutex<Vec<Inheritance>>,
 }
 
-/// State that one part of this process takes over.
+/// State that one group of this process takes over.
 pub(in super::super) struct Inheritance {
     number: usize,
     /// Offer of the previous process.
-    pub(in super::super) offered: OfferedPart,
+    pub(in super::super) offered: OfferedGroup,
     /// Descriptors of the offer.
     pub(in super::super) descriptors: Vec<OwnedFd>,
     says: Sender<(usize, Said)>,
@@ -37,7 +37,7 @@ pub(in super::super) struct Inheritance {
     is_done: bool,
 }
 
-/// Message of a part.
+/// Message of a group.
 enum Said {
     Ready,
     Taken(Result<Vec<(String, String)>, String>),
@@ -45,14 +45,14 @@ enum Said {
     Fails,
 }
 
-/// Message to a part.
+/// Message to a group.
 enum Heard {
     State(HandedState, Vec<OwnedFd>),
     Serve(Service),
     GiveUp(String),
 }
 
-/// Start of a part's service.
+/// Start of a group's service.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Service {
     /// The former process has died: what it had sent may still be carried out.
@@ -81,14 +81,14 @@ impl Successor {
         }
     }
 
-    /// Fails unless this process serves all offered parts. Parts are identified by their command
+    /// Fails unless this process serves all offered groups. Groups are identified by their command
     /// lines.
     pub(in super::super) fn check<'a>(
         &self,
-        parts: &(impl Iterator<Item = &'a Vec<String>> + Clone),
+        groups: &(impl Iterator<Item = &'a Vec<String>> + Clone),
     ) -> Result<(), Failure> {
         let all = self.inheritances.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_missing = |one: &&Inheritance| !parts.clone().any(|part| *part == one.offered.arguments);
+        let is_missing = |one: &&Inheritance| !groups.clone().any(|group| *group == one.offered.arguments);
         match all.iter().find(is_missing) {
             None => Ok(()),
             Some(one) => Err(Failure::failed(format!(
@@ -98,7 +98,7 @@ impl Successor {
         }
     }
 
-    /// Returns the state of the part with this command line; `None` if the previous process does
+    /// Returns the state of the group with this command line; `None` if the previous process does
     /// not have it.
     pub(in super::super) fn take(&self, arguments: &[String]) -> Option<Inheritance> {
         let mut all = self.inheritances.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,11 +108,11 @@ impl Successor {
 }
 
 impl Inheritance {
-    /// Waits until this part is to serve. `adopt` takes over what the former process hands over, and names the clients that cannot
+    /// Waits until this group is to serve. `adopt` takes over what the former process hands over, and names the clients that cannot
     /// be served.
     ///
     /// # Errors
-    /// When the former process serves on, or another part fails.
+    /// When the former process serves on, or another group fails.
     pub(in super::super) fn succeed(
         &mut self,
         adopt: impl FnOnce(HandedState, Vec<OwnedFd>) -> Result<Vec<(String, String)>, String>,
@@ -131,7 +131,7 @@ impl Inheritance {
         }
     }
 
-    /// This part serves.
+    /// This group serves.
     pub(in super::super) fn serves(mut self) {
         self.say(Said::Serves);
         self.is_done = true;
@@ -160,24 +160,24 @@ fn refused(reason: &str) -> Failure {
 
 /// The thread that talks to the former process.
 struct Speaker {
-    line: Line,
+    channel: Channel,
     former: OtherProcess,
     /// Has something to read once the former process has gone on after it had handed over.
     has_resumed: OwnedFd,
     /// Standard output and error of the previous process.
     outputs: [OwnedFd; 2],
-    parts: Vec<Sender<Heard>>,
+    groups: Vec<Sender<Heard>>,
     said: Receiver<(usize, Said)>,
 }
 
 fn greet(place: &Path) -> io::Result<Successor> {
     let refused = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
-    let line = Line::connect(place)?;
-    let peer = rustix::net::sockopt::socket_peercred(&line)?;
+    let channel = Channel::connect(place)?;
+    let peer = rustix::net::sockopt::socket_peercred(&channel)?;
     let former = OtherProcess::open(peer.pid)?;
     let version = crate::version::NUMBER.to_owned();
-    line.say(&Word::Hello { version, asks_only: false }, &[])?;
-    let (word, descriptors) = line.hear()?;
+    channel.say(&Word::Hello { version, asks_only: false }, &[])?;
+    let (word, descriptors) = channel.hear()?;
     let offered = match word {
         Word::Offer(offered) => offered,
         Word::Refused(reasons) => return Err(refused(&reasons.join("; "))),
@@ -186,16 +186,16 @@ fn greet(place: &Path) -> io::Result<Successor> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| refused("it offers less than it says"));
     let (has_resumed, outputs) = (next()?, [next()?, next()?]);
-    let (says, said) = channel();
-    let (mut parts, mut inheritances) = (Vec::new(), Vec::new());
+    let (says, said) = mpsc::channel();
+    let (mut groups, mut inheritances) = (Vec::new(), Vec::new());
     for (number, offered) in offered.into_iter().enumerate() {
         let descriptors = (0..offered.descriptors).map(|_| next()).collect::<io::Result<_>>()?;
-        let (tell, hears) = channel();
-        parts.push(tell);
+        let (tell, hears) = mpsc::channel();
+        groups.push(tell);
         let says = says.clone();
         inheritances.push(Inheritance { number, offered, descriptors, says, hears, is_done: false });
     }
-    let speaker = Speaker { line, former, has_resumed, outputs, parts, said };
+    let speaker = Speaker { channel, former, has_resumed, outputs, groups, said };
     std::thread::Builder::new().name("succession".to_owned()).spawn(move || speaker.run())?;
     Ok(Successor { inheritances: Mutex::new(inheritances) })
 }
@@ -213,8 +213,8 @@ impl Speaker {
                 Service { has_former_died, is_disowned: self.has_former_resumed() }
             }
         };
-        for part in &self.parts {
-            let _ = part.send(Heard::Serve(service));
+        for group in &self.groups {
+            let _ = group.send(Heard::Serve(service));
         }
         // One that fails from now on does so as any other.
         let _ = self.hear_all(|said| match said {
@@ -224,7 +224,7 @@ impl Speaker {
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
         // Without a listener, the message is not needed.
-        let _ = self.line.say(&Word::Serving, &[]);
+        let _ = self.channel.say(&Word::Serving, &[]);
         if !self.former.has_died(END) {
             tracing::warn!("the former process has not ended yet");
         }
@@ -232,8 +232,8 @@ impl Speaker {
 
     /// All end, those too that the former process does not have.
     fn give_up(&self, reason: &str) {
-        for part in &self.parts {
-            let _ = part.send(Heard::GiveUp(reason.to_owned()));
+        for group in &self.groups {
+            let _ = group.send(Heard::GiveUp(reason.to_owned()));
         }
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     }
@@ -246,19 +246,19 @@ impl Speaker {
             _ => None,
         });
         ready.map_err(|reason| self.refuse(reason))?;
-        self.line.say(&Word::Ready, &[])?;
-        let (word, descriptors) = self.line.hear()?;
+        self.channel.say(&Word::Ready, &[])?;
+        let (word, descriptors) = self.channel.hear()?;
         let handed = match word {
             Word::State(handed) => handed,
             other => return Err(Untaken::instead_of("how its clients are", other)),
         };
-        let count: usize = handed.iter().fold(0, |sum, part| sum.saturating_add(part.descriptors));
-        if handed.len() != self.parts.len() || count != descriptors.len() {
+        let count: usize = handed.iter().fold(0, |sum, group| sum.saturating_add(group.descriptors));
+        if handed.len() != self.groups.len() || count != descriptors.len() {
             return Err(self.refuse("it hands over something else than it has offered".to_owned()));
         }
         let mut descriptors = descriptors.into_iter();
-        for (HandedPart { state, descriptors: count }, part) in handed.into_iter().zip(&self.parts) {
-            let _ = part.send(Heard::State(state, descriptors.by_ref().take(count).collect()));
+        for (HandedGroup { state, descriptors: count }, group) in handed.into_iter().zip(&self.groups) {
+            let _ = group.send(Heard::State(state, descriptors.by_ref().take(count).collect()));
         }
         let mut failed = Vec::new();
         let taken = self.hear_all(|said| match said {
@@ -271,17 +271,17 @@ impl Speaker {
             _ => None,
         });
         taken.map_err(|reason| self.refuse(reason))?;
-        self.line.say(&Word::Taken(failed), &[])?;
-        match self.line.hear()? {
+        self.channel.say(&Word::Taken(failed), &[])?;
+        match self.channel.hear()? {
             (Word::Go, _) => Ok(()),
             (other, _) => Err(Untaken::instead_of("that this process is to serve", other)),
         }
     }
 
-    /// Waits until each part has said something that counts.
+    /// Waits until each group has said something that counts.
     fn hear_all(&self, mut counts: impl FnMut(Said) -> Option<Result<(), String>>) -> Result<(), String> {
         let mut heard = 0;
-        while heard < self.parts.len() {
+        while heard < self.groups.len() {
             let Ok((_, said)) = self.said.recv() else { return Err("a disk has failed".to_owned()) };
             if let Some(outcome) = counts(said) {
                 outcome?;
@@ -292,7 +292,7 @@ impl Speaker {
     }
 
     fn refuse(&self, reason: String) -> Untaken {
-        let _ = self.line.say(&Word::Refused(vec![reason.clone()]), &[]);
+        let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
         Untaken { reason, may_serve: false }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use attach::{HandedServer, HandedVhostServer};
 use serde::{Deserialize, Serialize};
 
-use super::super::record::{DiskWay, RecordedDisk};
+use super::super::record::{AttachMethod, RecordedDisk};
 use engine::target::hand_over::{About, Speech};
 
 /// Message between the two processes.
@@ -21,14 +21,14 @@ pub(crate) enum Word {
     /// Command line of the process.
     About(About),
     /// Disks of the previous process. Descriptors: the read end of a pipe that becomes readable if
-    /// it resumes, standard output and error, then those of each part.
-    Offer(Vec<OfferedPart>),
+    /// it resumes, standard output and error, then those of each group.
+    Offer(Vec<OfferedGroup>),
     /// Refusal with reasons: the previous process resumes, and hands over no disks.
     Refused(Vec<String>),
     /// The next process has its own connections to the targets, and waits.
     Ready,
-    /// Clients of each part; their descriptors are attached.
-    State(Vec<HandedPart>),
+    /// Clients of each group; their descriptors are attached.
+    State(Vec<HandedGroup>),
     /// The next process has them, but for those that it names with a reason.
     Taken(Vec<(String, String)>),
     /// The former process will not go on.
@@ -44,20 +44,21 @@ impl Speech for Word {
 
 /// Disks of one connection, which are served in one way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OfferedPart {
-    /// Command line of a process for these disks alone, which identifies the part.
+pub(crate) struct OfferedGroup {
+    /// Command line of a process for these disks alone, which identifies the group.
     pub(crate) arguments: Vec<String>,
     /// Path of the previous process' record.
     pub(crate) record: Option<PathBuf>,
-    /// In which way they are served.
-    pub(crate) way: DiskWay,
+    /// Interface by which they are served.
+    #[serde(rename = "way")]
+    pub(crate) method: AttachMethod,
     /// The disks, with the places that they are found by.
     pub(crate) disks: Vec<RecordedDisk>,
     /// Descriptors that are offered with it.
     pub(crate) descriptors: usize,
 }
 
-impl OfferedPart {
+impl OfferedGroup {
     /// Returns the places of its disks.
     pub(crate) fn places(&self) -> Vec<String> {
         let mut places: Vec<String> = self.disks.iter().map(RecordedDisk::place).collect();
@@ -66,9 +67,9 @@ impl OfferedPart {
     }
 }
 
-/// State of a part's clients.
+/// State of a group's clients.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct HandedPart {
+pub(crate) struct HandedGroup {
     /// State for the next process.
     pub(crate) state: HandedState,
     /// Descriptors that go with it.

@@ -1,17 +1,17 @@
-//! Where an audit log is kept, as people write it.
+//! Destination of an audit log, as people write it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A place of an audit log.
+/// Destination of an audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AuditPlace {
+pub(crate) enum AuditDestination {
     None,
     Journal,
     File(PathBuf),
 }
 
-impl FromStr for AuditPlace {
+impl FromStr for AuditDestination {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -1,4 +1,4 @@
-//! A bell of a simulation: it is waited for in virtual time.
+//! Event count of a simulation, which is waited for in virtual time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,32 +8,32 @@ use super::scheduler::{self, FiberId};
 
 #[derive(Debug, Default)]
 struct State {
-    rings: u64,
+    count: u64,
     waiting: Vec<FiberId>,
 }
 
-/// A counter of rings that can be waited for.
+/// Counter of notifications that can be waited for.
 #[derive(Debug, Default)]
-pub(crate) struct Bell(Mutex<State>);
+pub(crate) struct EventCount(Mutex<State>);
 
-impl Bell {
+impl EventCount {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all who wait.
-    pub(crate) fn ring(&self) {
+    /// Wakes all waiting threads.
+    pub(crate) fn notify_all(&self) {
         let mut state = self.state();
-        state.rings += 1;
+        state.count += 1;
         state.waiting.drain(..).for_each(scheduler::unpark);
     }
 
-    /// Number of rings so far.
+    /// Number of notifications so far.
     pub(crate) fn count(&self) -> u64 {
-        self.state().rings
+        self.state().count
     }
 
-    /// Waits until it has been rung since `seen` was taken, or for `timeout`.
+    /// Waits for a notification after `seen` was taken, or for `timeout`.
     pub(crate) fn wait(&self, seen: u64, timeout: Duration) {
         let deadline = clock::now().after(timeout);
         // Others have their turns, even where the wait is for no time at all.
@@ -41,7 +41,7 @@ impl Bell {
         while !scheduler::is_ending() && clock::now() < deadline {
             {
                 let mut state = self.state();
-                if state.rings != seen {
+                if state.count != seen {
                     return;
                 }
                 state.waiting.extend(scheduler::current());

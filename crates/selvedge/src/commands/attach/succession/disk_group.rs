@@ -9,11 +9,11 @@ use attach::ublk::DeviceHolder;
 use attach::{Holder, VhostHolder};
 
 use super::super::controllers::AllControllers;
-use super::super::record::{DiskWay, KeptRecord, Record, RecordedDisk};
-use super::words::{HandedState, OfferedPart};
+use super::super::record::{AttachMethod, KeptRecord, Record, RecordedDisk};
+use super::words::{HandedState, OfferedGroup};
 
 /// Disks that are served.
-pub(in super::super) struct Part {
+pub(in super::super) struct DiskGroup {
     /// Record of this process, and its path.
     pub(in super::super) record: Option<(Record, PathBuf)>,
     /// Second copy of the record, written if another process had replaced the file; removed with
@@ -22,11 +22,11 @@ pub(in super::super) struct Part {
     pub(in super::super) disks: Vec<RecordedDisk>,
     /// Of this process, and of those that were killed.
     pub(in super::super) controllers: Arc<AllControllers>,
-    pub(in super::super) holder: PartHolder,
+    pub(in super::super) holder: GroupServer,
 }
 
 /// Server of the disks.
-pub(in super::super) enum PartHolder {
+pub(in super::super) enum GroupServer {
     /// NBD clients, with a copy of the socket that listens.
     Nbd { holder: Holder, listener: OwnedFd },
     /// Front ends, with copies of the sockets that listen.
@@ -35,21 +35,21 @@ pub(in super::super) enum PartHolder {
     Ublk(Vec<DeviceHolder>),
 }
 
-impl Part {
+impl DiskGroup {
     /// Returns the data and descriptors with which the next process prepares.
-    pub(super) fn offer(&self, arguments: &[String]) -> io::Result<(OfferedPart, Vec<OwnedFd>)> {
-        let (way, descriptors) = match &self.holder {
-            PartHolder::Nbd { listener, .. } => (DiskWay::Nbd, vec![listener.try_clone()?]),
-            PartHolder::VhostUser { listeners, .. } => {
+    pub(super) fn offer(&self, arguments: &[String]) -> io::Result<(OfferedGroup, Vec<OwnedFd>)> {
+        let (method, descriptors) = match &self.holder {
+            GroupServer::Nbd { listener, .. } => (AttachMethod::Nbd, vec![listener.try_clone()?]),
+            GroupServer::VhostUser { listeners, .. } => {
                 let copies = listeners.iter().map(OwnedFd::try_clone);
-                (DiskWay::VhostUser, copies.collect::<io::Result<_>>()?)
+                (AttachMethod::VhostUser, copies.collect::<io::Result<_>>()?)
             }
-            PartHolder::Ublk(_) => (DiskWay::Ublk, Vec::new()),
+            GroupServer::Ublk(_) => (AttachMethod::Ublk, Vec::new()),
         };
-        let offered = OfferedPart {
+        let offered = OfferedGroup {
             arguments: arguments.to_vec(),
             record: self.record.as_ref().map(|(_, path)| path.clone()),
-            way,
+            method,
             disks: self.disks.clone(),
             descriptors: descriptors.len(),
         };
@@ -62,13 +62,13 @@ impl Part {
     /// When that takes too long; it serves on then.
     pub(super) fn freeze(&self) -> Result<(HandedState, Vec<OwnedFd>), String> {
         match &self.holder {
-            PartHolder::Nbd { holder, .. } => {
+            GroupServer::Nbd { holder, .. } => {
                 holder.freeze().map(|(server, sockets)| (HandedState::Nbd(server), sockets))
             }
-            PartHolder::VhostUser { holder, .. } => {
+            GroupServer::VhostUser { holder, .. } => {
                 holder.freeze().map(|(server, descriptors)| (HandedState::VhostUser(server), descriptors))
             }
-            PartHolder::Ublk(devices) => {
+            GroupServer::Ublk(devices) => {
                 let frozen = devices.iter().try_for_each(DeviceHolder::freeze);
                 let frozen = frozen.inspect_err(|_| self.thaw());
                 frozen.map(|()| (HandedState::Ublk, Vec::new()))
@@ -79,15 +79,15 @@ impl Part {
     /// Serves on as if nothing had been.
     pub(super) fn thaw(&self) {
         match &self.holder {
-            PartHolder::Nbd { holder, .. } => holder.thaw(false),
-            PartHolder::VhostUser { holder, .. } => holder.thaw(false),
-            PartHolder::Ublk(devices) => devices.iter().for_each(DeviceHolder::thaw),
+            GroupServer::Nbd { holder, .. } => holder.thaw(false),
+            GroupServer::VhostUser { holder, .. } => holder.thaw(false),
+            GroupServer::Ublk(devices) => devices.iter().for_each(DeviceHolder::thaw),
         }
     }
 
     /// Leaves what the next process cannot serve before.
     pub(super) fn leave_devices(&self) {
-        let PartHolder::Ublk(devices) = &self.holder else { return };
+        let GroupServer::Ublk(devices) = &self.holder else { return };
         for device in devices {
             if !device.leave() {
                 tracing::warn!("a block device is left later than its next process expects");
@@ -100,10 +100,10 @@ impl Part {
         // Before anything is written: what that process had sent may still be carried out.
         self.controllers.look_again();
         match &self.holder {
-            PartHolder::Nbd { holder, .. } => holder.thaw(true),
-            PartHolder::VhostUser { holder, .. } => holder.thaw(true),
+            GroupServer::Nbd { holder, .. } => holder.thaw(true),
+            GroupServer::VhostUser { holder, .. } => holder.thaw(true),
             // They are left, and the process ends: `recover` takes them over.
-            PartHolder::Ublk(_) => return,
+            GroupServer::Ublk(_) => return,
         }
         let restored = self.record.as_ref().and_then(|(record, path)| record.keep(Some(path)).ok());
         *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = restored;
@@ -112,9 +112,9 @@ impl Part {
     /// Leaves it to the next process, which serves.
     pub(super) fn leave(&self) {
         match &self.holder {
-            PartHolder::Nbd { holder, .. } => holder.leave(),
-            PartHolder::VhostUser { holder, .. } => holder.leave(),
-            PartHolder::Ublk(_) => {}
+            GroupServer::Nbd { holder, .. } => holder.leave(),
+            GroupServer::VhostUser { holder, .. } => holder.leave(),
+            GroupServer::Ublk(_) => {}
         }
     }
 }

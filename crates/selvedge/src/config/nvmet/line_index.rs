@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 
 /// The lines of all values.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineIndex {
     found: HashMap<String, usize>,
     twice: Option<(usize, String)>,
 }
 
-impl Lines {
+impl LineIndex {
     /// Finds them.
     pub(super) fn of(text: &str) -> Self {
         let mut walk = Walk { bytes: text.as_bytes(), at: 0, line: 1, found: HashMap::new(), twice: None };
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn every_value_has_its_line() {
         let text = "{\n \"a\": [1, \"x\\\"]}\",\n  {\"b\":\n null}],\n \"c\": {}\n}";
-        let lines = Lines::of(text);
+        let lines = LineIndex::of(text);
         for (path, line) in
             [("a", 2), ("a[0]", 2), ("a[1]", 2), ("a[2]", 3), ("a[2].b", 4), ("c", 5), ("c.d.e", 5)]
         {
@@ -150,7 +150,7 @@ mod tests {
             ("{\"a\": 1,\n\"a\": 1}", Some((2, "a"))),
             (r#"{"a": [{"b": 1, "\u0062": 2}]}"#, Some((1, "a[0].b"))),
         ] {
-            assert_eq!(Lines::of(text).twice(), expected, "{text}");
+            assert_eq!(LineIndex::of(text).twice(), expected, "{text}");
         }
     }
 }

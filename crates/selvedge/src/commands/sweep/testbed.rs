@@ -25,7 +25,7 @@ use crate::sweep::journal::Identity;
 use crate::sweep::plan::Plan;
 
 /// A target with a namespace, as they were found.
-pub(super) struct Ground {
+pub(super) struct Testbed {
     flags: BenchFlags,
     nqn: Nqn,
     addresses: Vec<SocketAddr>,
@@ -33,7 +33,7 @@ pub(super) struct Ground {
     target: FactGroup,
 }
 
-impl Ground {
+impl Testbed {
     /// Connects once, and asks whether every point can be measured.
     pub(super) fn look(plan: &Plan) -> Result<Self, Failure> {
         let points = plan.points();

@@ -1,4 +1,4 @@
-//! The line between the two processes of an upgrade, and whether the other one lives, as the machine has it.
+//! Channel between the two processes of an upgrade, and the life of the other process.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub trait Process {
 }
 
 /// Either end of the connection between the two processes.
-pub trait Line {
+pub trait Channel {
     /// Something open that comes with a word.
     type Descriptor;
 

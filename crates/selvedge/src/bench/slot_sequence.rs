@@ -33,16 +33,16 @@ pub(crate) const fn mix(value: u64) -> u64 {
 
 /// Visits the slots `0..slots`, pass after pass.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct SlotSequence {
     slots: u64,
     counter: u64,
     shuffle: Option<Shuffle>,
 }
 
-impl Order {
-    /// An order over `slots` slots, of which there must be some.
+impl SlotSequence {
+    /// A sequence over `slots` slots, of which there must be some.
     pub(crate) fn new(slots: u64, random: bool, seed: u64) -> Self {
-        assert!(slots > 0, "an order needs slots");
+        assert!(slots > 0, "a sequence needs slots");
         let shuffle = random.then(|| Shuffle::new(slots, Random::new(seed)));
         Self { slots, counter: 0, shuffle }
     }
@@ -111,11 +111,11 @@ mod tests {
     fn every_pass_visits_every_slot_once() {
         for slots in [1, 2, 3, 7, 64, 100, 1000, 4097] {
             for random in [false, true] {
-                let mut order = Order::new(slots, random, 42 + slots);
+                let mut sequence = SlotSequence::new(slots, random, 42 + slots);
                 for pass in 0..4 {
                     let mut seen = vec![false; slots as usize];
                     for _ in 0..slots {
-                        let slot = order.next() as usize;
+                        let slot = sequence.next() as usize;
                         assert!(!seen[slot], "{slots} slots, pass {pass}: {slot} came twice");
                         seen[slot] = true;
                     }
@@ -126,9 +126,12 @@ mod tests {
 
     #[test]
     fn random_orders_differ_by_seed_and_pass_and_repeat_with_the_seed() {
-        let take = |order: &mut Order| (0..1000).map(|_| order.next()).collect::<Vec<_>>();
-        let (mut one, mut same, mut other) =
-            (Order::new(1000, true, 1), Order::new(1000, true, 1), Order::new(1000, true, 2));
+        let take = |sequence: &mut SlotSequence| (0..1000).map(|_| sequence.next()).collect::<Vec<_>>();
+        let (mut one, mut same, mut other) = (
+            SlotSequence::new(1000, true, 1),
+            SlotSequence::new(1000, true, 1),
+            SlotSequence::new(1000, true, 2),
+        );
         let first = take(&mut one);
         assert_eq!(first, take(&mut same));
         assert_ne!(first, take(&mut other));
@@ -137,11 +140,11 @@ mod tests {
 
     #[test]
     fn random_neighbours_are_far_apart() {
-        let mut order = Order::new(1 << 20, true, 7);
-        let mut last = order.next();
+        let mut sequence = SlotSequence::new(1 << 20, true, 7);
+        let mut last = sequence.next();
         let mut near = 0;
         for _ in 0..10_000 {
-            let slot = order.next();
+            let slot = sequence.next();
             near += u32::from(slot.abs_diff(last) < 1 << 10);
             last = slot;
         }

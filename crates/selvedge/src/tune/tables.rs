@@ -14,7 +14,7 @@ use crate::packet_path::{Survey, name};
 use crate::report::table::Side;
 
 /// A table.
-pub(super) struct Sheet {
+pub(super) struct SurveyTable {
     /// Unique in its survey, letters and hyphens but for an interface's name.
     pub(super) id: String,
     pub(super) title: String,
@@ -52,7 +52,7 @@ const INTERFACES: &[(&str, &str, Side)] = &[
 ];
 
 /// The interfaces.
-pub(super) fn interfaces(survey: &Survey) -> Sheet {
+pub(super) fn interfaces(survey: &Survey) -> SurveyTable {
     let row = |interface: &&Interface| {
         let lower = if interface.lower.is_empty() { NOTHING.to_owned() } else { interface.lower.join(" ") };
         vec![
@@ -72,7 +72,7 @@ pub(super) fn interfaces(survey: &Survey) -> Sheet {
             share(interface.transmit.iter().filter_map(|queue| Some(!queue.xps.as_ref()?.is_empty()))),
         ]
     };
-    Sheet {
+    SurveyTable {
         id: "interfaces".to_owned(),
         title: "Interfaces".to_owned(),
         columns: INTERFACES,
@@ -168,7 +168,7 @@ const QUEUES: &[(&str, &str, Side)] = &[
 ];
 
 /// The queues of one interface, receiving and sending ones of a number in one row.
-pub(super) fn interface_queues(survey: &Survey, interface: &Interface) -> Sheet {
+pub(super) fn interface_queues(survey: &Survey, interface: &Interface) -> SurveyTable {
     let mut flows: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for (flow, leg) in survey.ways() {
         if let Some((leg, queue)) = leg.and_then(|leg| Some((leg, leg.queue?)))
@@ -204,7 +204,7 @@ pub(super) fn interface_queues(survey: &Survey, interface: &Interface) -> Sheet 
     let receive = interface.receive.iter().map(|queue| queue.index);
     let all: std::collections::BTreeSet<u32> =
         receive.chain(interface.transmit.iter().map(|queue| queue.index)).collect();
-    Sheet {
+    SurveyTable {
         id: format!("queues-{}", interface.name),
         title: format!("Queues of {}", interface.name),
         columns: QUEUES,
@@ -251,8 +251,8 @@ const FLOWS: &[(&str, &str, Side)] = &[
 ];
 
 /// The flows with their ways; a flow over a bond has a row for each of its ways.
-pub(super) fn flows(survey: &Survey) -> Sheet {
-    Sheet {
+pub(super) fn flows(survey: &Survey) -> SurveyTable {
+    SurveyTable {
         id: "flows".to_owned(),
         title: "NVMe/TCP queues".to_owned(),
         columns: FLOWS,
@@ -320,11 +320,11 @@ const UNSEEN: &[(&str, &str, Side)] = &[
 ];
 
 /// Table of unreadable data.
-pub(super) fn unseen(survey: &Survey) -> Sheet {
+pub(super) fn unseen(survey: &Survey) -> SurveyTable {
     let row = |shortfall: &topology::Shortfall| {
         vec![shortfall.what.clone(), shortfall.reason.clone(), yes(shortfall.needs_root).to_owned()]
     };
-    Sheet {
+    SurveyTable {
         id: "not-seen".to_owned(),
         title: "Not seen".to_owned(),
         columns: UNSEEN,

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::grid::{Column, Grid, Place};
+use super::grid::{Column, Grid, List};
 use super::keys::explained;
 use super::view::View;
 use crate::report::table::Side;
@@ -20,7 +20,7 @@ pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 /// Draws the lines above, the table of where one is below them, and the keys.
-pub(super) fn draw<P: Place>(
+pub(super) fn draw<P: List>(
     frame: &mut Frame<'_>,
     above: Vec<Line<'static>>,
     view: &View<P>,
@@ -45,7 +45,7 @@ pub(super) fn draw<P: Place>(
     }
 }
 
-fn footer<P: Place>(view: &View<P>) -> &'static str {
+fn footer<P: List>(view: &View<P>) -> &'static str {
     match (view.help, view.choosing) {
         (true, _) => "any key goes back   q quit",
         (false, true) => "← → column   r reverse   Enter done   q quit",
@@ -53,7 +53,7 @@ fn footer<P: Place>(view: &View<P>) -> &'static str {
     }
 }
 
-fn help<P: Place>() -> Vec<Line<'static>> {
+fn help<P: List>() -> Vec<Line<'static>> {
     let line = |(keys, what): (&'static str, &'static str)| {
         Line::from(vec![Span::styled(format!("  {keys:<10}"), BOLD), Span::raw(what)])
     };
@@ -67,7 +67,7 @@ pub(super) fn bar(share: f64, width: usize) -> String {
     format!("[{}{}]", "|".repeat(full), " ".repeat(width - full))
 }
 
-fn table<P: Place>(view: &View<P>, known: &P::Known, width: usize, room: usize) -> Vec<Line<'static>> {
+fn table<P: List>(view: &View<P>, known: &P::Known, width: usize, room: usize) -> Vec<Line<'static>> {
     let level = view.level();
     let Some(grid) = level.grid(known) else {
         return vec![Line::styled("it no longer exists; Esc goes back", ALARM)];

@@ -1,10 +1,10 @@
 //! Lists of the view of an initiator: columns, rows, and the list that a row opens. The view owns
-//! the selection, and the sheet the widths.
+//! the selection, and the layout the widths.
 
 use chart::units;
 
 use super::super::grid::{
-    Cell, Column, Grid, Place, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
+    Cell, Column, Grid, List, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
     time_us, words,
 };
 use super::rates::{ConnectionRates, PathRates, Rates, ShareRates, WorkerRates};
@@ -14,13 +14,13 @@ use crate::report::table::Side;
 /// List of the view. Paths and workers are identified by their number, which stays for the whole
 /// run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InitiatorPlace {
+pub(crate) enum InitiatorList {
     Paths,
     Workers,
     /// The connections of a path.
     PathConnections(usize),
     /// Shares of the workers on a path.
-    Lanes(usize),
+    Shares(usize),
     /// The connections of a worker.
     WorkerConnections(usize),
 }
@@ -56,7 +56,7 @@ const WORKERS: &[Column] = &[
     column("P99", Right, 7, 0),
     column("P99.9", Right, 7, 1),
 ];
-const LANES: &[Column] = &[
+const SHARES: &[Column] = &[
     column("WORKER", Right, 6, 0),
     column("QUEUES", Right, 6, 2),
     column("DEPTH", Right, 5, 0),
@@ -83,7 +83,7 @@ const CONNECTIONS: &[Column] = &[
     column("PATH", Left, 21, 5),
 ];
 
-impl Place for InitiatorPlace {
+impl List for InitiatorList {
     type Known = Rates;
     const OPENS: &'static str = "open it: a path's connections, or a worker's";
     const OTHER: &'static str = "the other list: workers instead of paths, of a path its workers";
@@ -104,13 +104,13 @@ impl Place for InitiatorPlace {
             Self::Paths => PATHS,
             Self::Workers => WORKERS,
             Self::PathConnections(_) | Self::WorkerConnections(_) => CONNECTIONS,
-            Self::Lanes(_) => LANES,
+            Self::Shares(_) => SHARES,
         }
     }
 
     fn first_order(&self) -> (usize, bool) {
         match self {
-            Self::Paths | Self::Lanes(_) => busiest_first(self.columns()),
+            Self::Paths | Self::Shares(_) => busiest_first(self.columns()),
             Self::Workers | Self::PathConnections(_) | Self::WorkerConnections(_) => (0, false),
         }
     }
@@ -119,8 +119,8 @@ impl Place for InitiatorPlace {
         match *self {
             Self::Paths => Some(Self::Workers),
             Self::Workers => Some(Self::Paths),
-            Self::PathConnections(path) => Some(Self::Lanes(path)),
-            Self::Lanes(path) => Some(Self::PathConnections(path)),
+            Self::PathConnections(path) => Some(Self::Shares(path)),
+            Self::Shares(path) => Some(Self::PathConnections(path)),
             Self::WorkerConnections(_) => None,
         }
     }
@@ -134,7 +134,7 @@ impl Place for InitiatorPlace {
                 let rows = path.connections.iter().map(|connection| connection_row(at, path, connection));
                 (format!("connections of path {}", path.status.address), rows.collect())
             }
-            Self::Lanes(at) => {
+            Self::Shares(at) => {
                 let path = rates.paths.get(at)?;
                 (
                     format!("workers on path {}", path.status.address),
@@ -155,7 +155,7 @@ impl Place for InitiatorPlace {
     }
 }
 
-type InitiatorRow = Row<InitiatorPlace>;
+type InitiatorRow = Row<InitiatorList>;
 
 fn percent(value: Option<f64>) -> Cell {
     shown(value, |percent| format!("{percent:.1} %"))
@@ -187,7 +187,7 @@ fn path_row((at, of): (usize, &PathRates)) -> InitiatorRow {
         number(of.connections.len() as u64),
         number(of.status.reconnects),
     ];
-    Row { key: at.to_string(), cells, opens: Some(InitiatorPlace::PathConnections(at)) }
+    Row { key: at.to_string(), cells, opens: Some(InitiatorList::PathConnections(at)) }
 }
 
 fn worker_row(of: &WorkerRates) -> InitiatorRow {
@@ -204,7 +204,7 @@ fn worker_row(of: &WorkerRates) -> InitiatorRow {
         quantile(latency, |latency| latency.p99),
         quantile(latency, |latency| latency.p99_9),
     ];
-    let opens = Some(InitiatorPlace::WorkerConnections(of.number));
+    let opens = Some(InitiatorList::WorkerConnections(of.number));
     Row { key: of.number.to_string(), cells, opens }
 }
 
@@ -257,39 +257,37 @@ mod tests {
     #[test]
     fn every_place_has_rows_of_its_columns_and_a_way_there() {
         let rates = worked::rates(4);
-        for (place, rows) in [
-            (InitiatorPlace::Paths, 4),
-            (InitiatorPlace::Workers, 2),
-            (InitiatorPlace::PathConnections(3), 2),
-            (InitiatorPlace::Lanes(3), 2),
-            (InitiatorPlace::WorkerConnections(1), 4),
+        for (list, rows) in [
+            (InitiatorList::Paths, 4),
+            (InitiatorList::Workers, 2),
+            (InitiatorList::PathConnections(3), 2),
+            (InitiatorList::Shares(3), 2),
+            (InitiatorList::WorkerConnections(1), 4),
         ] {
-            let grid = place.grid(&rates).unwrap();
-            assert_eq!(grid.rows.len(), rows, "{place:?}");
-            assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{place:?}");
+            let grid = list.grid(&rates).unwrap();
+            assert_eq!(grid.rows.len(), rows, "{list:?}");
+            assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{list:?}");
             let mut keys: Vec<_> = grid.rows.iter().map(|row| &row.key).collect();
             keys.dedup();
-            assert_eq!(keys.len(), rows, "{place:?}: keys of rows are unique");
-            assert!(place.first_order().0 < grid.columns.len());
+            assert_eq!(keys.len(), rows, "{list:?}: keys of rows are unique");
+            assert!(list.first_order().0 < grid.columns.len());
         }
-        for gone in [
-            InitiatorPlace::PathConnections(4),
-            InitiatorPlace::Lanes(4),
-            InitiatorPlace::WorkerConnections(2),
-        ] {
+        for gone in
+            [InitiatorList::PathConnections(4), InitiatorList::Shares(4), InitiatorList::WorkerConnections(2)]
+        {
             assert!(gone.grid(&rates).is_none());
         }
-        let mut view = View::<InitiatorPlace>::new();
+        let mut view = View::<InitiatorList>::new();
         view.go(1, Some(&rates));
         view.open(Some(&rates));
         view.turn();
-        assert!(matches!(view.level().place, InitiatorPlace::Lanes(1..4)), "{:?}", view.level().place);
+        assert!(matches!(view.level().list, InitiatorList::Shares(1..4)), "{:?}", view.level().list);
         view.back();
         view.turn();
         view.open(Some(&rates));
-        assert_eq!(view.level().place, InitiatorPlace::WorkerConnections(0));
+        assert_eq!(view.level().list, InitiatorList::WorkerConnections(0));
         view.turn();
         view.open(Some(&rates));
-        assert_eq!(view.level().place, InitiatorPlace::WorkerConnections(0), "it leads nowhere else");
+        assert_eq!(view.level().list, InitiatorList::WorkerConnections(0), "it leads nowhere else");
     }
 }

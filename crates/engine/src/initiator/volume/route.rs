@@ -1,4 +1,4 @@
-//! Way to a volume's namespace, and the limits of requests on it: their length, and their
+//! Route to a namespace of a volume, and the limits of requests on it: their length, and their
 //! alignment.
 
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use crate::limits::BUFFER_LENGTH_MIN;
 const BLOCKS_MAX: u64 = 1 << 16;
 
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum Route {
     Paths(Arc<Paths>),
     Controller(Controller, Box<NamespaceInfo>),
 }
 
-/// A namespace, and the way to it.
+/// A namespace, and the route to it.
 #[derive(Debug)]
 pub(super) struct Reachable {
-    pub(super) way: Way,
+    pub(super) route: Route,
     pub(super) address: SocketAddr,
     pub(super) nsid: u32,
     pub(super) block_size: u32,
@@ -32,7 +32,7 @@ impl Reachable {
     /// # Errors
     /// When this host can do nothing with its blocks.
     pub(super) fn new(
-        way: Way,
+        route: Route,
         address: SocketAddr,
         info: &NamespaceInfo,
         controllers: &[Controller],
@@ -47,20 +47,20 @@ impl Reachable {
                 info.metadata_bytes
             )));
         }
-        Ok(Self { way, address, nsid, block_size })
+        Ok(Self { route, address, nsid, block_size })
     }
 
     pub(super) fn info(&self) -> NamespaceInfo {
-        match &self.way {
-            Way::Paths(paths) => paths.namespace(),
-            Way::Controller(_, info) => (**info).clone(),
+        match &self.route {
+            Route::Paths(paths) => paths.namespace(),
+            Route::Controller(_, info) => (**info).clone(),
         }
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        match &self.way {
-            Way::Paths(paths) => paths.size_bytes(),
-            Way::Controller(_, info) => info.size_bytes(),
+        match &self.route {
+            Route::Paths(paths) => paths.size_bytes(),
+            Route::Controller(_, info) => info.size_bytes(),
         }
     }
 
@@ -82,18 +82,18 @@ impl Reachable {
 
     /// The most bytes of one command with data: what every path takes that is there by now.
     pub(super) fn transfer_length_max(&self) -> u64 {
-        let transfer_max = match &self.way {
-            Way::Paths(paths) => paths.transfer_length_max(),
-            Way::Controller(controller, _) => controller.transfer_length_max(),
+        let transfer_max = match &self.route {
+            Route::Paths(paths) => paths.transfer_length_max(),
+            Route::Controller(controller, _) => controller.transfer_length_max(),
         };
         self.whole_blocks(transfer_max as u64)
     }
 
     /// The most bytes of one Write Zeroes.
     pub(super) fn zeroes_length_max(&self) -> u64 {
-        self.whole_blocks(match &self.way {
-            Way::Paths(paths) => paths.write_zeroes_length_max(),
-            Way::Controller(controller, _) => controller.write_zeroes_length_max().unwrap_or(u64::MAX),
+        self.whole_blocks(match &self.route {
+            Route::Paths(paths) => paths.write_zeroes_length_max(),
+            Route::Controller(controller, _) => controller.write_zeroes_length_max().unwrap_or(u64::MAX),
         })
     }
 

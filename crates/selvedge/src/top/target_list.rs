@@ -1,10 +1,10 @@
 //! Lists of `selvedge top`: columns, rows, and the list that a row opens. The view owns the
-//! selection, and the sheet the widths.
+//! selection, and the layout the widths.
 
 use chart::units;
 
 use super::grid::{
-    Cell, Column, Grid, Place, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
+    Cell, Column, Grid, List, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
     time_us, words,
 };
 use crate::report::table::Side;
@@ -15,7 +15,7 @@ use crate::target_rates::sample::UNBOUNDED;
 
 /// List of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TargetPlace {
+pub(crate) enum TargetList {
     Subsystems,
     Reactors,
     /// The controllers of a subsystem.
@@ -118,7 +118,7 @@ const REACTORS: &[Column] = &[
     column("BUFFERS", Right, 8, 5),
 ];
 
-impl Place for TargetPlace {
+impl List for TargetList {
     type Known = Rates;
     const OPENS: &'static str = "open it: a subsystem's controllers, a controller's queues";
     const OTHER: &'static str = "the other list: reactors, or the namespaces of a subsystem";
@@ -192,7 +192,7 @@ impl Place for TargetPlace {
     }
 }
 
-type TargetRow = Row<TargetPlace>;
+type TargetRow = Row<TargetList>;
 
 fn mean(latency: Option<&Latency>) -> Cell {
     shown(latency.map(|latency| latency.mean_ns), mean_text)
@@ -242,7 +242,7 @@ fn subsystem_row(of: &SubsystemRates) -> TargetRow {
         percentile(latency, |latency| latency.p999_ns_max),
         rate(load.errors_per_s),
     ];
-    Row { key: of.nqn.clone(), cells, opens: Some(TargetPlace::Controllers(of.nqn.clone())) }
+    Row { key: of.nqn.clone(), cells, opens: Some(TargetList::Controllers(of.nqn.clone())) }
 }
 
 fn namespace_row(nqn: &str, of: &NamespaceRates) -> TargetRow {
@@ -269,7 +269,7 @@ fn namespace_row(nqn: &str, of: &NamespaceRates) -> TargetRow {
         rate(of.load.errors_per_s),
         number(of.media_errors),
     ];
-    Row { key: of.nsid.to_string(), cells, opens: Some(TargetPlace::Operations(nqn.to_owned(), of.nsid)) }
+    Row { key: of.nsid.to_string(), cells, opens: Some(TargetList::Operations(nqn.to_owned(), of.nsid)) }
 }
 
 /// The part of the time that was spent on a stage.
@@ -316,7 +316,7 @@ fn controller_row(nqn: &str, of: &ControllerRates) -> TargetRow {
         rate(retransmits),
         words(of.queues.first().and_then(|queue| queue.peer.as_deref()).unwrap_or("-")),
     ];
-    Row { key: of.cntlid.to_string(), cells, opens: Some(TargetPlace::Queues(nqn.to_owned(), of.cntlid)) }
+    Row { key: of.cntlid.to_string(), cells, opens: Some(TargetList::Queues(nqn.to_owned(), of.cntlid)) }
 }
 
 fn queue_row(of: &QueueRates) -> TargetRow {

@@ -19,11 +19,11 @@ const AT_ONCE: usize = 200;
 
 /// End of the connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Channel {
     stream: UnixStream,
 }
 
-impl Line {
+impl Channel {
     /// Connects to the process that listens there.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         Ok(Self::new(UnixStream::connect(path)?))
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-impl hand_over::Line for Line {
+impl hand_over::Channel for Channel {
     type Descriptor = OwnedFd;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
@@ -111,7 +111,7 @@ impl hand_over::Line for Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -128,9 +128,9 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Line, Line) {
+    fn pair() -> (Channel, Channel) {
         let (one, other) = UnixStream::pair().unwrap();
-        (Line::new(one), Line::new(other))
+        (Channel::new(one), Channel::new(other))
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     fn what_is_damaged_cut_short_or_of_another_format_is_refused() {
         let written = |change: &dyn Fn(&mut Vec<u8>)| {
             let (mut one, other) = UnixStream::pair().unwrap();
-            let line = Line::new(other);
+            let channel = Channel::new(other);
             let (writer, reader) = pair();
             writer.say(&Word::Refused(vec!["a reason".to_owned()]), &[]).unwrap();
             drop(writer);
@@ -160,7 +160,7 @@ mod tests {
             change(&mut bytes);
             one.write_all(&bytes).unwrap();
             drop(one);
-            line.hear::<Word>().map(drop).map_err(|error| error.to_string())
+            channel.hear::<Word>().map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(written(&|_| ()), Ok(()));
         assert!(written(&|bytes| bytes[0] = b'x').unwrap_err().contains("not a hand-over"));

@@ -1,5 +1,5 @@
-//! Images whose closing is under way: it can take as long as the cluster needs, and must keep no reactor.
-//! What an image is belongs to `image`.
+//! Closer of images: closing takes as long as the cluster needs, and must not block a reactor. Images
+//! themselves are in `image`.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use crate::ring::lock::{Condvar, Mutex, MutexGuard};
 use crate::ring::thread;
 
-/// Images whose closing is under way.
+/// Closer of images, each on a thread of its own.
 #[derive(Debug, Default)]
-pub struct Closings {
+pub struct ImageCloser {
     under_way: Mutex<usize>,
     ended: Condvar,
 }
 
-impl Closings {
+impl ImageCloser {
     /// Closes an image, by dropping its references, on a thread of its own. With `is_awaited`,
     /// [`Self::wait`] waits for it.
     pub fn close(self: &Arc<Self>, held: impl Send + 'static, is_awaited: bool) {
         let count = usize::from(is_awaited);
         *self.lock() += count;
-        let closings = self.clone();
+        let closer = self.clone();
         let close = move || {
             drop(held);
-            *closings.lock() -= count;
-            closings.ended.notify_all();
+            *closer.lock() -= count;
+            closer.ended.notify_all();
         };
         // Without another thread the image is closed here and now.
         if let Err(error) = thread::Builder::new().name("ceph-close".to_owned()).spawn(close) {
