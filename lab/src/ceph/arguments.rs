@@ -58,7 +58,7 @@ impl Up {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceph::bench::Part;
+    use crate::ceph::bench::Measurement;
 
     /// As a program of its own, which has words of its own.
     #[derive(clap::Parser)]
@@ -96,7 +96,10 @@ mod tests {
         assert_eq!((usual.rounds, usual.seconds, usual.only, usual.seed), (5, 5, None, 7));
         let line = "bench --program a --output o --rounds 1 --seconds 2 --only curve --seed 9";
         let Ok(Task::Bench(other)) = parsed(line) else { panic!("no bench") };
-        assert_eq!((other.rounds, other.seconds, other.only, other.seed), (1, 2, Some(Part::Curve), 9));
+        assert_eq!(
+            (other.rounds, other.seconds, other.only, other.seed),
+            (1, 2, Some(Measurement::Curve), 9)
+        );
         assert_eq!(other.output, PathBuf::from("o"));
     }
 

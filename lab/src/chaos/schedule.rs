@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attack;
 use super::target::Role;
-use crate::emulator::control::Way;
+use crate::emulator::control::LinkDirection;
 use crate::emulator::link::Dice;
 use crate::network::LINKS;
 
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     /// A link swallows everything.
     Cut,
     /// A link swallows everything in one direction.
-    CutOneWay(Way),
+    CutOneWay(LinkDirection),
     /// All links are cut.
     CutAll,
     Slow,
@@ -54,8 +54,8 @@ impl Kind {
         let mut deck = vec![
             Kind::Cut,
             Kind::Cut,
-            Kind::CutOneWay(Way::ToHost),
-            Kind::CutOneWay(Way::ToTarget),
+            Kind::CutOneWay(LinkDirection::ToHost),
+            Kind::CutOneWay(LinkDirection::ToTarget),
             Kind::CutAll,
             Kind::Slow,
             Kind::Lossy,
@@ -84,8 +84,8 @@ impl Kind {
     pub(crate) fn name(self) -> String {
         match self {
             Kind::Cut => "link cut".to_owned(),
-            Kind::CutOneWay(Way::ToHost) => "link cut to hosts".to_owned(),
-            Kind::CutOneWay(Way::ToTarget) => "link cut to targets".to_owned(),
+            Kind::CutOneWay(LinkDirection::ToHost) => "link cut to hosts".to_owned(),
+            Kind::CutOneWay(LinkDirection::ToTarget) => "link cut to targets".to_owned(),
             Kind::CutAll => "all links cut".to_owned(),
             Kind::Slow => "link slow".to_owned(),
             Kind::Lossy => "link lossy".to_owned(),

@@ -13,7 +13,7 @@ use nvme::{SglDescriptor, SubmissionEntry};
 use secure_channel::Peer;
 use zerocopy::IntoBytes;
 
-use crate::sealed::{Sealed, Stream};
+use crate::sealed::{Sealed, SetupStream};
 
 pub(crate) const REQUEST: usize = 72;
 pub(crate) const ANSWER_HEADER: usize = 24;
@@ -119,7 +119,7 @@ impl Run {
             Opening::Nvme { nqn, nsid } => {
                 let (admin, queues) =
                     open_controller((self.address, self.is_tls), nqn, self.connections, 256);
-                let queues = queues.into_iter().map(|queue| (queue.stream, queue.sealed));
+                let queues = queues.into_iter().map(|setup| (setup.stream, setup.sealed));
                 (Some(admin), queues.collect(), nsid)
             }
         };
@@ -319,7 +319,7 @@ pub(crate) fn open_controller(
     nqn: &str,
     queues: usize,
     entries: u16,
-) -> (Stream, Vec<Stream>) {
+) -> (SetupStream, Vec<SetupStream>) {
     let mut admin = initialize(to, nqn);
     let controller = connect(&mut admin, nqn, 0, CONTROLLER_ID_ANY, 32);
     let enable =
@@ -327,24 +327,24 @@ pub(crate) fn open_controller(
     let access = PropertyAccess { offset: property::CONFIGURATION, wide: false, value: u64::from(enable) };
     command(&mut admin, access.encode_set(), &[]);
     let io = (1..=queues).map(|queue_id| {
-        let mut stream = initialize(to, nqn);
-        connect(&mut stream, nqn, queue_id as u16, controller, entries);
-        stream
+        let mut setup = initialize(to, nqn);
+        connect(&mut setup, nqn, queue_id as u16, controller, entries);
+        setup
     });
     let io = io.collect();
     (admin, io)
 }
 
-fn initialize((address, is_tls): (SocketAddr, bool), nqn: &str) -> Stream {
+fn initialize((address, is_tls): (SocketAddr, bool), nqn: &str) -> SetupStream {
     let stream = TcpStream::connect(address).expect("the target listens");
     stream.set_nodelay(true).expect("no delay");
-    let mut stream = Stream::open(stream, is_tls, HOST, nqn);
-    stream.write(Initialize::new(PduType::InitializeRequest, 0, 0).as_bytes());
-    stream.read(&mut [0; 128]);
-    stream
+    let mut setup = SetupStream::open(stream, is_tls, HOST, nqn);
+    setup.write(Initialize::new(PduType::InitializeRequest, 0, 0).as_bytes());
+    setup.read(&mut [0; 128]);
+    setup
 }
 
-fn connect(stream: &mut Stream, nqn: &str, queue_id: u16, controller_id: u16, entries: u16) -> u16 {
+fn connect(setup: &mut SetupStream, nqn: &str, queue_id: u16, controller_id: u16, entries: u16) -> u16 {
     let connect = Connect {
         record_format: 0,
         queue_id,
@@ -353,20 +353,20 @@ fn connect(stream: &mut Stream, nqn: &str, queue_id: u16, controller_id: u16, en
         keep_alive_ms: 0,
     };
     let data = ConnectData::new([7; 16], controller_id, nqn, HOST);
-    command(stream, connect.encode(), data.as_bytes()) as u16
+    command(setup, connect.encode(), data.as_bytes()) as u16
 }
 
 /// Sends a command with its data and waits for its completion: the result.
-fn command(stream: &mut Stream, entry: SubmissionEntry, data: &[u8]) -> u32 {
+fn command(setup: &mut SetupStream, entry: SubmissionEntry, data: &[u8]) -> u32 {
     let mut common = CommonHeader::new(PduType::CapsuleCommand, 0);
     common.pdu_length = ((REQUEST + data.len()) as u32).into();
     common.data_offset = if data.is_empty() { 0 } else { REQUEST as u8 };
-    stream.write(CapsuleCommand { common, entry }.as_bytes());
+    setup.write(CapsuleCommand { common, entry }.as_bytes());
     if !data.is_empty() {
-        stream.write(data);
+        setup.write(data);
     }
     let mut response = [0; 24];
-    stream.read(&mut response);
+    setup.read(&mut response);
     assert_eq!(u16::from_le_bytes([response[22], response[23]]), 0, "the target refuses a command");
     u32::from_le_bytes(response[8..12].try_into().expect("four bytes"))
 }

@@ -158,14 +158,14 @@ impl Sealed {
     }
 }
 
-/// A stream in clear or sealed, for what comes before the first request.
-pub(crate) struct Stream {
+/// A stream in clear or sealed, for the messages before the first request.
+pub(crate) struct SetupStream {
     pub(crate) stream: TcpStream,
     pub(crate) sealed: Option<Sealed>,
     came: Vec<u8>,
 }
 
-impl Stream {
+impl SetupStream {
     /// Opens a stream to a subsystem of the target.
     pub(crate) fn open(mut stream: TcpStream, is_tls: bool, host: &str, subsystem: &str) -> Self {
         let sealed = is_tls.then(|| Sealed::open(&mut stream, host, subsystem));
