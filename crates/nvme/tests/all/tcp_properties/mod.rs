@@ -361,7 +361,7 @@ fn front(transmitter: &Transmitter<usize>, payloads: &[Vec<u8>], length: usize) 
         match part {
             Chunk::Bytes(part) => bytes.extend_from_slice(part),
             Chunk::Payload { payload, start, end } => {
-                bytes.extend_from_slice(&payloads[*payload][start..end])
+                bytes.extend_from_slice(&payloads[*payload][start..end]);
             }
         }
     }
