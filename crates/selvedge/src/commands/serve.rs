@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::address::NetAddress;
 use engine::limits::SECRET_FILE_BYTES_MAX;
 use engine::secret_file;
 use engine::target::{FabricConfig, Nguid, PortConfig, Target, TargetConfig};
@@ -469,7 +470,7 @@ impl Summary {
                 .collect(),
         });
         Self {
-            listening: target.ports().iter().map(ToString::to_string).collect(),
+            listening: target.ports().into_iter().map(|port| NetAddress::from(port).to_string()).collect(),
             control: controls.first().map(|control| control.endpoint().to_string()),
             controls: controls.iter().map(|control| control.endpoint().to_string()).collect(),
             subsystems: subsystems.collect(),

@@ -379,6 +379,13 @@ mod tests {
     }
 
     #[test]
+    fn fios_json_plus_is_fios_json() {
+        let format =
+            |name: &str| BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a --rw read --output-format={name}"));
+        assert_eq!(format("json+").output_format, format("fio-json").output_format);
+    }
+
+    #[test]
     fn the_kinds_are_fios() {
         for (kind, random, reads) in [
             ("read", false, 100),

@@ -386,7 +386,7 @@ fn bad_requests_are_refused_and_change_nothing() {
                 422,
                 "7",
             ),
-            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1\"}", 422, "address"),
+            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1:http\"}", 422, "address"),
             ("POST", "/v1/ports", "{\"address\": \"127.0.0.1:99999\"}", 422, "address"),
             ("POST", "/v1/ports", "{\"address\": \"192.0.2.1:4420\"}", 422, "192.0.2.1"),
             ("POST", "/v1/ports", "{\"id\": 1, \"address\": \"127.0.0.1:0\"}", 409, "there already"),

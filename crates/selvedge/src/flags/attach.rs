@@ -335,7 +335,9 @@ mod tests {
         assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdPlace::Tcp("[::1]:10809".parse().unwrap())));
         assert_eq!(nbd("--vhost-user a --vhost-user b"), None);
         assert_eq!(nbd("--ublk"), None);
-        for wrong in ["unix:", "a.nbd", "localhost:1", "1.2.3.4"] {
+        let by_name = nbd("--nbd localhost:10809");
+        assert!(matches!(by_name, Some(NbdPlace::Tcp(address)) if address.ip().is_loopback()));
+        for wrong in ["unix:", "a.nbd", "localhost", "localhost:x", "1.2.3.4"] {
             assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
         }
     }

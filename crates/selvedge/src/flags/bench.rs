@@ -43,6 +43,7 @@ pub(crate) enum BenchFormat {
     /// JSON; names in it are stable
     Json,
     /// JSON as `fio --output-format=json` prints it
+    #[value(alias = "json+")]
     FioJson,
 }
 

@@ -153,10 +153,12 @@ fn is_one_of(arg: &Arg, shown: &[&str]) -> bool {
         || arg.get_long().is_some_and(|long| shown.contains(&long) || matches!(long, "help" | "version"))
 }
 
-/// The first command lines of the examples in a help text, each whole.
-fn examples(help: &str) -> Vec<&str> {
-    let from = help.lines().skip_while(|line| !matches!(*line, "Example:" | "Examples:")).skip(1);
-    from.take_while(|line| line.starts_with("  selvedge ")).take(EXAMPLES_MAX).collect()
+/// The first command lines of the examples in a help text, each on one line. Examples may share a variable, `T='...'`.
+fn examples(help: &str) -> Vec<String> {
+    let lines = || help.lines().skip_while(|line| !matches!(*line, "Example:" | "Examples:")).skip(1);
+    let shared = lines().find_map(|line| line.trim().strip_prefix("T='")?.strip_suffix('\''));
+    let whole = lines().filter(|line| line.starts_with("  selvedge ") && !line.ends_with('\\'));
+    whole.take(EXAMPLES_MAX).map(|line| line.replace("$T", shared.unwrap_or("$T"))).collect()
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn addresses_that_mean_nothing_are_refused() {
         (&["disconnect", "-n", NQN, "-a", "host:"], "not a port"),
         (&["doctor", "-a", "a b"], "neither"),
         (&["tune", "advise", "-a", "127.0.0.1:0"], "port 0"),
-        (&["attach", "-a", "127.0.0.1:0", "--nbd", "x.sock"], "port 0"),
+        (&["attach", "-a", "127.0.0.1:0", "--nbd", "unix:x.nbd"], "port 0"),
         (&["attach", "-a", "127.0.0.1", "--nbd", "localhost:x"], "not a port"),
         (&["serve", "--namespace", "memory:1m", "-a", "127.0.0.1:70000"], "above 65535"),
         (&["serve", "--namespace", "memory:1m", "--advertise", "10.0.0.1:4420"], "without a port"),

@@ -13,6 +13,8 @@ mod document_commands;
 
 use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 
+use crate::serving::listed_commands;
+
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// Commands that cannot run here: a part of the command, and the reason.
@@ -380,14 +382,6 @@ fn every_other_page_runs() {
     pages_run(|name| !elsewhere.contains(&name));
 }
 
-/// The commands below one, as its help lists them.
-fn inner_commands(help: &str) -> Vec<String> {
-    let listed =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
-}
-
 #[test]
 fn the_examples_of_the_helps_run() {
     if !can_run() {
@@ -403,8 +397,8 @@ fn the_examples_of_the_helps_run() {
 fn example_texts(words: &[&str], texts: &mut String) {
     let output = Command::new(env!("CARGO_BIN_EXE_selvedge")).args(words).arg("--help").output();
     let help = String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8");
-    *texts += help.find("Example").map_or("", |at| &help[at..]);
-    for name in inner_commands(&help) {
+    *texts += help.rfind("\nExample").map_or("", |at| &help[at..]);
+    for name in listed_commands(&help) {
         example_texts(&words.iter().copied().chain([&*name]).collect::<Vec<_>>(), texts);
     }
 }

@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::serving::listed_commands;
+
 const NQN: &str = "nqn.2026-01.org.example:completed";
 
 fn selvedge() -> Command {
@@ -17,10 +19,7 @@ fn selvedge() -> Command {
 fn listed(words: &[&str]) -> Vec<String> {
     let help = selvedge().args(words).arg("--help").output().expect("the program runs").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
-    let lines =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+    listed_commands(&help)
 }
 
 fn pages(words: &[&str], found: &mut Vec<String>) {

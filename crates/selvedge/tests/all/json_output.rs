@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::serving::{NQN, json, stderr};
+use crate::serving::{NQN, json, listed_commands, stderr};
 
 pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -103,8 +103,8 @@ fn the_api_and_a_plan_are_json() {
     let sweep = ["sweep", "-a", "127.0.0.1", "-n", "nqn.a", "--preset", "quick", "--dry-run", "-o", "json"];
     let plan = json(&run_in(folder.path(), &sweep));
     assert_eq!(plan["points"].as_array().map(Vec::len), Some(9));
-    assert_eq!(plan["measurements"], 18);
-    assert!(plan["takes_s"].as_f64().is_some_and(|seconds| seconds > 18.0));
+    assert_eq!(plan["measurements"], 27);
+    assert!(plan["takes_s"].as_f64().is_some_and(|seconds| seconds > 27.0));
 }
 
 #[test]
@@ -133,11 +133,7 @@ fn a_refusal_is_text_and_prints_nothing() {
 fn commands(folder: &Path, name: &str) -> Vec<String> {
     let words: Vec<&str> = name.split_whitespace().chain(["--help"]).collect();
     let help = String::from_utf8(run_in(folder, &words).stdout).expect("UTF-8");
-    let listed =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let inner = listed.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
-    let inner: Vec<&str> =
-        inner.filter_map(|line| line.split(' ').next()).filter(|word| *word != "help").collect();
+    let inner = listed_commands(&help);
     if inner.is_empty() {
         return vec![name.to_owned()];
     }

@@ -61,7 +61,8 @@ impl Reader {
         };
         let traddr = text(address, "traddr").unwrap_or_default();
         let listened = match traddr.parse::<HostAddress>() {
-            Ok(written) if written.port().is_none() => written.literal(service),
+            // The kernel takes no brackets.
+            Ok(written) if written.port().is_none() && !traddr.starts_with('[') => written.literal(service),
             _ => None,
         };
         let Some(listened) = listened else {

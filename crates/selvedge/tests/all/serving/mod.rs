@@ -123,3 +123,19 @@ pub(crate) fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).expect("stdout is JSON")
 }
+
+/// The headings under which a help lists commands.
+const HEADINGS: [&str; 6] = ["Commands:", "Serve:", "Use a target:", "Measure:", "Administer:", "Tune:"];
+
+/// The commands below one, in the order in which its help lists them.
+pub(crate) fn listed_commands(help: &str) -> Vec<String> {
+    let is_heading = |line: &&str| HEADINGS.contains(line);
+    let mut names = Vec::new();
+    let mut lines = help.lines();
+    while lines.find(is_heading).is_some() {
+        let listed = lines.by_ref().take_while(|line| !line.is_empty());
+        let listed = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        names.extend(listed.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned));
+    }
+    names
+}
