@@ -155,4 +155,19 @@ impl File {
 
     /// A simulated disk refuses no method.
     pub const fn refuse(&self, _: ZeroMethod) {}
+
+    /// Allocated ranges between two offsets: a simulated disk has no holes that it could name.
+    pub(super) fn allocated(
+        &self,
+        from: u64,
+        until: u64,
+        _most: usize,
+    ) -> std::io::Result<(Vec<std::ops::Range<u64>>, bool)> {
+        Ok((std::iter::once(from..until).collect(), true))
+    }
+
+    /// A simulated disk keeps its size.
+    pub(super) const fn has_grown(&self, _block_size: u32) -> bool {
+        false
+    }
 }

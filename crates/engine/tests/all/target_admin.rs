@@ -79,7 +79,8 @@ fn a_controller_says_what_is_true_of_it() {
         }
         assert_eq!(identify.fused_operations.get(), fused_operations::COMPARE_AND_WRITE);
         assert_eq!(identify.atomic_compare_write_unit.get(), 0, "a read may see a part of more than a block");
-        assert_eq!(identify.optional_admin_commands.get(), 0, "requests are not answered here");
+        let optional = identify.optional_admin_commands.get();
+        assert_eq!(optional, optional_admin_commands::GET_LBA_STATUS, "requests are not answered here");
         assert_eq!(identify.write_protection, 0, "nor changes protection for a host");
         assert_eq!(identify.copy_descriptor_formats.get(), 3, "formats 0 and 1");
         assert_ne!(identify.multipath_capabilities & multipath_capabilities::ANA_REPORTING, 0);

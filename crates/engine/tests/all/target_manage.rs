@@ -274,7 +274,9 @@ fn namespace_management_is_offered_where_it_is_done() {
         let (target, requests) = start(engine);
         let mut host = Host::connect(target.address());
         let identify = host.admin.identified_controller();
-        assert_eq!(identify.optional_admin_commands.get(), optional_admin_commands::NAMESPACE_MANAGEMENT);
+        let offered =
+            optional_admin_commands::NAMESPACE_MANAGEMENT | optional_admin_commands::GET_LBA_STATUS;
+        assert_eq!(identify.optional_admin_commands.get(), offered);
         assert_ne!(identify.ana_capabilities & ana_capabilities::GROUP_ID_MANAGED, 0);
         assert_ne!(identify.write_protection & write_protection::WRITE_PROTECT, 0);
         assert_eq!(identify.unallocated_capacity_bytes.get(), u128::from(ROOM));

@@ -142,8 +142,8 @@ fn every_point_is_measured_and_reported() {
         assert!(folder.join(format!("{chart}.svg")).is_file(), "{chart}");
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("depth 4, 2 queues") && text.contains("Use -i "), "{text}");
-    assert!(fs::read_to_string(folder.join("report.html")).unwrap().contains("Use -i "));
+    assert!(text.contains("depth 4, 2 queues") && text.contains("With 8 outstanding, -i "), "{text}");
+    assert!(fs::read_to_string(folder.join("report.html")).unwrap().contains("With 8 outstanding, -i "));
     assert_eq!(fs::read_to_string(folder.join("points.csv")).unwrap().lines().count(), 5);
 }
 

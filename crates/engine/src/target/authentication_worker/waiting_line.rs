@@ -65,8 +65,9 @@ impl<P: Hash + Eq + Copy, J> WaitingLine<P, J> {
         let Waiting { party, job, cost, .. } = self.waiting.remove(at);
         self.served.insert(party, tag);
         self.virtual_time += cost.div_ceil(parties);
-        let now = self.virtual_time;
-        self.served.retain(|_, served| *served > now);
+        let (now, waiting) = (self.virtual_time, &self.waiting);
+        // A party that has waited since before it was served still counts what it had.
+        self.served.retain(|party, served| *served > now || waiting.iter().any(|job| job.party == *party));
         Some(job)
     }
 

@@ -265,10 +265,11 @@ mod tests {
     #[test]
     fn steps_go_by_what_their_groups_cost_and_networks_have_turns() {
         let (mut queue, waits) = (Queue::default(), Arc::default());
-        for (command_id, address) in [(1, 1), (2, 1), (3, 2)] {
+        for (command_id, address) in [(1, 1), (3, 2)] {
             queue.put(challenge(command_id, Group::Ffdhe8192, address, &waits));
         }
-        assert_eq!(queue.next().map(|job| job.asker.command_id), Some(1), "what is under way ends first");
+        assert_eq!(queue.next().map(|job| job.asker.command_id), Some(1), "of equals the first that came");
+        queue.put(challenge(2, Group::Ffdhe8192, 1, &waits));
         queue.put(challenge(4, Group::Ffdhe3072, 3, &waits));
         queue.put(job(5, "nqn.a", 4, (Step::Take(offer(Group::Null)), &waits)));
         queue.put(job_of(6, 5, hello(), &waits));
