@@ -46,7 +46,7 @@ impl TargetNode {
     /// Starts it, at the first address of all.
     fn start() -> Self {
         let node = Self::default();
-        let machine = simulation::add_machine(&[address().ip()]);
+        let machine = simulation::add_machine(&[target_address().ip()]);
         let theirs = node.clone();
         simulation::start_process("target", machine, move || theirs.serve());
         node
@@ -54,7 +54,7 @@ impl TargetNode {
 
     fn serve(&self) {
         let memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
-        let mut port = PortConfig::new(1, address());
+        let mut port = PortConfig::new(1, target_address());
         port.congestion = Some("system".to_owned());
         let fabric = FabricConfig {
             ports: vec![port],
@@ -84,7 +84,7 @@ impl TargetNode {
     }
 }
 
-fn address() -> SocketAddr {
+fn target_address() -> SocketAddr {
     address(0, 0)
 }
 
@@ -114,7 +114,7 @@ fn start_host(name: &str, options: ConnectOptions, then: impl FnOnce(&Controller
 
 fn options(number: u128, keep_alive_ms: u32) -> ConnectOptions {
     let host = HostIdentity::from_uuid(Uuid::from_u128(number));
-    ConnectOptions { host, io_queues: QUEUES, keep_alive_ms, ..ConnectOptions::new(address(), NQN) }
+    ConnectOptions { host, io_queues: QUEUES, keep_alive_ms, ..ConnectOptions::new(target_address(), NQN) }
 }
 
 /// Waits for the last queue.
@@ -175,7 +175,8 @@ fn who_says_nothing_is_sent_away_in_time() {
         sleep(seconds(40));
         let machine = simulation::add_machine(&[]);
         simulation::start_process("stranger", machine, || {
-            let pending = tcp::connect_start(address(), &ConnectionOptions::default()).expect("a connection");
+            let pending =
+                tcp::connect_start(target_address(), &ConnectionOptions::default()).expect("a connection");
             sleep(seconds(1));
             assert!(pending.is_made().expect("a connection"));
             let _socket = pending.into_socket();
@@ -227,7 +228,7 @@ fn a_keep_alive_timer_that_is_set_while_all_sleeps_runs_out() {
 #[test]
 fn a_silent_discovery_controller_ends_in_time() {
     play(|node| {
-        start_host("host", ConnectOptions::discovery(address()), |_| ());
+        start_host("host", ConnectOptions::discovery(target_address()), |_| ());
         sleep(SOON);
         assert_eq!(node.connections.get(), 1);
         let limit = Duration::from_millis(DISCOVERY_IDLE_MS_MAX) + GRACE;

@@ -11,7 +11,7 @@ use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
 use engine::target::hand_over::{
-    Former, Greeting, Lends, Line as _, NotOffered, Offer, Process, Succeeded, Word,
+    Channel as _, Former, Greeting, Lends, NotOffered, Offer, Process, Succeeded, Word,
 };
 use gateway::Membership;
 use serde_json::Value;

@@ -165,7 +165,7 @@ impl io::Read for &UpgradeChannel {
     }
 }
 
-impl hand_over::Line for UpgradeChannel {
+impl hand_over::Channel for UpgradeChannel {
     type Descriptor = Descriptor;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {

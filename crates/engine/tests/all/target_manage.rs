@@ -274,8 +274,7 @@ fn namespace_management_is_offered_where_it_is_done() {
         let (target, requests) = start(engine);
         let mut host = Host::connect(target.address());
         let identify = host.admin.identified_controller();
-        let offered =
-            optional_admin_commands::NAMESPACE_MANAGEMENT | optional_admin_commands::GET_LBA_STATUS;
+        let offered = optional_admin_commands::NAMESPACE_MANAGEMENT | optional_admin_commands::GET_LBA_STATUS;
         assert_eq!(identify.optional_admin_commands.get(), offered);
         assert_ne!(identify.ana_capabilities & ana_capabilities::GROUP_ID_MANAGED, 0);
         assert_ne!(identify.write_protection & write_protection::WRITE_PROTECT, 0);
