@@ -200,7 +200,7 @@ fn what_changes_anything_needs_more_than_to_read() {
             // It says who administers, and from where.
             ("GET", AUDIT_PATH) => Role::Admin,
             ("GET", _) | (_, "/v1/preview") => Role::Read,
-            // A registration is what keeps other hosts from writing.
+            // What a reservation protects is no longer protected.
             ("DELETE", path) if path.contains("/reservations") => Role::Admin,
             (_, path) if path.starts_with("/v1/subsystems/{nqn}/") => Role::Operate,
             _ => Role::Admin,

@@ -283,7 +283,8 @@ cannot write: what its reservation protected is no longer protected.
 
 Examples:
   selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1
-  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1 --host nqn.example:b"
+  selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1 \\
+      --host nqn.2014-08.org.example:b"
     )]
     ClearReservations {
         /// NQN of the subsystem

@@ -268,12 +268,11 @@ mod tests {
         for (command_id, address) in [(1, 1), (3, 2)] {
             queue.put(challenge(command_id, Group::Ffdhe8192, address, &waits));
         }
-        assert_eq!(queue.next().map(|job| job.asker.command_id), Some(1), "of equals the first that came");
-        queue.put(challenge(2, Group::Ffdhe8192, 1, &waits));
+        assert_eq!(queue.next().map(|job| job.asker.command_id), Some(3), "the one of the smaller crowd");
         queue.put(challenge(4, Group::Ffdhe3072, 3, &waits));
         queue.put(job(5, "nqn.a", 4, (Step::Take(offer(Group::Null)), &waits)));
         queue.put(job_of(6, 5, hello(), &waits));
-        assert_eq!(order(&mut queue), [5, 6, 4, 3, 2]);
+        assert_eq!(order(&mut queue), [5, 6, 4, 1, 2]);
     }
 
     #[test]
