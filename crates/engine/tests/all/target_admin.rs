@@ -22,8 +22,8 @@ use nvme::fabrics::{Capabilities, VERSION_2_0, property};
 use nvme::features::{FeatureId, NumberOfQueues, Select, Timestamp, capabilities, value};
 use nvme::identify::bits::{
     common_features, controller_type, deallocate_features, features, fused_operations,
-    multipath_capabilities, optional_admin_commands, optional_async_events, optional_nvm_commands, sharing, status,
-    volatile_write_cache,
+    multipath_capabilities, optional_admin_commands, optional_async_events, optional_nvm_commands, sharing,
+    status, volatile_write_cache,
 };
 use nvme::identify::{
     Cns, ControllerList, IdentifyControllerNvm, IdentifyNamespace, IdentifyNamespaceIndependent,
