@@ -157,7 +157,14 @@ fn is_one_of(arg: &Arg, shown: &[&str]) -> bool {
 fn examples(help: &str) -> Vec<String> {
     let lines = || help.lines().skip_while(|line| !matches!(*line, "Example:" | "Examples:")).skip(1);
     let shared = lines().find_map(|line| line.trim().strip_prefix("T='")?.strip_suffix('\''));
-    let whole = lines().filter(|line| line.starts_with("  selvedge ") && !line.ends_with('\\'));
+    let mut lines_left = lines();
+    let whole = std::iter::from_fn(|| {
+        let mut whole = lines_left.find(|line| line.starts_with("  selvedge "))?.to_owned();
+        while let Some(begun) = whole.strip_suffix('\\') {
+            whole = format!("{} {}", begun.trim_end(), lines_left.next()?.trim());
+        }
+        Some(whole)
+    });
     whole.take(EXAMPLES_MAX).map(|line| line.replace("$T", shared.unwrap_or("$T"))).collect()
 }
 

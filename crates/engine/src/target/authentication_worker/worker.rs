@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn steps_go_by_what_their_groups_cost_and_networks_have_turns() {
         let (mut queue, waits) = (Queue::default(), Arc::default());
-        for (command_id, address) in [(1, 1), (3, 2)] {
+        for (command_id, address) in [(1, 1), (2, 1), (3, 2)] {
             queue.put(challenge(command_id, Group::Ffdhe8192, address, &waits));
         }
         assert_eq!(queue.next().map(|job| job.asker.command_id), Some(3), "the one of the smaller crowd");
