@@ -18,13 +18,17 @@ use crate::serving::listed_commands;
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// Commands that cannot run here: a part of the command, and the reason.
-const NOT_RUN: [(&str, &str); 35] = [
+const NOT_RUN: [(&str, &str); 36] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
     ("namespace clone", "is about images of Ceph"),
     ("namespace flatten", "is about images of Ceph"),
     ("namespace reopen", "needs a disk that fails: administration has one"),
+    (
+        "clear-reservations nqn.2026-01.org.example:disks 1 --host",
+        "needs a registered host: administration has one",
+    ),
     ("connection reset", "needs a host that stays connected: the engine's tests have one"),
     ("--top", "is a live view: bench_top has a terminal"),
     ("serve --state-dir /var/lib/selvedge\n", "goes on from a state: administration has one"),

@@ -244,30 +244,31 @@ fn serve(folder: &Path) -> (Target, String) {
 }
 
 /// Commands whose output has a schema and is held against it here, in the order of the help.
-const DESCRIBED: [&str; 23] = [
+const DESCRIBED: [&str; 24] = [
+    "import nvmet",
+    "import ceph-nvmeof",
+    "upgrade",
     "discover",
-    "identify",
     "list",
+    "identify",
     "attach list",
     "connect",
-    "bench",
+    "host-nqn",
     "key generate",
     "key inspect",
     "key check",
     "key identity",
+    "bench",
+    "top",
     "token create",
     "token revoke",
     "token list",
     "audit verify",
-    "upgrade",
-    "top",
+    "doctor",
     "tune show",
     "tune plan",
     "tune apply",
     "tune advise",
-    "doctor",
-    "import nvmet",
-    "import ceph-nvmeof",
 ];
 
 #[test]
