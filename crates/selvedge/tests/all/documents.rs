@@ -27,7 +27,7 @@ const NOT_RUN: [(&str, &str); 36] = [
     ("namespace reopen", "needs a disk that fails: administration has one"),
     (
         "clear-reservations nqn.2026-01.org.example:disks 1 --host",
-        "needs a registered host: administration has one",
+        "needs a registered host: the tests of the engine have one",
     ),
     ("connection reset", "needs a host that stays connected: the engine's tests have one"),
     ("--top", "is a live view: bench_top has a terminal"),
