@@ -287,7 +287,8 @@ fn namespace_management_is_offered_where_it_is_done() {
         let options = Options { subsystem_nqn: SECOND.to_owned(), ..Options::default() };
         let mut second = Host::connect_with(target.address(), options);
         let identify = second.admin.identified_controller();
-        assert_eq!(identify.optional_admin_commands.get(), 0, "it has no storage");
+        let offered = identify.optional_admin_commands.get();
+        assert_eq!(offered, optional_admin_commands::GET_LBA_STATUS, "it has no storage");
         for entry in [create(), NamespaceAttachment::Attach.encode(1)] {
             let reply = second.admin.run(entry, Give::Asked(wanted().as_bytes()));
             assert_status(reply.status, Status::INVALID_OPCODE, "not offered");
