@@ -278,7 +278,7 @@ fn what_was_not_recorded_is_a_shortfall() {
         topology.shortfalls.iter().map(|it| format!("{}: {}", it.what, it.reason)).collect();
     let expected = [
         "interrupts of eth0: their names (`gve-ntfy-blk0@pci:0000:3b:00.0`, `gve-ntfy-blk1@pci:0000:3b:00.0`) do not \
-         tell the queue",
+         contain a queue number",
         "connections of nvme1: no socket of this network namespace goes to 10.0.0.7:4420: it may be in another \
          namespace, or be connecting",
         "route from 10.0.0.1 to 10.0.0.3: not in the recording",
