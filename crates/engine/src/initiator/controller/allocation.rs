@@ -25,8 +25,8 @@ pub struct Extent {
 }
 
 impl Controller {
-    /// The blocks from `start` on that are alike, at most `blocks` of them; `None` where the controller does not say. Waits no
-    /// longer than `timeout`.
+    /// Extent of equal state from `start` on, of at most `blocks` blocks; `None` where the controller does not say, and for all
+    /// targets but Selvedge's. Waits no longer than `timeout`.
     ///
     /// # Errors
     /// When the connection is lost, or the controller refuses or answers late.
@@ -38,7 +38,10 @@ impl Controller {
         timeout: Duration,
     ) -> Result<Option<Extent>, InitiatorError> {
         let commands = self.identify().optional_admin_commands.get();
-        if commands & optional_admin_commands::GET_LBA_STATUS == 0 || blocks == 0 {
+        let is_offered = commands & optional_admin_commands::GET_LBA_STATUS != 0;
+        // Only Selvedge's own targets: another one that ignored the kind of list, and answered with its
+        // list of damaged blocks, would have clients take data for holes.
+        if !is_offered || !self.identify().has_command_stages() || blocks == 0 {
             return Ok(None);
         }
         let blocks = blocks.min(u16::MAX.into());
