@@ -1,12 +1,14 @@
 //! Prerequisites of tests: a kernel with MPTCP, the right to mount, a program, and time. Where one is missing, the test says so and ends;
 //! where `SELVEDGE_PREREQUISITES=required` says that the machine has them all, as `cargo xtask prove machine` does, it fails.
 
+mod free_address;
 mod loop_device;
 mod patience;
 
 use std::fmt::Display;
 use std::process::Command;
 
+pub use free_address::free_address;
 pub use loop_device::LoopDevice;
 pub use patience::{Wait, patience, wait_for, wait_for_end, wait_until};
 

@@ -198,7 +198,7 @@ fn a_refusal_says_what_is_wrong() {
 
 #[test]
 fn an_address_without_a_listener_is_reported() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = prerequisite::free_address();
     for engine in [Engine::IoUring, Engine::Epoll] {
         let error = Controller::connect(options(free, engine)).unwrap_err();
         assert!(matches!(error, InitiatorError::Connect { .. }), "{error}");

@@ -179,7 +179,7 @@ fn paths_that_lead_elsewhere_are_refused_by_name() {
 #[test]
 fn one_path_that_cannot_be_reached_is_no_hindrance() {
     let target = start(memory(1));
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = prerequisite::free_address();
     let paths = Paths::connect(options(&[closed, target.ports()[0]])).unwrap();
     let mut host = Host::new(&paths);
     host.write(0, 1);

@@ -24,8 +24,7 @@ use zerocopy::FromBytes as _;
 
 /// A port that is free now, and the configuration of a target there with one namespace.
 fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
-    // Other tests of this run take free ports of 127.0.0.1.
-    let free = TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
+    let free = prerequisite::free_address();
     let good = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
     let namespace = NamespaceConfig::new(2, backend, block_size);
     let mut config =

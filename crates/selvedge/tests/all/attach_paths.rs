@@ -1,10 +1,10 @@
 //! Log lines of `attach` about its paths at the default level: a path that never came, a path that is lost, and I/O that waits.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use prerequisite::free_address;
 use rustix::process::Signal;
 
 use crate::attach::{attached, end, program, target};
@@ -16,11 +16,6 @@ fn log(folder: &Path) -> String {
 
 fn await_line(folder: &Path, words: &str) {
     prerequisite::wait_until(words, || log(folder).lines().any(|line| line.contains(words)));
-}
-
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.expect("a port").port().to_string()
 }
 
 /// `attach` over these ports, with its log in a file.
@@ -35,10 +30,10 @@ fn attach(folder: &Path, addresses: &str, more: &[&str]) -> Command {
 fn a_missing_path_is_reported_and_its_arrival_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
-    let missing = free_port();
-    let addresses = format!("127.0.0.1:{port},127.0.0.1:{missing}");
+    let missing = free_address();
+    let addresses = format!("127.0.0.1:{port},{missing}");
     let (attached, _) = attached(&mut attach(folder.path(), &addresses, &[]));
-    await_line(folder.path(), &format!("path 127.0.0.1:{missing}: not connected"));
+    await_line(folder.path(), &format!("path {missing}: not connected"));
     assert!(log(folder.path()).contains("Connection refused"), "{}", log(folder.path()));
     assert!(!log(folder.path()).contains("I/O waits"), "the other path is there");
     assert_eq!(end(attached, Signal::TERM), Some(0));
@@ -47,10 +42,11 @@ fn a_missing_path_is_reported_and_its_arrival_too() {
 #[test]
 fn waiting_io_is_reported_and_its_resumption_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (disk, port) = (folder.path().join("disk.img"), free_port());
+    let (disk, address) = (folder.path().join("disk.img"), free_address());
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
     let namespace = format!("file:{},size=1m", disk.display());
     let serve = || {
-        let words = ["serve", "-s", &port, "-n", NQN, "--control", "none", "--reactors", "1", "--namespace"];
+        let words = ["serve", "-a", &host, "-s", &port, "-n", NQN, "--control", "none", "--reactors", "1", "--namespace"];
         let mut command = program(folder.path(), &words);
         let mut target = Ended(command.arg(&namespace).stdout(Stdio::piped()).spawn().expect("it runs"));
         let mut line = String::new();
@@ -59,12 +55,12 @@ fn waiting_io_is_reported_and_its_resumption_too() {
         target
     };
     let target = serve();
-    let (attached, _) = attached(&mut attach(folder.path(), &format!("127.0.0.1:{port}"), &[]));
+    let (attached, _) = attached(&mut attach(folder.path(), &address.to_string(), &[]));
     drop(target);
-    await_line(folder.path(), &format!("path 127.0.0.1:{port}: lost"));
+    await_line(folder.path(), &format!("path {address}: lost"));
     await_line(folder.path(), "no path is usable: I/O waits");
     let _target = serve();
-    await_line(folder.path(), &format!("path 127.0.0.1:{port}: connected"));
+    await_line(folder.path(), &format!("path {address}: connected"));
     await_line(folder.path(), "I/O goes on after");
     assert_eq!(end(attached, Signal::TERM), Some(0));
 }
@@ -73,7 +69,7 @@ fn waiting_io_is_reported_and_its_resumption_too() {
 fn its_log_has_the_options_of_serve() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
-    let addresses = format!("127.0.0.1:{port},127.0.0.1:{}", free_port());
+    let addresses = format!("127.0.0.1:{port},{}", free_address());
     let quiet = ["--log-level", "error"];
     let (attached_quietly, _) = attached(&mut attach(folder.path(), &addresses, &quiet));
     assert_eq!(end(attached_quietly, Signal::TERM), Some(0));

@@ -1,14 +1,14 @@
 //! What `serve` gives up: it is gone on every thread, it is shown, and what is left is enough to serve.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::serving::{json, stderr};
-use prerequisite::missing;
+use prerequisite::{free_address, missing};
 
 const NQN: &str = "nqn.2026-01.org.example:confined";
 /// A user and a group without rights, on every system.
@@ -305,14 +305,8 @@ fn what_is_asked_for_and_cannot_be_is_an_error() {
     }
 }
 
-/// A free port for the metrics, since the program does not print the port that it listens on.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it has an address").port()
-}
-
-fn read_metrics(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+fn read_metrics(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").expect("it is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
@@ -340,8 +334,9 @@ fn what_sets_a_congestion_control_is_kept_where_a_port_starts_with_one_that_take
         let serving = Serving::start(folder.path(), &[&disk[..], more].concat());
         let (_, kept) = serving.confinement("capabilities");
         assert_eq!(kept.contains("net_admin"), is_kept, "{kept}");
-        let (port, service) = ("127.0.0.1", free_port().to_string());
-        let added = serving.run(&["listener", "add", port, "--trsvcid", &service, "--congestion", &name]);
+        let address = free_address();
+        let (host, service) = (address.ip().to_string(), address.port().to_string());
+        let added = serving.run(&["listener", "add", &host, "--trsvcid", &service, "--congestion", &name]);
         let text = stderr(&added);
         assert_eq!(added.status.success(), is_kept, "{text}");
         if !is_kept {
@@ -356,8 +351,9 @@ fn serves_confined(engine: &str) {
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     let disk = format!("file:{},size=1m", at("outside/a.img").display());
     let (state, inside) = (at("state").display().to_string(), at("inside").display().to_string());
-    let port = free_port();
-    let metrics = format!("127.0.0.1:{port}");
+    // The program does not print the port of its metrics.
+    let metrics_address = free_address();
+    let metrics = metrics_address.to_string();
     let disks = ["--namespace", &disk, "--namespace", "memory:1m", "--state-dir", &state];
     let rest = ["--engine", engine, "--metrics", &metrics, "--confine-to", &inside, "--mdns"];
     let mut serving = Serving::start(folder.path(), &[&disks[..], &rest[..]].concat());
@@ -370,13 +366,14 @@ fn serves_confined(engine: &str) {
     serving.done(&["namespace", "add", NQN, &added]);
     serving.write_and_verify("3");
     serving.done(&["namespace", "remove", NQN, "3"]);
-    serving.done(&["listener", "add", "127.0.0.1", "--trsvcid", &free_port().to_string()]);
+    let address = free_address();
+    let (host, service) = (address.ip().to_string(), address.port().to_string());
+    serving.done(&["listener", "add", &host, "--trsvcid", &service]);
     let listeners = json(&serving.run(&["listener", "list", "-o", "json"]));
-    let added = listeners["ports"][1]["address"].as_str().expect("it is listed").to_owned();
-    let service = added.rsplit(':').next().expect("a port").to_owned();
-    serving.done(&["listener", "remove", "127.0.0.1", "-s", &service]);
+    assert_eq!(listeners["ports"][1]["address"], address.to_string());
+    serving.done(&["listener", "remove", &host, "-s", &service]);
     serving.done(&["log", "info"]);
-    assert!(read_metrics(port).contains("selvedge_"), "it has metrics");
+    assert!(read_metrics(metrics_address).contains("selvedge_"), "it has metrics");
     let killed = rustix::process::Pid::from_child(&serving.child);
     rustix::process::kill_process(killed, rustix::process::Signal::TERM).expect("it runs");
     assert_eq!(serving.child.wait().expect("it ends").code(), Some(0));

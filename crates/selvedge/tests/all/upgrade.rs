@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use prerequisite::{wait_for, wait_until};
+use prerequisite::{free_address, wait_for, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ use crate::serving::{NQN, json, stderr};
 /// A target that is followed by others, whose last one is gone when the test is over.
 struct Testbed {
     folder: TempDir,
-    port: String,
+    address: SocketAddr,
     first: Child,
     /// The process that serves.
     process: u32,
@@ -31,12 +31,11 @@ struct Testbed {
 impl Testbed {
     fn start(namespace: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // A process that replaces a killed one has to be found at its port.
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.expect("a port").port().to_string();
-        let (first, port) = serve(folder.path(), &port, namespace);
+        // The process that replaces a killed one must have the same address.
+        let address = free_address();
+        let first = serve(folder.path(), address, namespace);
         let process = first.id();
-        let testbed = Self { folder, port, first, process };
+        let testbed = Self { folder, address, first, process };
         wait_until("it waits for its successor", || testbed.is_administered());
         testbed
     }
@@ -44,7 +43,7 @@ impl Testbed {
     /// Serves again, after both processes of an upgrade are gone.
     fn revive(&mut self, namespace: &str) {
         let _ = self.first.wait();
-        (self.first, _) = serve(self.folder.path(), &self.port, namespace);
+        self.first = serve(self.folder.path(), self.address, namespace);
         self.process = self.first.id();
         wait_until("it waits for its successor", || self.is_administered());
     }
@@ -80,7 +79,7 @@ impl Testbed {
         let mut command = program(self.folder.path());
         let load =
             ["--rw", "randrw", "--bs", "4k", "--iodepth", "8", "-i", "2", "--verify", "--destroy-data"];
-        command.args(["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "--runtime", &seconds]);
+        command.args(["bench", "-a", &self.address.to_string(), "-n", NQN, "--runtime", &seconds]);
         command.args(load).args(["-o", "json"]).args(more).stderr(Stdio::piped());
         command.spawn().expect("the program runs")
     }
@@ -119,13 +118,15 @@ impl Drop for Testbed {
     }
 }
 
-/// A target, and its port.
-fn serve(folder: &Path, service: &str, namespace: &str) -> (Child, String) {
+/// A target that listens on `address`.
+fn serve(folder: &Path, address: SocketAddr, namespace: &str) -> Child {
     let mut target = program(folder);
     target.args([
         "serve",
+        "-a",
+        &address.ip().to_string(),
         "-s",
-        service,
+        &address.port().to_string(),
         "-n",
         NQN,
         "--control",
@@ -142,15 +143,14 @@ fn serve(folder: &Path, service: &str, namespace: &str) -> (Child, String) {
     stdout.read_line(&mut line).expect("it prints where it listens");
     // All that follow print there, too.
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
-    let Some((_, port)) = line.trim().rsplit_once(':') else {
+    if !line.trim().ends_with(&address.to_string()) {
         let log = std::fs::read_to_string(folder.join("log")).expect("a log");
         panic!(
             "it does not listen: {line:?}, and its log ends with\n{}",
             log.lines().last().unwrap_or_default()
         );
-    };
-    let port = port.to_owned();
-    (target, port)
+    }
+    target
 }
 
 fn program(folder: &Path) -> Command {
@@ -230,7 +230,7 @@ fn what_a_host_has_written_to_memory_is_there_after_upgrades() {
     }
     assert_eq!(testbed.tell(&["namespace", "list", NQN])["namespaces"][0]["uuid"], uuid);
     let mut check = program(testbed.folder.path());
-    check.args(["bench", "-a", "127.0.0.1", "-s", &testbed.port, "-n", NQN, "--verify-only", "-o", "json"]);
+    check.args(["bench", "-a", &testbed.address.to_string(), "-n", NQN, "--verify-only", "-o", "json"]);
     verified(&check.args(record).output().expect("the program runs"));
 }
 
