@@ -18,6 +18,10 @@ const ENDS_LIMIT_S: u64 = 600;
 /// Each client takes seconds.
 const CLIENT_LIMIT_S: u64 = 60;
 
+/// Command that makes `$F/image.raw`: data, a hole, and data at the end.
+pub(crate) const IMAGE: &str = "truncate -s 128M $F/image.raw && for at in 0 30 31 96 127; do
+    dd if=/dev/urandom of=$F/image.raw bs=1M count=1 seek=$at conv=notrunc status=none; done";
+
 /// Commands of each client, for a shell: `$DISK` and `$SMALL` are the URIs of a disk with blocks of
 /// 4096 bytes and of one with blocks of 512, `$F` the folder.
 const CLIENTS: [(&str, &str); 9] = [
@@ -25,10 +29,14 @@ const CLIENTS: [(&str, &str); 9] = [
         "nbdinfo",
         "nbdinfo \"$DISK\" | tee $F/info && grep -q 'block_size_minimum: 4096' $F/info &&
          grep -q 'can_multi_conn: true' $F/info && grep -q 'can_fast_zero: true' $F/info &&
-         nbdinfo --size \"$SMALL\" | grep -qx 134217728 && nbdinfo --map \"$DISK\" | grep -q data &&
+         nbdinfo --size \"$SMALL\" | grep -qx 134217728 && nbdinfo --map \"$DISK\" | grep -q hole &&
          nbdinfo --list \"$DISK\" | grep -c '^export=' | grep -qx 2",
     ),
-    ("nbdcopy, in", "nbdcopy --connections=4 --flush $F/image.raw \"$DISK\""),
+    (
+        "nbdcopy, in",
+        "nbdcopy --connections=4 --flush $F/image.raw \"$DISK\" && nbdinfo --map \"$DISK\" | tee $F/map &&
+         grep -q data $F/map && grep -q hole $F/map",
+    ),
     ("nbdcopy, out", "nbdcopy \"$DISK\" $F/out.raw && cmp $F/image.raw $F/out.raw"),
     (
         "qemu-img, in",
@@ -185,11 +193,8 @@ fn attach(program: &str, port: &str, socket: &Path) -> Result<Process, String> {
 fn clients(socket: &Path, scratch: &Path) -> Result<(), String> {
     let uri = |name: &str| format!("nbd+unix:///{name}?socket={}", socket.display());
     let folder = scratch.display().to_string();
-    // Data, a hole, and data at the end.
-    let image = "truncate -s 128M $F/image.raw && for at in 0 30 31 96 127; do
-        dd if=/dev/urandom of=$F/image.raw bs=1M count=1 seek=$at conv=notrunc status=none; done";
     let mut failed = Vec::new();
-    for (name, script) in [("an image", image)].into_iter().chain(CLIENTS) {
+    for (name, script) in [("an image", IMAGE)].into_iter().chain(CLIENTS) {
         println!("-- {name}");
         // nbdsh takes the first Python that it finds, and has its module in the system's.
         let script = format!("PATH=/usr/bin:$PATH; {script}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::attach::NQN;
+use crate::attach::{IMAGE, NQN};
 use crate::command::{Process, Step};
 
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -93,7 +93,7 @@ pub(crate) fn run(program: &str, port: &str, scratch: &Path) -> Result<usize, St
     .concat();
     let (mut by_certificates, _) = attach(program, port, &with_certificates, "nbds+unix:///2")?;
     let mut failed = Vec::new();
-    for (name, script) in CLIENTS {
+    for (name, script) in [("an image", IMAGE)].into_iter().chain(CLIENTS) {
         println!("-- {name}");
         let step = Step::new("sh", &["-c", script]).limit_s(CLIENT_LIMIT_S);
         let step = step.env("PORT", &tls_port).env("SOCKET", &socket).env("F", &folder);
