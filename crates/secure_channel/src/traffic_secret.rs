@@ -50,14 +50,19 @@ impl TrafficSecret {
         let key = hash.expand_label(&self.bytes, "key", &[], self.suite.key_bytes());
         let mut iv = Zeroizing::new([0; NONCE_BYTES]);
         iv.copy_from_slice(&hash.expand_label(&self.bytes, "iv", &[], NONCE_BYTES));
-        let algorithm = match self.suite {
-            Suite::Aes128Gcm => &AES_128_GCM,
-            Suite::Aes256Gcm => &AES_256_GCM,
-        };
-        #[allow(clippy::expect_used, reason = "the suite says how long a key is")]
-        let key = UnboundKey::new(algorithm, &key).expect("a key as long as the suite says");
-        Protection { key: LessSafeKey::new(key), nonces: Nonces::beginning_at(records, iv) }
+        Protection { key: cipher_key(self.suite, &key), nonces: Nonces::beginning_at(records, iv) }
     }
+}
+
+/// Key of the suite's cipher from `Suite::key_bytes` bytes.
+pub(crate) fn cipher_key(suite: Suite, bytes: &[u8]) -> LessSafeKey {
+    let algorithm = match suite {
+        Suite::Aes128Gcm => &AES_128_GCM,
+        Suite::Aes256Gcm => &AES_256_GCM,
+    };
+    #[allow(clippy::expect_used, reason = "the suite says how long a key is")]
+    let key = UnboundKey::new(algorithm, bytes).expect("a key as long as the suite says");
+    LessSafeKey::new(key)
 }
 
 impl fmt::Debug for TrafficSecret {

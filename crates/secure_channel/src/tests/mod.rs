@@ -4,6 +4,7 @@ mod hellos;
 mod key_updates;
 mod records;
 mod rfc8448;
+mod wycheproof;
 
 use crate::{Opener, Peer, RecordLimit, Sealer, Suite, TrafficSecret};
 
