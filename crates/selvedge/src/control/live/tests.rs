@@ -35,7 +35,7 @@ use crate::diagnosis;
 use crate::spec::endpoint::Endpoint;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:live";
-/// A target with a door for those who have tokens.
+/// A target with a listener for those who have tokens.
 struct Bed {
     _folder: tempfile::TempDir,
     administration: Arc<Administration>,
