@@ -1,4 +1,4 @@
-//! A target with worked numbers, for tests: what it says is written by the engine itself.
+//! Fixture of tests: a target with fixed numbers, whose output is written by the engine itself.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
