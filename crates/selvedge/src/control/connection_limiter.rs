@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_most_silent_connections_makes_room() {
+    fn the_party_with_the_most_silent_connections_makes_room() {
         let limiter = ConnectionLimiter::default();
         let heavy = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
         let _light: Vec<_> = (2..2 + (CONNECTIONS_MAX - heavy.len()) as u8)
