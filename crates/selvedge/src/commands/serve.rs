@@ -76,9 +76,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Ok(()) | Err(Failure::ReaderGone) => {}
         Err(failure) => return Err(failure),
     }
-    let places = controls.iter().map(|control| control.endpoint().clone());
+    let endpoints = controls.iter().map(|control| control.endpoint().clone());
     let settings_left = settings.as_ref().map(Applied::handed);
-    let predecessor = Predecessor::wait(places, &target, &administration, directory, settings_left);
+    let predecessor = Predecessor::wait(endpoints, &target, &administration, directory, settings_left);
     let service = Service::ready(&target);
     stop.wait();
     if predecessor.as_ref().is_some_and(Predecessor::is_over) {
