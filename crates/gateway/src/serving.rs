@@ -102,7 +102,7 @@ impl Serving {
     pub(super) fn close(&mut self, target: &Target) {
         let fabric = inaccessible(target.config(), &BTreeSet::new());
         if let Err(error) = target.apply_directed(&fabric, &target.directives(), Duration::ZERO) {
-            tracing::error!(%error, "cannot close what this gateway must no longer serve");
+            tracing::error!(%error, "cannot close the namespaces that this gateway must not serve");
         }
         self.hold.clear();
         self.open.clear();
@@ -139,7 +139,7 @@ impl Serving {
             if let Err(error) = target.apply_directed(&fabric, &directives, overlap) {
                 return self.failed(&error, now_ms);
             }
-            tracing::info!(?hold, ?open, "load-balancing groups are let go of");
+            tracing::info!(?hold, ?open, "load-balancing groups released");
             // Recorded only after the target has let go: the group's state says so to the next owner because of it.
             (self.hold, self.open) = (hold, open);
             adjusted = Adjusted::Changed;
@@ -163,7 +163,7 @@ impl Serving {
         // Only after the target serves them: the group's state says that the takeover is complete because of it.
         if (&self.hold, &self.open) != (&decision.hold, &decision.open) {
             (self.hold, self.open) = (decision.hold.clone(), decision.open.clone());
-            tracing::info!(hold = ?self.hold, open = ?self.open, "load-balancing groups are served");
+            tracing::info!(hold = ?self.hold, open = ?self.open, "serving load-balancing groups");
             adjusted = Adjusted::Changed;
         }
         adjusted
