@@ -489,7 +489,7 @@ fn a_client_s_certificate_that_signs_itself_is_trusted_by_itself() {
 }
 
 #[test]
-fn a_client_without_calls_leaves_its_place_to_others() {
+fn a_client_without_calls_returns_its_permit() {
     let flags = "--control none --ceph-nvmeof-api 127.0.0.1:0 --ceph-nvmeof-api-for-anybody";
     let flags = Flags::parse_from(["test"].into_iter().chain(flags.split_whitespace())).administered;
     let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
@@ -503,7 +503,7 @@ fn a_client_without_calls_leaves_its_place_to_others() {
 }
 
 #[test]
-fn doors_that_lack_something_are_not_opened() {
+fn listeners_that_lack_something_are_not_opened() {
     let error = |flags: &str| {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("open"), "").unwrap();

@@ -175,7 +175,7 @@ impl<'a> Listeners<'a> {
 
 fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listening> {
     let service = target.ports().first().map(std::net::SocketAddr::port)?;
-    let Some(path) = socket::default_place(service) else {
+    let Some(path) = socket::default_path(service) else {
         tracing::warn!(
             "no control socket: the target's user has no folder for one (neither RUNTIME_DIRECTORY nor \
              XDG_RUNTIME_DIR is set), so this target cannot be administered; add --control unix:PATH, or --control none to say so"
