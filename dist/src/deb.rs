@@ -37,8 +37,8 @@ pub(crate) fn write(
          NVMe/TCP hosts, alone or as a group of gateways. It needs no kernel module,\n \
          no huge pages and no root, and costs nothing while it is idle.\n .\n \
          The same program is an NVMe/TCP host over many queues and paths, a benchmark\n \
-         that takes fio's options, and a tuner that leads each queue's packets to the\n \
-         processor that works on them.\n"
+         that takes fio's options, and a tuner that steers each queue's packets to the\n \
+         CPU of its worker thread.\n"
     );
     let scripts = ["postinst", "prerm", "postrm"];
     let scripts = scripts.map(|name| Ok((name, release.file(&format!("packaging/deb/{name}"))?)));

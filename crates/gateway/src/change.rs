@@ -120,7 +120,7 @@ impl Membership {
             && target.open_early(&before.0, &before.1).pending().is_empty()
             && let Err(error) = target.apply_directed(&before.0, &before.1, Duration::ZERO)
         {
-            tracing::error!(%error, "what was served before cannot be served again");
+            tracing::error!(%error, "cannot restore the previous configuration");
         }
         // New secrets are read as at all gateways, by the deciding thread.
         self.wake();
@@ -159,7 +159,7 @@ impl Membership {
         let part = |state: &GroupState| (state.config.clone(), state.secrets.clone(), state.added.clone());
         let (before, shared) = (part(base), part(next));
         let me = self.seen().me.clone();
-        let mut problem = "others change it all the time".to_owned();
+        let mut problem = "too many concurrent changes to the group".to_owned();
         let mut failures = 0;
         // At first as it was seen last: if others have changed it since, nothing is written.
         let mut known = Some(base.clone());

@@ -34,7 +34,7 @@ impl Chronicle {
         if before.format != after.format && before.version > 0 {
             tracing::info!(
                 format = after.format.0,
-                "all gateways of the group read a newer format, which it has now"
+                "group state converted to a newer format, which all gateways read"
             );
         }
         if before.config != after.config {

@@ -68,7 +68,7 @@ impl Membership {
                 Progress::Again
             }
             Err(error) => {
-                tracing::warn!(%error, "this gateway cannot come back yet");
+                tracing::warn!(%error, "cannot start a new epoch; retrying");
                 Progress::Rest
             }
         }
@@ -78,7 +78,7 @@ impl Membership {
     /// for its lease to end.
     fn give_up(&self, serving: &mut Serving, target: &Target, heirs: &BTreeMap<u32, Owner>) {
         tracing::warn!(
-            "commands on images have taken too long: the others take over once they have shut out this gateway's connections"
+            "commands on images have taken too long: other gateways take over after they have put this gateway's connections on the blocklist"
         );
         serving.close(target);
         target.forget_cluster_connections();
@@ -94,7 +94,9 @@ impl Membership {
         });
         match updated {
             Ok((state, ())) => self.seen().learn(state),
-            Err(error) => tracing::warn!(%error, "the others learn of this gateway's end by its silence"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot report the end of this gateway; others take over when its lease has expired")
+            }
         }
         self.tell();
     }

@@ -1,5 +1,8 @@
 //! Events in a group of gateways: found by comparing two of its states, and logged.
 
+use std::time::Duration;
+
+use engine::limits::GATEWAY_LEASE_MS;
 use serde::{Deserialize, Serialize};
 
 use super::state::{GroupState, Life, Phase};
@@ -91,26 +94,35 @@ impl GroupEvent {
         events
     }
 
-    /// Tells it in the log, of a group that is in this state since.
+    /// Logs the event, after which the group is in this state.
     pub(super) fn log(&self, after: &GroupState) {
         let gateway = self.gateway.as_deref().unwrap_or("none");
         let group = self.load_balancing_group.unwrap_or_default();
         match self.what {
             Happening::GatewayThere => {
                 let number = after.gateways.get(gateway).map(|there| there.number);
-                tracing::info!(gateway, number, "a gateway is there");
+                tracing::info!(gateway, number, "the gateway joined the group");
             }
-            Happening::GatewayGivenUp => tracing::warn!(gateway, "a gateway is silent, and was given up"),
-            Happening::GatewayLeft => tracing::info!(gateway, "a gateway has left"),
-            Happening::GatewayRemoved => tracing::info!(gateway, "a gateway was removed from the group"),
-            Happening::GatewayDrained => tracing::info!(gateway, "a gateway is drained"),
-            Happening::GatewayResumed => tracing::info!(gateway, "a gateway may serve again"),
+            Happening::GatewayGivenUp => {
+                let lease_s = Duration::from_millis(GATEWAY_LEASE_MS).as_secs_f64();
+                tracing::warn!(
+                    "gateway {gateway}: no heartbeat for {lease_s} s; others take over its load-balancing groups"
+                );
+            }
+            Happening::GatewayLeft => tracing::info!(gateway, "the gateway left the group"),
+            Happening::GatewayRemoved => tracing::info!(gateway, "the gateway was removed from the group"),
+            Happening::GatewayDrained => {
+                tracing::info!(gateway, "the gateway is drained: it serves only while no other gateway can")
+            }
+            Happening::GatewayResumed => {
+                tracing::info!(gateway, "the gateway is resumed: it may serve again")
+            }
             Happening::LoadBalancingGroupMoves => {
                 let state = self.state.unwrap_or(Phase::Serving);
-                tracing::info!(group, owner = gateway, ?state, "a load-balancing group changes hands");
+                tracing::info!(group, owner = gateway, ?state, "a load-balancing group changes its owner");
             }
             Happening::LoadBalancingGroupGone => {
-                tracing::info!(group, "a load-balancing group is gone, and its namespaces are in others");
+                tracing::info!(group, "a load-balancing group was removed; its namespaces are in others");
             }
         }
     }

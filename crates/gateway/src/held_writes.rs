@@ -206,7 +206,7 @@ impl Drop for HeldWrites<'_> {
             Ok((state, ())) => self.membership.learn_pause(state),
             Err(error) => {
                 let seconds = SNAPSHOT_HOLD_MS / 1000;
-                tracing::warn!(%error, "cannot tell other gateways that a snapshot is done: their writes go on within {seconds} s");
+                tracing::warn!(%error, "cannot report the end of a snapshot to other gateways; their writes continue within {seconds} s");
             }
         }
     }

@@ -54,7 +54,7 @@ impl Member {
         let (state, number) = register(&store, name, &[], (None, &BTreeMap::new()), &mut tried)
             .map_err(|what| failed(&what))?;
         let (me, number) = number.ok_or_else(|| failed(&"it was taken out again at once"))?;
-        tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
+        tracing::info!(group = %spec, name, number, "joined the group");
         let membership = Membership::new(spec.to_string(), number, store, me, state);
         Self::with_threads(membership, look_bell, look)
     }
@@ -146,7 +146,7 @@ impl Member {
             Standing::Left => Ok(()),
             Standing::Member | Standing::Expelled => {
                 tracing::warn!(
-                    "the group's cluster does not answer: the other gateways take over when this one is silent"
+                    "the group's cluster does not answer; other gateways take over when the lease of this one has expired"
                 );
                 Ok(())
             }
@@ -285,7 +285,7 @@ pub(super) fn update<T>(
             Err(error) => return Err(error),
         }
     }
-    Err(StoreError::Damaged("others change it all the time".to_owned()))
+    Err(StoreError::Damaged("too many concurrent changes to the group".to_owned()))
 }
 
 /// A number that no other epoch has.

@@ -347,7 +347,10 @@ impl Membership {
             Standing::Expelled => return self.come_back(&mut serving, target, &decision.heirs),
             Standing::Replaced => {
                 serving.close(target);
-                tracing::error!(group = self.group, "this gateway has lost its place in its group, and ends");
+                tracing::error!(
+                    group = self.group,
+                    "this gateway was removed from its group, or another one has its name; exiting"
+                );
                 // The program ends as if it was asked to.
                 end_program();
                 return Progress::Over;
@@ -442,7 +445,7 @@ impl Membership {
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
             let _vital = Vital::begin();
-            tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
+            tracing::info!(?addresses, "adding the connections of a failed gateway to the blocklist");
             // First the blocklist, then its map: an OSD that lacks it still carries out the dead gateway's late writes.
             let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());
@@ -453,7 +456,10 @@ impl Membership {
             match outcome {
                 Ok(()) => seen.fenced.extend(addresses),
                 Err(error) => {
-                    tracing::warn!(error, "a dead gateway's connections are not on the blocklist yet");
+                    tracing::warn!(
+                        error,
+                        "cannot add the connections of a failed gateway to the blocklist; retrying"
+                    );
                 }
             }
             drop(seen);
@@ -461,7 +467,7 @@ impl Membership {
             membership.notify(|signals| &signals.look);
         };
         if let Err(error) = thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
-            tracing::warn!(%error, "no thread to put connections on the blocklist");
+            tracing::warn!(%error, "cannot start a thread to add connections to the blocklist; retrying");
             self.seen().is_fencing = false;
         }
     }

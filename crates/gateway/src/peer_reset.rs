@@ -110,7 +110,7 @@ impl PeerResets {
                 Rest::Complete => {
                     tracing::info!(
                         controller = controller.controller_id,
-                        "a lost gateway's controller is at rest"
+                        "controller of a failed gateway quiesced"
                     );
                     reset.end(true);
                 }

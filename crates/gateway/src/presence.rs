@@ -150,7 +150,7 @@ impl PresenceWatch {
             );
         }
         for UnreachedHost { host, subsystem, gateway, .. } in self.reported.difference(&reported) {
-            tracing::info!("host {host} lacks no path to gateway {gateway} of {subsystem} any longer");
+            tracing::info!("host {host} has a path to gateway {gateway} of {subsystem} again");
         }
         self.reported = reported;
     }

@@ -27,12 +27,15 @@ impl Membership {
         let work = move || {
             let _vital = Vital::begin();
             if let Err(reason) = membership.forget_closed(&target) {
-                tracing::warn!(reason, "connections that this gateway has closed are not forgotten yet");
+                tracing::warn!(
+                    reason,
+                    "cannot remove closed Ceph connections from the group state; retrying"
+                );
             }
             membership.is_pruning.store(false, Ordering::Release);
         };
         if let Err(error) = thread::Builder::new().name("gateway-prune".to_owned()).spawn(work) {
-            tracing::warn!(%error, "no thread to forget closed connections");
+            tracing::warn!(%error, "cannot start a thread to remove closed Ceph connections; retrying");
             self.is_pruning.store(false, Ordering::Release);
         }
     }
@@ -57,7 +60,7 @@ impl Membership {
             return Ok(());
         }
         self.store().fence(&closed, GATEWAY_CLOSED_FENCE_S).map_err(|error| error.to_string())?;
-        tracing::info!(count = closed.len(), "connections that this gateway has closed are forgotten");
+        tracing::info!("removing {} closed Ceph connections from the group state", closed.len());
         let updated = update(self.store(), |state| {
             let is_changed = state.forget_addresses(&me, &closed);
             Ok(if is_changed { Update::Write(()) } else { Update::Done(()) })

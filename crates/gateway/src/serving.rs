@@ -102,7 +102,7 @@ impl Serving {
     pub(super) fn close(&mut self, target: &Target) {
         let fabric = inaccessible(target.config(), &BTreeSet::new());
         if let Err(error) = target.apply_directed(&fabric, &target.directives(), Duration::ZERO) {
-            tracing::error!(%error, "cannot close what this gateway must no longer serve");
+            tracing::error!(%error, "cannot close the namespaces that this gateway must not serve");
         }
         self.hold.clear();
         self.open.clear();
@@ -139,7 +139,7 @@ impl Serving {
             if let Err(error) = target.apply_directed(&fabric, &directives, overlap) {
                 return self.failed(&error, now_ms);
             }
-            tracing::info!(?hold, ?open, "load-balancing groups are let go of");
+            tracing::info!(?hold, ?open, "load-balancing groups released");
             // Recorded only after the target has let go: the group's state says so to the next owner because of it.
             (self.hold, self.open) = (hold, open);
             adjusted = Adjusted::Changed;
@@ -163,7 +163,7 @@ impl Serving {
         // Only after the target serves them: the group's state says that the takeover is complete because of it.
         if (&self.hold, &self.open) != (&decision.hold, &decision.open) {
             (self.hold, self.open) = (decision.hold.clone(), decision.open.clone());
-            tracing::info!(hold = ?self.hold, open = ?self.open, "load-balancing groups are served");
+            tracing::info!(hold = ?self.hold, open = ?self.open, "serving load-balancing groups");
             adjusted = Adjusted::Changed;
         }
         adjusted
@@ -230,7 +230,10 @@ impl Serving {
                 {
                     let key = (nqn, nsid);
                     if !self.left_out.contains(&key) {
-                        tracing::warn!(nqn = key.0, nsid, error = %source, "a namespace cannot be opened, and is left out");
+                        tracing::warn!(
+                            "namespace {nsid} of {}: cannot open its storage: {source}; serving the others and retrying",
+                            key.0
+                        );
                     }
                     // One less each time, so that this ends.
                     left_out.insert(key);
@@ -261,7 +264,7 @@ impl Serving {
             }
             Err(error) => {
                 if self.secrets_failed_ms.is_none() {
-                    tracing::warn!(%error, "hosts have new secrets that this gateway cannot read; it tries again");
+                    tracing::warn!(%error, "cannot read the new secrets of hosts; retrying");
                 }
                 self.secrets_failed_ms = Some(now_ms);
             }
@@ -276,9 +279,9 @@ impl Serving {
 
     fn failed(&mut self, error: &TargetError, now_ms: u64) -> Adjusted {
         if self.failing_since_ms.is_none() {
-            tracing::warn!(%error, "what this gateway is to serve cannot be served yet; it tries again");
+            tracing::warn!(%error, "cannot apply the configuration of the group; retrying");
         } else {
-            tracing::debug!(%error, "what this gateway is to serve cannot be served yet");
+            tracing::debug!(%error, "cannot apply the configuration of the group");
         }
         self.failing_since_ms.get_or_insert(now_ms);
         Adjusted::Failed

@@ -254,7 +254,7 @@ impl Store {
             }
         };
         if let Err(error) = thread::Builder::new().name("gateway-close".to_owned()).spawn(close) {
-            tracing::warn!(%error, "no thread to close a connection");
+            tracing::warn!(%error, "cannot start a thread to close a Ceph connection");
         }
         Ok(())
     }

@@ -194,7 +194,7 @@ impl ClusterConnections {
             let _ = bell.send(());
         };
         if let Err(error) = thread::Builder::new().name("ceph-fence".to_owned()).spawn(work) {
-            return tracing::warn!(%error, "no thread to put connections on the blocklist");
+            return tracing::warn!(%error, "cannot start a thread to add connections to the blocklist");
         }
         if done.recv_timeout(Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS)).is_err() {
             tracing::warn!(

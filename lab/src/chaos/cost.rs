@@ -281,7 +281,7 @@ pub(crate) fn table(costs: &[Cost]) -> Table {
 }
 
 /// Times of hosts that the operator has named.
-pub(crate) fn door_table(costs: &[Cost]) -> Table {
+pub(crate) fn named_hosts_table(costs: &[Cost]) -> Table {
     let mut table = Table::new(&[
         "hostile hosts",
         "in after ms, alone",

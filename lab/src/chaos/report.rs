@@ -47,7 +47,7 @@ impl Report {
         text += "\nWhat hostile hosts cost (memory without the free buffers that the target keeps):\n";
         text += &cost::table(&self.costs).text();
         text += "\nHosts that the operator has named, beside hostile ones:\n";
-        text += &cost::door_table(&self.costs).text();
+        text += &cost::named_hosts_table(&self.costs).text();
         text += "\nTargets:\n";
         text += &self.target_table().text();
         text += "\nA target that was never restarted, at the quiet points between rounds:\n";

@@ -86,7 +86,7 @@ pub enum InitiatorError {
         error: RecordError,
     },
     /// The target sent bytes that no conforming target sends.
-    #[error("{address} sent what no NVMe/TCP target sends: {error}; the connection is closed")]
+    #[error("{address}: protocol violation: {error}; closing the connection")]
     Protocol {
         /// The target's address.
         address: SocketAddr,
@@ -94,7 +94,7 @@ pub enum InitiatorError {
         error: DecodeError,
     },
     /// The target sent something well-formed that it may not send.
-    #[error("{address} misbehaved: {misbehaviour}; the connection is closed")]
+    #[error("{address}: protocol violation: {misbehaviour}; closing the connection")]
     PeerMisbehaved {
         /// The target's address.
         address: SocketAddr,
@@ -246,19 +246,19 @@ pub enum InitiatorError {
 #[non_exhaustive]
 pub enum PeerMisbehaved {
     /// A PDU names a command that is not outstanding: never sent, or completed before.
-    #[error("it answered command {command_id:#06x}, which is not outstanding")]
+    #[error("target answered command {command_id:#06x}, which is not outstanding")]
     UnknownCommand {
         /// The command identifier.
         command_id: u16,
     },
     /// Data came for a command that does not read.
-    #[error("it sent data for command {command_id:#06x}, which does not read")]
+    #[error("target sent data for command {command_id:#06x}, which does not read")]
     DataNotAsked {
         /// The command identifier.
         command_id: u16,
     },
     /// Data came out of order, or more of it than was asked for.
-    #[error("it sent data for command {command_id:#06x} that does not fit: {error}")]
+    #[error("target sent data for command {command_id:#06x} that does not fit: {error}")]
     DataOutOfRange {
         /// The command identifier.
         command_id: u16,
@@ -266,7 +266,7 @@ pub enum PeerMisbehaved {
         error: TransferError,
     },
     /// A command was said to have succeeded before all its data had moved.
-    #[error("it completed command {command_id:#06x} with {moved} of {length} bytes moved")]
+    #[error("target completed command {command_id:#06x} with {moved} of {length} bytes moved")]
     DataMissing {
         /// The command identifier.
         command_id: u16,
@@ -276,20 +276,20 @@ pub enum PeerMisbehaved {
         length: u32,
     },
     /// A data PDU completes its command without being its last one.
-    #[error("it set SUCCESS without LAST on data for command {command_id:#06x}")]
+    #[error("target set SUCCESS without LAST on data for command {command_id:#06x}")]
     SuccessWithoutLast {
         /// The command identifier.
         command_id: u16,
     },
     /// Data was asked for that the command does not send.
-    #[error("it asked for data of command {command_id:#06x}, which has none to send")]
+    #[error("target sent R2T for command {command_id:#06x}, which has no data to send")]
     ReadyToTransferNotExpected {
         /// The command identifier.
         command_id: u16,
     },
     /// Data was asked for out of order, or beyond the end.
     #[error(
-        "it asked for bytes {offset} to {offset}+{length} of command {command_id:#06x}: out of range or order"
+        "target sent R2T for bytes {offset} to {offset}+{length} of command {command_id:#06x}: out of range or order"
     )]
     ReadyToTransferOutOfRange {
         /// The command identifier.
@@ -300,13 +300,15 @@ pub enum PeerMisbehaved {
         length: u32,
     },
     /// More data was asked for before that of the last request had been sent (MAXR2T is 0).
-    #[error("it asked for more data of command {command_id:#06x} than it was allowed to at a time")]
+    #[error(
+        "target sent R2T for command {command_id:#06x} before the data of the last R2T was sent (MAXR2T is 0)"
+    )]
     ReadyToTransferLimit {
         /// The command identifier.
         command_id: u16,
     },
     /// A PDU came before the handshake allows it.
-    #[error("it sent a PDU out of turn")]
+    #[error("target sent a PDU out of turn")]
     OutOfTurn,
 }
 

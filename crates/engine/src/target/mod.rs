@@ -33,7 +33,7 @@ use std::time::{Duration, SystemTime};
 use allocation_worker::AllocationWorker;
 use authentication_worker::AuthenticationWorker;
 use change::ImageWatch;
-use change::{Absence, Configurator, Order};
+use change::{Absence, ChangeRequest, Configurator};
 pub use change::{EarlyImages, secret_file_faults};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
@@ -139,8 +139,8 @@ impl Target {
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.
-        let order = Order { absence: Absence::Allowed, ..Order::of(&config.fabric) };
-        target.carry_out(&Order { directives: Some(&config.directives), ..order })?;
+        let request = ChangeRequest { absence: Absence::Allowed, ..ChangeRequest::of(&config.fabric) };
+        target.carry_out(&ChangeRequest { directives: Some(&config.directives), ..request })?;
         Ok(target)
     }
 
@@ -161,7 +161,7 @@ impl Target {
     /// # Errors
     /// When the configuration contradicts itself, or a backend or an address is not available.
     pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
-        self.carry_out(&Order::of(wanted))
+        self.carry_out(&ChangeRequest::of(wanted))
     }
 
     /// The same; secrets of hosts that others replace are still accepted for `overlap`.
@@ -173,7 +173,7 @@ impl Target {
         wanted: &FabricConfig,
         overlap: Duration,
     ) -> Result<Vec<Change>, TargetError> {
-        self.carry_out(&Order { overlap, ..Order::of(wanted) })
+        self.carry_out(&ChangeRequest { overlap, ..ChangeRequest::of(wanted) })
     }
 
     /// The same for a host that asks for it, unless another host has reserved a namespace that changes: nothing is then.
@@ -182,7 +182,7 @@ impl Target {
     /// # Errors
     /// As above, and `TargetError::Reserved`.
     pub fn apply_for(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<Vec<Change>, TargetError> {
-        self.carry_out(&Order { host: Some(host), ..Order::of(wanted) })
+        self.carry_out(&ChangeRequest { host: Some(host), ..ChangeRequest::of(wanted) })
     }
 
     /// Checks that a host may make a change that another component applies: no namespace that
@@ -206,7 +206,12 @@ impl Target {
         overlap: Duration,
     ) -> Result<Vec<Change>, TargetError> {
         let directives = Some(directives);
-        self.carry_out(&Order { directives, overlap, keeps_secrets: true, ..Order::of(wanted) })
+        self.carry_out(&ChangeRequest {
+            directives,
+            overlap,
+            keeps_secrets: true,
+            ..ChangeRequest::of(wanted)
+        })
     }
 
     /// Starts to open the images that `wanted` needs in addition to those in effect. Applying
@@ -263,7 +268,7 @@ impl Target {
     /// # Errors
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
     pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
-        self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
+        self.carry_out(&ChangeRequest { reopen: Some((nqn, nsid)), ..ChangeRequest::SAME }).map(drop)
     }
 
     /// Drops all registrations of a namespace, or those of the host with this NQN; the NQNs of hosts that had one. The
@@ -299,7 +304,7 @@ impl Target {
         drop(namespaces);
         drop(directory);
         if has_grown {
-            self.carry_out(&Order::SAME)?;
+            self.carry_out(&ChangeRequest::SAME)?;
         }
         Ok(has_grown)
     }
@@ -314,8 +319,8 @@ impl Target {
         self.fabric.absent()
     }
 
-    fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
-        let changes = self.configurator.carry_out(order)?;
+    fn carry_out(&self, request: &ChangeRequest<'_>) -> Result<Vec<Change>, TargetError> {
+        let changes = self.configurator.carry_out(request)?;
         if change::has_images(&self.fabric.directory().config) || !self.fabric.absent().is_empty() {
             let mut image_watch = lock(&self.image_watch);
             if image_watch.is_none() {

@@ -37,7 +37,7 @@ use serde::Serialize;
 use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
 pub(super) use self::list::AttachedDisks;
-use self::nbd::{Address, Place};
+use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
 use self::path_notice::PathNotice;
 use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
@@ -52,7 +52,7 @@ use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::attach::{AttachAction, AttachFlags, NbdPlace};
+use crate::flags::attach::{AttachAction, AttachFlags, NbdEndpoint};
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -156,7 +156,7 @@ fn serve(
     };
     let disks = attaching.disks()?;
     match &flags.nbd {
-        Some(place) => attaching.serve_clients((place, nbd_tls), disks, inheritance, &stop),
+        Some(endpoint) => attaching.serve_clients((endpoint, nbd_tls), disks, inheritance, &stop),
         None if flags.ublk => ublk::serve(&attaching, &disks, inheritance, &stop),
         None => vhost_user::serve(&attaching, disks, inheritance, &stop),
     }
@@ -249,15 +249,15 @@ impl Attaching<'_> {
 
     fn serve_clients(
         &self,
-        (place, tls): (&NbdPlace, Option<ServerTls>),
+        (endpoint, tls): (&NbdEndpoint, Option<ServerTls>),
         disks: Vec<Disk>,
         mut inheritance: Option<Inheritance>,
         stop: &Stop,
     ) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-        let place = self.place(place, &all_paths[0], inheritance.as_mut())?;
-        let listener = place.listener().map_err(Failure::failed)?;
-        let (file, own_listener, address) = place.parts();
+        let listener = self.nbd_listener(endpoint, &all_paths[0], inheritance.as_mut())?;
+        let duplicate = listener.duplicate().map_err(Failure::failed)?;
+        let (file, own_listener, address) = listener.parts();
         let recorded = self.recorded(&disks).into_iter().map(|disk| address.record(disk));
         let recorded: Vec<RecordedDisk> = recorded.collect();
         let is_held = inheritance.is_some();
@@ -284,7 +284,7 @@ impl Attaching<'_> {
         }
         let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
         let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous);
-        self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener });
+        self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener: duplicate });
         match inheritance {
             Some(inheritance) => inheritance.serves(),
             None => {
@@ -312,22 +312,22 @@ impl Attaching<'_> {
     }
 
     /// Returns the listening socket: that of the previous process, or a new one.
-    fn place(
+    fn nbd_listener(
         &self,
-        asked: &NbdPlace,
+        asked: &NbdEndpoint,
         paths: &Paths,
         inheritance: Option<&mut Inheritance>,
-    ) -> Result<Place, Failure> {
+    ) -> Result<NbdListener, Failure> {
         let namespace = paths.namespace();
         let Some(inheritance) = inheritance else {
-            let place = Place::open(asked, self.nqn, &namespace)?;
+            let listener = NbdListener::open(asked, self.nqn, &namespace)?;
             self.controllers.look_again();
-            return Ok(place);
+            return Ok(listener);
         };
         let listener = inheritance.descriptors.pop();
         let offered = listener.zip(inheritance.offered.disks.first());
         let offered = offered.ok_or_else(|| Failure::failed(OTHER_WAY))?;
-        Place::inherited(asked, (self.nqn, &namespace), offered)
+        NbdListener::inherited(asked, (self.nqn, &namespace), offered)
     }
 
     /// Registers the disks for a handover to the next process.

@@ -110,7 +110,7 @@ fn text(status: &GroupStatus) -> String {
     for gateway in &status.gateways {
         let what = match gateway.life {
             Life::Alive => continue,
-            Life::Dead => "was given up",
+            Life::Dead => "sends no heartbeat",
             Life::Left => "has left",
         };
         let name = &gateway.name;
@@ -152,7 +152,7 @@ fn happened(event: &GroupEvent) -> String {
     let group = event.load_balancing_group.unwrap_or_default();
     match event.what {
         Happening::GatewayThere => of_gateway("is there"),
-        Happening::GatewayGivenUp => of_gateway("was silent, and was given up"),
+        Happening::GatewayGivenUp => of_gateway("sent no heartbeat; others take over its groups"),
         Happening::GatewayLeft => of_gateway("has ended in order"),
         Happening::GatewayRemoved => of_gateway("was removed from the group"),
         Happening::GatewayDrained => of_gateway("was drained"),

@@ -22,7 +22,7 @@ use crate::config::target::ServeConfig;
 use crate::control::access::AllowedStorage;
 use crate::control::administration::Administration;
 use crate::control::audit::{AuditLog, Event, Kind};
-use crate::control::{Control, Doors, HostRequestWorker};
+use crate::control::{Control, HostRequestWorker, Listeners};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
@@ -46,8 +46,8 @@ const START_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
-    let doors = Doors::new(&flags.administered)?;
-    let list = doors.storage();
+    let listeners = Listeners::new(&flags.administered)?;
+    let list = listeners.storage();
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
@@ -60,9 +60,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     administration.audit().write(Event::done(Kind::Start));
     let host_requests = HostRequestWorker::open(&target, administration.clone())?;
     let size_watch = SizeWatch::start(&target);
-    let metrics = doors.start_metrics(&administration)?;
-    let calls = doors.start_calls(&administration)?;
-    let controls = doors.start_controls(&target, &administration)?;
+    let metrics = listeners.start_metrics(&administration)?;
+    let calls = listeners.start_calls(&administration)?;
+    let controls = listeners.start_controls(&target, &administration)?;
     target.keep_slow_commands(flags.slow_commands);
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
@@ -76,9 +76,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Ok(()) | Err(Failure::ReaderGone) => {}
         Err(failure) => return Err(failure),
     }
-    let places = controls.iter().map(|control| control.endpoint().clone());
+    let endpoints = controls.iter().map(|control| control.endpoint().clone());
     let settings_left = settings.as_ref().map(Applied::handed);
-    let predecessor = Predecessor::wait(places, &target, &administration, directory, settings_left);
+    let predecessor = Predecessor::wait(endpoints, &target, &administration, directory, settings_left);
     let service = Service::ready(&target);
     stop.wait();
     if predecessor.as_ref().is_some_and(Predecessor::is_over) {

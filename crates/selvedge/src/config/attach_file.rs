@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(first.connection.keep_alive_tmo, Some(9));
         assert_eq!(second.connection.keep_alive_tmo, Some(7));
         let place = read("[disk.a]\ntraddr = \"10.0.0.1\"\nnbd = true\n").unwrap();
-        assert_eq!(place[0].flags.nbd, Some(crate::flags::attach::NbdPlace::Default));
+        assert_eq!(place[0].flags.nbd, Some(crate::flags::attach::NbdEndpoint::Default));
     }
 
     #[test]

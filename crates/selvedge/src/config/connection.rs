@@ -1,4 +1,4 @@
-//! Which target to connect to, and as whom, checked. Connecting is the engine's.
+//! Validated parameters of connections to a target: addresses, host identity, secrets. Connecting is the engine's.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::flags::connection::ConnectionFlags;
 use crate::probe::{Probe, probe};
 use crate::spec::secret;
 
-/// A target, and this host as it shall appear there.
+/// Connections to a target: its addresses, and the identity of this host.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
     /// All addresses, where the target has several.
-    ways: Vec<Way>,
+    path_addresses: Vec<PathAddress>,
     transport: Transport,
     host: HostIdentity,
     pub(crate) digests: Digests,
@@ -42,9 +42,9 @@ enum Secrets {
     Known(Arc<KnownHost>),
 }
 
-/// An address of the target, and from where it is connected to.
+/// Address of the target for one path, and the source of connections to it.
 #[derive(Clone, Debug)]
-struct Way {
+struct PathAddress {
     address: SocketAddr,
     host_traddr: Option<IpAddr>,
     host_iface: Option<String>,
@@ -62,9 +62,12 @@ fn secrets(flags: &ConnectionFlags) -> Result<Option<Arc<HostSecrets>>, String> 
 }
 
 /// This host as the file that the flags name has it, if they name one.
-fn known_host(ways: &[Way], flags: &ConnectionFlags) -> Result<Option<Arc<KnownHost>>, String> {
+fn known_host(
+    path_addresses: &[PathAddress],
+    flags: &ConnectionFlags,
+) -> Result<Option<Arc<KnownHost>>, String> {
     let Some(file) = &flags.config else { return Ok(None) };
-    let addresses: Vec<SocketAddr> = ways.iter().map(|way| way.address).collect();
+    let addresses: Vec<SocketAddr> = path_addresses.iter().map(|path| path.address).collect();
     let (host, reauth_interval) = (flags.hostnqn.as_ref(), flags.reauth_interval);
     let meant = Meant { host, addresses: &addresses, reauth_interval, tls: TlsChoice::of(flags) };
     nvme_cli::read(file, &meant).map(|known| Some(Arc::new(known)))
@@ -73,16 +76,16 @@ fn known_host(ways: &[Way], flags: &ConnectionFlags) -> Result<Option<Arc<KnownH
 impl Connection {
     /// Checks the flags; a name is looked up here.
     pub(crate) fn new(flags: &ConnectionFlags) -> Result<Self, Failure> {
-        let ways = ways(flags)?;
-        Self::to(ways, flags).map_err(Failure::usage)
+        let path_addresses = path_addresses(flags)?;
+        Self::to(path_addresses, flags).map_err(Failure::usage)
     }
 
-    fn to(ways: Vec<Way>, flags: &ConnectionFlags) -> Result<Self, String> {
-        let address = ways[0].address;
+    fn to(path_addresses: Vec<PathAddress>, flags: &ConnectionFlags) -> Result<Self, String> {
+        let address = path_addresses[0].address;
         if flags.reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
             return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
         }
-        let known = known_host(&ways, flags)?;
+        let known = known_host(&path_addresses, flags)?;
         let tls = Tls::of(flags, known.as_ref())?;
         let mut host = match (&known, &flags.hostnqn) {
             (Some(known), _) => known.identity.clone(),
@@ -98,7 +101,7 @@ impl Connection {
         };
         Ok(Self {
             address,
-            ways,
+            path_addresses,
             transport: flags.transport.into(),
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
@@ -115,7 +118,7 @@ impl Connection {
     /// The same, where only one address makes sense.
     pub(crate) fn one(flags: &ConnectionFlags) -> Result<Self, Failure> {
         let connection = Self::new(flags)?;
-        match connection.ways.len() {
+        match connection.path_addresses.len() {
             1 => Ok(connection),
             count => Err(Failure::usage(format!("this command takes one --traddr, not {count}"))),
         }
@@ -123,7 +126,11 @@ impl Connection {
 
     /// The same for each address by itself.
     pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
-        self.ways.iter().map(|way| Self { address: way.address, ways: vec![way.clone()], ..self.clone() })
+        self.path_addresses.iter().map(|path| Self {
+            address: path.address,
+            path_addresses: vec![path.clone()],
+            ..self.clone()
+        })
     }
 
     /// The name of this host.
@@ -159,40 +166,44 @@ impl Connection {
 
     /// All addresses.
     pub(crate) fn socket_addresses(&self) -> Vec<SocketAddr> {
-        self.ways.iter().map(|way| way.address).collect()
+        self.path_addresses.iter().map(|path| path.address).collect()
     }
 
     /// All addresses, for people.
     pub(crate) fn addresses(&self) -> String {
-        self.ways.iter().map(|way| NetAddress::from(way.address).to_string()).collect::<Vec<_>>().join(", ")
+        self.path_addresses
+            .iter()
+            .map(|path| NetAddress::from(path.address).to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Options for a subsystem by each of the addresses.
     pub(crate) fn paths(&self, nqn: &Nqn) -> Vec<ConnectOptions> {
-        let path = |way: &Way| ConnectOptions {
-            address: way.address,
-            host_traddr: way.host_traddr,
-            host_iface: way.host_iface.clone(),
-            secrets: self.secrets_for(nqn.as_str(), way.address),
-            tls: self.tls.keys_for(nqn.as_str(), way.address),
-            concat: self.concatenates(nqn.as_str(), way.address),
+        let options = |path: &PathAddress| ConnectOptions {
+            address: path.address,
+            host_traddr: path.host_traddr,
+            host_iface: path.host_iface.clone(),
+            secrets: self.secrets_for(nqn.as_str(), path.address),
+            tls: self.tls.keys_for(nqn.as_str(), path.address),
+            concat: self.concatenates(nqn.as_str(), path.address),
             ..self.subsystem(nqn)
         };
-        self.ways.iter().map(path).collect()
+        self.path_addresses.iter().map(options).collect()
     }
 
     /// The same host at another address, as the discovery log names it.
     pub(crate) fn at(&self, address: SocketAddr) -> Self {
-        let way = Way { address, ..self.ways[0].clone() };
-        Self { address, ways: vec![way], ..self.clone() }
+        let path = PathAddress { address, ..self.path_addresses[0].clone() };
+        Self { address, path_addresses: vec![path], ..self.clone() }
     }
 
     fn adopt(&self, options: ConnectOptions) -> ConnectOptions {
         ConnectOptions {
             transport: self.transport,
             host: self.host.clone(),
-            host_traddr: self.ways[0].host_traddr,
-            host_iface: self.ways[0].host_iface.clone(),
+            host_traddr: self.path_addresses[0].host_traddr,
+            host_iface: self.path_addresses[0].host_iface.clone(),
             digests: self.digests,
             secrets: self.secrets_for(&options.subsystem_nqn, self.address),
             tls: self.tls.keys_for(&options.subsystem_nqn, self.address),
@@ -219,8 +230,8 @@ impl Connection {
     }
 }
 
-/// The target's addresses, each with where it is connected from.
-fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
+/// Addresses of the target that the flags give, each with the source of connections to it.
+fn path_addresses(flags: &ConnectionFlags) -> Result<Vec<PathAddress>, Failure> {
     let count = flags.traddr.len();
     let of = |all: &[String], at: usize, name: &str| match all.len() {
         0 => Ok(None),
@@ -230,7 +241,7 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
             "{given} {name} for {count} --traddr: give one for all, or one for each"
         ))),
     };
-    let mut ways: Vec<Way> = Vec::with_capacity(count);
+    let mut path_addresses: Vec<PathAddress> = Vec::with_capacity(count);
     for (at, address) in flags.traddr.iter().enumerate() {
         let host_iface = of(&flags.host_iface, at, "--host-iface")?;
         let interface = host_iface.as_deref().map(InterfaceName::new).transpose().map_err(Failure::usage)?;
@@ -245,20 +256,20 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
             return Err(Failure::usage("--host-traddr and --traddr are not of one address family"));
         }
         let address = first_reachable(address, &found, host_traddr);
-        let way = Way { address, host_traddr, host_iface };
-        let is_twice = |other: &Way| {
+        let path = PathAddress { address, host_traddr, host_iface };
+        let is_twice = |other: &PathAddress| {
             (other.address, other.host_traddr, &other.host_iface)
-                == (way.address, way.host_traddr, &way.host_iface)
+                == (path.address, path.host_traddr, &path.host_iface)
         };
-        if ways.iter().any(is_twice) {
+        if path_addresses.iter().any(is_twice) {
             return Err(Failure::usage(format!(
                 "{} is named twice: each path needs an address or an interface of its own",
                 NetAddress::from(address)
             )));
         }
-        ways.push(way);
+        path_addresses.push(path);
     }
-    Ok(ways)
+    Ok(path_addresses)
 }
 
 fn keep_alive_ms(seconds: u32) -> Result<u32, String> {

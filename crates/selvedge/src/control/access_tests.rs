@@ -19,7 +19,7 @@ use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
 use super::routes::{AUDIT_PATH, LIVE_PATH, ROUTES};
-use super::{Control, Doors, test_target};
+use super::{Control, Listeners, test_target};
 use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
 use crate::flags::serve::AdministeredFlags;
@@ -39,7 +39,7 @@ struct Flags {
     administered: AdministeredFlags,
 }
 
-/// A target with doors, in a folder that goes with it.
+/// A target with listeners, in a folder that goes with it.
 pub(super) struct House {
     folder: tempfile::TempDir,
     target: Arc<Target>,
@@ -94,13 +94,13 @@ impl House {
         let flags = flags.replace("FOLDER", folder.path().to_str().unwrap());
         let flags = Flags::try_parse_from(std::iter::once("test").chain(flags.split_whitespace()));
         let flags = flags.unwrap_or_else(|error| panic!("{error}")).administered;
-        let doors = Doors::new(&flags)?;
+        let listeners = Listeners::new(&flags)?;
         let target = test_target::start(fabric);
         let destination = AuditDestination::File(folder.path().join("audit.jsonl"));
         let audit = AuditLog::open(Some(&destination), None)?;
         let administration = Arc::new(Administration::new(target.clone(), None).unwrap().audited(audit));
-        let metrics = doors.start_metrics(&administration)?;
-        let controls = doors.start_controls(&target, &administration)?;
+        let metrics = listeners.start_metrics(&administration)?;
+        let controls = listeners.start_controls(&target, &administration)?;
         Ok(Self { folder, target, controls, metrics })
     }
 
@@ -489,21 +489,21 @@ fn a_client_s_certificate_that_signs_itself_is_trusted_by_itself() {
 }
 
 #[test]
-fn a_client_without_calls_leaves_its_place_to_others() {
+fn a_client_without_calls_returns_its_permit() {
     let flags = "--control none --ceph-nvmeof-api 127.0.0.1:0 --ceph-nvmeof-api-for-anybody";
     let flags = Flags::parse_from(["test"].into_iter().chain(flags.split_whitespace())).administered;
     let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
     let target = test_target::start(FabricConfig { ports, ..FabricConfig::default() });
     let administration = Administration::new(target, None).unwrap();
-    let doors = Doors::new(&flags).unwrap_or_else(|failure| panic!("{failure:?}"));
-    let door = doors.start_calls(&Arc::new(administration)).unwrap().expect("a door");
-    let mut silent = TcpStream::connect(door.endpoint().socket_address().unwrap()).unwrap();
+    let listeners = Listeners::new(&flags).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let listener = listeners.start_calls(&Arc::new(administration)).unwrap().expect("a listener");
+    let mut silent = TcpStream::connect(listener.endpoint().socket_address().unwrap()).unwrap();
     silent.set_read_timeout(Some(patience())).unwrap();
     silent.read_to_end(&mut Vec::new()).unwrap();
 }
 
 #[test]
-fn doors_that_lack_something_are_not_opened() {
+fn listeners_that_lack_something_are_not_opened() {
     let error = |flags: &str| {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("open"), "").unwrap();

@@ -34,7 +34,7 @@ use gateway::{HeldWrites, Membership};
 pub(crate) struct Administration {
     target: Arc<Target>,
     /// Store of the configuration. The holder of the lock may change what is served.
-    keeper: Mutex<Keeper>,
+    store: Mutex<ConfigStore>,
     /// Long tasks. They change nothing that is served, and need no lock of these.
     tasks: Tasks,
     /// The gateway that this target is, if it is one.
@@ -55,7 +55,7 @@ pub(crate) struct Administration {
 
 /// Store of the configuration.
 #[derive(Debug)]
-enum Keeper {
+enum ConfigStore {
     Nowhere,
     File(StateFile),
     /// The shared state of a group of gateways.
@@ -87,7 +87,7 @@ pub(super) enum WriteHold<'a> {
 
 /// The same at a target that is in no group.
 pub(super) struct OwnHold<'a> {
-    _keeper: MutexGuard<'a, Keeper>,
+    _store: MutexGuard<'a, ConfigStore>,
     target: &'a Target,
     namespaces: Vec<(String, u32)>,
     until: Moment,
@@ -131,22 +131,22 @@ impl Administration {
                 "the state cannot be written ({error}); hosts are served, and changes are refused until there is space"
             );
         }
-        let keeper = state.map_or(Keeper::Nowhere, Keeper::File);
-        Ok(Self::with(target, keeper, None))
+        let store = state.map_or(ConfigStore::Nowhere, ConfigStore::File);
+        Ok(Self::with(target, store, None))
     }
 
     /// Administers a gateway's target: what is changed is changed for all gateways of its group.
     pub(crate) fn of_gateway(target: Arc<Target>, membership: Arc<Membership>) -> Self {
-        Self::with(target, Keeper::Group(membership.clone()), Some(membership))
+        Self::with(target, ConfigStore::Group(membership.clone()), Some(membership))
     }
 
-    fn with(target: Arc<Target>, keeper: Keeper, membership: Option<Arc<Membership>>) -> Self {
+    fn with(target: Arc<Target>, store: ConfigStore, membership: Option<Arc<Membership>>) -> Self {
         let (audit, confinement) = (AuditLog::none(), Confinement::none());
-        let (keeper, tasks) = (Mutex::new(keeper), Tasks::default());
+        let (store, tasks) = (Mutex::new(store), Tasks::default());
         let (live, examiner) = (SharedHub::default(), Examiner::default());
         let sweeps = SweepBoard::default();
         let packet_paths = PacketPaths::on(Machine::live());
-        Self { target, keeper, tasks, membership, audit, confinement, live, examiner, sweeps, packet_paths }
+        Self { target, store, tasks, membership, audit, confinement, live, examiner, sweeps, packet_paths }
     }
 
     /// The same, with a record of who has changed what.
@@ -157,7 +157,7 @@ impl Administration {
 
     /// Lets nothing be changed as long as what this gives is there.
     pub(crate) fn hold_still(&self) -> impl Sized + '_ {
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn audit(&self) -> &AuditLog {
@@ -269,7 +269,7 @@ impl Administration {
 
     /// Reopens a namespace that has failed. The configuration stays as it is.
     pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
-        let _keeper = self.lock();
+        let _guard = self.lock();
         Ok(self.target.reopen(nqn, nsid)?)
     }
 
@@ -285,7 +285,7 @@ impl Administration {
         nsid: u32,
         host: Option<&str>,
     ) -> Result<Vec<String>, Refusal> {
-        let _keeper = self.lock();
+        let _guard = self.lock();
         let cleared = self.target.clear_reservations(nqn, nsid, host)?;
         tracing::info!(subsystem = nqn, nsid, hosts = ?cleared, "Cleared registrations of a namespace by an operator's order");
         Ok(cleared)
@@ -302,9 +302,9 @@ impl Administration {
             return Ok(WriteHold::Group(membership.hold_writes(namespaces)?));
         }
         // While this exists, no new process takes over, and no namespace is reopened.
-        let keeper = self.lock();
+        let store = self.lock();
         let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
-        let hold = OwnHold { _keeper: keeper, target: &self.target, namespaces: namespaces.to_vec(), until };
+        let hold = OwnHold { _store: store, target: &self.target, namespaces: namespaces.to_vec(), until };
         if !self.target.hold_writes(namespaces, until) {
             return Err(Refusal::conflict("what is served has changed at the same moment"));
         }
@@ -357,12 +357,12 @@ impl Administration {
         host: Option<&KnownHost>,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Made), Refusal> {
-        let keeper = self.lock();
-        if let Keeper::Group(membership) = &*keeper {
+        let store = self.lock();
+        if let ConfigStore::Group(membership) = &*store {
             return self.change_all(membership, permissions, host, edit);
         }
-        let state = match &*keeper {
-            Keeper::File(state) => Some(state),
+        let state = match &*store {
+            ConfigStore::File(state) => Some(state),
             _ => None,
         };
         let overlap = permissions.new_secrets.unwrap_or_default();
@@ -483,9 +483,9 @@ impl Administration {
         )
     }
 
-    fn lock(&self) -> MutexGuard<'_, Keeper> {
+    fn lock(&self) -> MutexGuard<'_, ConfigStore> {
         // What panicked here had changed nothing yet, or has ended the process.
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

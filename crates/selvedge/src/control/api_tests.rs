@@ -25,7 +25,7 @@ use crate::state::StateFile;
 const NQN: &str = "nqn.2026-01.io.selvedge:a";
 
 /// A target with its control API, in a folder that goes with it.
-struct Bed {
+struct Testbed {
     folder: tempfile::TempDir,
     target: Arc<Target>,
     _control: Control,
@@ -38,7 +38,7 @@ struct Response {
     json: Value,
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         Self::with_state(false)
     }
@@ -130,81 +130,81 @@ impl Response {
 
 #[test]
 fn everything_can_be_changed_while_it_is_served() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let subsystem = "/v1/subsystems/nqn.2026-01.io.selvedge:b%2Fc";
     let name = "nqn.2026-01.io.selvedge:b/c";
     let none = Value::Null;
-    bed.done("POST", "/v1/subsystems", &json!({ "nqn": name, "hosts": ["nqn.host:1"] }));
-    let shown = bed.done("GET", subsystem, &none);
+    testbed.done("POST", "/v1/subsystems", &json!({ "nqn": name, "hosts": ["nqn.host:1"] }));
+    let shown = testbed.done("GET", subsystem, &none);
     assert_eq!((shown["nqn"].as_str(), shown["allow_any_host"].as_bool()), (Some(name), Some(false)));
-    bed.done("PATCH", subsystem, &json!({ "allow_any_host": true }));
+    testbed.done("PATCH", subsystem, &json!({ "allow_any_host": true }));
     let host = "nqn.host:2";
-    bed.done("POST", &format!("{subsystem}/hosts"), &json!({ "nqn": host }));
-    bed.done("DELETE", &format!("{subsystem}/hosts/nqn.host:1"), &none);
-    assert_eq!(bed.done("GET", &format!("{subsystem}/hosts"), &none)["hosts"], json!([host]));
+    testbed.done("POST", &format!("{subsystem}/hosts"), &json!({ "nqn": host }));
+    testbed.done("DELETE", &format!("{subsystem}/hosts/nqn.host:1"), &none);
+    assert_eq!(testbed.done("GET", &format!("{subsystem}/hosts"), &none)["hosts"], json!([host]));
 
     let backend = json!({ "memory": { "size": "1m" } });
-    let made = bed.done("POST", &format!("{subsystem}/namespaces"), &json!({ "backend": backend }));
+    let made = testbed.done("POST", &format!("{subsystem}/namespaces"), &json!({ "backend": backend }));
     assert_eq!((made["nsid"].as_u64(), made["backend"]["memory"]["size"].as_u64()), (Some(1), Some(1 << 20)));
     let namespace = format!("{subsystem}/namespaces/1");
     let limits = json!({ "size": 2 << 20, "qos": { "iops": 10, "bytes": "1m" }, "ana_group": 3 });
-    bed.done("PATCH", &namespace, &limits);
+    testbed.done("PATCH", &namespace, &limits);
     let qos = json!({ "qos": { "iops": null }, "visible": { "only": [host] }, "write_protection": "on" });
-    let patched = bed.done("PATCH", &namespace, &qos);
+    let patched = testbed.done("PATCH", &namespace, &qos);
     assert_eq!(patched["qos"], json!({ "bytes": 1 << 20 }));
-    assert_eq!(patched, bed.done("GET", &namespace, &none));
-    assert_eq!(bed.refused("PATCH", &namespace, "{\"size\": \"1m\"}").status, 409);
-    bed.done("PATCH", &namespace, &json!({ "size": "1m", "shrink": true }));
+    assert_eq!(patched, testbed.done("GET", &namespace, &none));
+    assert_eq!(testbed.refused("PATCH", &namespace, "{\"size\": \"1m\"}").status, 409);
+    testbed.done("PATCH", &namespace, &json!({ "size": "1m", "shrink": true }));
 
-    bed.done(
+    testbed.done(
         "PUT",
         &format!("{subsystem}/ana-groups/3"),
         &json!({ "state": "inaccessible", "ports": { "1": "change" } }),
     );
-    let groups = bed.done("GET", &format!("{subsystem}/ana-groups"), &none);
+    let groups = testbed.done("GET", &format!("{subsystem}/ana-groups"), &none);
     assert_eq!(groups["ana_groups"][0]["ports"]["1"], "change");
-    bed.done("GET", &format!("{subsystem}/ana-groups/3"), &none);
+    testbed.done("GET", &format!("{subsystem}/ana-groups/3"), &none);
 
-    let port = bed.done("POST", "/v1/ports", &json!({ "address": "127.0.0.1:0" }));
+    let port = testbed.done("POST", "/v1/ports", &json!({ "address": "127.0.0.1:0" }));
     assert!(port["id"] == 2 && !port["address"].as_str().unwrap().ends_with(":0"), "{port}");
-    assert_eq!(bed.done("GET", "/v1/ports", &none)["ports"].as_array().unwrap().len(), 2);
-    bed.done("DELETE", "/v1/ports/2", &none);
-    bed.done("POST", "/v1/referrals", &json!({ "address": "::1", "service": "8009" }));
-    bed.done("GET", "/v1/referrals", &none);
-    bed.done("DELETE", "/v1/referrals/%3A%3A1/8009", &none);
-    bed.done("GET", "/v1/status", &none);
-    bed.done("GET", "/v1/connections", &none);
-    bed.done("GET", &format!("{subsystem}/namespaces"), &none);
-    bed.done("DELETE", &namespace, &none);
-    bed.done("DELETE", subsystem, &none);
-    assert_eq!(bed.done("GET", "/v1/subsystems", &none)["subsystems"].as_array().unwrap().len(), 1);
+    assert_eq!(testbed.done("GET", "/v1/ports", &none)["ports"].as_array().unwrap().len(), 2);
+    testbed.done("DELETE", "/v1/ports/2", &none);
+    testbed.done("POST", "/v1/referrals", &json!({ "address": "::1", "service": "8009" }));
+    testbed.done("GET", "/v1/referrals", &none);
+    testbed.done("DELETE", "/v1/referrals/%3A%3A1/8009", &none);
+    testbed.done("GET", "/v1/status", &none);
+    testbed.done("GET", "/v1/connections", &none);
+    testbed.done("GET", &format!("{subsystem}/namespaces"), &none);
+    testbed.done("DELETE", &namespace, &none);
+    testbed.done("DELETE", subsystem, &none);
+    assert_eq!(testbed.done("GET", "/v1/subsystems", &none)["subsystems"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn a_whole_configuration_is_put_and_what_is_shown_can_be_put_back() {
-    let bed = Bed::new();
-    let shown = bed.done("GET", "/v1/config", &Value::Null);
-    let nothing = bed.done("PUT", "/v1/config", &shown);
+    let testbed = Testbed::new();
+    let shown = testbed.done("GET", "/v1/config", &Value::Null);
+    let nothing = testbed.done("PUT", "/v1/config", &shown);
     assert_eq!(nothing["changes"], json!([]));
     let mut wanted = shown.clone();
     wanted["subsystems"][0]["namespaces"] = json!([{ "backend": { "null": { "size": "1g" } }, "nsid": 5 }]);
     wanted["ports"][0]["address"] = json!("127.0.0.1:0");
-    let rehearsed = bed.done("PUT", "/v1/config?dry_run=true", &wanted);
-    assert_eq!(bed.done("GET", "/v1/config", &Value::Null), shown);
-    let applied = bed.done("PUT", "/v1/config", &wanted);
+    let rehearsed = testbed.done("PUT", "/v1/config?dry_run=true", &wanted);
+    assert_eq!(testbed.done("GET", "/v1/config", &Value::Null), shown);
+    let applied = testbed.done("PUT", "/v1/config", &wanted);
     assert_eq!(applied["changes"], rehearsed["changes"]);
     let kinds: Vec<_> = applied["changes"].as_array().unwrap().iter().map(|c| &c["change"]).collect();
     assert_eq!(kinds, ["namespace_removed", "namespace_added"], "a free service stays the one it is");
-    assert_eq!(bed.target.config().subsystems[0].namespaces[0].nsid, 5);
+    assert_eq!(testbed.target.config().subsystems[0].namespaces[0].nsid, 5);
 }
 
 /// A request, and the status and a part of the text it is refused with.
 type Bad<'a> = (&'a str, &'a str, &'a str, u16, &'a str);
 
 /// Sees that each is refused as it should be, and that nothing changes.
-fn refuses(bed: &Bed, requests: &[Bad<'_>]) {
+fn refuses(testbed: &Testbed, requests: &[Bad<'_>]) {
     for (method, path, body, status, expected) in requests {
-        let response = bed.refused(method, path, body);
+        let response = testbed.refused(method, path, body);
         let text = response.json.to_string();
         assert_eq!(response.status, *status, "{method} {path} {body}: {text}");
         assert!(text.contains(expected), "{method} {path} {body}: {text}");
@@ -213,10 +213,10 @@ fn refuses(bed: &Bed, requests: &[Bad<'_>]) {
 
 #[test]
 fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     refuses(
-        &bed,
+        &testbed,
         &[
             ("POST", &*namespaces, "{", 400, "EOF"),
             ("POST", &namespaces, "", 400, "EOF"),
@@ -259,17 +259,17 @@ fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
             ),
         ],
     );
-    let field = bed.refused("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -1}}}");
+    let field = testbed.refused("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -1}}}");
     assert_eq!(field.json["field"], "backend.memory.size");
 }
 
 #[test]
 fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     let with = |fields: &str| format!("{{\"backend\": {{\"null\": {{\"size\": \"1m\"}}}}, {fields}}}");
     refuses(
-        &bed,
+        &testbed,
         &[
             ("POST", &namespaces, &with("\"nsid\": 1"), 409, "there already"),
             ("POST", &namespaces, &with("\"nsid\": 0"), 422, "1 to 1024"),
@@ -292,12 +292,12 @@ fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
 
 #[test]
 fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     let one = format!("{namespaces}/1");
     let long = format!("{{\"nqn\": \"nqn.{}\"}}", "x".repeat(300));
     refuses(
-        &bed,
+        &testbed,
         &[
             ("PATCH", &one, "{\"size\": 4096}", 409, "smaller"),
             ("PATCH", &one, "{\"size\": 1}", 422, "whole number"),
@@ -329,7 +329,7 @@ fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
 
 #[test]
 fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     let of = |part: &str| format!("{namespaces}/1{part}");
     let image = |fields: &str, more: &str| format!("{{\"backend\": {{\"rbd\": {{{fields}}}}}{more}}}");
@@ -338,7 +338,7 @@ fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
     let disk = "\"pool\": \"rbd\", \"image\": \"disk\"";
     // No cluster is asked for the first ones, and for the last there is none.
     refuses(
-        &bed,
+        &testbed,
         &[
             ("POST", &namespaces, &on_memory, 422, "rbd only"),
             ("POST", &namespaces, &image("\"pool\": \"rbd\"", ""), 422, "image"),
@@ -361,19 +361,19 @@ fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
     let whole = json!({ "subsystems": [{ "nqn": "nqn.a", "namespaces": [{
         "backend": { "rbd": { "pool": "rbd", "image": "disk" } }, "create_image": { "size": "1m" }
     }] }] });
-    let refused = bed.refused("PUT", "/v1/config", &whole.to_string());
+    let refused = testbed.refused("PUT", "/v1/config", &whole.to_string());
     assert_eq!(refused.json["field"], "subsystems[0].namespaces[0].create_image");
-    assert_eq!(bed.done("GET", "/v1/tasks", &Value::Null), json!({ "tasks": [] }));
+    assert_eq!(testbed.done("GET", "/v1/tasks", &Value::Null), json!({ "tasks": [] }));
 }
 
 #[test]
 fn bad_requests_are_refused_and_change_nothing() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let subsystem = format!("/v1/subsystems/{NQN}");
-    let twice = bed.target.config().subsystems[0].clone();
+    let twice = testbed.target.config().subsystems[0].clone();
     let twice = json!({ "subsystems": [twice, twice] }).to_string();
     refuses(
-        &bed,
+        &testbed,
         &[
             ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a nqn.b\"}", 422, "nqn"),
             ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
@@ -414,25 +414,25 @@ fn bad_requests_are_refused_and_change_nothing() {
         ],
     );
     let nested = json!({ "subsystems": [{ "nqn": "nqn.a", "namespaces": [{ "backend": { "null": { "size": 1 } } }] }] });
-    let nested = bed.refused("PUT", "/v1/config", &nested.to_string());
+    let nested = testbed.refused("PUT", "/v1/config", &nested.to_string());
     assert_eq!(nested.json["field"], "subsystems[0].namespaces[0].backend.null.size");
-    assert!(bed.refused("POST", "/v1/config", "").head.contains("allow: get, put"));
+    assert!(testbed.refused("POST", "/v1/config", "").head.contains("allow: get, put"));
 }
 
 #[test]
 fn requests_that_are_too_large_or_do_not_come_whole_change_nothing() {
-    let bed = Bed::new();
-    let before = bed.target.config();
+    let testbed = Testbed::new();
+    let before = testbed.target.config();
     let spaces = " ".repeat(BODY_BYTES_MAX + 1);
-    assert_eq!(bed.refused("POST", "/v1/subsystems", &spaces).status, 413);
+    assert_eq!(testbed.refused("POST", "/v1/subsystems", &spaces).status, 413);
     let chunked = "POST /v1/subsystems HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     let large = format!("{chunked}{:x}\r\n{spaces}\r\n0\r\n\r\n", spaces.len());
-    assert_eq!(bed.raw(large.as_bytes()).status, 413);
+    assert_eq!(testbed.raw(large.as_bytes()).status, 413);
     // The body that was announced is half there; hyper may answer or just close.
     let half =
         "POST /v1/subsystems HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"nqn\": \"nqn.half\"}";
     for request in [half, "DELETE /v1/subsyst", "\r\n", "GET / HTTP/9.9\r\n\r\n"] {
-        let mut stream = UnixStream::connect(bed.socket()).unwrap();
+        let mut stream = UnixStream::connect(testbed.socket()).unwrap();
         stream.set_read_timeout(Some(patience())).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -440,15 +440,15 @@ fn requests_that_are_too_large_or_do_not_come_whole_change_nothing() {
         let _ = stream.read_to_string(&mut answer);
         assert!(!answer.starts_with("HTTP/1.1 2"), "{request}: {answer}");
     }
-    assert_eq!(bed.target.config(), before);
-    assert_eq!(bed.ask("GET", "/v1/config", "").status, 200);
+    assert_eq!(testbed.target.config(), before);
+    assert_eq!(testbed.ask("GET", "/v1/config", "").status, 200);
 }
 
 #[test]
 fn the_document_describes_what_is_served() {
-    let bed = Bed::new();
-    let served = bed.done("GET", "/v1/openapi.json", &Value::Null);
-    assert_eq!(served, bed.document);
+    let testbed = Testbed::new();
+    let served = testbed.done("GET", "/v1/openapi.json", &Value::Null);
+    assert_eq!(served, testbed.document);
     let paths = served["paths"].as_object().unwrap();
     let documented: usize = paths.values().map(|operations| operations.as_object().unwrap().len()).sum();
     assert_eq!(documented, ROUTES.len(), "a route is there twice");
@@ -456,7 +456,7 @@ fn the_document_describes_what_is_served() {
         // No variable is a valid name, so what is served refuses for another reason than the path or the method.
         let path = route.path.replace("{nqn}", "nqn.none").replace(['{', '}'], "");
         let path = path.replace(LIVE_PATH, "/v1/live?once");
-        let response = bed.ask(route.method, &path, "");
+        let response = testbed.ask(route.method, &path, "");
         let documented = &paths[route.path][route.method.to_lowercase()];
         assert!(response.status != 405 && documented.is_object());
         let content = &documented["responses"][response.status.to_string()]["content"];
@@ -493,71 +493,73 @@ fn the_document_describes_what_is_served() {
 
 #[test]
 fn keys_that_come_as_they_are_are_kept_sealed() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let (keys, host) = (format!("/v1/subsystems/{NQN}/host_keys/nqn.host:1"), "nqn.host:1");
     let secret = Secret::new(&[1; 32], None).unwrap().reveal().to_string();
     let psk = ConfiguredPsk::new(&[5; 32], None).unwrap().reveal().to_string();
-    let kept =
-        |name: &str| bed.target.config().subsystems[0].host_keys.first().map(|key| json!(key)[name].clone());
+    let kept = |name: &str| {
+        testbed.target.config().subsystems[0].host_keys.first().map(|key| json!(key)[name].clone())
+    };
     let body = json!({ "nqn": host, "key": { "dhchap_secret": secret, "dhchap_hash": ["sha512"] } });
-    bed.done("POST", &format!("/v1/subsystems/{NQN}/hosts"), &body);
+    testbed.done("POST", &format!("/v1/subsystems/{NQN}/hosts"), &body);
     let first = kept("dhchap_secret_sealed").unwrap();
     assert!(first.is_string());
-    bed.done("PATCH", &keys, &json!({ "tls_key": psk }));
+    testbed.done("PATCH", &keys, &json!({ "tls_key": psk }));
     assert_eq!(kept("dhchap_secret_sealed"), Some(first.clone()), "what is not named stays");
     assert_eq!(kept("dhchap_hash"), Some(json!(["sha512"])));
-    bed.done(
+    testbed.done(
         "PUT",
         &format!("/v1/subsystems/{NQN}/controller_key"),
         &json!({ "dhchap_ctrl_secret": secret }),
     );
-    let shown = bed.done("GET", "/v1/config", &Value::Null).to_string();
+    let shown = testbed.done("GET", "/v1/config", &Value::Null).to_string();
     assert!(shown.contains("dhchap_ctrl_secret_sealed") && shown.contains("tls_key_sealed"));
     for plain in [&secret, &psk] {
         assert!(
-            !shown.contains(plain.as_str()) && !format!("{:?}", bed.target.config()).contains(plain.as_str())
+            !shown.contains(plain.as_str())
+                && !format!("{:?}", testbed.target.config()).contains(plain.as_str())
         );
     }
-    bed.refused("PUT", &keys, &json!({ "tls_key": psk }).to_string());
-    bed.refused(
+    testbed.refused("PUT", &keys, &json!({ "tls_key": psk }).to_string());
+    testbed.refused(
         "PUT",
         &keys,
         &json!({ "dhchap_secret": secret, "dhchap_secret_file": "/k", "tls_key": psk }).to_string(),
     );
     for nonsense in ["", "DHHC-1:00:x:", &psk] {
-        let refused = bed.refused("PATCH", &keys, &json!({ "dhchap_secret": nonsense }).to_string());
+        let refused = testbed.refused("PATCH", &keys, &json!({ "dhchap_secret": nonsense }).to_string());
         assert_eq!((refused.status, refused.json["field"].as_str()), (422, Some("dhchap_secret")));
         assert!(nonsense.is_empty() || !refused.json.to_string().contains(nonsense), "{}", refused.json);
     }
-    let refused = bed.refused(
+    let refused = testbed.refused(
         "POST",
         &format!("/v1/subsystems/{NQN}/hosts"),
         r#"{"nqn": "nqn.b", "key": {"tls_key": "x"}}"#,
     );
     assert_eq!(refused.json["field"], "key.tls_key");
     // Each time, the secret is sealed with a new nonce.
-    bed.done("PATCH", &keys, &json!({ "dhchap_secret": secret }));
+    testbed.done("PATCH", &keys, &json!({ "dhchap_secret": secret }));
     assert_ne!(kept("dhchap_secret_sealed"), Some(first));
-    bed.done("PATCH", &keys, &json!({ "dhchap_secret": null }));
+    testbed.done("PATCH", &keys, &json!({ "dhchap_secret": null }));
     assert_eq!(kept("dhchap_secret_sealed"), Some(Value::Null));
-    bed.done("PATCH", &keys, &json!({ "tls_key": null }));
+    testbed.done("PATCH", &keys, &json!({ "tls_key": null }));
     assert_eq!(kept("host"), None, "a host without keys has no entry");
-    bed.done("PUT", &keys, &json!({ "tls_key": psk }));
-    bed.done("DELETE", &format!("/v1/subsystems/{NQN}/hosts/{host}?with_key=true"), &Value::Null);
+    testbed.done("PUT", &keys, &json!({ "tls_key": psk }));
+    testbed.done("DELETE", &format!("/v1/subsystems/{NQN}/hosts/{host}?with_key=true"), &Value::Null);
     assert_eq!(kept("host"), None);
 }
 
 #[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
-    let bed = Bed::with_state(true);
-    let state = bed.folder.path().join("state");
+    let testbed = Testbed::with_state(true);
+    let state = testbed.folder.path().join("state");
     let read = || std::fs::read_to_string(state.join("state.json")).unwrap();
-    bed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.kept" }));
+    testbed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.kept" }));
     let kept = read();
     assert!(kept.contains("nqn.kept"));
     // A folder of the new file's name stands in its way.
     std::fs::create_dir(state.join("state.json.new")).unwrap();
-    let refused = bed.refused("POST", "/v1/subsystems", "{\"nqn\": \"nqn.lost\"}");
+    let refused = testbed.refused("POST", "/v1/subsystems", "{\"nqn\": \"nqn.lost\"}");
     assert!(
         refused.status == 500 && refused.json.to_string().contains("nothing was changed"),
         "{}",
@@ -565,18 +567,18 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     );
     assert_eq!(read(), kept);
     std::fs::remove_dir(state.join("state.json.new")).unwrap();
-    bed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.lost" }));
+    testbed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.lost" }));
     assert!(read().contains("nqn.lost"));
 }
 
 #[test]
 fn the_oldest_silent_connection_makes_room_for_one_that_comes() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let most = super::limits::CONNECTIONS_MAX + super::limits::CONNECTIONS_KEPT;
-    let mut idle: Vec<_> = (0..most).map(|_| UnixStream::connect(bed.socket()).unwrap()).collect();
-    assert_eq!(bed.ask("GET", "/v1/config", "").status, 200);
+    let mut idle: Vec<_> = (0..most).map(|_| UnixStream::connect(testbed.socket()).unwrap()).collect();
+    assert_eq!(testbed.ask("GET", "/v1/config", "").status, 200);
     let first = &mut idle[0];
     first.set_read_timeout(Some(patience())).unwrap();
     assert_eq!(first.read(&mut [0; 1]).unwrap_or(0), 0, "the first that came");
-    assert_eq!(bed.ask("GET", "/v1/config", "").status, 200);
+    assert_eq!(testbed.ask("GET", "/v1/config", "").status, 200);
 }

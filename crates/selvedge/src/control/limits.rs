@@ -10,7 +10,7 @@ pub(super) const CALL_BYTES_MAX: usize = 64 << 10;
 /// Calls at a time by one connection: a program that administers makes one after the other.
 pub(super) const CALLS_PER_CONNECTION_MAX: u32 = 16;
 /// A client of that service that is silent is asked this often whether it is there, and has this long to say so: a program
-/// that is gone must not keep its place among the connections.
+/// that is gone must not keep its permit for a connection.
 pub(super) const CALLER_PING_INTERVAL: Duration = Duration::from_secs(30);
 pub(super) const CALLER_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// A client of that service that makes no call for this long is disconnected, and connects again when it makes one: longer than
@@ -53,7 +53,7 @@ pub(super) const SHUTDOWN_LOOK: Duration = Duration::from_millis(10);
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an access file: a few hundred entries.
 pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
-/// Connections at a time of one user of the machine, or of one network: others find a place beside a party that takes all it
+/// Connections at a time of one user of the machine, or of one network: others get a permit beside a party that takes all it
 /// can.
 pub(super) const CONNECTIONS_PER_PARTY_MAX: usize = 16;
 /// A client has this long to end its TLS handshake.
@@ -72,7 +72,7 @@ pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
 /// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
-/// The longest delay of the refusal of a wrong token: it has a place among the connections as long.
+/// The longest delay of the refusal of a wrong token: it holds a permit for a connection as long.
 pub(super) const REFUSAL_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a token file: no token is as long, and a longer file is probably the wrong one.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
@@ -143,7 +143,7 @@ const _: () = {
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
     assert!(CALLER_IDLE_MAX.as_secs() > 2 * CONNECTION_TIMEOUT.as_secs(), "no call is cut off");
     assert!(VIEW_DURATION.as_secs() < CONNECTION_TIMEOUT.as_secs(), "a viewer's time ends in order");
-    assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_PARTY_MAX, "requests find a place beside viewers");
+    assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_PARTY_MAX, "requests get a permit beside viewers");
     assert!(LIVE_LINGER.as_secs() == LIVE_HISTORY_STEP.as_secs() * HISTORY_POINTS_MAX as u64);
     assert!(
         2 * FINDINGS_INTERVAL.as_secs() < LOOK_AGE_MAX.as_secs(),

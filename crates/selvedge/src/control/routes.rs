@@ -26,6 +26,7 @@ use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask, PICTURE};
 use super::audit::{Event, Kind};
+use super::connection_limiter::Identified;
 use super::host_keys::{self, ControllerKeyBody, HostKeyBody, HostKeyPatch};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
 use super::live::requests as live;
@@ -34,7 +35,6 @@ use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::namespaces::snapshot_set::{self, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
-use super::places::Identified;
 use super::refusal::Refusal;
 use super::subsystems::{AnaGroupBody, HostBody};
 use super::{

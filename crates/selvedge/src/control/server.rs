@@ -24,12 +24,12 @@ use super::access::{Access, Identity, Peer};
 use super::administration::Administration;
 use super::audit::Event;
 use super::ceph_nvmeof;
+use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Party};
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
     HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
 use super::live::viewer::Ending;
-use super::places::{Party, Place, Places};
 use super::routes;
 use super::socket::{Listening, SocketFile};
 use super::tls::{self, ServerTls};
@@ -190,36 +190,36 @@ impl Acceptor {
     }
 
     /// Takes one connection and serves it beside the others.
-    async fn accept(&self, spoken: &Spoken, ending: &Ending, places: &Places) -> io::Result<()> {
+    async fn accept(&self, spoken: &Spoken, ending: &Ending, limiter: &ConnectionLimiter) -> io::Result<()> {
         let spoken = (spoken.clone(), ending.clone());
         match self {
             Self::Unix { listener, .. } => {
                 let stream = listener.accept().await?.0;
                 let credentials = stream.peer_cred()?;
                 let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid() };
-                let Some(place) = places.enter(Party::User(credentials.uid())) else { return Ok(()) };
-                let serial = place.serial();
-                let task = tokio::spawn(serve_connection(stream, peer, spoken, place));
-                places.watch(serial, task.abort_handle());
+                let Some(permit) = limiter.enter(Party::User(credentials.uid())) else { return Ok(()) };
+                let serial = permit.serial();
+                let task = tokio::spawn(serve_connection(stream, peer, spoken, permit));
+                limiter.watch(serial, task.abort_handle());
             }
             Self::Tcp { listener, tls } => {
                 let (stream, address) = listener.accept().await?;
                 // An answer in several parts must not wait for the other end to confirm the first.
                 let _ = stream.set_nodelay(true);
-                let Some(place) = places.enter(Party::of(address)) else { return Ok(()) };
-                let (serial, tls) = (place.serial(), tls.clone());
+                let Some(permit) = limiter.enter(Party::of(address)) else { return Ok(()) };
+                let (serial, tls) = (permit.serial(), tls.clone());
                 let task = tokio::spawn(async move {
                     match tls {
                         Some((tls, administration)) => {
-                            serve_tls(stream, address, &tls, spoken, administration, place).await;
+                            serve_tls(stream, address, &tls, spoken, administration, permit).await;
                         }
                         None => {
                             let peer = Peer::Remote { address, certificate: None };
-                            serve_connection(stream, peer, spoken, place).await;
+                            serve_connection(stream, peer, spoken, permit).await;
                         }
                     }
                 });
-                places.watch(serial, task.abort_handle());
+                limiter.watch(serial, task.abort_handle());
             }
         }
         Ok(())
@@ -228,13 +228,13 @@ impl Acceptor {
 
 fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot::Receiver<()>) {
     runtime.block_on(async move {
-        let places = Places::default();
+        let limiter = ConnectionLimiter::default();
         let (end, ending) = watch::channel(());
         let accepting = tokio::spawn({
-            let places = places.clone();
+            let limiter = limiter.clone();
             async move {
                 loop {
-                    if let Err(error) = acceptor.accept(&spoken, &Ending(ending.clone()), &places).await {
+                    if let Err(error) = acceptor.accept(&spoken, &Ending(ending.clone()), &limiter).await {
                         tracing::warn!(%error, "the control API cannot accept a connection");
                         // There may be no descriptor free; asking at once again would not make one.
                         sleep(Duration::from_millis(100)).await;
@@ -249,7 +249,7 @@ fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot:
         accepting.abort();
         let _ = accepting.await;
         let _ = timeout(SHUTDOWN_TIMEOUT, async {
-            while !places.is_empty() {
+            while !limiter.is_empty() {
                 sleep(SHUTDOWN_LOOK).await;
             }
         })
@@ -264,13 +264,13 @@ async fn serve_tls(
     tls: &ServerTls,
     spoken: (Spoken, Ending),
     administration: Arc<Administration>,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
     match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let certificate = shown.map(|certificate| certificate.clone().into_owned());
-            serve_connection(stream, Peer::Remote { address, certificate }, spoken, place).await;
+            serve_connection(stream, Peer::Remote { address, certificate }, spoken, permit).await;
         }
         Ok(Err(error)) => match tls::refused_certificate(&error) {
             Some(why) => {
@@ -287,11 +287,15 @@ async fn serve_tls(
     }
 }
 
-async fn serve_connection<S>(stream: S, peer: Peer, (spoken, ending): (Spoken, Ending), place: Place)
-where
+async fn serve_connection<S>(
+    stream: S,
+    peer: Peer,
+    (spoken, ending): (Spoken, Ending),
+    permit: ConnectionPermit,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let identified = Extension(place.identified.clone());
+    let identified = Extension(permit.identified.clone());
     let spoken = spoken.with(|router| router.layer(Extension(peer)).layer(identified));
     match spoken {
         Spoken::Http1(router) => {
@@ -323,7 +327,7 @@ where
                 }
             });
             let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            // An idle client leaves its place to others.
+            // An idle client returns its permit to others.
             let (mut seen, mut patience) = (0, HEAD_TIMEOUT);
             loop {
                 match timeout(patience, connection.as_mut()).await {

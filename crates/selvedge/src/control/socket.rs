@@ -85,7 +85,7 @@ pub(crate) fn default_folders() -> Vec<PathBuf> {
 }
 
 /// Default socket of a target whose first port is `service`.
-pub(crate) fn default_place(service: u16) -> Option<PathBuf> {
+pub(crate) fn default_path(service: u16) -> Option<PathBuf> {
     default_folder().map(|folder| folder.join(format!("{service}.sock")))
 }
 

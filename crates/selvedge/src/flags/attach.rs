@@ -17,7 +17,7 @@ use super::{EngineFlag, OutputFlags};
 
 /// Listening address for NBD clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum NbdPlace {
+pub(crate) enum NbdEndpoint {
     /// Unix socket in the runtime directory, named after the namespace.
     #[default]
     Default,
@@ -27,7 +27,7 @@ pub(crate) enum NbdPlace {
     Tcp(SocketAddr),
 }
 
-impl FromStr for NbdPlace {
+impl FromStr for NbdEndpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -36,7 +36,7 @@ impl FromStr for NbdPlace {
             Some(path) => Ok(Self::Unix(path.into())),
             None => address(text)
                 .map(Self::Tcp)
-                .map_err(|error| format!("{error}; a place for NBD clients is unix:PATH or ADDR:PORT")),
+                .map_err(|error| format!("{error}; an address for NBD clients is unix:PATH or ADDR:PORT")),
         }
     }
 }
@@ -104,9 +104,9 @@ pub(crate) struct AttachFlags {
 
     /// Serve NBD clients on the Unix socket unix:PATH or on ADDR:PORT, in clear without a
     /// certificate or a key file for TLS [default: a socket in the runtime directory]
-    #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = place)]
+    #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = endpoint)]
     #[arg(help_heading = "Disk")]
-    pub(crate) nbd: Option<NbdPlace>,
+    pub(crate) nbd: Option<NbdEndpoint>,
 
     /// Unix socket for a virtual machine monitor (QEMU, cloud-hypervisor), served as a
     /// vhost-user-blk device; given once for each namespace
@@ -305,8 +305,8 @@ fn ublk_device(text: &str) -> Result<UblkDevice, String> {
     }
 }
 
-fn place(text: &str) -> Result<NbdPlace, String> {
-    if text.is_empty() { Ok(NbdPlace::Default) } else { text.parse() }
+fn endpoint(text: &str) -> Result<NbdEndpoint, String> {
+    if text.is_empty() { Ok(NbdEndpoint::Default) } else { text.parse() }
 }
 
 #[cfg(test)]
@@ -328,17 +328,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_socket_an_address_or_left_out() {
+    fn an_endpoint_is_a_socket_an_address_or_left_out() {
         let nbd = |arguments: &str| AttachFlags::of(&format!("-a 127.0.0.1 {arguments}")).nbd;
-        assert_eq!(nbd("--nbd"), Some(NbdPlace::Default));
-        assert_eq!(nbd("--nbd unix:a.nbd"), Some(NbdPlace::Unix("a.nbd".into())));
-        assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdPlace::Tcp("[::1]:10809".parse().unwrap())));
+        assert_eq!(nbd("--nbd"), Some(NbdEndpoint::Default));
+        assert_eq!(nbd("--nbd unix:a.nbd"), Some(NbdEndpoint::Unix("a.nbd".into())));
+        assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdEndpoint::Tcp("[::1]:10809".parse().unwrap())));
         assert_eq!(nbd("--vhost-user a --vhost-user b"), None);
         assert_eq!(nbd("--ublk"), None);
         let by_name = nbd("--nbd localhost:10809");
-        assert!(matches!(by_name, Some(NbdPlace::Tcp(address)) if address.ip().is_loopback()));
+        assert!(matches!(by_name, Some(NbdEndpoint::Tcp(address)) if address.ip().is_loopback()));
         for wrong in ["unix:", "a.nbd", "localhost", "localhost:x", "1.2.3.4"] {
-            assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NbdEndpoint>().is_err(), "{wrong}");
         }
     }
 

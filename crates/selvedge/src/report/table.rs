@@ -30,7 +30,7 @@ pub(crate) struct Table {
 }
 
 /// Columns that stand on one line of each row.
-struct Line {
+struct LineLayout {
     columns: Range<usize>,
     indent: usize,
     /// The widest cell that fits; only a column alone on its line can have wider ones.
@@ -86,9 +86,9 @@ impl Table {
     }
 
     /// Distributes columns to lines: as many on each as fit, in their order.
-    fn lines(&self, widths: &[usize], gap: usize, columns: Option<usize>) -> Vec<Line> {
+    fn lines(&self, widths: &[usize], gap: usize, columns: Option<usize>) -> Vec<LineLayout> {
         let columns = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS_MIN + self.indent));
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<LineLayout> = Vec::new();
         let mut used = 0;
         for (column, width) in widths.iter().enumerate() {
             match lines.last_mut() {
@@ -98,7 +98,7 @@ impl Table {
                 }
                 before => {
                     let indent = self.indent + if before.is_some() { FURTHER } else { 0 };
-                    lines.push(Line { columns: column..column + 1, indent, room: columns - indent });
+                    lines.push(LineLayout { columns: column..column + 1, indent, room: columns - indent });
                     used = *width;
                 }
             }
@@ -107,7 +107,7 @@ impl Table {
     }
 
     /// Adds a line of a row. One on which nothing stands is left out, unless the row has no other.
-    fn push(&self, text: &mut String, row: &[String], line: &Line, (widths, gap): (&[usize], usize)) {
+    fn push(&self, text: &mut String, row: &[String], line: &LineLayout, (widths, gap): (&[usize], usize)) {
         let indent = " ".repeat(line.indent);
         let first = line.columns.start;
         if widths[first] > line.room {

@@ -233,7 +233,7 @@ fn nothing_is_advised_where_the_runs_tell_no_difference() {
 }
 
 #[test]
-fn a_growth_is_told_by_its_factor() {
+fn a_growth_is_shown_by_its_factor() {
     let (plan, points) = sweep("--rw randread --iodepth 1,8,32", |point| {
         closed(point, 74_700.0 * (point.outstanding() as f64).powf(0.617))
     });

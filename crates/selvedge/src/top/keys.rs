@@ -81,12 +81,12 @@ impl<P: List> View<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture;
     use super::super::target_list::TargetList;
-    use super::super::worked;
     use super::*;
 
     fn press(view: &mut View<TargetList>, code: KeyCode) -> Wish {
-        view.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&worked::rates()))
+        view.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&fixture::rates()))
     }
 
     #[test]
@@ -141,9 +141,9 @@ mod tests {
         assert!(!view.choosing);
         assert_eq!(view.level().list, TargetList::Subsystems, "Enter ended the choice and opened nothing");
         press(&mut view, KeyCode::Enter);
-        assert_eq!(view.level().list, TargetList::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Controllers(fixture::NQN.into()));
         press(&mut view, KeyCode::Tab);
-        assert_eq!(view.level().list, TargetList::Namespaces(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Namespaces(fixture::NQN.into()));
         press(&mut view, KeyCode::Left);
         assert_eq!(view.level().list, TargetList::Subsystems);
     }

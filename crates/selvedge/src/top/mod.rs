@@ -2,6 +2,8 @@
 //! differences as rates), in `initiator` a run of `selvedge bench`, and their common part: tables,
 //! selection, keys, and drawing. It sends no requests: the commands do.
 
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod grid;
 pub(crate) mod initiator;
 pub(crate) mod keys;
@@ -16,5 +18,3 @@ pub(crate) mod terminal;
 pub(crate) mod text;
 pub(crate) mod view;
 pub(crate) mod watch;
-#[cfg(test)]
-pub(crate) mod worked;

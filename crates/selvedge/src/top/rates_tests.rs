@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::worked::{NQN, metrics, sample};
+use super::fixture::{NQN, metrics, sample};
 use crate::target_rates::rates::Rates;
 use crate::target_rates::sample::{Sample, Status};
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::fixture::{NOW, drawn, line, rates, sample, watch};
 use super::target_list::TargetList;
 use super::view::View;
 use super::watch::Watch;
-use super::worked::{NOW, drawn, line, rates, sample, watch};
 
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (120, 40);

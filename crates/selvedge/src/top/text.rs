@@ -104,12 +104,12 @@ fn table(grid: &Grid<TargetList>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worked;
+    use super::super::fixture;
     use super::*;
 
     #[test]
     fn the_page_has_everything_and_no_control_characters() {
-        let page = page(&worked::watch(), worked::NOW);
+        let page = page(&fixture::watch(), fixture::NOW);
         for part in [
             "unix:/run/selvedge/4420.sock",
             "read 10.0 k IOPS, 41.0 MB/s   write 5.00 k IOPS, 20.5 MB/s   errors 2/s",

@@ -111,19 +111,19 @@ impl<P: List> View<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture;
     use super::super::target_list::TargetList;
-    use super::super::worked;
     use super::*;
     use crate::target_rates::rates::Rates;
 
     #[test]
     fn the_way_goes_down_to_queues_and_operations_and_back() {
-        let rates = worked::rates();
+        let rates = fixture::rates();
         let mut view = View::new();
         view.go(1, Some(&rates));
         view.go(-1, Some(&rates));
         view.open(Some(&rates));
-        assert_eq!(view.level().list, TargetList::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().list, TargetList::Controllers(fixture::NQN.into()));
         view.open(Some(&rates));
         assert!(matches!(view.level().list, TargetList::Queues(..)));
         view.open(Some(&rates));
@@ -131,14 +131,14 @@ mod tests {
         view.back();
         view.turn();
         view.open(Some(&rates));
-        assert_eq!(view.level().list, TargetList::Operations(worked::NQN.into(), 1));
+        assert_eq!(view.level().list, TargetList::Operations(fixture::NQN.into(), 1));
         (0..5).for_each(|_| view.back());
         assert_eq!(view.level().list, TargetList::Subsystems);
     }
 
     #[test]
     fn what_is_chosen_stays_chosen_where_it_moves() {
-        let rates = worked::rates();
+        let rates = fixture::rates();
         let mut view = View::<TargetList>::new();
         view.turn();
         view.go(1, Some(&rates));
@@ -161,16 +161,16 @@ mod tests {
             assert_eq!((view.level().selected.as_deref(), view.levels.len()), (None, 1));
         }
         view.levels.push(Level::new(TargetList::Queues("nqn.gone".into(), 7)));
-        assert!(view.level().grid(&worked::rates()).is_none());
-        view.go(1, Some(&worked::rates()));
-        view.open(Some(&worked::rates()));
+        assert!(view.level().grid(&fixture::rates()).is_none());
+        view.go(1, Some(&fixture::rates()));
+        view.open(Some(&fixture::rates()));
         assert_eq!(view.levels.len(), 2);
     }
 
     #[test]
     fn every_column_can_be_sorted_by() {
-        let rates = worked::rates();
-        let nqn = || worked::NQN.to_owned();
+        let rates = fixture::rates();
+        let nqn = || fixture::NQN.to_owned();
         for list in [
             TargetList::Subsystems,
             TargetList::Reactors,

@@ -84,7 +84,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worked::{NOW, NQN, sample, watch};
+    use super::super::fixture::{NOW, NQN, sample, watch};
     use super::*;
 
     fn read_iops(watch: &Watch) -> Option<f64> {

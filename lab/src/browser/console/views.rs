@@ -106,7 +106,7 @@ fn gateways(page: &mut Page<'_>) -> Result<(), String> {
         "handing over",
         "[fd00::2]:4420",
         "it reaches what the gateways share",
-        "gateway b<i> was silent, and was given up",
+        "gateway b<i> sent no heartbeat; others take over its groups",
         "group 2: a serves it, 2.8 s after it began to move",
         "group 2: not served",
         "gateway b<i> was drained",

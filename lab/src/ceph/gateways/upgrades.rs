@@ -15,8 +15,13 @@ const UPGRADES: usize = 10;
 const RUNTIME_S: u64 = 100;
 const BETWEEN: Duration = Duration::from_millis(1_500);
 /// Texts in a gateway's log that show another event than an upgrade.
-const SIGNS: [&str; 5] =
-    ["changes hands", "was given up", "starts a new epoch", "rejoining the group", "hosts connect again"];
+const SIGNS: [&str; 5] = [
+    "changes its owner",
+    "no heartbeat for",
+    "starts a new epoch",
+    "rejoining the group",
+    "hosts connect again",
+];
 
 impl Rounds {
     /// Upgrades the gateways one after the other.

@@ -110,13 +110,13 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
         let one = &mut all[at];
         match outcome {
             Ok(true) => {
-                tracing::info!(%address, ?of, "a lost controller is gone");
+                tracing::info!(%address, ?of, "lost controller quiesced by a cross-controller reset");
                 one.has_ended(now);
             }
             Ok(false) => one.asked_at = ring::now(),
             Err(error) if is_busy(&error) => one.ask_again(helper, ring::now()),
             Err(error) => {
-                tracing::info!(address = %controller.address(), %error, "no cross-controller reset");
+                tracing::info!(address = %controller.address(), %error, "cross-controller reset failed");
                 one.give_up(helper);
             }
         }

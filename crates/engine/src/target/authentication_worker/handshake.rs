@@ -11,12 +11,12 @@ use crate::secure_stream::Protection;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
 
-/// Does a step. Of a handshake that begins, this is its place.
-pub(super) fn step(step: HandshakeStep, place: Arc<()>, fabric: &Fabric, now: Moment) -> HandshakeDone {
+/// Does a step. A handshake that begins keeps the permit.
+pub(super) fn step(step: HandshakeStep, permit: Arc<()>, fabric: &Fabric, now: Moment) -> HandshakeDone {
     match step {
         HandshakeStep::Hello { hello, bytes, port } => match begin(&hello, port, fabric, now) {
             Ok((handshake, protection)) => {
-                go_on(Box::new(PendingHandshake { handshake, protection, _place: place }), &bytes)
+                go_on(Box::new(PendingHandshake { handshake, protection, _permit: permit }), &bytes)
             }
             Err(error) => {
                 let output = error.alert().map_or_else(Vec::new, |alert| alert.in_clear().to_vec());

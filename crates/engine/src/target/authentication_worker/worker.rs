@@ -1,5 +1,5 @@
 //! The authentication worker: a thread that does the public-key work of exchanges, which takes milliseconds and would hold up
-//! all hosts of a reactor. Networks have turns, by what their jobs cost (`waiting_line`). Refusals leave late, each time later
+//! all hosts of a reactor. Networks have turns, by what their jobs cost (`fair_queue`). Refusals leave late, each time later
 //! for a network that fails again and again; a right proof never waits for that.
 
 use std::io;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use authentication::{ControllerSide, Progress};
 
+use super::fair_queue::FairQueue;
 use super::handshake;
-use super::handshake_places::HandshakePlaces;
-use super::waiting_line::WaitingLine;
+use super::handshake_limiter::HandshakeLimiter;
 use crate::limits::AUTHENTICATION_JOBS_MAX;
 use crate::offenders::Offenders;
 use crate::ring::channel::{Receiver, sync_channel};
@@ -65,16 +65,16 @@ struct Refusal {
 /// Jobs that wait, and refusals that do.
 #[derive(Default)]
 struct Queue {
-    waiting: WaitingLine<Network, AuthenticationJob>,
+    waiting: FairQueue<Network, AuthenticationJob>,
     refusals: Vec<Refusal>,
     /// Source of hosts' TLS keys.
     fabric: Weak<Fabric>,
     offenders: Offenders<Network>,
-    handshakes: HandshakePlaces,
+    handshakes: HandshakeLimiter,
 }
 
-/// Interval of checks for handshakes whose hosts have disconnected, while all places are taken.
-const PLACE_LOOK: Duration = Duration::from_millis(10);
+/// Interval of checks for handshakes whose hosts have disconnected, while all permits are held.
+const PERMIT_LOOK: Duration = Duration::from_millis(10);
 
 impl Queue {
     fn run(mut self, jobs: &Receiver<AuthenticationJob>) {
@@ -92,7 +92,7 @@ impl Queue {
                 continue;
             }
             let refusal = self.refusals.iter().map(|refusal| refusal.due.since(now)).min();
-            let look = (self.waiting.len() > 0).then_some(PLACE_LOOK);
+            let look = (self.waiting.len() > 0).then_some(PERMIT_LOOK);
             let came = match refusal.into_iter().chain(look).min() {
                 Some(patience) => jobs.recv_timeout(patience),
                 None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -118,9 +118,9 @@ impl Queue {
     /// The job that is done next.
     fn next(&mut self) -> Option<AuthenticationJob> {
         self.waiting.retain(|job| job.is_wanted.strong_count() > 0);
-        let under_way = self.handshakes.taken();
+        let under_way = self.handshakes.under_way();
         let has_room = |job: &AuthenticationJob| self.handshakes.has_room(job.network, under_way);
-        self.waiting.next(|job| !job.work.takes_place() || has_room(job))
+        self.waiting.next(|job| !job.work.takes_permit() || has_room(job))
     }
 
     /// Refusals whose time has come, without those of closed connections.
@@ -157,8 +157,8 @@ impl Queue {
         fabric: &Fabric,
         now: Moment,
     ) -> (Message, Option<bool>) {
-        let place = self.handshakes.take(network);
-        let done = Box::new(handshake::step(step, place, fabric, now));
+        let permit = self.handshakes.take(network);
+        let done = Box::new(handshake::step(step, permit, fabric, now));
         let is_right = match &done.outcome {
             HandshakeOutcome::Continues(_) => None,
             HandshakeOutcome::Established { .. } => Some(true),
@@ -303,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn hellos_wait_while_handshakes_have_all_places() {
+    fn hellos_wait_while_handshakes_have_all_permits() {
         let (mut queue, waits) = (Queue::default(), Arc::default());
         queue.put(job_of(1, 1, hello(), &waits));
         queue.put(job(2, "nqn.a", 1, (Step::Give, &waits)));
         let network = Network::of([10, 0, 0, 1].into());
-        let mut places: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| queue.handshakes.take(network)).collect();
+        let mut permits: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| queue.handshakes.take(network)).collect();
         assert_eq!(order(&mut queue), [2]);
         queue.put(job_of(3, 2, hello(), &waits));
         assert_eq!(order(&mut queue), [3], "a host from elsewhere does not wait for a crowd");
-        places.pop();
+        permits.pop();
         assert_eq!(order(&mut queue), [1]);
     }
 

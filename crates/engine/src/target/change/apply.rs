@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::order::Order;
+use super::change_request::ChangeRequest;
 use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_requests, pairs};
 use super::standby;
 use crate::backend;
@@ -59,15 +59,19 @@ struct Effects {
 }
 
 impl Fabric {
-    /// Carries out an order. Only its configurator calls this, which sees to it that one order follows the other.
-    pub(super) fn apply(&self, order: &Order<'_>, listener: &Listener) -> Result<Vec<Change>, TargetError> {
-        let Order { absence, reconnected, host, .. } = *order;
+    /// Carries out a request. Only its configurator calls this, one request after the other.
+    pub(super) fn apply(
+        &self,
+        request: &ChangeRequest<'_>,
+        listener: &Listener,
+    ) -> Result<Vec<Change>, TargetError> {
+        let ChangeRequest { absence, reconnected, host, .. } = *request;
         let old = self.directory();
-        let wanted = order.wanted.unwrap_or(&old.config);
-        let directives = order.directives.unwrap_or(&old.directives).clone();
+        let wanted = request.wanted.unwrap_or(&old.config);
+        let directives = request.directives.unwrap_or(&old.directives).clone();
         directives.check(wanted)?;
         // Before anything is locked: it waits for commands from before the failure.
-        let reopened = order.reopen.map(|(nqn, nsid)| self.reopen(nqn, nsid)).transpose()?;
+        let reopened = request.reopen.map(|(nqn, nsid)| self.reopen(nqn, nsid)).transpose()?;
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
         changes.extend(replacements(reconnected, reopened.as_ref()));
@@ -84,7 +88,7 @@ impl Fabric {
             clusters: self.clusters(),
             identities: self.identities(),
             opener: self.opener(),
-            order,
+            request,
             reopened: reopened.as_ref(),
             absent: &self.absent(),
             absence,
@@ -102,7 +106,7 @@ impl Fabric {
         let leaving = leaving(&old, &prepared.namespaces);
         let removed = removed(&old, &prepared);
         let images = prepared.namespaces.clone();
-        let listening = self.commit(&old, prepared, (&directives, order.overlap), &changes);
+        let listening = self.commit(&old, prepared, (&directives, request.overlap), &changes);
         reservation_worker::forget(archive.as_ref(), &removed);
         reservation_worker::drop_denied(self, archive.as_ref(), &old.config, &changes);
         forget_shared(&leaving, &directives);

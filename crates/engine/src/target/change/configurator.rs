@@ -1,9 +1,9 @@
-//! The one that puts configurations into effect, one order at a time: for administrators, for hosts that manage namespaces,
+//! Component that puts configurations into effect, one request at a time: for administrators, for hosts that manage namespaces,
 //! and for images that change. It keeps the listener, since only a change of the configuration opens or closes a port.
 
 use std::sync::{Arc, PoisonError};
 
-use super::order::Order;
+use super::change_request::ChangeRequest;
 use crate::ring::lock::{Mutex, MutexGuard};
 use crate::ring::tcp;
 use crate::target::TargetError;
@@ -27,13 +27,13 @@ impl Configurator {
         &self.fabric
     }
 
-    /// Carries out an order, all of it or nothing, and says what has changed.
-    pub(crate) fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
+    /// Carries out a request, all of it or nothing, and says what has changed.
+    pub(crate) fn carry_out(&self, request: &ChangeRequest<'_>) -> Result<Vec<Change>, TargetError> {
         let listener = self.lock();
         let Some(listener) = &*listener else {
             return Err(TargetError::Config("the target has ended".to_owned()));
         };
-        self.fabric.apply(order, listener)
+        self.fabric.apply(request, listener)
     }
 
     /// True if orders are refused, because the target has ended.

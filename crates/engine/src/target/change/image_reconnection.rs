@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use super::change_request::ChangeRequest;
 use super::configurator::Configurator;
-use super::order::Order;
 use super::preparation::pairs;
 use crate::backend::{Backend, BackendConfig, Device, RbdConfig};
 use crate::ceph::{CephError, Cluster};
@@ -226,7 +226,7 @@ impl Reconnection {
 
     /// Has namespaces go on by images that are open; whether they do.
     fn go_over(&self, ready: &[OpenRequest]) -> bool {
-        match self.configurator.carry_out(&Order { reconnected: ready, ..Order::SAME }) {
+        match self.configurator.carry_out(&ChangeRequest { reconnected: ready, ..ChangeRequest::SAME }) {
             Ok(_) => true,
             Err(_) if self.configurator.has_ended() => false,
             Err(error) => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::change_request::{Absence, ChangeRequest};
 use super::configurator::Configurator;
 use super::image_reconnection::{self as reconnection, TRY_AGAIN};
-use super::order::{Absence, Order};
 use crate::backend::BackendConfig;
 use crate::ceph::{Clusters, News};
 use crate::limits::CEPH_CLOSE_TIMEOUT_MS;
@@ -70,7 +70,7 @@ impl Drop for ImageWatch {
 
 /// Has the target look at all namespaces, as with any other change; whether all is as it should be.
 fn look(configurator: &Configurator, absence: Absence) -> bool {
-    match configurator.carry_out(&Order { absence, ..Order::SAME }) {
+    match configurator.carry_out(&ChangeRequest { absence, ..ChangeRequest::SAME }) {
         Ok(_) => configurator.fabric().absent().is_empty(),
         Err(_) if configurator.has_ended() => true,
         Err(error) => {

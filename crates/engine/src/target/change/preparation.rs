@@ -8,7 +8,7 @@ use std::time::Duration;
 use secure_channel::SealingKey;
 use uuid::Uuid;
 
-use super::order::{Absence, Order};
+use super::change_request::{Absence, ChangeRequest};
 use super::standby;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::CEPH_OPENING_PATIENCE_MS;
@@ -56,8 +56,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) clusters: &'a Clusters,
     pub(crate) identities: &'a Identities,
     pub(crate) opener: &'a Arc<ImageOpener<Images>>,
-    /// The order, with its options.
-    pub(crate) order: &'a Order<'a>,
+    /// The request, with its options.
+    pub(crate) request: &'a ChangeRequest<'a>,
     /// A failed namespace that continues with its reopened storage.
     pub(crate) reopened: Option<&'a Reopened>,
     /// Namespaces that were absent until now.
@@ -128,7 +128,7 @@ impl Preparation<'_> {
     fn read_keys(&self) -> Result<Vec<HostKeys>, TargetError> {
         let read = |subsystem: &SubsystemConfig| {
             let known = self.old.subsystems.iter().find(|known| known.nqn == subsystem.nqn);
-            let known = known.filter(|_| self.order.keeps_secrets).map(|known| known.state());
+            let known = known.filter(|_| self.request.keeps_secrets).map(|known| known.state());
             let known = known.as_deref().map(|state| (&state.config, &state.keys));
             let wrong = |error| TargetError::Config(of_subsystem(subsystem, error).to_string());
             HostKeys::read(subsystem, known, self.sealing_key).map_err(wrong)
@@ -358,7 +358,7 @@ impl Preparation<'_> {
             return Ok(namespace.clone());
         }
         if let Some(request) =
-            self.order.reconnected.iter().find(|r| r.place() == (&*subsystem.nqn, config.nsid))
+            self.request.reconnected.iter().find(|r| r.place() == (&*subsystem.nqn, config.nsid))
         {
             return self.go_on(request, subsystem, config);
         }

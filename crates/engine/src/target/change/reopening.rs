@@ -14,7 +14,7 @@ use crate::target::messaging::{Fenced, Then};
 use crate::target::served::Namespace;
 
 impl Fabric {
-    /// Reopens the storage of a failed namespace. The namespace continues with it when the order
+    /// Reopens the storage of a failed namespace. The namespace continues with it when the request
     /// takes effect.
     pub(super) fn reopen(&self, nqn: &str, nsid: u32) -> Result<Reopened, TargetError> {
         let refused =

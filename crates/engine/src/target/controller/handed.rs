@@ -45,7 +45,7 @@ impl Controller {
             error_count: state.error_count(),
             errors: state.errors().iter().map(HandedError::of).collect(),
             generated_key,
-            told_quiesce_ms: self.quiesce.reported_ms(),
+            reported_quiesce_ms: self.quiesce.reported_ms(),
             proof: self.proof.as_ref().map(HandedProof::of),
         })
     }
@@ -72,7 +72,7 @@ impl Controller {
                 }
             }
         }
-        self.quiesce.go_on(handed.told_quiesce_ms);
+        self.quiesce.go_on(handed.reported_quiesce_ms);
         self.update_ready(&state);
     }
 }

@@ -41,7 +41,7 @@ impl Work {
     }
 
     /// True for a step that starts a TLS handshake, if the host has a key.
-    pub(crate) const fn takes_place(&self) -> bool {
+    pub(crate) const fn takes_permit(&self) -> bool {
         matches!(self, Self::Handshake(HandshakeStep::Hello { .. }))
     }
 }

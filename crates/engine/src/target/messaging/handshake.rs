@@ -13,8 +13,8 @@ pub(crate) struct PendingHandshake {
     pub(crate) handshake: Handshake,
     /// Protection of the established stream.
     pub(crate) protection: Protection,
-    /// Counts the handshake among those that are under way.
-    pub(crate) _place: Arc<()>,
+    /// Permit of the handshake, counted while it is under way.
+    pub(crate) _permit: Arc<()>,
 }
 
 /// A single step of a handshake.

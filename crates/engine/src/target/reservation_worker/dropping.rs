@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nvme::Status;
 
-use super::shared_keeper;
+use super::shared_reservations;
 use super::worker::{commit, notify};
 use crate::target::TargetError;
 use crate::target::config::{Change, FabricConfig};
@@ -35,7 +35,7 @@ fn drop_hosts(
         Ok(state.drop_hosts(is_meant))
     };
     let outcome: Outcome = match namespace.shared_reservations() {
-        Some(shared) => shared_keeper::change(namespace, shared, decide)?,
+        Some(shared) => shared_reservations::change(namespace, shared, decide)?,
         None => {
             let mut state = lock(&namespace.reservations).clone();
             let outcome = decide(&mut state)?;

@@ -1,7 +1,7 @@
 //! The thread that does reservation commands.
 
 mod dropping;
-mod shared_keeper;
+mod shared_reservations;
 mod worker;
 
 pub(crate) use dropping::{clear, drop_denied};

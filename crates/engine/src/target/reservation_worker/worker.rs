@@ -14,7 +14,7 @@ use nvme::reservation::{AcquireData, PersistenceChange, RegisterData, ReleaseDat
 use uuid::Uuid;
 use zerocopy::FromBytes;
 
-use super::shared_keeper;
+use super::shared_reservations;
 use crate::limits::RESERVATION_JOBS_MAX;
 use crate::ring::Vital;
 use crate::ring::channel::sync_channel;
@@ -115,7 +115,7 @@ fn work(fabric: &Fabric, job: Job) {
             // earlier ones has ended.
             let then = match namespace.shared_reservations() {
                 None => Then::Finish(asker.address(), slot, Status::SUCCESS),
-                Some(_) => shared_keeper::aborted(fabric.clusters().clone(), asker, slot),
+                Some(_) => shared_reservations::aborted(fabric.clusters().clone(), asker, slot),
             };
             fabric.mailboxes().raise(Fenced::Hosts(namespace, outcome.aborts), then);
         }
@@ -142,12 +142,12 @@ fn do_command(
         check_served(fabric, namespace)?;
         let outcome = execute(state, controller, command, data, keeps)?;
         if namespace.shared_reservations().is_some() {
-            shared_keeper::check_abort(fabric.clusters(), &outcome)?;
+            shared_reservations::check_abort(fabric.clusters(), &outcome)?;
         }
         Ok(outcome)
     };
     let outcome = match namespace.shared_reservations() {
-        Some(shared) => shared_keeper::change(namespace, shared, decide)?,
+        Some(shared) => shared_reservations::change(namespace, shared, decide)?,
         None => {
             // Held to the end: the administration must not remove the namespace and what is kept of it in between.
             let archive = fabric.archive();
@@ -208,7 +208,7 @@ fn report(
     }
     let controllers = fabric.controllers_of(&controller.subsystem);
     let state = match namespace.shared_reservations() {
-        Some(shared) => shared_keeper::look(namespace, shared)?,
+        Some(shared) => shared_reservations::look(namespace, shared)?,
         None => lock(&namespace.reservations).clone(),
     };
     let registrants = state.reported(|host| {
@@ -255,7 +255,7 @@ fn set_shared_persistence(
     for sets in [false, true] {
         for namespace in namespaces {
             let Some(shared) = namespace.shared_reservations() else { continue };
-            shared_keeper::change(namespace, shared, |state| {
+            shared_reservations::change(namespace, shared, |state| {
                 check_served(fabric, namespace)?;
                 check_may_set(state, by, namespace)?;
                 Ok(Outcome { changed: sets && state.set_persists(persists), ..Outcome::default() })

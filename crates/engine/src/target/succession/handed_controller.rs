@@ -43,7 +43,8 @@ pub struct HandedController {
     /// The identity of the TLS key that has come out of its host's authentication, if one has.
     pub generated_key: Option<String>,
     /// Command Quiesce Time reported to the host, in milliseconds; 0 if the host has not asked.
-    pub told_quiesce_ms: u16,
+    #[serde(rename = "told_quiesce_ms")]
+    pub reported_quiesce_ms: u16,
     /// Parameters of the host's authentication, if it had to authenticate.
     pub proof: Option<HandedProof>,
 }

@@ -16,39 +16,39 @@ use super::listen;
 use super::record::{RecordedDisk, identity};
 use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
-use crate::flags::attach::NbdPlace;
+use crate::flags::attach::NbdEndpoint;
 
 /// Listening socket before clients are accepted.
-pub(super) enum Place {
+pub(super) enum NbdListener {
     Unix { listener: UnixListener, file: SocketFile, path: PathBuf },
     Tcp { listener: TcpListener, address: SocketAddr },
 }
 
-impl Place {
-    pub(super) fn open(asked: &NbdPlace, nqn: &Nqn, namespace: &NamespaceInfo) -> Result<Self, Failure> {
+impl NbdListener {
+    pub(super) fn open(asked: &NbdEndpoint, nqn: &Nqn, namespace: &NamespaceInfo) -> Result<Self, Failure> {
         match asked {
-            NbdPlace::Unix(path) => Self::unix(path),
-            NbdPlace::Tcp(address) => Self::tcp(*address),
-            NbdPlace::Default => {
+            NbdEndpoint::Unix(path) => Self::unix(path),
+            NbdEndpoint::Tcp(address) => Self::tcp(*address),
+            NbdEndpoint::Default => {
                 let folder = socket::make_default_folder().ok_or_else(|| {
-                    Failure::usage("there is no runtime directory ($XDG_RUNTIME_DIR): choose a place with --nbd unix:PATH")
+                    Failure::usage("there is no runtime directory ($XDG_RUNTIME_DIR): choose a path with --nbd unix:PATH")
                 })?;
                 Self::unix(&folder.join(socket_name(nqn, namespace)))
             }
         }
     }
 
-    /// The place of the process that goes before this one, which has offered the socket that listens, and said where clients find it.
+    /// Listener of the previous process, which has offered its socket and the address for clients.
     pub(super) fn inherited(
-        asked: &NbdPlace,
+        asked: &NbdEndpoint,
         (nqn, namespace): (&Nqn, &NamespaceInfo),
         (listener, disk): (OwnedFd, &RecordedDisk),
     ) -> Result<Self, Failure> {
         let default = || socket::make_default_folder().map(|folder| folder.join(socket_name(nqn, namespace)));
         let path = match asked {
-            NbdPlace::Unix(path) => std::path::absolute(path).ok(),
-            NbdPlace::Default => default(),
-            NbdPlace::Tcp(asked) => {
+            NbdEndpoint::Unix(path) => std::path::absolute(path).ok(),
+            NbdEndpoint::Default => default(),
+            NbdEndpoint::Tcp(asked) => {
                 let listener = TcpListener::from(listener);
                 let address = listener.local_addr().map_err(Failure::failed)?;
                 let is_it =
@@ -62,8 +62,8 @@ impl Place {
         Ok(Self::Unix { listener: listener.into(), file, path })
     }
 
-    /// A copy of what listens.
-    pub(super) fn listener(&self) -> io::Result<OwnedFd> {
+    /// Duplicate of the listening socket.
+    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Unix { listener, .. } => listener.as_fd().try_clone_to_owned(),
             Self::Tcp { listener, .. } => listener.as_fd().try_clone_to_owned(),
@@ -82,7 +82,7 @@ impl Place {
             Ok((listener, address))
         };
         let (listener, address) = listen().map_err(|error: io::Error| {
-            Failure::failed(format!("cannot listen on {address}: {error}; choose another place with --nbd"))
+            Failure::failed(format!("cannot listen on {address}: {error}; choose another address with --nbd"))
         })?;
         if !address.ip().is_loopback() {
             eprintln!(
@@ -92,7 +92,7 @@ impl Place {
         Ok(Self::Tcp { listener, address })
     }
 
-    /// The file of the socket, if there is one, what listens, and its address for clients.
+    /// File of a Unix socket, the listening socket, and its address for clients.
     pub(super) fn parts(self) -> (Option<SocketFile>, Listener, Address) {
         match self {
             Self::Unix { listener, file, path } => {
@@ -189,16 +189,16 @@ mod tests {
     fn a_socket_of_a_living_process_and_a_file_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.nbd");
-        let living = Place::unix(&path).unwrap();
-        let refused = Place::unix(&path).err().and_then(|failure| failure.line()).unwrap();
+        let living = NbdListener::unix(&path).unwrap();
+        let refused = NbdListener::unix(&path).err().and_then(|failure| failure.line()).unwrap();
         assert!(refused.contains("another process listens") && refused.contains("--nbd"), "{refused}");
         drop(living);
         assert!(!path.exists());
         // As a process that was killed leaves it.
         drop(UnixListener::bind(&path).unwrap());
-        drop(Place::unix(&path).unwrap());
+        drop(NbdListener::unix(&path).unwrap());
         std::fs::write(&path, "precious").unwrap();
-        let refused = Place::unix(&path).err().and_then(|failure| failure.line()).unwrap();
+        let refused = NbdListener::unix(&path).err().and_then(|failure| failure.line()).unwrap();
         assert!(refused.contains("not a socket"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }

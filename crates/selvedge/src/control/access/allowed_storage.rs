@@ -28,9 +28,9 @@ pub(crate) struct AllowedStorage {
     pub(crate) key_directories: Vec<PathBuf>,
 }
 
-/// Something outside a target that a configuration names.
+/// Resource outside a target that a configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum Resource<'a> {
     File(&'a Path),
     Device(&'a Path),
     Image(&'a RbdConfig),
@@ -55,11 +55,12 @@ impl AllowedStorage {
     pub(super) fn allow(&self, before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
         for (at, subsystem) in wanted.subsystems.iter().enumerate() {
             let known = before.subsystem(&subsystem.nqn);
-            let known: Vec<Place<'_>> = known.into_iter().flat_map(places).map(|(_, place)| place).collect();
-            for (field, place) in places(subsystem) {
-                if !known.contains(&place) && !self.has(&place, before) {
-                    let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
-                    let hint = format!("the administrator's list of {} does not have it", place.list());
+            let known: Vec<Resource<'_>> =
+                known.into_iter().flat_map(resources).map(|(_, resource)| resource).collect();
+            for (field, resource) in resources(subsystem) {
+                if !known.contains(&resource) && !self.has(&resource, before) {
+                    let refusal = Refusal::new(403, format!("{} may not be named here", resource.shown()));
+                    let hint = format!("the administrator's list of {} does not have it", resource.list());
                     return Err(refusal.about(format!("subsystems[{at}].{field}")).hint(hint));
                 }
             }
@@ -70,20 +71,20 @@ impl AllowedStorage {
     /// Refuses an image that is in none of the lists, although a subsystem has it: one that was served before the list was made
     /// may go on to be, and is not its administrators' to remove.
     pub(super) fn allow_image(&self, image: &RbdConfig, fabric: &FabricConfig) -> Result<(), Refusal> {
-        let place = Place::Image(image);
-        if self.has(&place, fabric) {
+        let resource = Resource::Image(image);
+        if self.has(&resource, fabric) {
             return Ok(());
         }
-        let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
-        Err(refusal.hint(format!("the administrator's list of {} does not have it", place.list())))
+        let refusal = Refusal::new(403, format!("{} may not be named here", resource.shown()));
+        Err(refusal.hint(format!("the administrator's list of {} does not have it", resource.list())))
     }
 
-    fn has(&self, place: &Place<'_>, before: &FabricConfig) -> bool {
-        match place {
-            Place::File(path) => is_within(path, &self.directories),
-            Place::Device(path) => is_within(path, &self.devices) || is_link_in_dev(path, &self.devices),
-            Place::Secret(path) => is_within(path, &self.key_directories),
-            Place::Image(image) => {
+    fn has(&self, resource: &Resource<'_>, before: &FabricConfig) -> bool {
+        match resource {
+            Resource::File(path) => is_within(path, &self.directories),
+            Resource::Device(path) => is_within(path, &self.devices) || is_link_in_dev(path, &self.devices),
+            Resource::Secret(path) => is_within(path, &self.key_directories),
+            Resource::Image(image) => {
                 let is_of = |pool: &String| {
                     pool.split_once('/').unwrap_or((pool, ""))
                         == (image.pool.as_str(), image.namespace.as_str())
@@ -103,33 +104,33 @@ fn is_conf_known(image: &RbdConfig, before: &FabricConfig) -> bool {
             .any(|known| matches!(&known.backend, BackendConfig::Rbd(known) if known.conf == image.conf))
 }
 
-/// Places that a subsystem names, each with the name of the setting.
-fn places(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Place<'_>)> {
+/// Resources that a subsystem names, each with the name of the setting.
+fn resources(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Resource<'_>)> {
     let storage = subsystem
         .storage
         .iter()
-        .map(|storage| ("storage.directory".to_owned(), Place::File(&storage.directory)));
+        .map(|storage| ("storage.directory".to_owned(), Resource::File(&storage.directory)));
     let namespaces = subsystem.namespaces.iter().enumerate().filter_map(|(at, namespace)| {
-        let (name, place) = match &namespace.backend {
-            BackendConfig::File { path, .. } => ("file.path", Place::File(path)),
-            BackendConfig::Block { path, .. } => ("block.path", Place::Device(path)),
-            BackendConfig::Rbd(image) => ("rbd", Place::Image(image)),
+        let (name, resource) = match &namespace.backend {
+            BackendConfig::File { path, .. } => ("file.path", Resource::File(path)),
+            BackendConfig::Block { path, .. } => ("block.path", Resource::Device(path)),
+            BackendConfig::Rbd(image) => ("rbd", Resource::Image(image)),
             BackendConfig::Memory { .. } | BackendConfig::Null { .. } => return None,
         };
-        Some((format!("namespaces[{at}].backend.{name}"), place))
+        Some((format!("namespaces[{at}].backend.{name}"), resource))
     });
     let secrets = subsystem.host_keys.iter().enumerate().flat_map(|(at, key)| {
-        key.files().map(move |(name, file)| (format!("host_keys[{at}].{name}"), Place::Secret(file)))
+        key.files().map(move |(name, file)| (format!("host_keys[{at}].{name}"), Resource::Secret(file)))
     });
     let passphrases = subsystem.namespaces.iter().enumerate().filter_map(|(at, namespace)| {
         let BackendConfig::Rbd(image) = &namespace.backend else { return None };
         let file = &image.encryption.as_ref()?.passphrase_file;
-        Some((format!("namespaces[{at}].backend.rbd.encryption.passphrase_file"), Place::Secret(file)))
+        Some((format!("namespaces[{at}].backend.rbd.encryption.passphrase_file"), Resource::Secret(file)))
     });
     storage.chain(namespaces).chain(secrets).chain(passphrases)
 }
 
-impl Place<'_> {
+impl Resource<'_> {
     fn shown(&self) -> String {
         match self {
             Self::File(path) | Self::Device(path) | Self::Secret(path) => path.display().to_string(),

@@ -1,4 +1,4 @@
-//! Calls about where subsystems are found. A gateway's addresses are its own: a listener is a subsystem at one of them.
+//! Calls about listeners. A gateway's addresses are its own: a listener is a subsystem at one of them.
 
 use std::net::IpAddr;
 
@@ -28,28 +28,28 @@ struct AnaGroups {
     ana_groups: Vec<AnaGroupConfig>,
 }
 
-/// A listener of a gateway, which a call may name.
-struct Place {
+/// Listener of a gateway, with its port, as a call may name it.
+struct PortListener {
     /// The number of its port.
     port: u16,
     listener: ListenerInfo,
 }
 
-/// The places of all gateways at which a subsystem is found, or could be.
-struct Places {
+/// Listeners of all gateways of the group at which a subsystem is found, or could be.
+struct GroupListeners {
     own: String,
     is_group: bool,
-    all: Vec<Place>,
+    all: Vec<PortListener>,
 }
 
-impl Places {
+impl GroupListeners {
     async fn find(native: &Native, subsystem: &SubsystemConfig) -> Result<Self, Failed> {
         let group = native.group().await?;
         let own = host_name(group.as_ref());
         let ports = native.ports().await?;
         let ports = ports.iter().filter(|port| !port.discovery_only);
-        let mut all: Vec<Place> = ports.map(|port| place(port, &own, subsystem)).collect();
-        all.extend(group.iter().flat_map(|group| others_places(group, subsystem)));
+        let mut all: Vec<PortListener> = ports.map(|port| port_listener(port, &own, subsystem)).collect();
+        all.extend(group.iter().flat_map(|group| listeners_of_others(group, subsystem)));
         Ok(Self { own, is_group: group.is_some(), all })
     }
 
@@ -59,10 +59,10 @@ impl Places {
         host_name: &'a str,
         traddr: &'a str,
         trsvcid: u32,
-    ) -> impl Iterator<Item = &'a Place> {
-        let is_it = move |place: &&Place| {
-            let is_host = host_name == "*" || place.listener.host_name == host_name;
-            is_host && is_at(&place.listener, traddr, trsvcid)
+    ) -> impl Iterator<Item = &'a PortListener> {
+        let is_it = move |known: &&PortListener| {
+            let is_host = host_name == "*" || known.listener.host_name == host_name;
+            is_host && is_at(&known.listener, traddr, trsvcid)
         };
         self.all.iter().filter(is_it)
     }
@@ -77,25 +77,25 @@ pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result
         let what = "Secure channel is only allowed for subsystems in which \"allow any host\" is off";
         return Err(failed(Failed::new(EINVAL, what)));
     }
-    let places = Places::find(&native, &subsystem).await?;
-    let is_own = request.host_name == places.own;
+    let listeners = GroupListeners::find(&native, &subsystem).await?;
+    let is_own = request.host_name == listeners.own;
     if !is_own && request.verify_host_name() {
-        let what = format!("Gateway's host name must match current host ({})", places.own);
+        let what = format!("Gateway's host name must match current host ({})", listeners.own);
         return Err(failed(Failed::new(ENODEV, what)));
     }
-    let there: Vec<&Place> = places.at(&request.host_name, traddr, trsvcid).collect();
-    if request.secure() && there.iter().any(|place| !place.listener.secure()) {
+    let there: Vec<&PortListener> = listeners.at(&request.host_name, traddr, trsvcid).collect();
+    if request.secure() && there.iter().any(|known| !known.listener.secure()) {
         return Err(failed(in_clear()));
     }
     let new: Vec<u16> = match there.is_empty() {
         false => {
-            there.iter().map(|place| place.port).filter(|port| !is_found_at(&subsystem, *port)).collect()
+            there.iter().map(|known| known.port).filter(|port| !is_found_at(&subsystem, *port)).collect()
         }
         true if !is_own => {
             let what = format!("gateway {} does not listen there", request.host_name);
             return Err(failed(Failed::new(ENODEV, what)));
         }
-        true if places.is_group => {
+        true if listeners.is_group => {
             let what = "this gateway does not listen there; its addresses are its own, and `selvedge serve -a` gives them";
             return Err(failed(Failed::new(EADDRNOTAVAIL, what)));
         }
@@ -152,21 +152,21 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
         let what = "Must use the \"--force\" parameter when setting the host name to \"*\".";
         return Err(failed(Failed::new(EINVAL, what)));
     }
-    let places = Places::find(&native, &subsystem).await?;
-    let there: Vec<u16> = places
+    let listeners = GroupListeners::find(&native, &subsystem).await?;
+    let there: Vec<u16> = listeners
         .at(&request.host_name, traddr, trsvcid)
-        .map(|place| place.port)
+        .map(|known| known.port)
         .filter(|port| is_found_at(&subsystem, *port))
         .collect();
     if there.is_empty() {
         return Err(failed(Failed::new(ENOENT, "Listener not found")));
     }
     // Who uses another gateway's is not known here.
-    if !request.force() && request.host_name != places.own {
+    if !request.force() && request.host_name != listeners.own {
         let what = format!(
             "Gateway's host name must match current host ({}). You can continue to delete the listener by adding the \
              `--force` parameter.",
-            places.own
+            listeners.own
         );
         return Err(failed(Failed::new(ENOENT, what)));
     }
@@ -178,7 +178,7 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
         return Err(failed(Failed::new(ENOTEMPTY, what)));
     }
     let mut left = match subsystem.ports.is_empty() {
-        true => places.all.iter().map(|place| place.port).collect(),
+        true => listeners.all.iter().map(|known| known.port).collect(),
         false => subsystem.ports.clone(),
     };
     left.retain(|port| !there.contains(port));
@@ -205,9 +205,9 @@ pub(super) async fn list(native: Native, request: ListListenersReq) -> Result<Li
         Err(Failed { errno: ENOENT, .. }) => return Ok(ListenersInfo::default()),
         other => other?,
     };
-    let places = Places::find(&native, &subsystem).await?;
-    let found = places.all.into_iter().filter(|place| is_found_at(&subsystem, place.port));
-    Ok(ListenersInfo { listeners: found.map(|place| place.listener).collect(), ..ListenersInfo::default() })
+    let listeners = GroupListeners::find(&native, &subsystem).await?;
+    let found = listeners.all.into_iter().filter(|known| is_found_at(&subsystem, known.port));
+    Ok(ListenersInfo { listeners: found.map(|known| known.listener).collect(), ..ListenersInfo::default() })
 }
 
 pub(super) async fn of_gateway(
@@ -258,12 +258,12 @@ pub(super) fn listeners_of(
     ports
         .iter()
         .filter(|port| subsystem.is_on(port))
-        .map(|port| place(port, own, subsystem).listener)
+        .map(|port| port_listener(port, own, subsystem).listener)
         .collect()
 }
 
-/// A subsystem at a port of this gateway.
-fn place(port: &PortConfig, own: &str, subsystem: &SubsystemConfig) -> Place {
+/// Listener of a subsystem at a port of this gateway.
+fn port_listener(port: &PortConfig, own: &str, subsystem: &SubsystemConfig) -> PortListener {
     let listener = ListenerInfo {
         host_name: own.to_owned(),
         trtype: "TCP".to_owned(),
@@ -272,7 +272,7 @@ fn place(port: &PortConfig, own: &str, subsystem: &SubsystemConfig) -> Place {
         trsvcid: port.address.port().into(),
         secure: Some(is_secure(port, subsystem)),
     };
-    Place { port: port.id, listener }
+    PortListener { port: port.id, listener }
 }
 
 fn is_found_at(subsystem: &SubsystemConfig, port: u16) -> bool {
@@ -289,11 +289,11 @@ fn is_keyed(subsystem: &SubsystemConfig) -> bool {
 }
 
 /// Listeners of the group's other gateways, as they have registered.
-fn others_places(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<Place> {
+fn listeners_of_others(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<PortListener> {
     let others = group.gateways.iter().filter(|gateway| gateway.name != group.gateway);
-    let places = others.flat_map(|gateway| {
+    let listeners = others.flat_map(|gateway| {
         let known = gateway.listeners.iter().zip(&gateway.ports).filter(|(_, port)| **port != NO_PORT);
-        known.map(|(listener, port)| Place {
+        known.map(|(listener, port)| PortListener {
             port: *port,
             listener: ListenerInfo {
                 host_name: gateway.name.clone(),
@@ -305,7 +305,7 @@ fn others_places(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<Place>
             },
         })
     });
-    places.collect()
+    listeners.collect()
 }
 
 fn traddr(port: &PortConfig) -> String {

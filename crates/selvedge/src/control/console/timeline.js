@@ -15,7 +15,7 @@ const WAY_MIN = 3;
 const LETTER = 8;
 
 const WHAT = {
-  gateway_there: "is there", gateway_given_up: "was silent, and was given up", gateway_left: "has ended in order",
+  gateway_there: "is there", gateway_given_up: "sent no heartbeat; others take over its groups", gateway_left: "has ended in order",
   gateway_removed: "was removed from the group", gateway_drained: "was drained", gateway_resumed: "may serve again",
 };
 const STATES = { fencing: "takes it over, once others are fenced", handing_over: "takes it over" };

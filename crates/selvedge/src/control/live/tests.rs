@@ -35,14 +35,14 @@ use crate::diagnosis;
 use crate::spec::endpoint::Endpoint;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:live";
-/// A target with a door for those who have tokens.
-struct Bed {
+/// A target with a listener for those who have tokens.
+struct Testbed {
     _folder: tempfile::TempDir,
     administration: Arc<Administration>,
     control: Control,
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.toml");
@@ -114,8 +114,8 @@ fn events(body: &str, name: &str) -> Vec<Value> {
 
 #[test]
 fn who_looks_is_sent_who_is_there_and_what_is_done() {
-    let (bed, document) = (Bed::new(), openapi::document().unwrap());
-    let (head, body) = bed.ask("/v1/live?once", "read");
+    let (testbed, document) = (Testbed::new(), openapi::document().unwrap());
+    let (head, body) = testbed.ask("/v1/live?once", "read");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-type: text/event-stream"), "{head}");
     let (rosters, ticks) = (events(&body, "roster"), events(&body, "tick"));
     assert_eq!((rosters.len(), ticks.len()), (1, 1), "{body}");
@@ -127,21 +127,21 @@ fn who_looks_is_sent_who_is_there_and_what_is_done() {
     assert_eq!(ticks[0]["health"]["level"], "ok", "{body}");
     assert_eq!(ticks[0]["health"]["line"], "1 namespace ready, 0 controllers connected");
     for path in ["/v1/history", &format!("/v1/subsystems/{NQN}/namespaces/1/history")] {
-        let (head, body) = bed.ask(path, "read");
+        let (head, body) = testbed.ask(path, "read");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         let value: Value = serde_json::from_str(&body).unwrap();
         let schema = &document["components"]["schemas"]["History"];
         assert_eq!(mistake(&document, schema, &value, path), None);
     }
-    let (head, _) = bed.ask(&format!("/v1/subsystems/{NQN}/namespaces/2/history"), "read");
+    let (head, _) = testbed.ask(&format!("/v1/subsystems/{NQN}/namespaces/2/history"), "read");
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
 }
 
 #[test]
 fn a_single_request_returns_findings_and_the_areas_not_examined() {
-    let (bed, document) = (Bed::new(), openapi::document().unwrap());
+    let (testbed, document) = (Testbed::new(), openapi::document().unwrap());
     let ask = || {
-        let (head, body) = bed.ask("/v1/findings", "read");
+        let (head, body) = testbed.ask("/v1/findings", "read");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}{body}");
         serde_json::from_str::<Value>(&body).unwrap()
     };
@@ -155,21 +155,21 @@ fn a_single_request_returns_findings_and_the_areas_not_examined() {
     assert!(elsewhere.iter().all(|what| what["reason"].as_str().unwrap().starts_with("selvedge doctor")));
     // A request soon after shares the result.
     assert_eq!(ask(), found);
-    let (head, _) = bed.ask("/v1/findings", "metrics");
+    let (head, _) = testbed.ask("/v1/findings", "metrics");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
-    let administration = &bed.administration;
+    let administration = &testbed.administration;
     assert!(!administration.live().is_running(), "it takes no viewer");
 }
 
 #[test]
 fn who_looks_is_sent_findings_as_soon_as_two_looks_are_made() {
-    let bed = Bed::new();
-    let (mut first, _) = bed.begin("/v1/live", "read");
+    let testbed = Testbed::new();
+    let (mut first, _) = testbed.begin("/v1/live", "read");
     read_until(&mut first, "event: findings\ndata: ");
     let found: Value = serde_json::from_str(&read_until(&mut first, "\n")).unwrap();
     assert_eq!(found["findings"], serde_json::json!([]));
     // A later viewer does not wait for the next findings.
-    let (mut second, _) = bed.begin("/v1/live", "read");
+    let (mut second, _) = testbed.begin("/v1/live", "read");
     read_until(&mut second, "event: findings\ndata: ");
     let again: Value = serde_json::from_str(&read_until(&mut second, "\n")).unwrap();
     assert_eq!(again["time_s"], found["time_s"]);
@@ -177,8 +177,8 @@ fn who_looks_is_sent_findings_as_soon_as_two_looks_are_made() {
 
 #[test]
 fn packet_paths_are_listed_and_drawn_for_callers_with_read_access() {
-    let (bed, document) = (Bed::new(), openapi::document().unwrap());
-    let (head, body) = bed.ask("/v1/topology", "read");
+    let (testbed, document) = (Testbed::new(), openapi::document().unwrap());
+    let (head, body) = testbed.ask("/v1/topology", "read");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}{body}");
     let seen: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
@@ -186,34 +186,34 @@ fn packet_paths_are_listed_and_drawn_for_callers_with_read_access() {
         None
     );
     assert_eq!(seen["topology"]["flows"], serde_json::json!([]), "no host is connected");
-    let (head, picture) = bed.ask("/v1/topology/picture", "read");
+    let (head, picture) = testbed.ask("/v1/topology/picture", "read");
     assert!(head.contains("content-type: image/svg+xml") && picture.starts_with("<svg "), "{head}{picture}");
     assert!(head.contains("content-security-policy: default-src 'none'; style-src 'unsafe-inline'; sandbox"));
-    let (_, bare) = bed.ask("/v1/topology/picture?bare", "read");
+    let (_, bare) = testbed.ask("/v1/topology/picture?bare", "read");
     assert!(picture.contains("<style>") && bare.starts_with("<svg ") && !bare.contains("style"), "{bare}");
     for path in ["/v1/topology", "/v1/topology/picture"] {
-        let (head, body) = bed.ask(path, "metrics");
+        let (head, body) = testbed.ask(path, "metrics");
         assert!(head.starts_with("HTTP/1.1 403") && body.contains("it takes the role read"), "{head}{body}");
     }
 }
 
 #[test]
 fn only_those_who_may_read_may_look() {
-    let bed = Bed::new();
-    let (head, body) = bed.ask("/v1/live", "metrics");
+    let testbed = Testbed::new();
+    let (head, body) = testbed.ask("/v1/live", "metrics");
     assert!(head.starts_with("HTTP/1.1 403") && body.contains("it takes the role read"), "{head}{body}");
-    let (head, _) = bed.ask("/v1/history", "metrics");
+    let (head, _) = testbed.ask("/v1/history", "metrics");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
-    assert!(!bed.administration.live().is_running(), "a refused viewer starts no sampling");
-    let (head, _) = bed.ask("/v1/live", "unknown");
+    assert!(!testbed.administration.live().is_running(), "a refused viewer starts no sampling");
+    let (head, _) = testbed.ask("/v1/live", "unknown");
     assert!(head.starts_with("HTTP/1.1 401"), "{head}");
 }
 
 #[test]
 fn a_page_of_another_site_may_not_ask_even_with_a_token() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     for (site, status) in [("cross-site", "403"), ("same-origin", "200")] {
-        let mut stream = TcpStream::connect(bed.address()).unwrap();
+        let mut stream = TcpStream::connect(testbed.address()).unwrap();
         stream.set_read_timeout(Some(patience())).unwrap();
         let token = token("read");
         let head = format!(
@@ -227,26 +227,26 @@ fn a_page_of_another_site_may_not_ask_even_with_a_token() {
 
 #[test]
 fn only_a_few_look_at_a_time() {
-    let bed = Bed::new();
-    let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| bed.begin("/v1/live", "read")).collect();
+    let testbed = Testbed::new();
+    let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| testbed.begin("/v1/live", "read")).collect();
     assert!(viewers.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
-    let (head, body) = bed.ask("/v1/live", "read");
+    let (head, body) = testbed.ask("/v1/live", "read");
     assert!(head.starts_with("HTTP/1.1 503") && body.contains("close one of them"), "{head}{body}");
-    assert!(bed.ask("/v1/status", "read").0.starts_with("HTTP/1.1 200"), "others are served beside them");
+    assert!(testbed.ask("/v1/status", "read").0.starts_with("HTTP/1.1 200"), "others are served beside them");
     viewers.pop();
     wait_until("a viewer that is gone leaves its place", || {
-        bed.administration.live().viewers() < VIEWERS_MAX
+        testbed.administration.live().viewers() < VIEWERS_MAX
     });
-    assert!(bed.begin("/v1/live", "read").1.starts_with("HTTP/1.1 200"));
+    assert!(testbed.begin("/v1/live", "read").1.starts_with("HTTP/1.1 200"));
 }
 
 #[test]
 fn a_stream_ends_in_order_with_its_server_and_so_does_sampling() {
-    let bed = Bed::new();
-    let (mut stream, _) = bed.begin("/v1/live", "read");
+    let testbed = Testbed::new();
+    let (mut stream, _) = testbed.begin("/v1/live", "read");
     read_until(&mut stream, "event: tick");
-    assert!(bed.administration.live().is_running());
-    let Bed { administration, control, _folder } = bed;
+    assert!(testbed.administration.live().is_running());
+    let Testbed { administration, control, _folder } = testbed;
     drop(control);
     assert!(!administration.live().is_running());
     let mut rest = String::new();
@@ -256,13 +256,13 @@ fn a_stream_ends_in_order_with_its_server_and_so_does_sampling() {
 
 #[test]
 fn sampling_begins_again_with_the_next_viewer() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     for _ in 0..2 {
-        let (_, body) = bed.ask("/v1/live?once", "read");
+        let (_, body) = testbed.ask("/v1/live?once", "read");
         assert_eq!(events(&body, "tick").len(), 1);
-        wait_until("the viewer is gone", || bed.administration.live().viewers() == 0);
-        bed.administration.live().rest();
-        assert!(!bed.administration.live().is_running());
+        wait_until("the viewer is gone", || testbed.administration.live().viewers() == 0);
+        testbed.administration.live().rest();
+        assert!(!testbed.administration.live().is_running());
     }
 }
 

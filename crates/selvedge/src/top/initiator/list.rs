@@ -251,12 +251,12 @@ fn connection_row(at: usize, path: &PathRates, of: &ConnectionRates) -> Initiato
 #[cfg(test)]
 mod tests {
     use super::super::super::view::View;
-    use super::super::worked;
+    use super::super::fixture;
     use super::*;
 
     #[test]
     fn every_place_has_rows_of_its_columns_and_a_way_there() {
-        let rates = worked::rates(4);
+        let rates = fixture::rates(4);
         for (list, rows) in [
             (InitiatorList::Paths, 4),
             (InitiatorList::Workers, 2),

@@ -297,7 +297,7 @@ fn worker(number: usize, sample: &Sample, earlier: Option<&Sample>, since: Since
 
 #[cfg(test)]
 mod tests {
-    use super::super::worked::{lost, rates, sample};
+    use super::super::fixture::{lost, rates, sample};
     use super::*;
 
     #[test]

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::super::fixture::{captured, line};
 use super::super::grid::List as _;
 use super::super::keys::Wish;
 use super::super::view::View;
-use super::super::worked::{captured, line};
+use super::fixture::{NOW, lost, sample, watch};
 use super::list::InitiatorList;
 use super::screen;
 use super::watch::{About, Watch};
-use super::worked::{NOW, lost, sample, watch};
 use crate::bench::sample::{Phase, Sample};
 
 const SMALL: (u16, u16) = (80, 24);

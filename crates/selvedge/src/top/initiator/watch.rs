@@ -110,7 +110,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worked::{sample, watch};
+    use super::super::fixture::{sample, watch};
     use super::*;
 
     fn iops(watch: &Watch) -> Option<f64> {

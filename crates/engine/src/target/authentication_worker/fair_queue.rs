@@ -1,4 +1,4 @@
-//! Line of jobs for one thread, fair by the time that they take: networks have turns, each with as much of the thread as any
+//! Queue of jobs for one thread, fair by the time that they take: networks have turns, each with as much of the thread as any
 //! other that has jobs, and a job that costs little goes before one that costs much. A crowd waits behind itself, however many
 //! connections or costly groups it asks for; who has had little of the thread waits for the job under way, and for jobs of
 //! others that cost no more than its own.
@@ -19,14 +19,14 @@ struct Waiting<P, J> {
 }
 
 /// Jobs `J` of parties `P` that wait, in the order in which they came.
-pub(super) struct WaitingLine<P, J> {
+pub(super) struct FairQueue<P, J> {
     waiting: Vec<Waiting<P, J>>,
     virtual_time: u64,
     /// Virtual time until which each party has been served, where that is later than now or the party has jobs.
     served: HashMap<P, u64>,
 }
 
-impl<P, J> Default for WaitingLine<P, J> {
+impl<P, J> Default for FairQueue<P, J> {
     fn default() -> Self {
         Self { waiting: Vec::new(), virtual_time: 0, served: HashMap::new() }
     }
@@ -35,7 +35,7 @@ impl<P, J> Default for WaitingLine<P, J> {
 /// Virtual time passes in thousandths of the unit of costs: a share of one of thousands of networks still counts.
 const FRACTIONS: u64 = 1000;
 
-impl<P: Hash + Eq + Copy, J> WaitingLine<P, J> {
+impl<P: Hash + Eq + Copy, J> FairQueue<P, J> {
     /// Adds a job of this cost, in any unit that all jobs have, and never 0.
     pub(super) fn put(&mut self, party: P, job: J, cost: u64) {
         let (cost, since) = (cost.max(1) * FRACTIONS, self.virtual_time);
@@ -106,15 +106,15 @@ mod tests {
     /// Cost in the costliest group.
     const COSTLY: u64 = 11_050;
 
-    /// Line in which each of these parties has a costly job, and comes with another as soon as that is done.
+    /// Queue in which each of these parties has a costly job, and comes with another as soon as that is done.
     struct Storm {
-        line: WaitingLine<u32, u32>,
+        queue: FairQueue<u32, u32>,
     }
 
     impl Storm {
         fn of(parties: std::ops::RangeInclusive<u32>) -> Self {
-            let mut storm = Self { line: WaitingLine::default() };
-            parties.for_each(|party| storm.line.put(party, party, COSTLY));
+            let mut storm = Self { queue: FairQueue::default() };
+            parties.for_each(|party| storm.queue.put(party, party, COSTLY));
             // For long enough that all have had the same.
             (0..1000).for_each(|_| storm.step());
             storm
@@ -122,23 +122,23 @@ mod tests {
 
         /// Begins and ends one job of others.
         fn step(&mut self) {
-            let party = self.line.next(|_| true).expect("they do not end");
+            let party = self.queue.next(|_| true).expect("they do not end");
             assert_ne!(party, HONEST);
-            self.line.put(party, party, COSTLY);
+            self.queue.put(party, party, COSTLY);
         }
 
         /// Jobs of others that begin while an honest job waits which comes while one is under way.
         fn wait(&mut self, cost: u64) -> u64 {
-            let under_way = self.line.next(|_| true).expect("they do not end");
-            self.line.put(HONEST, HONEST, cost);
-            self.line.put(under_way, under_way, COSTLY);
+            let under_way = self.queue.next(|_| true).expect("they do not end");
+            self.queue.put(HONEST, HONEST, cost);
+            self.queue.put(under_way, under_way, COSTLY);
             let mut others = 0;
             loop {
-                match self.line.next(|_| true).expect("there are many") {
+                match self.queue.next(|_| true).expect("there are many") {
                     HONEST => break,
                     party => {
                         others += 1;
-                        self.line.put(party, party, COSTLY);
+                        self.queue.put(party, party, COSTLY);
                     }
                 }
             }
@@ -173,20 +173,20 @@ mod tests {
 
     #[test]
     fn a_crowd_of_one_network_waits_behind_itself() {
-        let mut line = WaitingLine::default();
-        (0..1000).for_each(|job| line.put(1, job, COSTLY));
-        let under_way = line.next(|_| true);
-        line.put(2, 1000, COSTLY);
-        assert_eq!((under_way, line.next(|_| true)), (Some(0), Some(1000)));
-        assert_eq!(line.next(|_| true), Some(1), "and among its own the first that came is next");
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|job| queue.put(1, job, COSTLY));
+        let under_way = queue.next(|_| true);
+        queue.put(2, 1000, COSTLY);
+        assert_eq!((under_way, queue.next(|_| true)), (Some(0), Some(1000)));
+        assert_eq!(queue.next(|_| true), Some(1), "and among its own the first that came is next");
         // However long it has had the thread alone, it has half of it beside another network.
-        (0..100).for_each(|_| assert!(line.next(|_| true).is_some()));
-        line.put(2, 1000, COSTLY);
+        (0..100).for_each(|_| assert!(queue.next(|_| true).is_some()));
+        queue.put(2, 1000, COSTLY);
         let turns: Vec<u32> = (0..20)
             .map(|_| {
-                let job = line.next(|_| true).expect("there are many");
+                let job = queue.next(|_| true).expect("there are many");
                 if job == 1000 {
-                    line.put(2, 1000, COSTLY);
+                    queue.put(2, 1000, COSTLY);
                 }
                 job
             })
@@ -196,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_come_once_keep_no_costly_job_waiting_for_ever() {
-        let mut line = WaitingLine::default();
-        line.put(HONEST, HONEST, COSTLY);
-        (1..=120).for_each(|party| line.put(party, party, CHEAP));
+    fn networks_that_come_once_keep_no_costly_job_waiting_forever() {
+        let mut queue = FairQueue::default();
+        queue.put(HONEST, HONEST, COSTLY);
+        (1..=120).for_each(|party| queue.put(party, party, CHEAP));
         let mut parties = 121..;
         let turns = std::iter::from_fn(|| {
-            let job = line.next(|_| true).filter(|job| *job != HONEST)?;
+            let job = queue.next(|_| true).filter(|job| *job != HONEST)?;
             let party = parties.next()?;
-            line.put(party, party, CHEAP);
+            queue.put(party, party, CHEAP);
             Some(job)
         });
         let share = 121 * COSTLY / CHEAP;
@@ -213,21 +213,21 @@ mod tests {
 
     #[test]
     fn what_may_not_be_done_now_keeps_its_place() {
-        let mut line = WaitingLine::default();
-        (0..3).for_each(|job| line.put(job, job, CHEAP));
-        assert_eq!(line.next(|job| *job == 2), Some(2));
-        assert_eq!((line.next(|_| true), line.next(|_| true)), (Some(0), Some(1)));
+        let mut queue = FairQueue::default();
+        (0..3).for_each(|job| queue.put(job, job, CHEAP));
+        assert_eq!(queue.next(|job| *job == 2), Some(2));
+        assert_eq!((queue.next(|_| true), queue.next(|_| true)), (Some(0), Some(1)));
     }
 
     #[test]
     fn the_largest_crowd_loses_what_would_be_done_last() {
-        let mut line = WaitingLine::default();
-        line.put(1, 0, COSTLY);
+        let mut queue = FairQueue::default();
+        queue.put(1, 0, COSTLY);
         for (job, cost) in [(1, CHEAP), (2, COSTLY), (3, CHEAP)] {
-            line.put(2, job, cost);
+            queue.put(2, job, cost);
         }
-        line.drop_surplus();
-        let mut left: Vec<_> = std::iter::from_fn(|| line.next(|_| true)).collect();
+        queue.drop_surplus();
+        let mut left: Vec<_> = std::iter::from_fn(|| queue.next(|_| true)).collect();
         left.sort_unstable();
         assert_eq!(left, [0, 1, 3]);
     }

@@ -15,17 +15,17 @@ use crate::failure::Failure;
 use crate::flags::serve::AdministeredFlags;
 use crate::spec::endpoint::Endpoint;
 
-/// The doors of a target, before they are opened.
+/// Control listeners of a target, with their access rules, before they are opened.
 #[derive(Debug)]
-pub(crate) struct Doors<'a> {
+pub(crate) struct Listeners<'a> {
     flags: &'a AdministeredFlags,
     access: Arc<Access>,
     tls: Option<Arc<ServerTls>>,
-    /// The door for ceph-nvmeof's calls: who may come in, and its TLS.
+    /// Access rules and TLS of the listener for ceph-nvmeof's calls.
     calls: Option<(Arc<Access>, Option<Arc<ServerTls>>)>,
 }
 
-impl<'a> Doors<'a> {
+impl<'a> Listeners<'a> {
     /// Reads and checks all that the flags name.
     pub(crate) fn new(flags: &'a AdministeredFlags) -> Result<Self, Failure> {
         let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
@@ -45,9 +45,9 @@ impl<'a> Doors<'a> {
             }
             None => None,
         };
-        let doors = Self { flags, access: Arc::new(access), tls: tls(HTTP1)?, calls };
-        doors.check()?;
-        Ok(doors)
+        let listeners = Self { flags, access: Arc::new(access), tls: tls(HTTP1)?, calls };
+        listeners.check()?;
+        Ok(listeners)
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -128,7 +128,7 @@ impl<'a> Doors<'a> {
         if matches!(endpoint, Endpoint::Tls { .. }) { self.tls.clone() } else { None }
     }
 
-    /// Tells Prometheus what was done, if that is asked for.
+    /// Starts the listener for Prometheus, if a flag asks for it.
     pub(crate) fn start_metrics(
         &self,
         administration: &Arc<Administration>,
@@ -138,7 +138,7 @@ impl<'a> Doors<'a> {
         Control::start_metrics(endpoint, access, self.tls_of(endpoint), administration.clone()).map(Some)
     }
 
-    /// Answers ceph-nvmeof's calls, if that is asked for.
+    /// Starts the listener for ceph-nvmeof's calls, if a flag asks for it.
     pub(crate) fn start_calls(
         &self,
         administration: &Arc<Administration>,
@@ -175,15 +175,15 @@ impl<'a> Doors<'a> {
 
 fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listening> {
     let service = target.ports().first().map(std::net::SocketAddr::port)?;
-    let Some(place) = socket::default_place(service) else {
+    let Some(path) = socket::default_path(service) else {
         tracing::warn!(
             "no control socket: the target's user has no folder for one (neither RUNTIME_DIRECTORY nor \
              XDG_RUNTIME_DIR is set), so this target cannot be administered; add --control unix:PATH, or --control none to say so"
         );
         return None;
     };
-    place.parent().into_iter().for_each(socket::sweep);
-    match Listening::on(&Endpoint::Unix(place), is_open_to_others) {
+    path.parent().into_iter().for_each(socket::sweep);
+    match Listening::on(&Endpoint::Unix(path), is_open_to_others) {
         Ok(listening) => listening,
         Err(failure) => {
             let reason = failure.line().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Places of connections at a door of the control API. Any process of the machine, and any address, can open connections and
-//! say nothing: each party has a quota, the oldest connection that has not identified itself makes room for one that comes, and
-//! some places are kept for root and the target's own user. A connection that has identified itself keeps its place.
+//! Limits on the connections at a listener of the control API. Any process of the machine, and any address, can open
+//! connections and say nothing: each party has a quota, the oldest connection that has not identified itself makes room for one
+//! that comes, and some permits are reserved for root and the target's own user. A connection that has identified itself keeps
+//! its permit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +31,7 @@ impl Party {
         Self::Network(Network::of(address.ip()))
     }
 
-    /// True if places are kept for the party: it administers the target in any case.
+    /// True if permits are reserved for the party: it administers the target in any case.
     fn is_operator(self) -> bool {
         matches!(self, Self::User(uid) if uid == 0 || uid == rustix::process::geteuid().as_raw())
     }
@@ -73,28 +74,28 @@ struct Shared {
     since: Instant,
 }
 
-/// Places of one door.
+/// Limiter of the connections of one listener.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Shared>);
+pub(super) struct ConnectionLimiter(Arc<Shared>);
 
-/// A place, which is free again when this is dropped.
+/// Permit for one connection, returned when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     shared: Arc<Shared>,
     serial: u64,
     pub(super) identified: Identified,
 }
 
-impl Default for Places {
+impl Default for ConnectionLimiter {
     fn default() -> Self {
         let (entries, displaced) = (Mutex::default(), Seldom::default());
         Self(Arc::new(Shared { entries, displaced, since: Instant::now() }))
     }
 }
 
-impl Places {
-    /// A place for a connection of this party, unless all are taken by connections that have identified themselves.
-    pub(super) fn enter(&self, party: Party) -> Option<Place> {
+impl ConnectionLimiter {
+    /// Permit for a connection of this party, unless all are held by connections that have identified themselves.
+    pub(super) fn enter(&self, party: Party) -> Option<ConnectionPermit> {
         let mut guard = self.0.lock();
         let (last, entries) = &mut *guard;
         let is_admitted = match crowded(entries, party) {
@@ -108,17 +109,17 @@ impl Places {
         let (serial, identified) = (*last, Identified::default());
         let entry = Entry { serial, party, identified: identified.clone(), task: None, is_leaving: false };
         entries.push(entry);
-        Some(Place { shared: self.0.clone(), serial, identified })
+        Some(ConnectionPermit { shared: self.0.clone(), serial, identified })
     }
 
-    /// The task that serves the connection with this place ends when that has to make room.
+    /// Names the task that serves the connection with this permit, which is aborted when the connection has to make room.
     pub(super) fn watch(&self, serial: u64, task: AbortHandle) {
         if let Some(entry) = self.0.lock().1.iter_mut().find(|entry| entry.serial == serial) {
             entry.task = Some(task);
         }
     }
 
-    /// True while no connection has a place.
+    /// True while no connection has a permit.
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().1.is_empty()
     }
@@ -185,13 +186,13 @@ impl Shared {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     pub(super) const fn serial(&self) -> u64 {
         self.serial
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shared.lock().1.retain(|entry| entry.serial != self.serial);
     }
@@ -207,69 +208,69 @@ mod tests {
         Party::of(([10, 0, 0, last], 1).into())
     }
 
-    /// The places that have to make room, by their numbers.
-    fn leaving(places: &Places) -> Vec<u64> {
-        places.0.lock().1.iter().filter(|entry| entry.is_leaving).map(|entry| entry.serial).collect()
+    /// Serial numbers of the permits whose connections have to make room.
+    fn leaving(limiter: &ConnectionLimiter) -> Vec<u64> {
+        limiter.0.lock().1.iter().filter(|entry| entry.is_leaving).map(|entry| entry.serial).collect()
     }
 
-    fn enter(places: &Places, party: Party, count: usize) -> Vec<Place> {
-        (0..count).map(|_| places.enter(party).expect("a place")).collect()
+    fn enter(limiter: &ConnectionLimiter, party: Party, count: usize) -> Vec<ConnectionPermit> {
+        (0..count).map(|_| limiter.enter(party).expect("a permit")).collect()
     }
 
     #[test]
     fn a_silent_user_keeps_neither_root_nor_another_user_out() {
-        let places = Places::default();
-        let silent = enter(&places, OTHER_USER, 3 * CONNECTIONS_MAX);
-        let gone = leaving(&places);
+        let limiter = ConnectionLimiter::default();
+        let silent = enter(&limiter, OTHER_USER, 3 * CONNECTIONS_MAX);
+        let gone = leaving(&limiter);
         assert_eq!(
             gone.len(),
             silent.len() - CONNECTIONS_PER_PARTY_MAX,
             "its own oldest went for its newest"
         );
         assert_eq!(gone[0], silent[0].serial());
-        let _root = enter(&places, Party::User(0), CONNECTIONS_KEPT + CONNECTIONS_PER_PARTY_MAX);
-        let _other = enter(&places, Party::User(1000), 1);
-        assert_eq!(leaving(&places).len(), gone.len() + 1, "one more, when all places were taken");
+        let _root = enter(&limiter, Party::User(0), CONNECTIONS_KEPT + CONNECTIONS_PER_PARTY_MAX);
+        let _other = enter(&limiter, Party::User(1000), 1);
+        assert_eq!(leaving(&limiter).len(), gone.len() + 1, "one more, when all permits were held");
     }
 
     #[test]
-    fn whoever_has_the_most_silent_connections_makes_room() {
-        let places = Places::default();
-        let heavy = enter(&places, network(1), CONNECTIONS_PER_PARTY_MAX);
+    fn the_party_with_the_most_silent_connections_makes_room() {
+        let limiter = ConnectionLimiter::default();
+        let heavy = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
         let _light: Vec<_> = (2..2 + (CONNECTIONS_MAX - heavy.len()) as u8)
-            .flat_map(|last| enter(&places, network(last), 1))
+            .flat_map(|last| enter(&limiter, network(last), 1))
             .collect();
-        assert_eq!(leaving(&places), [0; 0]);
-        let _honest = enter(&places, network(200), 1);
-        assert_eq!(leaving(&places), [heavy[0].serial()]);
+        assert_eq!(leaving(&limiter), [0; 0]);
+        let _honest = enter(&limiter, network(200), 1);
+        assert_eq!(leaving(&limiter), [heavy[0].serial()]);
         drop(heavy);
-        assert_eq!(leaving(&places), [0; 0]);
+        assert_eq!(leaving(&limiter), [0; 0]);
     }
 
     #[test]
-    fn a_connection_that_has_identified_itself_keeps_its_place() {
-        let places = Places::default();
-        let known = enter(&places, network(1), CONNECTIONS_PER_PARTY_MAX);
-        known.iter().skip(1).for_each(|place| place.identified.set());
-        let _one = enter(&places, network(1), 1);
-        assert_eq!(leaving(&places), [known[0].serial()], "the one that has not");
+    fn a_connection_that_has_identified_itself_keeps_its_permit() {
+        let limiter = ConnectionLimiter::default();
+        let known = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
+        known.iter().skip(1).for_each(|permit| permit.identified.set());
+        let _one = enter(&limiter, network(1), 1);
+        assert_eq!(leaving(&limiter), [known[0].serial()], "the one that has not");
         let _all = known;
-        let mut more = enter(&places, network(2), CONNECTIONS_MAX - CONNECTIONS_PER_PARTY_MAX);
-        more.iter().for_each(|place| place.identified.set());
-        let _last = enter(&places, network(3), 1);
-        assert_eq!(leaving(&places).len(), 2, "the silent one of the first network");
-        assert!(places.enter(network(3)).is_some(), "the one of its own");
+        let mut more = enter(&limiter, network(2), CONNECTIONS_MAX - CONNECTIONS_PER_PARTY_MAX);
+        more.iter().for_each(|permit| permit.identified.set());
+        let _last = enter(&limiter, network(3), 1);
+        assert_eq!(leaving(&limiter).len(), 2, "the silent one of the first network");
+        assert!(limiter.enter(network(3)).is_some(), "the one of its own");
         more.clear();
-        assert!(!places.is_empty());
+        assert!(!limiter.is_empty());
     }
 
     #[test]
-    fn with_no_silent_connection_left_root_alone_finds_a_place() {
-        let places = Places::default();
+    fn with_no_silent_connection_left_root_alone_gets_a_permit() {
+        let limiter = ConnectionLimiter::default();
         let all: Vec<_> =
-            (1..=CONNECTIONS_MAX as u8).flat_map(|last| enter(&places, network(last), 1)).collect();
-        all.iter().for_each(|place| place.identified.set());
-        assert!(places.enter(network(99)).is_none() && places.enter(OTHER_USER).is_none());
-        assert_eq!(enter(&places, Party::User(0), CONNECTIONS_KEPT).len(), CONNECTIONS_KEPT);
+            (1..=CONNECTIONS_MAX as u8).flat_map(|last| enter(&limiter, network(last), 1)).collect();
+        all.iter().for_each(|permit| permit.identified.set());
+        assert!(limiter.enter(network(99)).is_none() && limiter.enter(OTHER_USER).is_none());
+        assert_eq!(enter(&limiter, Party::User(0), CONNECTIONS_KEPT).len(), CONNECTIONS_KEPT);
     }
 }

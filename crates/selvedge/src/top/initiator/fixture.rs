@@ -1,4 +1,4 @@
-//! A run with worked numbers, for tests.
+//! Fixture of tests: a run with fixed numbers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A target with worked numbers, for tests: what it says is written by the engine itself.
+//! Fixture of tests: a target with fixed numbers, whose output is written by the engine itself.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -179,7 +179,7 @@ pub(crate) fn status(seconds: u64) -> TargetStatus {
     }
 }
 
-/// The sample of a target that started then and has worked for this number of seconds, `at_s` seconds after the beginning.
+/// The sample of a target that started then and has run for this number of seconds, `at_s` seconds after the beginning.
 pub(crate) fn sample(at_s: u64, started_s: u64, seconds: u64) -> Sample {
     let status = serde_json::to_value(status(seconds)).unwrap();
     let status = serde_json::from_value(status).unwrap();

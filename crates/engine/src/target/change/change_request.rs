@@ -1,4 +1,4 @@
-//! An order to a target: a configuration to apply, with its options.
+//! Request for a change: a configuration to apply, with its options.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ pub(crate) enum Absence {
     TriedAgain,
 }
 
-/// An order to a target.
+/// Request for a change of the configuration.
 #[derive(Clone, Copy)]
-pub(crate) struct Order<'a> {
+pub(crate) struct ChangeRequest<'a> {
     /// Without it, the configuration in effect stays, and is looked at again.
     pub(crate) wanted: Option<&'a FabricConfig>,
-    /// Run-time orders; without them, those in effect stay.
+    /// Run-time directives; without them, those in effect stay.
     pub(crate) directives: Option<&'a Directives>,
     pub(crate) absence: Absence,
     /// For how long secrets that others replace are still accepted.
@@ -38,8 +38,8 @@ pub(crate) struct Order<'a> {
     pub(crate) reopen: Option<(&'a str, u32)>,
 }
 
-impl<'a> Order<'a> {
-    /// An order that changes nothing.
+impl<'a> ChangeRequest<'a> {
+    /// Request that changes nothing.
     pub(crate) const SAME: Self = Self {
         wanted: None,
         directives: None,
@@ -51,7 +51,7 @@ impl<'a> Order<'a> {
         reopen: None,
     };
 
-    /// Just this configuration, all of it.
+    /// Request for this configuration, all of it.
     pub(crate) const fn of(wanted: &'a FabricConfig) -> Self {
         Self { wanted: Some(wanted), keeps_secrets: false, ..Self::SAME }
     }
