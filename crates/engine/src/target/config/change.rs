@@ -274,6 +274,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("created_by_host", from.created_by_host == to.created_by_host),
         ("owner", from.owner == to.owner),
         ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
+        ("file_pin", from.file_pin == to.file_pin),
     ] {
         if !same {
             fields.push(name);

@@ -19,7 +19,7 @@ use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
 use super::written;
 use crate::address::{HostAddress, NetAddress};
-use crate::backend::BackendConfig;
+use crate::backend::{BackendConfig, FilePin};
 use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
 use crate::units::{self, Size};
@@ -164,6 +164,10 @@ pub struct StorageConfig {
     /// Namespaces that one host may create. [default: 64]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_max_per_host: Option<u32>,
+    /// Folder of the list of allowed storage by which an administrator has named the directory: files of hosts are opened below
+    /// it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_below: Option<PathBuf>,
 }
 
 /// A namespace.
@@ -227,6 +231,10 @@ pub struct NamespaceConfig {
     /// path to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared_storage: bool,
+    /// Limit of a file that an administrator with a list of allowed storage has named: another file that is put in its place is
+    /// not served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_pin: Option<FilePin>,
     /// A run-time order that former versions stored here, and that is in
     /// [`Directives`](super::Directives) now.
     #[doc(hidden)]
@@ -519,6 +527,7 @@ impl NamespaceConfig {
             owner: None,
             write_delay_ms: 0,
             shared_storage: false,
+            file_pin: None,
             former_standby: Forgotten,
         }
     }
