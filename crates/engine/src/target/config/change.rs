@@ -239,8 +239,8 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
     }
     let is_same_access = from.allow_any_host == to.allow_any_host
         && (&from.hosts, &from.ports) == (&to.hosts, &to.ports)
-        && (&from.host_keys, &from.dhchap_ctrl_secret_sealed)
-            == (&to.host_keys, &to.dhchap_ctrl_secret_sealed);
+        && (&from.host_keys, &from.dhchap_ctrl_secret_sealed, &from.dhchap_dhgroup)
+            == (&to.host_keys, &to.dhchap_ctrl_secret_sealed, &to.dhchap_dhgroup);
     if !is_same_access {
         changes.push(Change::AccessChanged { nqn: nqn() });
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use authentication::Group;
 use nvme::log_page::AnaState;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
@@ -17,7 +18,7 @@ use super::nguid::Nguid;
 use super::sealed_secret::SealedSecret;
 use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
-use super::written;
+use super::{names, written};
 use crate::address::{HostAddress, NetAddress};
 use crate::backend::{BackendConfig, FilePin};
 use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
@@ -121,6 +122,11 @@ pub struct SubsystemConfig {
     /// sealed with the key of `--encryption-key`, as the target has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
+    /// Groups of the key exchange with hosts whose entry in `host_keys` names none, the preferred one first. [default: all but
+    /// `ffdhe6144` and `ffdhe8192`, whose computation is expensive; `null` last]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub dhchap_dhgroup: Vec<Group>,
     /// The namespaces.
     #[serde(default)]
     pub namespaces: Vec<NamespaceConfig>,
@@ -456,6 +462,7 @@ impl SubsystemConfig {
             hosts: Vec::new(),
             host_keys: Vec::new(),
             dhchap_ctrl_secret_sealed: None,
+            dhchap_dhgroup: Vec::new(),
             namespaces: Vec::new(),
             ana_groups: Vec::new(),
             storage: None,
