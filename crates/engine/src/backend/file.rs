@@ -173,7 +173,7 @@ impl File {
         let flags = if is_exclusive { OFlags::DIRECT | OFlags::EXCL } else { OFlags::DIRECT };
         let mut opened = when_free(|| {
             OpenedFile::open(location, flags).map_err(|error| match error.kind() {
-                io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned() },
+                io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned(), holder: None },
                 _ => failed(error),
             })
         })?;

@@ -19,6 +19,7 @@ mod file_lock;
 #[cfg(not(feature = "simulation"))]
 mod huge_pages;
 mod identity;
+mod lock_holder;
 mod mapping;
 mod memory;
 #[cfg(not(feature = "simulation"))]
@@ -51,6 +52,7 @@ pub use file::{File, ZeroMethod};
 #[cfg(not(feature = "simulation"))]
 pub use file_location::resolved;
 pub use identity::{BackendIdentity, IdentityText};
+pub use lock_holder::LockHolder;
 pub use memory::{Memory, Writer};
 pub(crate) use memory::{MemoryHolder, is_within_page};
 pub(crate) use page_locks::Patience;
@@ -72,10 +74,12 @@ pub enum BackendError {
         source: io::Error,
     },
     /// Another process serves it.
-    #[error("{} is in use by another process; end that one first, or serve a copy", path.display())]
+    #[error("{} is in use by {}; end it first, or serve a copy", path.display(), holder_text(holder.as_ref()))]
     Locked {
         /// The file or device.
         path: PathBuf,
+        /// The process with a lock on it, where the kernel names one.
+        holder: Option<LockHolder>,
     },
     /// File system without locks.
     #[error(
@@ -178,6 +182,10 @@ pub enum BackendError {
         /// Error of the system.
         source: io::Error,
     },
+}
+
+fn holder_text(holder: Option<&LockHolder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |holder| format!("another process: {holder}"))
 }
 
 fn held(owner: Option<&str>) -> String {

@@ -39,7 +39,7 @@ impl File {
         block_size: u32,
         shared: bool,
     ) -> Result<Self, BackendError> {
-        let locked = || BackendError::Locked { path: path.to_owned() };
+        let locked = || BackendError::Locked { path: path.to_owned(), holder: None };
         let storage = Storage::open(path, size.unwrap_or(0), block_size, shared).ok_or_else(locked)?;
         let length = storage.length();
         if length < size.unwrap_or(1) {
