@@ -194,7 +194,7 @@ fn everything_can_be_changed_while_it_is_served() {
     bed.done("POST", "/v1/referrals", &json!({ "address": "::1", "service": "8009" }));
     bed.done("GET", "/v1/referrals", &none);
     bed.done("DELETE", "/v1/referrals/%3A%3A1/8009", &none);
-    bed.done("GET", "/v1/status", &none);
+    assert_eq!(bed.done("GET", "/v1/status", &none)["pid"], std::process::id());
     bed.done("GET", "/v1/connections", &none);
     bed.done("GET", &format!("{subsystem}/namespaces"), &none);
     bed.done("DELETE", &namespace, &none);
