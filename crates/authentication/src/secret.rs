@@ -167,7 +167,11 @@ mod tests {
                 let key: Vec<u8> = (0..length).collect();
                 let secret = Secret::new(&key, transform).unwrap();
                 let text = secret.reveal();
-                assert_eq!(text.len(), text.capacity(), "no smaller buffer with a part of it was left behind");
+                assert_eq!(
+                    text.len(),
+                    text.capacity(),
+                    "no smaller buffer with a part of it was left behind"
+                );
                 assert_eq!(text.parse(), Ok(secret.clone()));
                 assert_eq!(text.trim_end_matches(':').parse(), Ok(secret.clone()));
                 let shown = format!("{secret:?} {}", secret.fingerprint());

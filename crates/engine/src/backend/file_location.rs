@@ -121,8 +121,7 @@ fn open_below(pin: &FilePin, path: &Path, flags: OFlags, mode: Mode) -> io::Resu
 }
 
 fn open_without_links(root: &Path, below: &CString, flags: OFlags, mode: Mode) -> Result<fs::File, Errno> {
-    let folder =
-        rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let folder = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         // A file system in the network may be interrupted.

@@ -69,7 +69,11 @@ mod tests {
         };
         assert_eq!(holder(makedev(8, 1), 7), Some((4, true)), "neither another kind of lock nor who waits");
         assert_eq!(holder(makedev(8, 1), 77), Some((2, false)));
-        assert_eq!(holder(makedev(254, 16), 7), Some((5, false)), "a process outside the container has no number");
+        assert_eq!(
+            holder(makedev(254, 16), 7),
+            Some((5, false)),
+            "a process outside the container has no number"
+        );
         assert_eq!(holder(makedev(8, 2), 7), None);
     }
 

@@ -63,7 +63,11 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let make = |name: &str| {
             let new = NewFile::create(&FileLocation::free(&path(name))).unwrap();
-            fs::OpenOptions::new().write(true).open(path(name)).and_then(|file| file.set_len(1 << 20)).unwrap();
+            fs::OpenOptions::new()
+                .write(true)
+                .open(path(name))
+                .and_then(|file| file.set_len(1 << 20))
+                .unwrap();
             new
         };
         drop(make("unused"));

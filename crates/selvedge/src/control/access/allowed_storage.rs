@@ -184,14 +184,18 @@ pub(super) fn pin_files(
         let known = before.subsystem(&subsystem.nqn);
         let refused = |field: String, place: &Place<'_>| {
             let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
-            refusal.about(format!("subsystems[{at}].{field}")).hint("its links changed while they were checked")
+            refusal
+                .about(format!("subsystems[{at}].{field}"))
+                .hint("its links changed while they were checked")
         };
         if let Some(storage) = &mut subsystem.storage {
             let known = known.and_then(|known| known.storage.as_ref());
             let place = Place::File(&storage.directory);
             storage.pinned_below = match known.filter(|known| known.directory == storage.directory) {
                 Some(known) => known.pinned_below.clone(),
-                None => place.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &place))?,
+                None => {
+                    place.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &place))?
+                }
             };
         }
         for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
@@ -326,7 +330,8 @@ mod tests {
         };
         let lists = [list(&mine), list(&all)];
         let pinned = |lists: &[AllowedStorage], before: &FabricConfig, mut wanted: FabricConfig| {
-            pin_files(lists, before, &mut wanted).map(|()| wanted.subsystems[0].namespaces[0].file_pin.clone())
+            pin_files(lists, before, &mut wanted)
+                .map(|()| wanted.subsystems[0].namespaces[0].file_pin.clone())
         };
         let pin = |directory: &Path| Some(FilePin { directory: directory.to_owned(), file: None });
         let none = FabricConfig::default();
@@ -345,7 +350,11 @@ mod tests {
         assert_eq!(pinned(&lists, &forged, disk()), Ok(pin(Path::new("/"))));
         let device = |path: PathBuf| fabric(BackendConfig::Block { path });
         assert_eq!(pinned(&lists, &none, device(mine.join("disk"))), Ok(pin(&mine)));
-        assert_eq!(pinned(&lists, &none, device("/dev/null".into())), Ok(None), "only root makes links there");
+        assert_eq!(
+            pinned(&lists, &none, device("/dev/null".into())),
+            Ok(None),
+            "only root makes links there"
+        );
         let mut stored = disk();
         stored.subsystems[0].storage = Some(StorageConfig::new(mine.clone(), 1));
         pin_files(&lists, &none, &mut stored).unwrap();
