@@ -55,8 +55,10 @@ impl Patched for SubsystemConfig {
         "dhchap_dhgroup",
         "command_quiesce_ms",
         "command_quiesce",
+        "io_queues_max",
     ];
-    const OPTIONAL: &'static [&'static str] = &["storage", "command_quiesce_ms", "command_quiesce"];
+    const OPTIONAL: &'static [&'static str] =
+        &["storage", "command_quiesce_ms", "command_quiesce", "io_queues_max"];
 }
 
 /// Settings that are to be different.

@@ -21,7 +21,7 @@ use super::write_protection::WriteProtection;
 use super::{names, written};
 use crate::address::{HostAddress, NetAddress};
 use crate::backend::{BackendConfig, FilePin};
-use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
+use crate::limits::{COMMAND_QUIESCE_MS, IO_QUEUES_MAX, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
 use crate::units::{self, Size};
 
@@ -150,6 +150,10 @@ pub struct SubsystemConfig {
         skip_serializing_if = "CommandQuiesce::is_fixed"
     )]
     pub command_quiesce: CommandQuiesce,
+    /// I/O queues of one controller, 1 to 128, for hosts that connect from then on. [default: 128]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub io_queues_max: Option<u16>,
 }
 
 /// A directory in which hosts may create namespaces as files (Namespace Management).
@@ -469,6 +473,7 @@ impl SubsystemConfig {
             ports: Vec::new(),
             command_quiesce_ms: None,
             command_quiesce: CommandQuiesce::Fixed,
+            io_queues_max: None,
         }
     }
 
@@ -501,6 +506,11 @@ impl SubsystemConfig {
     pub fn command_quiesce_ms(&self) -> u16 {
         let longest = u16::try_from(self.longest_delay_ms()).unwrap_or(u16::MAX);
         self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
+    }
+
+    /// I/O queues that one controller may have.
+    pub(crate) fn io_queues_max(&self) -> u16 {
+        self.io_queues_max.unwrap_or(IO_QUEUES_MAX).clamp(1, IO_QUEUES_MAX)
     }
 
     /// Longest time of a write that is held back, in milliseconds.
