@@ -62,7 +62,7 @@ pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>)
         };
         if begun.elapsed() >= patience(known.as_ref()) {
             let holder = LockHolder::of(&path);
-            if known.is_some() || !holder.as_ref().is_some_and(|holder| holder.is_shared) {
+            if known.is_some() || holder.as_ref().is_none_or(|holder| !holder.is_shared) {
                 return Err(BackendError::Locked { path, holder });
             }
             let path = path.display();

@@ -19,7 +19,7 @@ const VERSION: ABI = ABI::V7;
 /// kernel's files on disks, threads and congestion control. `/etc` is whole: a rule on one of its files ends when a program
 /// replaces the file, as programs replace `/etc/hosts`, `/etc/resolv.conf` and `/etc/passwd`.
 const READ: [&str; 8] = ["/etc", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys"];
-/// The same for people.
+/// Names of these folders in the status.
 const READ_SHOWN: &str = "/etc /usr /lib /proc /sys";
 /// Folders of programs, if programs may be run.
 const PROGRAMS: [&str; 2] = ["/bin", "/sbin"];

@@ -524,11 +524,8 @@ fn pin_files(config: &mut FabricConfig, namespaces: &[Opened]) {
     for (subsystem, opened) in config.subsystems.iter_mut().zip(namespaces) {
         for config in &mut subsystem.namespaces {
             let open = opened.get(&config.nsid).and_then(|namespace| namespace.backend.pin());
-            if let (Some(pin), Some(open)) = (&mut config.file_pin, open)
-                && pin.file.is_none()
-            {
-                pin.file.clone_from(&open.file);
-            }
+            let Some(pin) = config.file_pin.as_mut().filter(|pin| pin.file.is_none()) else { continue };
+            pin.file = open.and_then(|open| open.file.clone());
         }
     }
 }
