@@ -137,10 +137,15 @@ impl Place<'_> {
             Self::Device(path) => (path, true),
             Self::Image(_) | Self::Secret(_) => return Ok(None),
         };
-        if lists.is_empty() || is_device && is_plain(path) && path.starts_with("/dev") {
+        let is_by_root = is_plain(path) && path.starts_with("/dev") && !path.starts_with("/dev/shm");
+        if lists.is_empty() || is_device && is_by_root {
             return Ok(None);
         }
         let real = resolved(path).map_err(|_| ())?;
+        // A listed device may be the target of anybody's link, and other devices are in its folder.
+        if is_device && real != **path {
+            return Err(());
+        }
         let roots = lists.iter().flat_map(|list| if is_device { &list.devices } else { &list.directories });
         deepest(&real, roots).map(Some).ok_or(())
     }
@@ -167,7 +172,7 @@ fn deepest<'a>(real: &Path, roots: impl Iterator<Item = &'a PathBuf>) -> Option<
     let folder = |root: &PathBuf| {
         let resolved = root.canonicalize().ok().filter(|resolved| real.starts_with(resolved))?;
         let is_file = resolved == real && !real.is_dir();
-        let root = if is_file { root.parent()?.to_owned() } else { root.clone() };
+        let root = if is_file { real.parent()?.to_owned() } else { root.clone() };
         Some((resolved.components().count(), root))
     };
     roots.filter_map(folder).max_by_key(|(depth, _)| *depth).map(|(_, root)| root)
@@ -186,7 +191,7 @@ pub(super) fn pin_files(
             let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
             refusal
                 .about(format!("subsystems[{at}].{field}"))
-                .hint("its links changed while they were checked")
+                .hint("its links changed while they were checked, or lead to a device: name it without links")
         };
         if let Some(storage) = &mut subsystem.storage {
             let known = known.and_then(|known| known.storage.as_ref());
@@ -355,6 +360,9 @@ mod tests {
             Ok(None),
             "only root makes links there"
         );
+        symlink(mine.join("disk"), all.join("link")).unwrap();
+        assert!(pinned(&lists[1..], &none, device(all.join("link"))).is_err());
+        assert_eq!(pinned(&lists, &none, file(all.join("link"))), Ok(pin(&mine)));
         let mut stored = disk();
         stored.subsystems[0].storage = Some(StorageConfig::new(mine.clone(), 1));
         pin_files(&lists, &none, &mut stored).unwrap();
