@@ -129,25 +129,6 @@ impl Response {
 }
 
 #[test]
-fn a_port_is_held_by_states_of_its_own_alone() {
-    let bed = Bed::new();
-    let set = |group: u32, state: &str, own: &str| {
-        let path = format!("/v1/subsystems/{NQN}/ana-groups/{group}");
-        bed.done("PUT", &path, &json!({ "state": state, "ports": { "2": own } }))
-    };
-    bed.done("POST", "/v1/ports", &json!({ "address": "127.0.0.1:0" }));
-    set(1, "optimized", "inaccessible");
-    let refused = bed.refused("DELETE", "/v1/ports/2", "");
-    let text = refused.json.to_string();
-    assert!(refused.status == 409 && text.contains(&format!("ana set {NQN} 1 STATE")), "{text}");
-    set(1, "optimized", "optimized");
-    set(2, "non-optimized", "non-optimized");
-    bed.done("DELETE", "/v1/ports/2", &Value::Null);
-    let kept = bed.target.config().subsystems.remove(0).ana_groups;
-    assert!(kept.len() == 1 && kept[0].id == 2 && kept[0].ports.is_empty(), "{kept:?}");
-}
-
-#[test]
 fn everything_can_be_changed_while_it_is_served() {
     let bed = Bed::new();
     let subsystem = "/v1/subsystems/nqn.2026-01.io.selvedge:b%2Fc";

@@ -141,3 +141,39 @@ pub(super) fn remove_referral(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     })?;
     Ok(Answer::done())
 }
+
+#[cfg(test)]
+mod tests {
+    use engine::target::SubsystemConfig;
+
+    use super::*;
+
+    fn group(id: u32, state: GroupState, own: GroupState) -> AnaGroupConfig {
+        AnaGroupConfig { id, state, ports: [(2, own)].into() }
+    }
+
+    #[test]
+    fn a_port_is_held_by_states_of_its_own_alone() {
+        let mut subsystem = SubsystemConfig::new("nqn.a", "A", "Selvedge");
+        subsystem.ana_groups = vec![
+            group(1, GroupState::Optimized, GroupState::Optimized),
+            group(2, GroupState::NonOptimized, GroupState::NonOptimized),
+        ];
+        let mut fabric = FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() };
+        assert!(user_of(&fabric, 2).is_none());
+        let mut held = fabric.clone();
+        held.subsystems[0].ana_groups.push(group(3, GroupState::Optimized, GroupState::Inaccessible));
+        assert!(matches!(user_of(&held, 2), Some(PortUser::AnaGroup("nqn.a", 3))));
+        assert!(user_of(&held, 1).is_none());
+        held.subsystems[0].ports.push(1);
+        assert!(matches!(user_of(&held, 1), Some(PortUser::Ports("nqn.a"))));
+        forget_port(&mut fabric, 2);
+        let kept = &fabric.subsystems[0].ana_groups;
+        assert!(kept.len() == 1 && kept[0].id == 2 && kept[0].ports.is_empty(), "{kept:?}");
+        assert_eq!(
+            fabric.check().map_err(|error| error.to_string()),
+            Ok(()),
+            "no state of a port that is gone"
+        );
+    }
+}
