@@ -52,7 +52,7 @@ pub struct GeneratedPsk {
 impl GeneratedPsk {
     /// The key of an exchange with this session key (Ks) and both challenges.
     pub(crate) fn new(hash: Hash, session_key: &[u8], (first, second): (&[u8], &[u8])) -> Self {
-        Self { hash, bytes: Zeroizing::new(hash.hmac(session_key, &[first, second]).to_vec()) }
+        Self { hash, bytes: hash.hmac(session_key, &[first, second]) }
     }
 
     /// The hash function of the exchange, which decides on the cipher suite.

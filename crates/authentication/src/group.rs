@@ -49,9 +49,11 @@ impl Group {
         Self::Secp384r1MlKem1024,
     ];
 
-    /// All of them, what to choose first before all else: safe from quantum computers and cheap, then cheap, then what every
-    /// host knows. The null group comes last.
-    pub const PREFERRED: [Self; 12] = [
+    /// Groups that a controller accepts without a list of its own, the preferred one first: safe from quantum computers and
+    /// cheap, then cheap, then what every host knows. The null group comes last. `ffdhe6144` and `ffdhe8192` are left out: one
+    /// challenge in them costs several times that of any other, which a stranger can ask for, and hosts that know them know a
+    /// smaller one.
+    pub const DEFAULT: [Self; 10] = [
         Self::Secp256r1MlKem768,
         Self::Secp384r1MlKem1024,
         Self::MlKem768,
@@ -61,8 +63,6 @@ impl Group {
         Self::Ffdhe3072,
         Self::Ffdhe2048,
         Self::Ffdhe4096,
-        Self::Ffdhe6144,
-        Self::Ffdhe8192,
         Self::Null,
     ];
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
+use zeroize::Zeroizing;
 
 /// A hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,13 +63,14 @@ impl Hash {
         }
     }
 
-    /// The HMAC of these parts, one behind the other.
-    pub fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-        match self {
-            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().into_bytes().to_vec(),
-            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().into_bytes().to_vec(),
-            Self::Sha512 => fed::<Hmac<Sha512>>(key, parts).finalize().into_bytes().to_vec(),
-        }
+    /// The HMAC of these parts, one behind the other. It may be a key, and is wiped when it is dropped.
+    pub fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+        // By reference: the library wipes its own copy.
+        Zeroizing::new(match self {
+            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().as_bytes().to_vec(),
+            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().as_bytes().to_vec(),
+            Self::Sha512 => fed::<Hmac<Sha512>>(key, parts).finalize().as_bytes().to_vec(),
+        })
     }
 
     /// True if the HMAC of the parts is `expected`, in a time that does not depend on where it

@@ -30,7 +30,7 @@ pub(crate) enum Role {
 impl Question<'_> {
     /// The response of who has this secret.
     pub(crate) fn response(&self, secret: &Secret) -> Vec<u8> {
-        self.over(|hash, parts| hash.hmac(&self.key(secret), parts))
+        self.over(|hash, parts| hash.hmac(&self.key(secret), parts).to_vec())
     }
 
     /// True if the response was computed with this secret.
@@ -51,7 +51,7 @@ impl Question<'_> {
             Role::Controller => (b"Controller", subsystem, host),
         };
         let parts = [
-            augmented.as_deref().unwrap_or(self.challenge),
+            augmented.as_ref().map_or(self.challenge, |augmented| augmented.as_slice()),
             &sequence,
             &transaction,
             &[self.concatenation.id()],

@@ -90,17 +90,24 @@ impl Secret {
 
     /// The text that other programs take.
     pub fn reveal(&self) -> Zeroizing<String> {
-        let mut bytes = self.bytes.clone();
-        bytes.extend(self.checksum().to_le_bytes());
+        // Each buffer has its whole size from the start: one that grows would leave a copy behind that is not wiped.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(self.bytes.len() + CHECKSUM_BYTES));
+        bytes.extend_from_slice(&self.bytes);
+        bytes.extend_from_slice(&self.checksum().to_le_bytes());
         let key = Zeroizing::new(STANDARD.encode(&*bytes));
-        Zeroizing::new(format!("{PREFIX}:{:02}:{}:", self.transform.map_or(0, Hash::id), *key))
+        let prefix = format!("{PREFIX}:{:02}:", self.transform.map_or(0, Hash::id));
+        let mut text = Zeroizing::new(String::with_capacity(prefix.len() + key.len() + 1));
+        text.push_str(&prefix);
+        text.push_str(&key);
+        text.push(':');
+        text
     }
 
     /// The key, for the one whose secret it is, by its name.
     pub fn key(&self, nqn: &str) -> Zeroizing<Vec<u8>> {
         match self.transform {
             None => self.bytes.clone(),
-            Some(hash) => Zeroizing::new(hash.hmac(&self.bytes, &[nqn.as_bytes(), TRANSFORM])),
+            Some(hash) => hash.hmac(&self.bytes, &[nqn.as_bytes(), TRANSFORM]),
         }
     }
 
@@ -160,6 +167,11 @@ mod tests {
                 let key: Vec<u8> = (0..length).collect();
                 let secret = Secret::new(&key, transform).unwrap();
                 let text = secret.reveal();
+                assert_eq!(
+                    text.len(),
+                    text.capacity(),
+                    "no smaller buffer with a part of it was left behind"
+                );
                 assert_eq!(text.parse(), Ok(secret.clone()));
                 assert_eq!(text.trim_end_matches(':').parse(), Ok(secret.clone()));
                 let shown = format!("{secret:?} {}", secret.fingerprint());

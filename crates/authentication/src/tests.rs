@@ -244,7 +244,7 @@ fn what_is_not_common_to_both_is_named() {
 fn the_preferred_group_of_those_that_are_common_is_chosen() {
     let chosen = |offered: &[Group]| {
         let (mut controller, mut host) = usual();
-        controller.groups = Group::PREFERRED.to_vec();
+        controller.groups = Group::DEFAULT.to_vec();
         host.groups = offered.to_vec();
         honest((controller, host), &mut Chance(5)).1.map(|how| how.group)
     };
@@ -259,6 +259,9 @@ fn the_preferred_group_of_those_that_are_common_is_chosen() {
     ];
     assert_eq!(chosen(&of_linux), Ok(Group::Ffdhe3072));
     assert_eq!(chosen(&[Group::Null]), Ok(Group::Null));
+    for expensive in [Group::Ffdhe6144, Group::Ffdhe8192] {
+        assert_eq!(chosen(&[expensive]).unwrap_err().reason, Failure::GROUP, "no usable group");
+    }
 }
 
 /// Changes one bit of one message after the other: the two sides never trust each other by a

@@ -13,6 +13,13 @@ pub const POOL_IDLE_BYTES_MAX: usize = 64 << 10;
 /// own commands; there is no shared pool that one host could drain for all.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
 
+/// Milliseconds for which a file or device is tried that another process has: the system may keep the files of a killed process
+/// until its last requests have ended.
+pub const LOCK_PATIENCE_MS: u64 = 1000;
+/// The same where that process has a shared lock: udev and others have one while they examine a device, for seconds on a busy
+/// machine.
+pub const SHARED_LOCK_PATIENCE_MS: u64 = 5000;
+
 /// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
 pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
 /// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds.

@@ -13,6 +13,7 @@ mod flag {
     pub(super) const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub(super) const SEND_DF: u16 = 1 << 7;
     pub(super) const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub(super) const SEND_CACHE: u16 = 1 << 10;
     pub(super) const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
@@ -58,7 +59,8 @@ impl Export {
     /// The transmission flags for a client with this form of headers. Several connections are always fine: a server here has no
     /// cache of its own, and its storage's Flush is about all writes that have been answered.
     pub(crate) fn flags(&self, headers: Headers) -> u16 {
-        let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::CAN_MULTI_CONN;
+        let always = flag::SEND_FLUSH | flag::SEND_FUA | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        let mut flags = flag::HAS_FLAGS | always;
         for (is_set, flag) in [
             (self.is_read_only, flag::READ_ONLY),
             (self.can_trim && !self.is_read_only, flag::SEND_TRIM),

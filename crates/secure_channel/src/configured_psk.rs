@@ -102,9 +102,15 @@ impl ConfiguredPsk {
     pub fn reveal(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(self.length() + CHECKSUM_BYTES));
         bytes.extend_from_slice(&self.bytes);
-        bytes.extend(self.checksum().to_le_bytes());
+        bytes.extend_from_slice(&self.checksum().to_le_bytes());
         let key = Zeroizing::new(STANDARD.encode(&*bytes));
-        Zeroizing::new(format!("{PREFIX}:{:02}:{}:", self.hash_id(), *key))
+        // It has its whole size from the start: a text that grows would leave a copy behind that is not wiped.
+        let prefix = format!("{PREFIX}:{:02}:", self.hash_id());
+        let mut text = Zeroizing::new(String::with_capacity(prefix.len() + key.len() + 1));
+        text.push_str(&prefix);
+        text.push_str(&key);
+        text.push(':');
+        text
     }
 
     /// The retained PSK of the host of this pair.
@@ -167,6 +173,7 @@ mod tests {
             let key: Vec<u8> = (0..length).collect();
             let psk = ConfiguredPsk::new(&key, hash).unwrap();
             let text = psk.reveal();
+            assert_eq!(text.len(), text.capacity(), "no smaller buffer with a part of it was left behind");
             assert_eq!(text.parse(), Ok(psk.clone()));
             assert_eq!(text.trim_end_matches(':').parse(), Ok(psk.clone()));
             let shown = format!("{psk:?} {}", psk.fingerprint());

@@ -57,9 +57,10 @@ impl Hash {
 
     /// The HMAC of these parts, one behind the other.
     pub(crate) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+        // By reference: the library wipes its own copy.
         Zeroizing::new(match self {
-            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().into_bytes().to_vec(),
-            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().into_bytes().to_vec(),
+            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().as_bytes().to_vec(),
+            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().as_bytes().to_vec(),
         })
     }
 

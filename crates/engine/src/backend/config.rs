@@ -81,6 +81,20 @@ impl BackendConfig {
     }
 }
 
+/// Limit of the file of a namespace that an administrator with a list of allowed storage has named: another file that is put in
+/// its place is not opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilePin {
+    /// Folder of the list, below which the file is opened.
+    pub directory: PathBuf,
+    /// Identity of the file that was opened first: its inode, and its time of creation where the file system records it. There is
+    /// none before, and none of a device. The number of the file system is not part of it, since the next start of the machine
+    /// may change that number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
 /// Address of an image: pool, name, and the way to its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]

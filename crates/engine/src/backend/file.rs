@@ -6,13 +6,15 @@ use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 
 use super::block_queue::{self, BlockQueue};
+use super::config::FilePin;
+use super::file_location::FileLocation;
 use super::file_lock::{Lock, when_free, works_by};
 use super::new_file::NewFile;
 use super::opened_file::OpenedFile;
@@ -55,7 +57,7 @@ pub struct File {
     length: AtomicU64,
     /// Set if the configuration names the size; the file's bytes beyond it are not served.
     is_sized: bool,
-    path: PathBuf,
+    location: FileLocation,
     identity: BackendIdentity,
     is_device: bool,
     is_shared: bool,
@@ -77,14 +79,16 @@ impl File {
     /// Opens a regular file; makes it when it is missing and `size` is given.
     pub(super) fn open_regular(
         path: &Path,
+        pin: Option<&FilePin>,
         size: Option<u64>,
         block_size: u32,
         shared: bool,
     ) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+        let location = &FileLocation::new(path, pin);
+        let failed = |source| location.failed(source);
         let is_missing = size.is_some() && !path.exists();
-        let new = is_missing.then(|| NewFile::create(path)).transpose().map_err(failed)?;
-        let mut opened = OpenedFile::open_regular(path, block_size)?;
+        let new = is_missing.then(|| NewFile::create(location)).transpose().map_err(failed)?;
+        let mut opened = OpenedFile::open_regular(location, block_size)?;
         let lock = when_free(|| opened.lock(path, shared))?;
         let mut remarks: Vec<String> = lock.remark().into_iter().collect();
         let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
@@ -108,7 +112,7 @@ impl File {
         let length = size.unwrap_or(present - present % u64::from(block_size));
         remarks.extend(tail_remark(size.unwrap_or(present), block_size));
         remarks.extend(table_remark(path, block_size));
-        let file = Self::regular(path, opened, shared)?.remarked(remarks);
+        let file = Self::regular(location, opened, shared)?.remarked(remarks);
         Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
     }
 
@@ -118,21 +122,24 @@ impl File {
     }
 
     /// A regular file that is open, with the length it has.
-    fn regular(path: &Path, opened: OpenedFile, shared: bool) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+    fn regular(location: &FileLocation, opened: OpenedFile, shared: bool) -> Result<Self, BackendError> {
+        let failed = |source| location.failed(source);
         let OpenedFile { file, is_cached, read_only } = opened;
         let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(BackendError::WrongKind { path: location.path.clone(), expected: "a regular file" });
+        }
         let queue = BlockQueue::of(metadata.dev());
         // A block of the file lies in one of the file system's, which it writes in one piece.
         let whole_bytes = queue.as_ref().filter(|_| !is_cached).map(BlockQueue::whole_bytes);
         Ok(Self {
-            identity: file_identity::of(&file, path),
+            identity: file_identity::of(&file, &location.path),
+            location: location.pinned_to(&file),
             storage: Arc::new(Storage::new(file)),
             claim: None,
             durability: Durability::default(),
             length: AtomicU64::new(metadata.len()),
             is_sized: false,
-            path: path.to_owned(),
             is_device: false,
             is_shared: shared,
             is_cached,
@@ -147,8 +154,14 @@ impl File {
     }
 
     /// Opens a block device, for this process alone unless it is `shared`.
-    pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+    pub(super) fn open_device(
+        path: &Path,
+        pin: Option<&FilePin>,
+        block_size: u32,
+        shared: bool,
+    ) -> Result<Self, BackendError> {
+        let location = &FileLocation::new(path, pin);
+        let failed = |source| location.failed(source);
         let metadata = fs::metadata(path).map_err(failed)?;
         if !metadata.file_type().is_block_device() {
             return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a block device" });
@@ -159,23 +172,31 @@ impl File {
         let is_exclusive = !shared && former.is_none();
         let flags = if is_exclusive { OFlags::DIRECT | OFlags::EXCL } else { OFlags::DIRECT };
         let mut opened = when_free(|| {
-            OpenedFile::open(path, flags).map_err(|error| match error.kind() {
-                io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned() },
+            OpenedFile::open(location, flags).map_err(|error| match error.kind() {
+                io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned(), holder: None },
                 _ => failed(error),
             })
         })?;
+        if opened.file.metadata().map_err(failed)?.rdev() != metadata.rdev() {
+            return Err(failed(io::Error::other("another device has come in its place; try again")));
+        }
         let lock = match former {
             Some(former) => Lock::Former(Arc::new(Storage::new(former))),
             None => when_free(|| opened.lock(path, shared))?,
         };
         let remark = lock.remark();
         let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
-        Ok(Self { claim, ..Self::device(path, opened, block_size, shared)?.remarked(remark) })
+        Ok(Self { claim, ..Self::device(location, opened, block_size, shared)?.remarked(remark) })
     }
 
     /// A block device that is open.
-    fn device(path: &Path, opened: OpenedFile, block_size: u32, shared: bool) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+    fn device(
+        location: &FileLocation,
+        opened: OpenedFile,
+        block_size: u32,
+        shared: bool,
+    ) -> Result<Self, BackendError> {
+        let (path, failed) = (&*location.path, |source| location.failed(source));
         let OpenedFile { mut file, mut read_only, .. } = opened;
         let number = file.metadata().map_err(failed)?.rdev();
         let queue = BlockQueue::of(number);
@@ -198,12 +219,12 @@ impl File {
         }
         Ok(Self {
             identity: device_identity::of(path),
+            location: location.clone(),
             storage: Arc::new(Storage::new(file)),
             claim: None,
             durability: Durability::default(),
             length: AtomicU64::new(length),
             is_sized: false,
-            path: path.to_owned(),
             is_device: true,
             is_shared: shared,
             is_cached: false,
@@ -230,7 +251,7 @@ impl File {
     /// # Errors
     /// When it cannot be opened, is another one by now, or still cannot be synchronized.
     pub(super) fn reopen(&self, block_size: u32) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: self.path.clone(), source };
+        let failed = |source| self.location.failed(source);
         let reopened =
             if self.is_device { self.reopen_device(block_size)? } else { self.reopen_regular(block_size)? };
         // A lasting failure is reported now, to the operator, and not to a host.
@@ -239,20 +260,20 @@ impl File {
     }
 
     fn reopen_regular(&self, block_size: u32) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: self.path.clone(), source };
-        let opened = OpenedFile::open_regular(&self.path, block_size)?;
+        let failed = |source| self.location.failed(source);
+        let opened = OpenedFile::open_regular(&self.location, block_size)?;
         let old = rustix::fs::fstat(&*self.storage).map_err(|error| failed(error.into()))?;
         let new = opened.file.metadata().map_err(failed)?;
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
         if !is_same {
             // Another file has been put there, which is what is asked for then.
-            let _ = when_free(|| opened.lock(&self.path, self.is_shared))?;
+            let _ = when_free(|| opened.lock(&self.location.path, self.is_shared))?;
         }
-        let file = Self::regular(&self.path, opened, self.is_shared)?;
+        let file = Self::regular(&self.location, opened, self.is_shared)?;
         let (present, wanted) = (file.length(), self.length());
         let wanted = if self.is_sized { wanted } else { u64::from(block_size) };
         if present < wanted {
-            return Err(BackendError::TooSmall { path: self.path.clone(), length: present, wanted });
+            return Err(BackendError::TooSmall { path: self.location.path.clone(), length: present, wanted });
         }
         let length = if self.is_sized { wanted } else { present - present % u64::from(block_size) };
         let claim = is_same.then(|| self.claim());
@@ -265,18 +286,18 @@ impl File {
     }
 
     fn reopen_device(&self, block_size: u32) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: self.path.clone(), source };
+        let failed = |source| self.location.failed(source);
         let claim = self.claim();
         let old = rustix::fs::fstat(&*claim).map_err(|error| failed(error.into()))?;
-        let is_same = fs::metadata(&self.path).map_err(failed)?.rdev() == old.st_rdev;
+        let is_same = fs::metadata(&self.location.path).map_err(failed)?.rdev() == old.st_rdev;
         let is_alive = rustix::fs::seek(&*claim, rustix::fs::SeekFrom::End(0)).is_ok_and(|end| end > 0);
         if !(is_same && is_alive) {
             // It has gone and come again: the new one is not locked yet.
-            return Self::open_device(&self.path, block_size, self.is_shared);
+            return Self::open_device(&self.location.path, self.pin(), block_size, self.is_shared);
         }
         // O_EXCL would refuse it to ourselves, who have it by the claim.
-        let opened = OpenedFile::open(&self.path, OFlags::DIRECT).map_err(failed)?;
-        let file = Self::device(&self.path, opened, block_size, self.is_shared)?;
+        let opened = OpenedFile::open(&self.location, OFlags::DIRECT).map_err(failed)?;
+        let file = Self::device(&self.location, opened, block_size, self.is_shared)?;
         Ok(Self { claim: Some(claim), ..file })
     }
 
@@ -302,7 +323,12 @@ impl File {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.location.path
+    }
+
+    /// Pin of the path, with the file that is open.
+    pub(super) const fn pin(&self) -> Option<&FilePin> {
+        self.location.pin.as_ref()
     }
 
     /// Results of its syncs.
@@ -349,7 +375,7 @@ impl File {
         let failed = |error: rustix::io::Errno| BackendError::Size {
             what: "the file",
             wanted: size,
-            reason: format!("{}: {}", self.path.display(), io::Error::from(error)),
+            reason: format!("{}: {}", self.location.path.display(), io::Error::from(error)),
         };
         rustix::fs::ftruncate(&*self.storage, size).map_err(failed)?;
         // A host that was notified of the new size must find it after a crash, too.
@@ -363,8 +389,7 @@ impl File {
 
     /// Cuts a regular file again that is longer than it was made.
     pub(super) fn trim(&self) -> Result<(), BackendError> {
-        let failed =
-            |error: rustix::io::Errno| BackendError::Open { path: self.path.clone(), source: error.into() };
+        let failed = |error: rustix::io::Errno| self.location.failed(error.into());
         let size = self.length();
         let is_longer = || rustix::fs::fstat(&self.storage).map(|found| found.st_size as u64 > size);
         if self.is_device || !self.is_sized || !is_longer().map_err(failed)? {
@@ -417,14 +442,13 @@ impl File {
         if self.is_sized {
             return Ok(());
         }
-        let failed =
-            |error: rustix::io::Errno| BackendError::Open { path: self.path.clone(), source: error.into() };
+        let failed = |error: rustix::io::Errno| self.location.failed(error.into());
         // The end of a device is only found by going there; reads and writes name their offsets.
         let found = rustix::fs::seek(&*self.storage, rustix::fs::SeekFrom::End(0)).map_err(failed)?;
         let length = found - found % u64::from(block_size);
         if length == 0 {
             let wanted = u64::from(block_size);
-            return Err(BackendError::TooSmall { path: self.path.clone(), length, wanted });
+            return Err(BackendError::TooSmall { path: self.location.path.clone(), length, wanted });
         }
         self.length.store(length, Ordering::Relaxed);
         Ok(())

@@ -12,11 +12,12 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use super::BackendError;
+use super::lock_holder::LockHolder;
 use crate::claims;
+use crate::limits::{LOCK_PATIENCE_MS, SHARED_LOCK_PATIENCE_MS};
 use crate::ring::Storage;
 
-/// Time for which, and interval at which, a file is tried that another process has.
-const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
+/// Interval at which a file is tried that another process has.
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Outcome of taking a lock.
@@ -49,16 +50,33 @@ impl Lock {
     }
 }
 
-/// Retries for a short time what fails because another process has the file: the system may keep
-/// the files of a killed process until its last requests have ended.
+/// Retries for a while what fails because another process has the file: the system may keep the files of a killed process until
+/// its last requests have ended, and udev has a shared lock on a device while it examines it.
 pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
     let begun = Instant::now();
+    let mut known = None;
     loop {
-        match attempt() {
-            Err(BackendError::Locked { .. }) if begun.elapsed() < LOCK_TIME_MAX => thread::sleep(LOCK_AGAIN),
+        let path = match attempt() {
+            Err(BackendError::Locked { path, .. }) => path,
             outcome => return outcome,
+        };
+        if begun.elapsed() >= patience(known.as_ref()) {
+            let holder = LockHolder::of(&path);
+            if known.is_some() || holder.as_ref().is_none_or(|holder| !holder.is_shared) {
+                return Err(BackendError::Locked { path, holder });
+            }
+            let path = path.display();
+            tracing::info!(%path, holder = holder.as_ref().map(tracing::field::display), "waiting for a shared lock");
+            known = holder;
         }
+        thread::sleep(LOCK_AGAIN);
     }
+}
+
+/// Time for which a file is tried: longer if it is known that its lock is a shared one, as programs have it that only look.
+fn patience(holder: Option<&LockHolder>) -> Duration {
+    let is_shared = holder.is_some_and(|holder| holder.is_shared);
+    Duration::from_millis(if is_shared { SHARED_LOCK_PATIENCE_MS } else { LOCK_PATIENCE_MS })
 }
 
 /// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs.
@@ -69,7 +87,7 @@ pub(super) fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Lock, B
         Ok(()) => Ok(Lock::Taken),
         Err(Errno::WOULDBLOCK) => match claims::of(file) {
             Some(former) => Ok(Lock::Former(Arc::new(Storage::new(former)))),
-            None => Err(BackendError::Locked { path: path.to_owned() }),
+            None => Err(BackendError::Locked { path: path.to_owned(), holder: None }),
         },
         // An operator who shares it keeps other targets off by other means.
         Err(error) if shared => Ok(Lock::Missing(error)),
@@ -117,5 +135,30 @@ mod tests {
         assert!(matches!(taken, Lock::Taken) && taken.remark().is_none());
         let other = fs::File::open(path.path()).unwrap();
         assert!(matches!(lock(&other, path.path(), true), Err(BackendError::Locked { .. })));
+    }
+
+    #[test]
+    fn a_program_that_only_looks_is_given_more_time() {
+        let holder = |is_shared| LockHolder { pid: 7, program: None, is_shared };
+        assert_eq!(patience(None), patience(Some(&holder(false))));
+        assert!(patience(Some(&holder(true))) >= 5 * patience(None));
+    }
+
+    #[test]
+    fn a_file_is_taken_as_soon_as_its_lock_is_free() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let mut other = Some(fs::File::open(path.path()).unwrap());
+        flock(other.as_ref().unwrap(), FlockOperation::NonBlockingLockShared).unwrap();
+        let own = fs::File::open(path.path()).unwrap();
+        let mut attempts = 0;
+        let taken = when_free(|| {
+            attempts += 1;
+            if attempts == 3 {
+                other = None;
+            }
+            lock(&own, path.path(), false)
+        });
+        assert!(matches!(taken, Ok(Lock::Taken)), "{taken:?}");
+        assert_eq!(attempts, 3);
     }
 }

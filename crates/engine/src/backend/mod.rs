@@ -13,10 +13,13 @@ mod file;
 #[cfg(not(feature = "simulation"))]
 mod file_identity;
 #[cfg(not(feature = "simulation"))]
+mod file_location;
+#[cfg(not(feature = "simulation"))]
 mod file_lock;
 #[cfg(not(feature = "simulation"))]
 mod huge_pages;
 mod identity;
+mod lock_holder;
 mod mapping;
 mod memory;
 #[cfg(not(feature = "simulation"))]
@@ -41,12 +44,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::ceph::Clusters;
-pub use config::{BackendConfig, RbdConfig, RbdEncryption};
+pub use config::{BackendConfig, FilePin, RbdConfig, RbdEncryption};
 pub use device::Device;
 pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
 #[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
+#[cfg(not(feature = "simulation"))]
+pub use file_location::resolved;
 pub use identity::{BackendIdentity, IdentityText};
+pub use lock_holder::LockHolder;
 pub use memory::{Memory, Writer};
 pub(crate) use memory::{MemoryHolder, is_within_page};
 pub(crate) use page_locks::Patience;
@@ -68,10 +74,12 @@ pub enum BackendError {
         source: io::Error,
     },
     /// Another process serves it.
-    #[error("{} is in use by another process; end that one first, or serve a copy", path.display())]
+    #[error("{} is in use by {}; end it first, or serve a copy", path.display(), holder_text(holder.as_ref()))]
     Locked {
         /// The file or device.
         path: PathBuf,
+        /// The process with a lock on it, where the kernel names one.
+        holder: Option<LockHolder>,
     },
     /// File system without locks.
     #[error(
@@ -176,6 +184,10 @@ pub enum BackendError {
     },
 }
 
+fn holder_text(holder: Option<&LockHolder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |holder| format!("another process: {holder}"))
+}
+
 fn held(owner: Option<&str>) -> String {
     owner.map_or_else(
         || "not open yet".to_owned(),
@@ -222,6 +234,8 @@ pub struct Opening<'a> {
     pub block_size: u32,
     /// Set if other targets that set it too may serve the file or device at the same time.
     pub is_shared: bool,
+    /// Limit of a file or device that an administrator with a list of allowed storage has named.
+    pub pin: Option<&'a FilePin>,
     /// Set while another target writes to the image.
     pub is_standby: bool,
     /// UUID under which the previous process handed over this namespace's memory.
@@ -233,7 +247,7 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// Parameters for a backend that one target serves alone.
     pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
-        Self { block_size, is_shared: false, is_standby: false, namespace: None, clusters }
+        Self { block_size, is_shared: false, pin: None, is_standby: false, namespace: None, clusters }
     }
 }
 
@@ -269,7 +283,7 @@ impl Backend {
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
     pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
-        let Opening { block_size, is_shared, .. } = opening;
+        let Opening { block_size, is_shared, pin, .. } = opening;
         if block_size == 0 {
             // A device that has come since it was looked for is asked for its sectors at the next try.
             let path = config.path().map(Path::to_owned).unwrap_or_default();
@@ -287,11 +301,11 @@ impl Backend {
             BackendConfig::Memory { size } => Self::Memory(memory(whole_blocks(*size), opening.namespace)?),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
-                let file = File::open_regular(path, size.map(whole_blocks), block_size, is_shared)?;
+                let file = File::open_regular(path, pin, size.map(whole_blocks), block_size, is_shared)?;
                 Self::Device(Device::File(file))
             }
             BackendConfig::Block { path } => {
-                Self::Device(Device::File(File::open_device(path, block_size, is_shared)?))
+                Self::Device(Device::File(File::open_device(path, pin, block_size, is_shared)?))
             }
             BackendConfig::Rbd(config) => {
                 let rbd = Rbd::open(config, block_size, opening.is_standby, opening.clusters)?;
@@ -304,6 +318,14 @@ impl Backend {
     pub(crate) fn keep(&self) {
         if let Self::Device(Device::File(file)) = self {
             file.keep();
+        }
+    }
+
+    /// Pin of a file or device, with the file that is open.
+    pub(crate) fn pin(&self) -> Option<&FilePin> {
+        match self {
+            Self::Device(Device::File(file)) => file.pin(),
+            _ => None,
         }
     }
 

@@ -1,12 +1,12 @@
 //! Files that are made for namespaces which are not served yet: where a namespace never is, its file goes, unless it was written.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::OFlags;
+use super::file_location::FileLocation;
 
 /// The claim on a new file, until it is kept. Dropped before, it removes the file.
 #[derive(Debug)]
@@ -19,10 +19,9 @@ pub(super) struct NewFile {
 impl NewFile {
     /// Creates an image file: its content is the hosts', so no other user may read it, and it never
     /// lies elsewhere than its path says.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        let made = options.open(path).and_then(|file| file.metadata());
+    pub(super) fn create(location: &FileLocation) -> io::Result<Self> {
+        let path = &location.path;
+        let made = location.create().and_then(|file| file.metadata());
         let made = made.map_err(|error| match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => {
                 let reason = "it is a link that leads nowhere; make the file it leads to, or remove the link";
@@ -63,8 +62,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let make = |name: &str| {
-            let new = NewFile::create(&path(name)).unwrap();
-            OpenOptions::new().write(true).open(path(name)).and_then(|file| file.set_len(1 << 20)).unwrap();
+            let new = NewFile::create(&FileLocation::free(&path(name))).unwrap();
+            fs::OpenOptions::new()
+                .write(true)
+                .open(path(name))
+                .and_then(|file| file.set_len(1 << 20))
+                .unwrap();
             new
         };
         drop(make("unused"));

@@ -1,14 +1,14 @@
 //! A file or device as it is opened: to be written where that can be, and past the page cache where that can be, and
 //! locked against other targets.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::{OFlags, StatxFlags};
 
 use super::BackendError;
+use super::file_location::FileLocation;
 use super::file_lock::{self, Lock};
 
 /// A descriptor, and what it can be used for.
@@ -22,12 +22,9 @@ pub(super) struct OpenedFile {
 
 impl OpenedFile {
     /// Opens a file or device with these flags.
-    pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<Self> {
+    pub(super) fn open(location: &FileLocation, flags: OFlags) -> io::Result<Self> {
         let is_cached = !flags.contains(OFlags::DIRECT);
-        let open = |write| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(write).custom_flags(flags.bits() as i32).open(path)
-        };
+        let open = |write| location.open(write, flags);
         match open(true) {
             Ok(file) => Ok(Self { file, is_cached, read_only: None }),
             // A read-only medium or mount, or permissions without writing: the content can be
@@ -49,14 +46,15 @@ impl OpenedFile {
     }
 
     /// Opens a regular file, past the page cache where that is possible.
-    pub(super) fn open_regular(path: &Path, block_size: u32) -> Result<Self, BackendError> {
-        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+    pub(super) fn open_regular(location: &FileLocation, block_size: u32) -> Result<Self, BackendError> {
+        let failed = |source| location.failed(source);
+        let path = &location.path;
         if path.exists() && !path.is_file() {
             return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
         }
         // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
-        let cached = || Self::open(path, OFlags::empty()).map_err(failed);
-        match Self::open(path, OFlags::DIRECT) {
+        let cached = || Self::open(location, OFlags::empty()).map_err(failed);
+        match Self::open(location, OFlags::DIRECT) {
             Ok(opened) if direct_alignment(&opened.file) <= block_size => Ok(opened),
             Ok(_) => cached(),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => cached(),
@@ -84,11 +82,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("disk");
         fs::write(&file, [0; 4096]).unwrap();
-        assert_eq!(OpenedFile::open(&file, OFlags::empty()).unwrap().read_only, None);
+        assert_eq!(OpenedFile::open(&FileLocation::free(&file), OFlags::empty()).unwrap().read_only, None);
         // The kernel lets not even root write there.
-        let fixed = OpenedFile::open(Path::new("/sys/kernel/uevent_seqnum"), OFlags::empty()).unwrap();
+        let fixed = FileLocation::free(Path::new("/sys/kernel/uevent_seqnum"));
+        let fixed = OpenedFile::open(&fixed, OFlags::empty()).unwrap();
         assert!(fixed.read_only.is_some_and(|reason| reason.contains("Permission denied")));
-        let missing = OpenedFile::open(&folder.path().join("missing"), OFlags::empty()).err().unwrap();
+        let missing = FileLocation::free(&folder.path().join("missing"));
+        let missing = OpenedFile::open(&missing, OFlags::empty()).err().unwrap();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BackendError, BackendIdentity, Durability, IdentityText};
+use super::{BackendError, BackendIdentity, Durability, FilePin, IdentityText};
 use crate::ring::{Hold, Storage};
 use crate::time_bound::TimeBound;
 
@@ -34,11 +34,12 @@ pub struct File {
 impl File {
     pub(super) fn open_regular(
         path: &Path,
+        _pin: Option<&FilePin>,
         size: Option<u64>,
         block_size: u32,
         shared: bool,
     ) -> Result<Self, BackendError> {
-        let locked = || BackendError::Locked { path: path.to_owned() };
+        let locked = || BackendError::Locked { path: path.to_owned(), holder: None };
         let storage = Storage::open(path, size.unwrap_or(0), block_size, shared).ok_or_else(locked)?;
         let length = storage.length();
         if length < size.unwrap_or(1) {
@@ -95,8 +96,18 @@ impl File {
         self.block_size
     }
 
-    pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {
-        Self::open_regular(path, None, block_size, shared)
+    pub(super) fn open_device(
+        path: &Path,
+        pin: Option<&FilePin>,
+        block_size: u32,
+        shared: bool,
+    ) -> Result<Self, BackendError> {
+        Self::open_regular(path, pin, None, block_size, shared)
+    }
+
+    /// Pin of the path; a simulated disk has no links.
+    pub(super) const fn pin(&self) -> Option<&FilePin> {
+        None
     }
 
     /// Descriptor that the ring reads and writes.

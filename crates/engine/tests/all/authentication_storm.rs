@@ -107,6 +107,8 @@ fn an_honest_host_gets_in_during_a_storm_of_impostors() {
     let names = (0..NAMES).map(|number| format!("nqn.2014-08.org.example:host-{number}"));
     let names = names.chain([HONEST.to_owned()]);
     subsystem.host_keys = names.map(|name| HostKeyConfig::new(&name, path.clone())).collect();
+    // The worst case, which is off without a list.
+    subsystem.dhchap_dhgroup = [&Group::DEFAULT[..], &[Group::Ffdhe8192]].concat();
     engine::ring::core::raise_descriptor_limit();
     let config = TargetConfig { reactors: Reactors::Count(2), ..configure(Engine::Epoll, vec![subsystem]) };
     let target = Target::start(&config).unwrap();

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::raw_host::{ENGINES, Host, Kind, Random, SIZE, SPACES, Space, TestTarget, pattern};
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, FilePin};
 use engine::ring::Engine;
-use engine::target::{Change, FabricConfig, MachineId, NamespaceConfig, Nguid, TargetConfig};
+use engine::target::{Change, FabricConfig, MachineId, NamespaceConfig, Nguid, Target, TargetConfig};
 use nvme::identify::{Cns, NamespaceIdentifiers};
 use nvme::log_page::LogPageId;
 use uuid::Uuid;
@@ -267,4 +267,52 @@ fn any_order_of_changes_keeps_identities_with_their_blocks() {
     }
     let distinct: HashSet<_> = known.values().collect();
     assert_eq!(distinct.len(), known.len());
+}
+
+/// Administrators with a list of allowed storage could otherwise have another team's file served by a link that is put in the
+/// place of their own.
+#[test]
+fn a_pinned_file_is_served_again_and_no_other_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mine, theirs) = (folder.path().join("mine"), folder.path().join("theirs"));
+    std::fs::create_dir(&mine).unwrap();
+    std::fs::write(&theirs, vec![7; SIZE as usize]).unwrap();
+    let path = mine.join("disk");
+    let pinned = || {
+        let file_pin = Some(FilePin { directory: mine.clone(), file: None });
+        NamespaceConfig { file_pin, ..on_file(20, &path) }
+    };
+    let pin_of = |fabric: &FabricConfig| {
+        let known = fabric.subsystems[0].namespaces.iter().find(|known| known.nsid == 20);
+        known.and_then(|known| known.file_pin.clone()?.file)
+    };
+    let mut config = None;
+    let mut target = TestTarget::start_with(Engine::Automatic, |wanted| {
+        wanted.fabric.subsystems[0].namespaces.push(pinned());
+        config = Some(wanted.clone());
+    });
+    let first = pin_of(&target.target().config()).expect("the new file is recorded");
+    target.shutdown();
+    let mut config = config.unwrap();
+    for namespace in &mut config.fabric.subsystems[0].namespaces {
+        namespace.file_pin.iter_mut().for_each(|pin| pin.file = Some(first.clone()));
+    }
+    let start = || Target::start(&config).map(|target| pin_of(&target.config())).map_err(|e| e.to_string());
+    assert_eq!(start(), Ok(Some(first.clone())), "the same file continues");
+    std::fs::rename(&path, mine.join("kept")).unwrap();
+    std::os::unix::fs::symlink(&theirs, &path).unwrap();
+    let refused = start().unwrap_err();
+    assert!(refused.contains("leads out of"), "{refused}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::copy(mine.join("kept"), &path).unwrap();
+    let refused = start().unwrap_err();
+    assert!(refused.contains("another file is in the place"), "{refused}");
+    std::fs::rename(mine.join("kept"), &path).unwrap();
+    assert_eq!(start(), Ok(Some(first)));
+    // The operator of the machine may put there what it likes.
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&theirs, &path).unwrap();
+    let mut free = config.clone();
+    free.fabric.subsystems[0].namespaces.iter_mut().for_each(|namespace| namespace.file_pin = None);
+    drop(Target::start(&free).unwrap());
 }

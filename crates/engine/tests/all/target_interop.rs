@@ -4,6 +4,7 @@ use crate::raw_host::admin::{identify_controller, seen, set_features};
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Kind, Options, Reply, SPACES, Space, TestTarget, assert_status, pattern,
 };
+use engine::ring::Engine;
 use engine::target::Peculiarity;
 use nvme::command::admin_opcode;
 use nvme::discovery::DISCOVERY_NQN;
@@ -314,6 +315,25 @@ fn connect_takes_more_than_is_usual() {
         let reply =
             host.admin.set_feature(FeatureId::KEEP_ALIVE_TIMER, 48 * 3600 * 1000, false, Give::Nothing);
         assert_eq!(reply.status, Status::SUCCESS, "two days");
+    }
+}
+
+#[test]
+fn a_subsystem_gives_its_controllers_as_many_queues_as_it_says() {
+    let target = TestTarget::start(Engine::Automatic);
+    let before = Host::connect(target.address());
+    let _kept = before.io(3);
+    target.apply(|fabric| fabric.subsystems[0].io_queues_max = Some(2));
+    let mut host = Host::connect(target.address());
+    let asked = NumberOfQueues::pairs(std::num::NonZero::new(4).unwrap()).encode();
+    let reply = host.admin.set_feature(FeatureId::NUMBER_OF_QUEUES, asked, false, Give::Nothing);
+    let granted = NumberOfQueues::decode(reply.result as u32).unwrap();
+    assert_eq!((reply.status, granted.submission.get()), (Status::SUCCESS, 2));
+    host.io(2);
+    assert_eq!(host.try_io(3).1.status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
+    for wrong in [0, 129] {
+        let refused = target.try_apply(|fabric| fabric.subsystems[0].io_queues_max = Some(wrong));
+        assert!(refused.unwrap_err().to_string().contains("1 to 128 I/O queues"), "{wrong}");
     }
 }
 

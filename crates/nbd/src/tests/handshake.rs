@@ -67,8 +67,8 @@ fn go_tells_all_of_the_export() {
     assert_eq!(replies[0], (8, ACK, vec![]));
     let infos: Vec<_> = replies[1..5].iter().map(|reply| (reply.0, reply.1, reply.2[1])).collect();
     assert_eq!(infos, [(7, 3, 0), (7, 3, 1), (7, 3, 2), (7, 3, 3)]);
-    // The size, and the flags: all but read only, and no rotation, resize or cache.
-    assert_eq!(replies[1].2[2..], [0, 0, 0, 0, 0, 0x10, 0, 0, 0b1001, 0b1110_1101]);
+    // The size, and the flags: all but read only, and no rotation or resize.
+    assert_eq!(replies[1].2[2..], [0, 0, 0, 0, 0, 0x10, 0, 0, 0b1101, 0b1110_1101]);
     assert_eq!(replies[2].2[2..], *b"disk");
     assert_eq!(replies[3].2[2..], *b"a disk");
     assert_eq!(replies[4].2[2..], [0, 0, 0x10, 0, 0, 0, 0x10, 0, 2, 0, 0, 0]);

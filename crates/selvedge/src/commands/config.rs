@@ -122,7 +122,7 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
 }
 
 /// Kinds of changes, with the verb of a plan, the verb of a report, and the object.
-const KINDS: [(&str, &str, &str, &str); 20] = [
+const KINDS: [(&str, &str, &str, &str); 21] = [
     ("port_added", "add", "added", "port {port}"),
     ("port_removed", "remove", "removed", "port {port}"),
     ("port_changed", "change", "changed", "what discovery says of port {port}"),
@@ -134,6 +134,7 @@ const KINDS: [(&str, &str, &str, &str); 20] = [
     ("access_changed", "change", "changed", "who may use {nqn}"),
     ("storage_changed", "change", "changed", "where hosts create namespaces of {nqn}"),
     ("command_quiesce_changed", "change", "changed", "the command quiesce time of {nqn}"),
+    ("queues_changed", "change", "changed", "the I/O queues of new controllers of {nqn}"),
     ("ana_group_changed", "change", "changed", "ANA group {group} of {nqn}"),
     ("namespace_added", "add", "added", "namespace {nsid} of {nqn}"),
     ("namespace_removed", "remove", "removed", "namespace {nsid} of {nqn}"),

@@ -69,7 +69,7 @@ fn exact(bytes: u64) -> String {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
+    use engine::backend::{BackendConfig, FilePin, RbdConfig, RbdEncryption};
     use engine::ceph::LuksFormat;
     use engine::target::{
         AnaGroupConfig, CommandQuiesce, GroupState, HostKeyConfig, KnownHost, NamespaceConfig, PortConfig,
@@ -149,6 +149,10 @@ mod tests {
                     nqn: format!("nqn.host:'{}\"", chance.below(9)),
                     host_id: Uuid::from_u128(u128::from(1 + chance.below(9))),
                 }),
+                file_pin: self.some(|chance| FilePin {
+                    directory: "/srv/a \"b\"".into(),
+                    file: chance.some(|_| "inode 7, created 1.000000002".to_owned()),
+                }),
                 shared_storage: is_stored && self.below(2) == 0,
                 write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)
@@ -202,6 +206,7 @@ mod tests {
                     bytes_max: chance.one(&[0, 1, 512, 1 << 40, u64::MAX]),
                     bytes_max_per_host: chance.some(|chance| chance.one(&[0, 1, 3 << 30])),
                     namespaces_max_per_host: chance.some(|chance| chance.one(&[0, 1, u32::MAX])),
+                    pinned_below: chance.some(|_| "/srv".into()),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
                 command_quiesce_ms,

@@ -11,9 +11,11 @@ use super::target_file::RunTable;
 
 /// Settings that targets write for themselves, and former names. They are not documented, since
 /// people should not write them.
-const HIDDEN: [&str; 7] = [
+const HIDDEN: [&str; 9] = [
     "created_by_host",
     "protected_by_host",
+    "file_pin",
+    "pinned_below",
     "standby",
     "load_balancing_group",
     "dhchap_secret_sealed",

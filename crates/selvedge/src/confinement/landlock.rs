@@ -16,8 +16,11 @@ use super::{Extent, Measure, Needs, State};
 const VERSION: ABI = ABI::V7;
 
 /// Folders that the program and its libraries read: names, certificates, libraries, and the
-/// kernel's files on disks, threads and congestion control.
+/// kernel's files on disks, threads and congestion control. `/etc` is whole: a rule on one of its files ends when a program
+/// replaces the file, as programs replace `/etc/hosts`, `/etc/resolv.conf` and `/etc/passwd`.
 const READ: [&str; 8] = ["/etc", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys"];
+/// Names of these folders in the status.
+const READ_SHOWN: &str = "/etc /usr /lib /proc /sys";
 /// Folders of programs, if programs may be run.
 const PROGRAMS: [&str; 2] = ["/bin", "/sbin"];
 /// Devices that every program may use.
@@ -51,10 +54,10 @@ fn describe(needs: &Needs) -> String {
     let programs = if needs.programs { "" } else { "no program is run, " };
     let files = match needs.paths.as_slice() {
         _ if !needs.is_closed() => "any file is opened".to_owned(),
-        [] => "no file but what was configured".to_owned(),
+        [] => format!("no file but what was configured, and {READ_SHOWN} for reading"),
         paths => {
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-            format!("files in {} and what was configured", paths.join(" "))
+            format!("files in {} and what was configured, and {READ_SHOWN} for reading", paths.join(" "))
         }
     };
     format!("{programs}no device is made, {files}")
@@ -154,6 +157,19 @@ mod tests {
         assert!(writing().contains(AccessFs::MakeReg | AccessFs::Truncate | AccessFs::IoctlDev));
         assert!(!reading(&needs).contains(AccessFs::Execute));
         assert!(!making_sockets().intersects(AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::MakeReg));
+    }
+
+    #[test]
+    fn what_is_readable_is_said() {
+        let closed = Needs { extent: Extent::Listed, ..Needs::default() };
+        let listed = Needs { paths: vec!["/srv".into()], ..closed.clone() };
+        for needs in [closed, listed] {
+            let text = describe(&needs);
+            for folder in READ.iter().filter(|folder| !folder.starts_with("/lib")) {
+                assert!(text.contains(folder), "{folder}: {text}");
+            }
+        }
+        assert!(describe(&Needs::default()).ends_with("any file is opened"));
     }
 
     #[test]

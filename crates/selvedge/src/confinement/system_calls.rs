@@ -86,6 +86,7 @@ const FILES: &[c_long] = &[
     libc::SYS_mkdirat,
     libc::SYS_newfstatat,
     libc::SYS_openat,
+    libc::SYS_openat2,
     libc::SYS_pipe2,
     libc::SYS_pread64,
     libc::SYS_preadv,

@@ -242,6 +242,10 @@ fn an_operator_names_what_its_list_has() {
     assert_eq!(add("bound", OTHER, &inside.join("disk")).status, 403);
     assert_eq!(add("bound", MINE, &inside.join("disk")).status, 201);
     assert_eq!(add("admin", OTHER, &outside.join("disk")).status, 201, "nothing limits this one");
+    // A file that is named by a list is opened below its folder, and remembered.
+    let namespaces = house.target.config().subsystems.into_iter().flat_map(|all| all.namespaces);
+    let pins: Vec<_> = namespaces.filter_map(|namespace| namespace.file_pin).collect();
+    assert!(pins.len() == 1 && pins[0].directory == inside && pins[0].file.is_some(), "{pins:?}");
     // One list for all, and the administrator is one of them.
     let list = format!("[storage]\ndirectories = [\"{}\"]\n", inside.display());
     house.change_access(&(list + &access("")));

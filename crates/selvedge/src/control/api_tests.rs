@@ -172,7 +172,7 @@ fn everything_can_be_changed_while_it_is_served() {
     testbed.done("POST", "/v1/referrals", &json!({ "address": "::1", "service": "8009" }));
     testbed.done("GET", "/v1/referrals", &none);
     testbed.done("DELETE", "/v1/referrals/%3A%3A1/8009", &none);
-    testbed.done("GET", "/v1/status", &none);
+    assert_eq!(testbed.done("GET", "/v1/status", &none)["pid"], std::process::id());
     testbed.done("GET", "/v1/connections", &none);
     testbed.done("GET", &format!("{subsystem}/namespaces"), &none);
     testbed.done("DELETE", &namespace, &none);

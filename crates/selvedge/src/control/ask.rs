@@ -83,7 +83,7 @@ impl Ask<'_> {
         Ok((outcome, made.changes))
     }
 
-    /// Edits, and refuses what names something outside that its sender may not name.
+    /// Edits, refuses what names something outside that its sender may not name, and pins the files that it names.
     fn edit<T>(
         &self,
         fabric: &mut FabricConfig,
@@ -92,6 +92,7 @@ impl Ask<'_> {
         let before = fabric.clone();
         let outcome = edit(fabric)?;
         self.caller.check_names(&before, fabric)?;
+        self.caller.pin_files(&before, fabric)?;
         Ok(outcome)
     }
 

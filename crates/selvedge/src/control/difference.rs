@@ -85,10 +85,12 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
     };
     match kind {
         "access_changed" => {
-            only(&["allow_any_host", "hosts", "host_keys", "dhchap_ctrl_secret_sealed", "ports"])
+            let keys = ["host_keys", "dhchap_ctrl_secret_sealed", "dhchap_dhgroup"];
+            only(&[&["allow_any_host", "hosts", "ports"][..], &keys[..]].concat())
         }
         "storage_changed" => only(&["storage"]),
         "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
+        "queues_changed" => only(&["io_queues_max"]),
         "subsystem_replaced" => only(&["serial", "model"]),
         "ana_group_changed" => find(&subsystem, "ana_groups", "id", &change["group"]),
         _ => find(&subsystem, "namespaces", "nsid", &change["nsid"]),

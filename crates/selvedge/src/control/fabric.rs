@@ -23,6 +23,8 @@ pub(super) struct Changes {
 pub(super) struct Status {
     /// The program's version.
     version: &'static str,
+    /// Process identifier, which another process has after an upgrade.
+    pid: u32,
     /// Seconds since it started.
     uptime_s: u64,
     /// Rights that the process has given up.
@@ -57,6 +59,7 @@ pub(super) fn status(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let uptime = ask.administration.started().elapsed().unwrap_or_default();
     Answer::with(&Status {
         version: version::NUMBER,
+        pid: std::process::id(),
         uptime_s: uptime.as_secs(),
         confinement: ask.administration.confinement().clone(),
         target: ask.administration.status(),

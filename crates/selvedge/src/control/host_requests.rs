@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, FilePin};
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
 use engine::ring::Vital;
 use engine::target::{
@@ -238,6 +238,7 @@ fn create(
             created_by_host: true,
             owner: Some(owner),
             host_write_protection,
+            file_pin: storage.pinned_below.clone().map(|directory| FilePin { directory, file: None }),
             ..NamespaceConfig::new(nsid, backend, block_size)
         };
         subsystem.namespaces.push(config);

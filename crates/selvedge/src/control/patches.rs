@@ -46,9 +46,19 @@ impl Patched for NamespaceConfig {
 }
 
 impl Patched for SubsystemConfig {
-    const SETTINGS: &'static [&'static str] =
-        &["serial", "model", "allow_any_host", "storage", "ports", "command_quiesce_ms", "command_quiesce"];
-    const OPTIONAL: &'static [&'static str] = &["storage", "command_quiesce_ms", "command_quiesce"];
+    const SETTINGS: &'static [&'static str] = &[
+        "serial",
+        "model",
+        "allow_any_host",
+        "storage",
+        "ports",
+        "dhchap_dhgroup",
+        "command_quiesce_ms",
+        "command_quiesce",
+        "io_queues_max",
+    ];
+    const OPTIONAL: &'static [&'static str] =
+        &["storage", "command_quiesce_ms", "command_quiesce", "io_queues_max"];
 }
 
 /// Settings that are to be different.

@@ -285,7 +285,7 @@ pub(crate) struct HostKeyFlags {
     pub(crate) dhchap_hash: Vec<Hash>,
 
     /// Diffie-Hellman groups to accept, the preferred one first, such as ffdhe3072 or mlkem768
-    /// [default: all]
+    /// [default: those of the subsystem, or all but ffdhe6144 and ffdhe8192]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "dhchap_secret_file")]
     pub(crate) dhchap_dhgroup: Vec<Group>,
 

@@ -15,7 +15,6 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::Answer;
 use super::namespace_features;
-use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{self};
 use crate::target::controller::{Controller, Features};
 use crate::target::fabric::Fabric;
@@ -139,6 +138,7 @@ pub(crate) fn set(
         }
         Some(_) => {}
     }
+    let queues_max = controller.subsystem.state().config.io_queues_max();
     let mut state = controller.state();
     let has_queues = state.has_io_queues();
     let features = &mut state.features;
@@ -160,7 +160,7 @@ pub(crate) fn set(
                 return Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into();
             }
             let Ok(asked) = NumberOfQueues::decode(request.value) else { return invalid.into() };
-            features.io_queues = asked.submission.min(asked.completion).get().min(IO_QUEUES_MAX);
+            features.io_queues = asked.submission.min(asked.completion).get().min(queues_max);
             let granted = NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN);
             return Answer::Status(Status::SUCCESS, u64::from(NumberOfQueues::pairs(granted).encode()));
         }

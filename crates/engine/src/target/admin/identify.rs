@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use nvme::fabrics::VERSION_2_0;
 use nvme::identify::bits::{
@@ -38,9 +37,6 @@ use crate::target::served::{Attachment, Namespace};
 
 /// Firmware revision of all controllers: the version of this program.
 pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-
-/// Time that a host should allow for a controller's shutdown (RTD3E).
-const SHUTDOWN_TIME: Duration = Duration::from_secs(10);
 
 /// Answers an Identify command.
 pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &Fabric) -> Answer {
@@ -211,7 +207,6 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
             | optional_async_events::CROSS_CONTROLLER_RESET,
     );
     describe_paths(&mut identify, controller);
-    identify.rtd3_entry_latency_us = U32::new(SHUTDOWN_TIME.as_micros() as u32);
     identify.abort_command_limit = ABORTS_MAX - 1;
     // One read-only firmware slot: the program itself.
     identify.firmware_updates = nvme::identify::bits::firmware_updates::FIRST_SLOT_READ_ONLY

@@ -164,6 +164,7 @@ impl Preparation<'_> {
             self.changes.iter().any(|change| matches!(change, Change::PortAdded { port } if *port == id))
         };
         let (mut config, mut listening) = (self.wanted.clone(), Vec::new());
+        pin_files(&mut config, &namespaces);
         for port in config.ports.iter_mut().filter(|port| is_added(port.id)) {
             let socket = Listening::open(port, self.inherited)?;
             port.address = socket.address().into();
@@ -412,6 +413,7 @@ impl Preparation<'_> {
         let opening = Opening {
             block_size: config.block_size,
             is_shared: config.shared_storage,
+            pin: config.file_pin.as_ref(),
             is_standby: self.directives.is_standby(&subsystem.nqn, config.nsid),
             namespace: config.uuid,
             clusters: self.clusters,
@@ -515,6 +517,17 @@ fn check_places(wanted: &FabricConfig) -> Result<(), TargetError> {
         }
     }
     Ok(())
+}
+
+/// Records the open file of each namespace with a pin that names none yet: a file that was made for it, or named first.
+fn pin_files(config: &mut FabricConfig, namespaces: &[Opened]) {
+    for (subsystem, opened) in config.subsystems.iter_mut().zip(namespaces) {
+        for config in &mut subsystem.namespaces {
+            let open = opened.get(&config.nsid).and_then(|namespace| namespace.backend.pin());
+            let Some(pin) = config.file_pin.as_mut().filter(|pin| pin.file.is_none()) else { continue };
+            pin.file = open.and_then(|open| open.file.clone());
+        }
+    }
 }
 
 /// Gives every namespace the size it is to have. Those that grow come first: they can still go back when one fails,

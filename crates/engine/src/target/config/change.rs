@@ -67,6 +67,11 @@ pub enum Change {
         /// The subsystem's name.
         nqn: String,
     },
+    /// I/O queues of a controller, for hosts that connect from then on.
+    QueuesChanged {
+        /// Name of the subsystem.
+        nqn: String,
+    },
     /// The states of an ANA group.
     AnaGroupChanged {
         /// The subsystem's name.
@@ -144,6 +149,7 @@ impl fmt::Display for Change {
             Self::CommandQuiesceChanged { nqn } => {
                 write!(f, "subsystem {nqn}: the command quiesce time changes")
             }
+            Self::QueuesChanged { nqn } => write!(f, "subsystem {nqn}: I/O queues of new controllers change"),
             Self::AnaGroupChanged { nqn, group } => write!(f, "subsystem {nqn}: ANA group {group} changes"),
             Self::NamespaceAdded { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is added"),
             Self::NamespaceRemoved { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is removed"),
@@ -239,8 +245,8 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
     }
     let is_same_access = from.allow_any_host == to.allow_any_host
         && (&from.hosts, &from.ports) == (&to.hosts, &to.ports)
-        && (&from.host_keys, &from.dhchap_ctrl_secret_sealed)
-            == (&to.host_keys, &to.dhchap_ctrl_secret_sealed);
+        && (&from.host_keys, &from.dhchap_ctrl_secret_sealed, &from.dhchap_dhgroup)
+            == (&to.host_keys, &to.dhchap_ctrl_secret_sealed, &to.dhchap_dhgroup);
     if !is_same_access {
         changes.push(Change::AccessChanged { nqn: nqn() });
     }
@@ -249,6 +255,9 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
     }
     if (from.command_quiesce_ms, from.command_quiesce) != (to.command_quiesce_ms, to.command_quiesce) {
         changes.push(Change::CommandQuiesceChanged { nqn: nqn() });
+    }
+    if from.io_queues_max != to.io_queues_max {
+        changes.push(Change::QueuesChanged { nqn: nqn() });
     }
 }
 
@@ -274,6 +283,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("created_by_host", from.created_by_host == to.created_by_host),
         ("owner", from.owner == to.owner),
         ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
+        ("file_pin", from.file_pin == to.file_pin),
     ] {
         if !same {
             fields.push(name);
@@ -334,6 +344,9 @@ mod tests {
         named(after(|fabric| fabric.subsystems[0].command_quiesce_ms = Some(9)), "CommandQuiesceChanged");
         let auto = crate::target::CommandQuiesce::Auto;
         named(after(|fabric| fabric.subsystems[0].command_quiesce = auto), "CommandQuiesceChanged");
+        named(after(|fabric| fabric.subsystems[0].io_queues_max = Some(4)), "QueuesChanged");
+        let group = authentication::Group::MlKem768;
+        named(after(|fabric| fabric.subsystems[0].dhchap_dhgroup.push(group)), "AccessChanged");
         named(after(|fabric| drop(fabric.subsystems[0].namespaces.pop())), "NamespaceRemoved");
         let namespace = |change: fn(&mut NamespaceConfig)| {
             after(|fabric| change(&mut fabric.subsystems[0].namespaces[0]))

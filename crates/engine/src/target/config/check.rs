@@ -6,7 +6,8 @@ use super::fabric::{FabricConfig, NO_PORT, NamespaceConfig, PortConfig, Referral
 use super::quiesce_check::check_quiesce;
 use crate::backend::BackendConfig;
 use crate::limits::{
-    ANA_GROUPS_MAX, HOSTS_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX, WRITE_DELAY_MS_MAX,
+    ANA_GROUPS_MAX, HOSTS_MAX, IO_QUEUES_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX,
+    WRITE_DELAY_MS_MAX,
 };
 use crate::target::TargetError;
 use crate::transport::congestion;
@@ -112,6 +113,9 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         if let Err(error) = Nqn::new(host) {
             return wrong(format!("host {host}: {error}"));
         }
+    }
+    if config.io_queues_max.is_some_and(|queues| !(1..=IO_QUEUES_MAX).contains(&queues)) {
+        return wrong(format!("a controller has 1 to {IO_QUEUES_MAX} I/O queues"));
     }
     if config.hosts.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use authentication::Group;
 use nvme::log_page::AnaState;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
@@ -17,10 +18,10 @@ use super::nguid::Nguid;
 use super::sealed_secret::SealedSecret;
 use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
-use super::written;
+use super::{names, written};
 use crate::address::{HostAddress, NetAddress};
-use crate::backend::BackendConfig;
-use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
+use crate::backend::{BackendConfig, FilePin};
+use crate::limits::{COMMAND_QUIESCE_MS, IO_QUEUES_MAX, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
 use crate::units::{self, Size};
 
@@ -121,6 +122,11 @@ pub struct SubsystemConfig {
     /// sealed with the key of `--encryption-key`, as the target has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
+    /// Groups of the key exchange with hosts whose entry in `host_keys` names none, the preferred one first. [default: all but
+    /// `ffdhe6144` and `ffdhe8192`, whose computation is expensive; `null` last]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub dhchap_dhgroup: Vec<Group>,
     /// The namespaces.
     #[serde(default)]
     pub namespaces: Vec<NamespaceConfig>,
@@ -144,6 +150,10 @@ pub struct SubsystemConfig {
         skip_serializing_if = "CommandQuiesce::is_fixed"
     )]
     pub command_quiesce: CommandQuiesce,
+    /// I/O queues of one controller, 1 to 128, for hosts that connect from then on. [default: 128]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub io_queues_max: Option<u16>,
 }
 
 /// A directory in which hosts may create namespaces as files (Namespace Management).
@@ -164,6 +174,10 @@ pub struct StorageConfig {
     /// Namespaces that one host may create. [default: 64]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_max_per_host: Option<u32>,
+    /// Folder of the list of allowed storage by which an administrator has named the directory: files of hosts are opened below
+    /// it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_below: Option<PathBuf>,
 }
 
 /// A namespace.
@@ -227,6 +241,10 @@ pub struct NamespaceConfig {
     /// path to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared_storage: bool,
+    /// Limit of a file that an administrator with a list of allowed storage has named: another file that is put in its place is
+    /// not served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_pin: Option<FilePin>,
     /// A run-time order that former versions stored here, and that is in
     /// [`Directives`](super::Directives) now.
     #[doc(hidden)]
@@ -448,12 +466,14 @@ impl SubsystemConfig {
             hosts: Vec::new(),
             host_keys: Vec::new(),
             dhchap_ctrl_secret_sealed: None,
+            dhchap_dhgroup: Vec::new(),
             namespaces: Vec::new(),
             ana_groups: Vec::new(),
             storage: None,
             ports: Vec::new(),
             command_quiesce_ms: None,
             command_quiesce: CommandQuiesce::Fixed,
+            io_queues_max: None,
         }
     }
 
@@ -488,6 +508,11 @@ impl SubsystemConfig {
         self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
     }
 
+    /// I/O queues that one controller may have.
+    pub(crate) fn io_queues_max(&self) -> u16 {
+        self.io_queues_max.unwrap_or(IO_QUEUES_MAX).clamp(1, IO_QUEUES_MAX)
+    }
+
     /// Longest time of a write that is held back, in milliseconds.
     pub(crate) fn longest_delay_ms(&self) -> u32 {
         let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
@@ -519,6 +544,7 @@ impl NamespaceConfig {
             owner: None,
             write_delay_ms: 0,
             shared_storage: false,
+            file_pin: None,
             former_standby: Forgotten,
         }
     }

@@ -30,7 +30,7 @@ pub struct HostKeyConfig {
     #[schemars(with = "Vec<String>")]
     pub dhchap_hash: Vec<Hash>,
     /// Groups of the key exchange, in the same way: `null`, `ffdhe2048` to `ffdhe8192`, `secp256r1`, `secp384r1`, `mlkem768`,
-    /// `mlkem1024`, `secp256r1mlkem768`, `secp384r1mlkem1024`.
+    /// `mlkem1024`, `secp256r1mlkem768`, `secp384r1mlkem1024`. Those of the subsystem without any.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_dhgroup: Vec<Group>,

@@ -272,7 +272,13 @@ impl NamespaceConfig {
 impl StorageConfig {
     /// This number of bytes for hosts in this directory, of which each host has its usual part.
     pub const fn new(directory: PathBuf, bytes_max: u64) -> Self {
-        Self { directory, bytes_max, bytes_max_per_host: None, namespaces_max_per_host: None }
+        Self {
+            directory,
+            bytes_max,
+            bytes_max_per_host: None,
+            namespaces_max_per_host: None,
+            pinned_below: None,
+        }
     }
 
     /// Bytes that all namespaces of one host may have together: by default half of the total, so

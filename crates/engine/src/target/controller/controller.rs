@@ -21,7 +21,7 @@ use super::features::Features;
 use super::guest::Guest;
 use super::parameter_location::parameter_location;
 use super::status::{AuthenticationStatus, ControllerStatus, Look, OpenQueue, QueueStatus};
-use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
+use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 use crate::target::reservation::ReservationLog;
@@ -373,12 +373,13 @@ impl Controller {
     /// # Errors
     /// The status when the controller is not ready, cannot have the queue, or has it already.
     pub(crate) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<bool, Status> {
+        let queues_max = self.subsystem.state().config.io_queues_max();
         let mut state = self.state();
         let queue_id = queue.queue_id;
         if !self.is_ready() {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
-        if queue_id > IO_QUEUES_MAX {
+        if queue_id > queues_max {
             return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
         }
         if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {

@@ -137,7 +137,7 @@ impl Reading<'_> {
             secrets,
             controller: controller.current.into_iter().next(),
             hashes: or_all(&config.dhchap_hash, &Hash::ALL),
-            groups: or_all(&config.dhchap_dhgroup, &Group::PREFERRED),
+            groups: or_all(&config.dhchap_dhgroup, &or_all(&all.dhchap_dhgroup, &Group::DEFAULT)),
             tls,
             concatenates: config.tls_concat,
             is_locked,
@@ -159,6 +159,7 @@ impl HostKeys {
         let is_same = |before: &SubsystemConfig, host: &HostKeyConfig| {
             before.host_keys.contains(host)
                 && before.dhchap_ctrl_secret_sealed == config.dhchap_ctrl_secret_sealed
+                && before.dhchap_dhgroup == config.dhchap_dhgroup
         };
         let mut all = HashMap::with_capacity(config.host_keys.len());
         for host in &config.host_keys {
@@ -318,6 +319,23 @@ mod tests {
         let mut other = config.clone();
         other.host_keys[0].dhchap_hash = vec![Hash::Sha512];
         assert!(HostKeys::read(&other, Some((&config, &keys)), None).is_err());
+    }
+
+    #[test]
+    fn expensive_groups_are_accepted_where_a_list_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = subsystem(vec![written(&folder, &secret(1).reveal(), 0o600)]);
+        let keys = HostKeys::read(&config, None, None).unwrap();
+        let groups = |keys: &HostKeys| keys.terms(HOST, "nqn.s", Moment(0)).unwrap().groups;
+        assert_eq!(groups(&keys), Group::DEFAULT);
+        assert!(!groups(&keys).iter().any(|group| group.cost_us() > 2_000));
+        let mut other = config.clone();
+        other.dhchap_dhgroup = vec![Group::Ffdhe8192, Group::Ffdhe3072];
+        let of_all = HostKeys::read(&other, Some((&config, &keys)), None).unwrap();
+        assert_eq!(groups(&of_all), [Group::Ffdhe8192, Group::Ffdhe3072], "and `null` is not among them");
+        other.host_keys[0].dhchap_dhgroup = vec![Group::Ffdhe6144];
+        let of_one = HostKeys::read(&other, None, None).unwrap();
+        assert_eq!(groups(&of_one), [Group::Ffdhe6144], "a host's own list goes before");
     }
 
     #[test]

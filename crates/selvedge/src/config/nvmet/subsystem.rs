@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
+use engine::limits::{ANA_GROUPS_MAX, IO_QUEUES_MAX, NAMESPACES_MAX};
 use engine::target::{AnaGroupConfig, GroupState, NamespaceConfig, Nguid, SubsystemConfig, check_serial};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
@@ -83,12 +83,11 @@ impl Reader {
     fn attributes(&mut self, path: &str, attributes: &Object, config: &mut SubsystemConfig) {
         // Version, firmware revision and OUI are what a target says of itself, and this is another.
         let own = ["version", "firmware", "ieee_oui"];
-        let taken = ["allow_any_host", "model", "serial"];
+        let taken = ["allow_any_host", "model", "qid_max", "serial"];
         let accepted = [
             ("cntlid_min", &["1"][..], "identifiers of controllers begin at 1 here"),
             ("cntlid_max", &["65519"], "identifiers of controllers have no other end here"),
             ("pi_enable", &["0"], "protection information is not served"),
-            ("qid_max", &["128"], "a controller has up to 128 queues here"),
             ("vendor_id", &["0x0", "0"], "a target over a network names no vendor of PCI here"),
             ("subsys_vendor_id", &["0x0", "0"], "a target over a network names no vendor of PCI here"),
         ];
@@ -96,6 +95,17 @@ impl Reader {
         self.only(attributes, path, &known);
         for (name, accepted, what) in accepted {
             self.expect(attributes, path, name, accepted, what);
+        }
+        if let Some(queues) = text(attributes, "qid_max").filter(|queues| queues != "128") {
+            match queues.parse().ok().filter(|queues| (1..=IO_QUEUES_MAX).contains(queues)) {
+                Some(queues) => config.io_queues_max = Some(queues),
+                None => {
+                    self.lose(
+                        &join(path, "qid_max"),
+                        format!("`{queues}`: a controller has 1 to 128 queues"),
+                    );
+                }
+            }
         }
         if let Some(serial) = text(attributes, "serial") {
             match check_serial(&serial) {

@@ -3,8 +3,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use engine::backend::{BackendConfig, RbdConfig};
-use engine::target::{FabricConfig, SubsystemConfig};
+use engine::backend::{BackendConfig, FilePin, RbdConfig, resolved};
+use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::Refusal;
@@ -131,6 +131,26 @@ fn resources(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Resou
 }
 
 impl Resource<'_> {
+    /// The deepest folder of the lists below which a file or device is; none for a device in `/dev`, where only root makes links.
+    fn pinned_below(&self, lists: &[AllowedStorage]) -> Result<Option<PathBuf>, ()> {
+        let (path, is_device) = match self {
+            Self::File(path) => (path, false),
+            Self::Device(path) => (path, true),
+            Self::Image(_) | Self::Secret(_) => return Ok(None),
+        };
+        let is_by_root = is_plain(path) && path.starts_with("/dev") && !path.starts_with("/dev/shm");
+        if lists.is_empty() || is_device && is_by_root {
+            return Ok(None);
+        }
+        let real = resolved(path).map_err(|_| ())?;
+        // A listed device may be the target of anybody's link, and other devices are in its folder.
+        if is_device && real != **path {
+            return Err(());
+        }
+        let roots = lists.iter().flat_map(|list| if is_device { &list.devices } else { &list.directories });
+        deepest(&real, roots).map(Some).ok_or(())
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::File(path) | Self::Device(path) | Self::Secret(path) => path.display().to_string(),
@@ -146,6 +166,63 @@ impl Resource<'_> {
             Self::Secret(_) => "key_directories",
         }
     }
+}
+
+/// The deepest of these folders that has a path without links in it; the folder of a file that is listed itself.
+fn deepest<'a>(real: &Path, roots: impl Iterator<Item = &'a PathBuf>) -> Option<PathBuf> {
+    let folder = |root: &PathBuf| {
+        let resolved = root.canonicalize().ok().filter(|resolved| real.starts_with(resolved))?;
+        let is_file = resolved == real && !real.is_dir();
+        let root = if is_file { real.parent()?.to_owned() } else { root.clone() };
+        Some((resolved.components().count(), root))
+    };
+    roots.filter_map(folder).max_by_key(|(depth, _)| *depth).map(|(_, root)| root)
+}
+
+/// Pins files and directories of files that are named in `wanted` and not in `before` to the folders of the lists by which their
+/// sender may name them: they are opened below these later. What was there before keeps its pin.
+pub(super) fn pin_files(
+    lists: &[AllowedStorage],
+    before: &FabricConfig,
+    wanted: &mut FabricConfig,
+) -> Result<(), Refusal> {
+    for (at, subsystem) in wanted.subsystems.iter_mut().enumerate() {
+        let known = before.subsystem(&subsystem.nqn);
+        let refused = |field: String, place: &Place<'_>| {
+            let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
+            refusal
+                .about(format!("subsystems[{at}].{field}"))
+                .hint("its links changed while they were checked, or lead to a device: name it without links")
+        };
+        if let Some(storage) = &mut subsystem.storage {
+            let known = known.and_then(|known| known.storage.as_ref());
+            let place = Place::File(&storage.directory);
+            storage.pinned_below = match known.filter(|known| known.directory == storage.directory) {
+                Some(known) => known.pinned_below.clone(),
+                None => {
+                    place.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &place))?
+                }
+            };
+        }
+        for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
+            let place = match &namespace.backend {
+                BackendConfig::File { path, .. } => Place::File(path),
+                BackendConfig::Block { path } => Place::Device(path),
+                _ => continue,
+            };
+            let is_same = |known: &&NamespaceConfig| known.backend.is_same_place(&namespace.backend);
+            let mut known = known.into_iter().flat_map(|known| &known.namespaces);
+            namespace.file_pin = match known.find(is_same) {
+                Some(known) => known.file_pin.clone(),
+                None => {
+                    let field = format!("namespaces[{number}].backend");
+                    let directory = place.pinned_below(lists).map_err(|()| refused(field, &place))?;
+                    directory.map(|directory| FilePin { directory, file: None })
+                }
+            };
+        }
+    }
+    Ok(())
 }
 
 /// True if a path, with its links resolved, leads into one of these folders. For a file that does
@@ -167,10 +244,14 @@ fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
 /// a node elsewhere, and only root can change it.
 fn is_link_in_dev(path: &Path, roots: &[PathBuf]) -> bool {
     let dev = Path::new("/dev");
-    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    is_plain
+    is_plain(path)
         && path.canonicalize().is_ok_and(|real| real.starts_with(dev))
         && roots.iter().any(|root| root.starts_with(dev) && path.starts_with(root))
+}
+
+/// True for a path from the root on, without `..`.
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 #[cfg(test)]
@@ -179,7 +260,7 @@ mod tests {
 
     use engine::backend::RbdEncryption;
     use engine::ceph::LuksFormat;
-    use engine::target::{HostKeyConfig, NamespaceConfig, StorageConfig};
+    use engine::target::{HostKeyConfig, StorageConfig};
 
     use super::*;
 
@@ -240,6 +321,54 @@ mod tests {
         let mut others = known.clone();
         others.subsystems[0].nqn = "nqn.b".to_owned();
         assert!(list.allow(&known, &others).is_err(), "but by another subsystem it is");
+    }
+
+    #[test]
+    fn new_files_are_pinned_to_the_deepest_folder_of_all_lists() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, mine) = (folder.path().to_owned(), folder.path().join("mine"));
+        std::fs::create_dir(&mine).unwrap();
+        std::fs::write(mine.join("disk"), "").unwrap();
+        let list = |directory: &Path| AllowedStorage {
+            directories: vec![directory.to_owned()],
+            devices: vec![directory.to_owned()],
+            ..AllowedStorage::default()
+        };
+        let lists = [list(&mine), list(&all)];
+        let pinned = |lists: &[AllowedStorage], before: &FabricConfig, mut wanted: FabricConfig| {
+            pin_files(lists, before, &mut wanted)
+                .map(|()| wanted.subsystems[0].namespaces[0].file_pin.clone())
+        };
+        let pin = |directory: &Path| Some(FilePin { directory: directory.to_owned(), file: None });
+        let none = FabricConfig::default();
+        let disk = || file(mine.join("disk"));
+        assert_eq!(pinned(&lists, &none, disk()), Ok(pin(&mine)));
+        assert_eq!(pinned(&lists[1..], &none, disk()), Ok(pin(&all)));
+        assert_eq!(pinned(&lists, &none, file(mine.join("new"))), Ok(pin(&mine)));
+        assert!(pinned(&lists, &none, file(mine.join("no/disk"))).is_err());
+        // The operator of the machine has no lists, and a sender cannot choose its own pin.
+        assert_eq!(pinned(&[], &none, disk()), Ok(None));
+        let mut forged = disk();
+        forged.subsystems[0].namespaces[0].file_pin = pin(Path::new("/"));
+        assert_eq!(pinned(&lists, &none, forged.clone()), Ok(pin(&mine)));
+        // What is served already keeps its pin, or its lack of one.
+        assert_eq!(pinned(&lists, &disk(), forged.clone()), Ok(None));
+        assert_eq!(pinned(&lists, &forged, disk()), Ok(pin(Path::new("/"))));
+        let device = |path: PathBuf| fabric(BackendConfig::Block { path });
+        assert_eq!(pinned(&lists, &none, device(mine.join("disk"))), Ok(pin(&mine)));
+        assert_eq!(
+            pinned(&lists, &none, device("/dev/null".into())),
+            Ok(None),
+            "only root makes links there"
+        );
+        symlink(mine.join("disk"), all.join("link")).unwrap();
+        assert!(pinned(&lists[1..], &none, device(all.join("link"))).is_err());
+        assert_eq!(pinned(&lists, &none, file(all.join("link"))), Ok(pin(&mine)));
+        let mut stored = disk();
+        stored.subsystems[0].storage = Some(StorageConfig::new(mine.clone(), 1));
+        pin_files(&lists, &none, &mut stored).unwrap();
+        let below = stored.subsystems[0].storage.as_ref().and_then(|storage| storage.pinned_below.clone());
+        assert_eq!(below, Some(mine), "a listed directory is its own limit");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::fingerprint::Fingerprint;
 use super::super::refusal::Refusal;
-use super::allowed_storage::AllowedStorage;
+use super::allowed_storage::{AllowedStorage, pin_files};
 use super::rights::Rights;
 use crate::spec::role::Role;
 
@@ -107,6 +107,16 @@ impl Caller {
         wanted: &FabricConfig,
     ) -> Result<(), Refusal> {
         self.lists.iter().try_for_each(|list| list.allow(before, wanted))
+    }
+
+    /// Pins new files to the folders of the caller's lists. A caller without lists is the operator of the machine, whose paths are
+    /// not limited.
+    pub(in crate::control) fn pin_files(
+        &self,
+        before: &FabricConfig,
+        wanted: &mut FabricConfig,
+    ) -> Result<(), Refusal> {
+        pin_files(&self.lists, before, wanted)
     }
 
     /// Refuses an image that the caller may not name, also one that a subsystem serves.
