@@ -119,7 +119,7 @@ fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<Q
             Err(_) => continue,
         };
         let infos = queue_info::parse(&text).ok_or_else(|| {
-            let expected = "a queue (qid) with its addresses (src, dst) in each line";
+            let expected = "a queue in each line, as in qid=1 cpu=3 src_ip=... src_port=... dst_ip=... dst_port=...";
             reader.nonsense(&path, text.trim(), expected)
         })?;
         return Ok(infos.into_iter().take(FLOWS_MAX).collect());
