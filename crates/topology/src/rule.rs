@@ -119,7 +119,7 @@ pub(crate) fn counted(count: u32, what: &str) -> String {
 fn hint(interface: &Interface, count: u32, cpus: u32) -> Option<String> {
     let Channels { combined, receive, transmit } = interface.channels?;
     // A card with both kinds gets more of those that do both.
-    let most = if combined.max > 0 {
+    let most = if combined.now > 0 {
         combined.max.saturating_add(receive.now.min(transmit.now))
     } else {
         receive.max.min(transmit.max)
@@ -129,7 +129,7 @@ fn hint(interface: &Interface, count: u32, cpus: u32) -> Option<String> {
         return None;
     }
     let name = &interface.name;
-    let change = if combined.max > 0 {
+    let change = if combined.now > 0 {
         format!("combined {}", better - receive.now.min(transmit.now).min(better))
     } else {
         // A number that is high enough already is left as it is.
