@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::flows::Ends;
+use crate::limits::CPUS_MAX;
 
 /// Queue of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,75 +14,29 @@ pub(super) struct QueueInfo {
     pub(super) ends: Ends,
 }
 
-/// Reads one record a line: words such as `qid=1`, `cpu: 3`, `src=10.0.0.1:50001`, in any order, or in columns below a
-/// line of their names. The series is not in any kernel yet, and its form may change: names are taken in any case and
-/// with what stands for them elsewhere, and addresses with their ports or beside them. Absent where a line has no queue
-/// or no addresses in it.
+/// Reads one live queue a line, as the series of July 2026 prints it: `qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001
+/// dst_ip=10.0.0.2 dst_port=4420`. IPv6 addresses have no brackets, and a queue without a CPU has `cpu=-1`. Words with
+/// other names are left for later versions. Absent where a line lacks a queue or an address.
 pub(super) fn parse(text: &str) -> Option<Vec<QueueInfo>> {
-    let mut found = Vec::new();
-    let mut columns: Option<Vec<String>> = None;
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let names = || line.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>();
-        if columns.is_none() && names().iter().any(|name| name == "qid") && !line.contains('=') {
-            let is_head = line.split_whitespace().all(|word| word.parse::<u32>().is_err());
-            if is_head && !line.contains(':') {
-                columns = Some(names());
-                continue;
-            }
-        }
-        let pairs = match &columns {
-            Some(columns) => {
-                columns.iter().cloned().zip(line.split_whitespace().map(str::to_owned)).collect()
-            }
-            None => pairs(line),
-        };
-        found.push(record(&pairs)?);
-    }
-    Some(found)
+    text.lines().filter(|line| !line.trim().is_empty()).map(queue_info).collect()
 }
 
-/// Names and values of a line, the names in small letters.
-fn pairs(line: &str) -> Vec<(String, String)> {
-    let mut pairs = Vec::new();
-    let mut name: Option<String> = None;
-    for word in line.split([' ', '\t', ',', ';']).filter(|word| !word.is_empty()) {
-        if let Some(name) = name.take() {
-            pairs.push((name, word.trim_start_matches('=').to_owned()));
-        } else if let Some((before, value)) = word.split_once('=').or_else(|| word.split_once(':')) {
-            if value.is_empty() {
-                name = Some(before.to_ascii_lowercase());
-            } else {
-                pairs.push((before.to_ascii_lowercase(), value.to_owned()));
-            }
-        } else {
-            name = Some(word.to_ascii_lowercase());
-        }
-    }
-    pairs
-}
-
-fn record(pairs: &[(String, String)]) -> Option<QueueInfo> {
-    let value = |names: &[&str]| {
-        let found = pairs.iter().find(|(name, _)| names.contains(&name.as_str()));
-        found.map(|(_, value)| value.as_str())
+fn queue_info(line: &str) -> Option<QueueInfo> {
+    let value = |name: &str| {
+        let mut pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
-    let queue_id = value(&["qid", "queue", "queue_id"])?.parse().ok()?;
-    let cpu = value(&["cpu", "io_cpu"]).and_then(|cpu| cpu.parse().ok());
-    let local_port = value(&["src_port", "sport", "local_port"]);
-    let peer_port = value(&["dst_port", "dport", "peer_port"]);
-    let local = end(value(&["src", "src_addr", "saddr", "src_ip", "local"])?, local_port)?;
-    let peer = end(value(&["dst", "dst_addr", "daddr", "dst_ip", "peer"])?, peer_port)?;
-    Some(QueueInfo { queue_id, cpu, ends: (local, peer) })
-}
-
-/// An address with its port, or beside it.
-fn end(text: &str, port: Option<&str>) -> Option<SocketAddr> {
-    if let Ok(end) = text.parse::<SocketAddr>() {
-        return Some(SocketAddr::new(end.ip().to_canonical(), end.port()));
-    }
-    let plain = text.trim_start_matches('[').trim_end_matches(']');
-    let address: IpAddr = plain.split('%').next().unwrap_or_default().parse().ok()?;
-    Some(SocketAddr::new(address.to_canonical(), port?.parse().ok()?))
+    let end = |address: &str, port: &str| {
+        // A link-local address may have its interface behind it.
+        let address: IpAddr = value(address)?.split('%').next()?.parse().ok()?;
+        Some(SocketAddr::new(address.to_canonical(), value(port)?.parse().ok()?))
+    };
+    let cpu = match value("cpu")? {
+        "-1" => None,
+        number => Some(number.parse().ok().filter(|cpu| *cpu < CPUS_MAX)?),
+    };
+    let ends = (end("src_ip", "src_port")?, end("dst_ip", "dst_port")?);
+    Some(QueueInfo { queue_id: value("qid")?.parse().ok()?, cpu, ends })
 }
 
 #[cfg(test)]
@@ -91,35 +46,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_in_each_form() {
-        let expected = QueueInfo {
-            queue_id: 1,
-            cpu: Some(3),
-            ends: ("10.0.0.1:50001".parse().unwrap(), "10.0.0.2:4420".parse().unwrap()),
+    fn lines_of_july_2026_are_read() {
+        let text = "qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001 dst_ip=10.0.0.2 dst_port=4420\n\
+            qid=2 cpu=-1 src_ip=fd00::1 src_port=50002 dst_ip=fd00::2 dst_port=8009\n\
+            \nqid=3 cpu=0 src_ip=::ffff:10.0.0.1 src_port=3 dst_ip=fe80::2%eth0 dst_port=4 more=5\n";
+        let info = |queue_id, cpu, local: &str, peer: &str| QueueInfo {
+            queue_id,
+            cpu,
+            ends: (local.parse().unwrap(), peer.parse().unwrap()),
         };
-        for text in [
-            "qid=1 cpu=3 src=10.0.0.1:50001 dst=10.0.0.2:4420\n",
-            "qid: 1, cpu: 3, src: 10.0.0.1:50001, dst: 10.0.0.2:4420\n",
-            "QID 1 CPU 3 SRC 10.0.0.1:50001 DST 10.0.0.2:4420\n",
-            "qid=1 io_cpu=3 src_addr=10.0.0.1 src_port=50001 dst_addr=10.0.0.2 dst_port=4420",
-            "qid cpu src dst\n1 3 10.0.0.1:50001 10.0.0.2:4420\n",
-            "qid cpu src_ip src_port dst_ip dst_port\n1 3 10.0.0.1 50001 10.0.0.2 4420\n",
+        let expected = vec![
+            info(1, Some(3), "10.0.0.1:50001", "10.0.0.2:4420"),
+            info(2, None, "[fd00::1]:50002", "[fd00::2]:8009"),
+            info(3, Some(0), "10.0.0.1:3", "[fe80::2]:4"),
+        ];
+        assert_eq!(parse(text), Some(expected));
+        assert_eq!(parse(""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn lines_without_a_queue_or_an_address_are_refused() {
+        let whole = "qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001 dst_ip=10.0.0.2 dst_port=4420";
+        assert!(parse(whole).is_some());
+        for (from, to) in [
+            ("qid=1 ", ""),
+            ("qid=1", "qid=65536"),
+            ("cpu=3 ", ""),
+            ("cpu=3", "cpu=-2"),
+            ("cpu=3", "cpu=4294967295"),
+            ("src_ip=10.0.0.1", "src_ip=[fd00::1]"),
+            ("src_port=50001", "src_port=70000"),
+            ("dst_port=4420", ""),
+            ("dst_ip=10.0.0.2", "dst_ip=10.0.0.2:4420"),
         ] {
-            assert_eq!(parse(text), Some(vec![expected]), "{text}");
+            assert_eq!(parse(&whole.replace(from, to)), None, "{from} {to}");
         }
-        let text =
-            "qid=2 cpu=0 src=[fd00::1]:50001 dst=[fd00::2]:4420\n\nqid=3 src=[fd00::1]:2 dst=[fd00::2]:1\n";
-        let found = parse(text).unwrap();
-        assert_eq!((found[0].queue_id, found[1].queue_id, found[1].cpu), (2, 3, None));
-        assert_eq!(parse("").unwrap(), []);
-        for text in ["nonsense", "qid=1 cpu=2", "cpu=2 src=10.0.0.1:1 dst=10.0.0.2:2"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
+        assert_eq!(parse(&format!("{whole}\nnonsense\n")), None);
     }
 
     proptest! {
         #[test]
-        fn random_texts_never_panic(text in "(qid|cpu|src|dst|[0-9.:=\\[\\]% ,\\n]){0,30}") {
+        fn random_texts_never_panic(text in "(qid=|cpu=|(src|dst)_(ip|port)=|[0-9.:% \\n-]){0,30}") {
             let _ = parse(&text);
         }
     }

@@ -227,6 +227,26 @@ fn processors_and_interfaces_are_seen() {
 }
 
 #[test]
+fn tunnels_are_known_by_their_hardware_or_device_type() {
+    for (hardware, event, kind) in [
+        (65_534, "", InterfaceKind::Tunnel),
+        (778, "", InterfaceKind::Tunnel),
+        (1, "DEVTYPE=vxlan\n", InterfaceKind::Tunnel),
+        (1, "DEVTYPE=wlan\n", InterfaceKind::Virtual),
+        (1, "", InterfaceKind::Virtual),
+    ] {
+        let mut recording = recording();
+        recording.file("sys/class/net/top0/ifindex", "4\n");
+        recording.file("sys/class/net/top0/iflink", "0\n");
+        recording.file("sys/class/net/top0/type", &format!("{hardware}\n"));
+        recording.file("sys/class/net/top0/uevent", &format!("{event}INTERFACE=top0\n"));
+        recording.file("selvedge/ethtool/top0.json", "{}");
+        let topology = observe(&Machine::of_recording("x", recording)).unwrap();
+        assert_eq!(topology.interface("top0").unwrap().kind, kind, "{hardware} {event}");
+    }
+}
+
+#[test]
 fn flows_of_programs_the_kernel_and_targets_are_seen() {
     let topology = seen();
     let [program, kernel @ .., target] = topology.flows.as_slice() else { panic!("{:?}", topology.flows) };
@@ -312,13 +332,16 @@ fn what_was_recorded_shows_the_same() {
 #[test]
 fn the_kernels_own_words_are_taken_for_its_queues() {
     let mut recording = recording();
-    let text = "qid=1 cpu=1 src=10.0.0.1:40004 dst=10.0.0.2:4420\nqid=2 cpu=0 src=10.0.0.1:40002 dst=10.0.0.2:4420\n";
+    let text = "qid=1 cpu=1 src_ip=10.0.0.1 src_port=40004 dst_ip=10.0.0.2 dst_port=4420\n\
+        qid=2 cpu=-1 src_ip=10.0.0.1 src_port=40002 dst_ip=10.0.0.2 dst_port=4420\n";
     recording.file("sys/kernel/debug/block/nvme0c0n1/io_queue_info", text);
     let topology = observe(&Machine::of_recording("x", recording)).unwrap();
     let of = |port: u16| topology.flows.iter().find(|flow| flow.local.port() == port).unwrap();
     assert_eq!((of(40004).queue_id, of(40004).source), (Some(1), FlowSource::Kernel));
     assert_eq!(of(40004).worker.as_ref().unwrap().cpu, Some(1));
     assert_eq!((of(40002).queue_id, of(40002).source), (Some(2), FlowSource::Kernel));
+    // A queue without a CPU of its own is on the one that the block layer gives it.
+    assert_eq!(of(40002).worker.as_ref().unwrap().cpu, Some(1));
     // What it does not tell is still found by its order.
     assert_eq!((of(40000).queue_id, of(40000).source), (Some(0), FlowSource::Derived));
     assert_eq!(of(40010).controller, "nvme1");

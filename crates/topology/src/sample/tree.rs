@@ -2,6 +2,7 @@
 //! Who reads them is `observe`, and decides on every path here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use serde_json::json;
 
@@ -93,7 +94,11 @@ fn interrupts(recording: &mut Recording, topology: &Topology) {
 fn network_interface(recording: &mut Recording, interface: &Interface) {
     let folder = format!("sys/class/net/{}", interface.name);
     let path = |name: &str| format!("{folder}/{name}");
-    let hardware = if interface.kind == InterfaceKind::Loopback { 772 } else { 1 };
+    let hardware = match interface.kind {
+        InterfaceKind::Loopback => 772,
+        InterfaceKind::Tunnel => 65_534,
+        _ => 1,
+    };
     file(recording, &path("ifindex"), &interface.index);
     // The other end of a veth pair is in another namespace; everything else is its own link.
     let is_veth = interface.kind == InterfaceKind::Veth;
@@ -252,7 +257,11 @@ fn kernel_controllers(recording: &mut Recording, topology: &Topology) {
         for flow in flows.iter().filter(|flow| flow.is_io()) {
             let (Some(queue), Some(worker)) = (flow.queue_id, &flow.worker) else { continue };
             if let Some(cpu) = worker.cpu.filter(|_| flow.source == FlowSource::Kernel) {
-                lines += &format!("qid={queue} cpu={cpu} src={} dst={}\n", flow.local, flow.peer);
+                let end = |end: SocketAddr| (end.ip(), end.port());
+                let ((source, port), (peer, service)) = (end(flow.local), end(flow.peer));
+                lines += &format!(
+                    "qid={queue} cpu={cpu} src_ip={source} src_port={port} dst_ip={peer} dst_port={service}\n"
+                );
             }
             let cpus: Vec<String> = worker.allowed.iter().map(|cpu| cpu.to_string()).collect();
             let path = format!("{folder}/{disk}/mq/{}/cpu_list", queue - 1);
