@@ -55,6 +55,8 @@ fn a_longer_tail_makes_more_queues_worth_it() {
 fn busy(run: &mut Measurement, cpu_s: f64, interrupts: f64) {
     (run.machine_busy, run.interrupts) = (Some(0.97), Some(interrupts));
     (run.cpu_s, run.target_cpu_s, run.workers) = (cpu_s, None, 2);
+    // As in journals without these figures, where the rest is others'.
+    (run.foreign, run.stolen) = (None, None);
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl SweepReport {
         mut more: Value,
     ) -> Self {
         let document = Document {
+            figures: advice::leading_figures(plan, &summaries),
             findings: advice::findings(plan, &summaries, around),
             charts: charts::all(plan, &summaries),
             tables: vec![tables::points(plan, &summaries)],
