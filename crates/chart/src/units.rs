@@ -253,7 +253,10 @@ mod tests {
         ] {
             assert_eq!(ratio(value, interval), shown);
         }
-        assert_eq!(parted(Unit::Ratio, 2.0, Some((1.9, 2.1))), ("2.00".to_owned(), Some("± 0.10".to_owned())));
+        assert_eq!(
+            parted(Unit::Ratio, 2.0, Some((1.9, 2.1))),
+            ("2.00".to_owned(), Some("± 0.10".to_owned()))
+        );
         assert_eq!(measured(Unit::Iops, 635e3, Some((600e3, 670e3))), "635 k ±5.5 %");
     }
 

@@ -129,7 +129,8 @@ fn ranges(chart: &Chart) -> (Range, Range) {
                 Scale::Linear => f64::MIN,
                 Scale::Log2 | Scale::Log10 => ys.iter().copied().fold(f64::MAX, f64::min) / INTERVALS_SHOWN,
             };
-            let ends = ends.flat_map(|(low, high)| [low.max(least), high.min(most)]).filter(|end| *end >= 0.0);
+            let ends =
+                ends.flat_map(|(low, high)| [low.max(least), high.min(most)]).filter(|end| *end >= 0.0);
             let x = Range::around(&chart.x, xs.into_iter().chain(mark_x));
             let y = Range::around(&chart.y, ys.into_iter().chain(mark_y).chain(ends));
             (x, y)

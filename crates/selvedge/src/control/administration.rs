@@ -273,6 +273,20 @@ impl Administration {
         Ok(self.target.reopen(nqn, nsid)?)
     }
 
+    /// Extends namespaces whose file or device has grown. Returns true if there was one.
+    ///
+    /// # Errors
+    /// When the change cannot be carried out.
+    pub(crate) fn notice_growth(&self) -> Result<bool, TargetError> {
+        // A file system may take long to answer, and nothing has to wait for that.
+        if !self.target.has_grown() {
+            return Ok(false);
+        }
+        // A change as any other: not while another one is made, nor while the target is handed over.
+        let _keeper = self.lock();
+        self.target.notice_growth()
+    }
+
     /// The registrations of a namespace, if it is available here.
     pub(crate) fn reservations(&self, nqn: &str, nsid: u32) -> Option<ReservationStatus> {
         self.target.reservations(nqn, nsid)

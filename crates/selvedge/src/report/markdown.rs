@@ -18,7 +18,8 @@ pub(crate) fn render(document: &Document) -> String {
     }
     for figure in &document.figures {
         let value = units::measured(figure.unit, figure.value, figure.interval);
-        let note = if figure.note.is_empty() { String::new() } else { format!(" ({})", inline(&figure.note)) };
+        let note =
+            if figure.note.is_empty() { String::new() } else { format!(" ({})", inline(&figure.note)) };
         let _ = writeln!(text, "- {}: **{value}**{note}", inline(&figure.name));
     }
     if !document.findings.is_empty() {
@@ -89,9 +90,7 @@ fn push_table(text: &mut String, table: &DataTable) {
 
 fn cell(cell: Option<&Cell>, column: &Column) -> String {
     match (cell, column.unit) {
-        (Some(Cell::Number { value, interval }), Some(unit)) => {
-            units::measured(unit, *value, *interval)
-        }
+        (Some(Cell::Number { value, interval }), Some(unit)) => units::measured(unit, *value, *interval),
         (Some(Cell::Number { value, .. }), None) if value.is_finite() => value.to_string(),
         (Some(Cell::Text(text)), _) => inline(text),
         _ => "–".to_owned(),

@@ -90,7 +90,8 @@ fn others(summaries: &[Summary]) -> Option<Finding> {
 pub(crate) fn leading_figures(plan: &Plan, summaries: &[Summary]) -> Vec<LeadingFigure> {
     let workloads = workloads(plan, summaries);
     let most = |of: fn(&Summary) -> f64| {
-        let all = workloads.iter().flat_map(|workload| workload.members.iter().map(move |at| (workload, *at)));
+        let all =
+            workloads.iter().flat_map(|workload| workload.members.iter().map(move |at| (workload, *at)));
         all.max_by(|a, b| of(a.1).total_cmp(&of(b.1)))
     };
     let figure = |name: &str, unit, value, interval, note: &str| LeadingFigure {

@@ -122,7 +122,8 @@ impl Wanted {
 
 /// A logarithmic scale for values that span a decade or more, among which a linear one would show the greatest alone.
 pub(super) fn scale(values: impl Iterator<Item = f64>) -> Scale {
-    let (low, high) = values.fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) =
+        values.fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     if low > 0.0 && high >= low * 10.0 { Scale::Log10 } else { Scale::Linear }
 }
 

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::plan::Plan;
 use super::statistics::{self, Comparison};
 use super::summary::{Quantity, Summary};
-use crate::report::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind, LeadingFigure};
+use crate::report::document::{
+    Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind, LeadingFigure,
+};
 
 /// Sweep on one side of a comparison.
 #[derive(Clone, Debug)]
@@ -262,7 +264,10 @@ impl Compared {
             verb(same, "shows", "show")
         );
         if unknown > 0 {
-            text.push_str(&format!("; {unknown} {} measured once, so that nothing is known of chance", verb(unknown, "was", "were")));
+            text.push_str(&format!(
+                "; {unknown} {} measured once, so that nothing is known of chance",
+                verb(unknown, "was", "were")
+            ));
         }
         if ratios.len() >= 20 {
             text.push_str(&format!(
@@ -407,7 +412,11 @@ mod tests {
         );
         let document = compared.document();
         assert_eq!(document.title, "new compared with old");
-        assert!(document.findings[0].title.starts_with("1.50 ± 0.02 times the IOPS"), "{}", document.findings[0].title);
+        assert!(
+            document.findings[0].title.starts_with("1.50 ± 0.02 times the IOPS"),
+            "{}",
+            document.findings[0].title
+        );
         assert_eq!(document.figures.len(), 1);
         assert!(document.findings[0].text.contains("2 do more, 0 do less"));
         assert!(document.tables[0].rows.iter().all(|row| row.len() == document.tables[0].columns.len()));

@@ -159,7 +159,9 @@ pub(crate) fn listener(addresses: &[SocketAddr]) -> Option<u32> {
     let mut listening = sockets.iter().filter(|socket| socket.state == SocketState::Listen);
     let serves = |local: SocketAddr| {
         let is_any = local.ip().is_unspecified();
-        addresses.iter().any(|address| address.port() == local.port() && (is_any || address.ip() == local.ip()))
+        addresses
+            .iter()
+            .any(|address| address.port() == local.port() && (is_any || address.ip() == local.ip()))
     };
     listening.find(|socket| serves(socket.local))?.pid.filter(|pid| *pid != std::process::id())
 }
@@ -251,7 +253,8 @@ mod tests {
     #[test]
     fn foreign_load_is_neither_known_programs_nor_interrupts_nor_stolen() {
         let before = MachineTime::of("cpu  0 0 0 0 0 0 0 0 0 0\n").unwrap();
-        let busy = before.busy_until(MachineTime::of("cpu  400 0 200 100 0 50 50 200 0 0\n").unwrap()).unwrap();
+        let busy =
+            before.busy_until(MachineTime::of("cpu  400 0 200 100 0 50 50 200 0 0\n").unwrap()).unwrap();
         assert_eq!((busy.all, busy.interrupts, busy.stolen), (0.9, 0.1, 0.2));
         assert!((busy.foreign(Duration::ZERO) - 0.6).abs() < 1e-9);
         let half = Duration::from_secs_f64(busy.seconds / 2.0);

@@ -65,7 +65,8 @@ fn push_number(page: &mut String, unit: Unit, value: f64) {
 /// An end of an interval.
 fn push_bound(page: &mut String, unit: Unit, value: f64) {
     if value.is_finite() {
-        let _ = write!(page, "<td class=\"number\" data-value=\"{value}\">{}</td>", units::bound(unit, value));
+        let _ =
+            write!(page, "<td class=\"number\" data-value=\"{value}\">{}</td>", units::bound(unit, value));
     } else {
         push_number(page, unit, value);
     }

@@ -40,10 +40,9 @@ fn push_cell(page: &mut String, cell: &Cell, column: &Column) {
         Cell::Number { value, interval } if value.is_finite() => {
             let interval = interval.filter(|(low, high)| low.is_finite() && high.is_finite());
             let ends = interval.map_or_else(String::new, |interval| ends(column, interval));
-            let (shown, spread) = column.unit.map_or_else(
-                || (value.to_string(), None),
-                |unit| units::parted(unit, *value, interval),
-            );
+            let (shown, spread) = column
+                .unit
+                .map_or_else(|| (value.to_string(), None), |unit| units::parted(unit, *value, interval));
             let spread = spread.map_or_else(String::new, |spread| format!(" <small>{spread}</small>"));
             write!(page, "<td{class} data-value=\"{value}\"{ends}>{shown}{spread}</td>")
         }

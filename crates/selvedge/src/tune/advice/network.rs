@@ -54,7 +54,8 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
              with 2 queues a path; with cubic each loss halves a window"
         )
     } else if case.paths.iter().any(|path| path.rtt_us.is_none()) {
-        "the round trip is not known here: auto takes bbr where segments are lost, and cubic elsewhere".to_owned()
+        "the round trip is not known here: auto takes bbr where segments are lost, and cubic elsewhere"
+            .to_owned()
     } else {
         let seen = match lost(case) {
             Some(_) => {
@@ -68,8 +69,7 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
         )
     };
     let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
-    let mut command =
-        "selvedge bench --congestion auto ...; selvedge serve --congestion auto ...".to_owned();
+    let mut command = "selvedge bench --congestion auto ...; selvedge serve --congestion auto ...".to_owned();
     if is_long(case) && !has_bbr {
         why.push_str("; the kernel has no bbr yet");
         command = format!("modprobe tcp_bbr; {command}");

@@ -58,7 +58,10 @@ impl Said {
         match queues {
             Some(queues) => {
                 let measured = Basis::Measured("made-up".to_owned());
-                assert_eq!((self.queues.value.as_str(), &self.queues.basis), (queues.to_string().as_str(), &measured));
+                assert_eq!(
+                    (self.queues.value.as_str(), &self.queues.basis),
+                    (queues.to_string().as_str(), &measured)
+                );
             }
             None => assert!(!matches!(self.queues.basis, Basis::Measured(_)), "{:?}", self.queues),
         }
