@@ -26,6 +26,7 @@ use super::refusal::Refusal;
 use super::sweeps::SweepBoard;
 use super::tasks::Tasks;
 use crate::confinement::Confinement;
+use crate::spec::size::Size;
 use crate::state::StateFile;
 use gateway::{HeldWrites, Membership};
 
@@ -536,7 +537,8 @@ fn check_namespace(
         && after < before
         && !permissions.shrink
     {
-        let what = format!("namespace {} would become smaller: {before} bytes to {after}", new.nsid);
+        let (before, after) = (Size(before), Size(after));
+        let what = format!("namespace {} would become smaller: {before} to {after}", new.nsid);
         let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
         return Err(Refusal::conflict(what).about(field("size")).hint(hint));
     }

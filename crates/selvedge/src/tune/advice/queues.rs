@@ -57,7 +57,7 @@ fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
             let needed = (iops as f64 * (rtt_us + SERVICE_US) as f64 / 1e6).ceil() as u32;
             let value = needed.clamp(1, 4 * WINDOW.1);
             let why = format!(
-                "the links carry {} IOPS of {}, and a command is away for some {} us: that number has to be under way \
+                "the links carry {} IOPS of {}, and a command is away for some {} µs: that number has to be under way \
                  to fill them",
                 units::count(iops as f64),
                 units::bytes(case.block_bytes as f64),
