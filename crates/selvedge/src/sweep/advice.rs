@@ -1,15 +1,15 @@
 //! Conclusions of a sweep: the bottleneck, the best number of queues and the reason, observations and
 //! cautions. Each one follows from a rule that stands beside it; the module measures nothing.
 
-use chart::{Unit, units};
+use chart::units;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_points};
+use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, knee, knee_points};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
 use super::statistics::compare;
 use super::summary::{LatencySummary, Summary};
-use crate::report::document::{Finding, FindingKind, LeadingFigure};
+use crate::report::document::{Finding, FindingKind};
 
 /// Busy beyond this is at the limit.
 const AT_LIMIT: f64 = 0.90;
@@ -83,47 +83,6 @@ fn others(summaries: &[Summary]) -> Option<Finding> {
     );
     let title = format!("{who} took up to {} of this machine's processors", percent(share));
     Some(finding(FindingKind::Caution, title, text, None))
-}
-
-/// Leading figures of a sweep: its highest throughput, the latency at the knee of the workload that reached it, and the load by
-/// others.
-pub(crate) fn leading_figures(plan: &Plan, summaries: &[Summary]) -> Vec<LeadingFigure> {
-    let workloads = workloads(plan, summaries);
-    let most = |of: fn(&Summary) -> f64| {
-        let all =
-            workloads.iter().flat_map(|workload| workload.members.iter().map(move |at| (workload, *at)));
-        all.max_by(|a, b| of(a.1).total_cmp(&of(b.1)))
-    };
-    let figure = |name: &str, unit, value, interval, note: &str| LeadingFigure {
-        name: name.to_owned(),
-        unit,
-        value,
-        interval,
-        note: note.to_owned(),
-    };
-    let mut figures = Vec::new();
-    if let Some((workload, best)) = most(|summary| summary.iops.mean) {
-        figures.push(figure("IOPS at most", Unit::Iops, best.iops.mean, best.iops.interval, &best.label));
-        let (name, at) = match knee(plan, workload) {
-            Some(Knee { summary, is_passed: true }) => ("p99 at the knee", summary),
-            _ => ("p99 at the most IOPS", best),
-        };
-        let p99 = at.seen_latency().p99_ns;
-        if p99.count > 0 {
-            figures.push(figure(name, Unit::Nanoseconds, p99.mean, p99.interval, &at.label));
-        }
-    }
-    if let Some((_, best)) = most(|summary| summary.bw_bytes.mean) {
-        let bandwidth = best.bw_bytes;
-        let unit = Unit::BytesPerSecond;
-        figures.push(figure("throughput at most", unit, bandwidth.mean, bandwidth.interval, &best.label));
-    }
-    let others = summaries.iter().filter_map(Summary::taken_by_others).reduce(f64::max);
-    if let Some(share) = others {
-        let note = "of this machine's processor time, at most";
-        figures.push(figure("taken by others", Unit::Percent, share * 100.0, None, note));
-    }
-    figures
 }
 
 /// For a workload that is not the only one, its name.

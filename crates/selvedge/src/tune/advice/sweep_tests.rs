@@ -5,6 +5,7 @@ use topology::sample;
 use super::tests::{case, value};
 use super::*;
 use crate::report::document::{Finding, FindingKind};
+use crate::sweep::leading_figures::leading_figures;
 use crate::sweep::measurement::Measurement;
 use crate::sweep::point::Point;
 use crate::sweep::sample::{SURROUNDINGS, measurement, sweep};
@@ -30,7 +31,7 @@ impl Said {
         case.measured = Some(Measured { folder: "made-up".to_owned(), plan: &plan, summaries: &summaries });
         let all = Recommendations::of(&case);
         let marks = charts::all(&plan, &summaries).into_iter().flat_map(|chart| chart.marks);
-        let figures = advice::leading_figures(&plan, &summaries).into_iter();
+        let figures = leading_figures(&plan, &summaries).into_iter();
         Self {
             findings: advice::findings(&plan, &summaries, Some(SURROUNDINGS)),
             marks: marks.map(|mark| mark.label).filter(|label| label.starts_with("knee")).collect(),
