@@ -415,7 +415,8 @@ fn capitalized(text: &str) -> String {
 fn missing(summaries: &[Summary]) -> Option<Finding> {
     let missing: Vec<&Summary> = summaries.iter().filter(|summary| !summary.is_measured()).collect();
     let first = missing.first()?;
-    let title = format!("{} of {} points are missing", missing.len(), summaries.len());
+    let are = verb(missing.len(), "is", "are");
+    let title = format!("{} of {} points {are} missing", missing.len(), summaries.len());
     let reason = missing.iter().find_map(|summary| summary.failures.first());
     let reason = reason.map_or_else(|| "the sweep ended before".to_owned(), Clone::clone);
     let names = named(&missing);
@@ -429,7 +430,8 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
     let unsteady: Vec<&Summary> =
         summaries.iter().filter(|summary| summary.unsteady * 2 > summary.runs).collect();
     if !unsteady.is_empty() {
-        let title = format!("{} were not steady", units::plural(unsteady.len() as u64, "point"));
+        let points = units::plural(unsteady.len() as u64, "point");
+        let title = format!("{points} {} not steady", verb(unsteady.len(), "was", "were"));
         let text = format!(
             "{}: within most of their runs, throughput varied by more than 20 % or rose or fell by more than 10 % (the \
              SNIA's rule for steady state). A longer --ramp_time, or --steady, may help.",
@@ -441,7 +443,8 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
         |summary: &&Summary| summary.iops.sample().uncertainty().is_some_and(|share| share > UNSURE);
     let unsure: Vec<&Summary> = summaries.iter().filter(is_unsure).collect();
     if !unsure.is_empty() {
-        let title = format!("{} are not sure to 10 %", units::plural(unsure.len() as u64, "point"));
+        let points = units::plural(unsure.len() as u64, "point");
+        let title = format!("{points} {} less certain than ± 10 %", verb(unsure.len(), "is", "are"));
         let text = format!(
             "{}: the throughput of their runs differs so much that its mean is not known better. More repetitions \
              (--repeat), or a quieter machine, may help.",
@@ -456,6 +459,11 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
         findings.push(finding(FindingKind::Caution, title, text.to_owned(), None));
     }
     findings
+}
+
+/// Returns the form of a verb for a number of subjects.
+pub(super) const fn verb(count: usize, one: &'static str, several: &'static str) -> &'static str {
+    if count == 1 { one } else { several }
 }
 
 fn named(summaries: &[&Summary]) -> String {

@@ -5,6 +5,7 @@ use chart::units;
 use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
 use serde::Serialize;
 
+use super::advice::verb;
 use super::plan::Plan;
 use super::statistics::{self, Comparison};
 use super::summary::{Quantity, Summary};
@@ -319,11 +320,6 @@ impl Compared {
             rows: self.pairs.iter().map(row).collect(),
         }
     }
-}
-
-/// Returns the form of a verb for a number of subjects.
-const fn verb(count: usize, one: &'static str, several: &'static str) -> &'static str {
-    if count == 1 { one } else { several }
 }
 
 /// Returns the column text for a ratio: if it is significant, and in which direction.
