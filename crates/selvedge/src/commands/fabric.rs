@@ -356,16 +356,11 @@ fn headline(json: &Value) -> String {
     )
 }
 
-/// Returns the restrictions of the process; empty if the target does not report them.
+/// Returns the restrictions of the process, whose details are in the JSON; empty if the target does not report them.
 fn confinement(json: &Value) -> String {
     let measures = json.get("confinement").and_then(Value::as_object).into_iter().flatten();
-    let measures: Vec<String> = measures
-        .map(|(name, measure)| {
-            let (state, detail) = (cell(measure, "state"), cell(measure, "detail"));
-            let detail = if state == "off" { String::new() } else { format!(" ({detail})") };
-            format!("{name} {state}{detail}")
-        })
-        .collect();
+    let measures: Vec<String> =
+        measures.map(|(name, measure)| format!("{name} {}", cell(measure, "state"))).collect();
     if measures.is_empty() { String::new() } else { format!("confinement: {}\n", measures.join(", ")) }
 }
 
