@@ -46,7 +46,8 @@ nothing_is_served_yet() {
 
 unit_is_right() {
     local unit
-    for unit in selvedge.service selvedge.socket selvedge-gateway@rbd-group.service; do
+    for unit in selvedge.service selvedge.socket selvedge-gateway@rbd-group.service \
+        selvedge-attach@disks.service selvedge-connect@disks.service; do
         systemd-analyze verify --man=no "$unit" 2>&1 | grep -i selvedge && return 1
     done
     true

@@ -41,12 +41,22 @@ pub(crate) struct Contents {
 }
 
 /// Files of the checkout, where they go, and whether only a package manager has a use for them.
-const FILES: [(&str, &str, bool); 15] = [
+const FILES: [(&str, &str, bool); 17] = [
     ("packaging/systemd/selvedge.service", "usr/lib/systemd/system/selvedge.service", false),
     ("packaging/systemd/selvedge.socket", "usr/lib/systemd/system/selvedge.socket", false),
     (
         "packaging/systemd/selvedge-gateway@.service",
         "usr/lib/systemd/system/selvedge-gateway@.service",
+        false,
+    ),
+    (
+        "packaging/systemd/selvedge-attach@.service",
+        "usr/lib/systemd/system/selvedge-attach@.service",
+        false,
+    ),
+    (
+        "packaging/systemd/selvedge-connect@.service",
+        "usr/lib/systemd/system/selvedge-connect@.service",
         false,
     ),
     ("packaging/sysusers.d/selvedge.conf", "usr/lib/sysusers.d/selvedge.conf", false),

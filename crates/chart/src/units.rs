@@ -12,8 +12,11 @@ pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, &[(1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s")], " B/s")
 }
 
-/// A time: `850 ns`, `61.4 µs`, `1.20 ms`, `2.00 s`.
+/// A time: `850 ns`, `61.4 µs`, `1.20 ms`, `2.00 s`. No latency is 0, so that 0 is a time that is not known: `-`.
 pub fn time_ns(nanoseconds: f64) -> String {
+    if nanoseconds == 0.0 {
+        return "-".to_owned();
+    }
     scaled(nanoseconds, &[(1e9, " s"), (1e6, " ms"), (1e3, " µs")], " ns")
 }
 
@@ -43,9 +46,48 @@ pub fn quantity(unit: Unit, value: f64) -> String {
         Unit::Bytes => bytes(value),
         Unit::BytesPerSecond => bandwidth(value),
         Unit::Nanoseconds => time_ns(value),
+        Unit::Seconds if value == 0.0 => "0 s".to_owned(),
         Unit::Seconds => time_ns(value * 1e9),
         Unit::Percent => format!("{} %", digits(value)),
         Unit::Ratio => format!("{}×", digits(value)),
+    }
+}
+
+/// An end of an interval, or of a range, where 0 is a number: `0`, `61.4 µs`.
+pub fn bound(unit: Unit, value: f64) -> String {
+    if unit == Unit::Nanoseconds && value == 0.0 { "0".to_owned() } else { quantity(unit, value) }
+}
+
+/// A ratio with the longer side of its interval, which has as many decimals and is no less than one of the last:
+/// `1.23 ± 0.04`.
+pub fn ratio(value: f64, interval: Option<(f64, f64)>) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let sides = interval.map(|(low, high)| (high - value).max(value - low));
+    let Some(side) = sides.filter(|side| side.is_finite() && *side > 0.0) else { return digits(value) };
+    let decimals = decimals(value);
+    let least = 0.1_f64.powi(decimals as i32);
+    format!("{} ± {:.decimals$}", digits(value), side.max(least))
+}
+
+/// A number, and how far it is known, where that is: `635 k` and `±3.0 %`, `1.23` and `± 0.04`.
+pub fn parted(unit: Unit, value: f64, interval: Option<(f64, f64)>) -> (String, Option<String>) {
+    if unit == Unit::Ratio {
+        let text = ratio(value, interval);
+        return match text.split_once(' ') {
+            Some((number, rest)) => (number.to_owned(), Some(rest.to_owned())),
+            None => (text, None),
+        };
+    }
+    (quantity(unit, value), interval.and_then(|interval| spread(value, interval)))
+}
+
+/// The same in one text: `635 k ±3.0 %`, `1.23 ± 0.04`.
+pub fn measured(unit: Unit, value: f64, interval: Option<(f64, f64)>) -> String {
+    match parted(unit, value, interval) {
+        (number, Some(spread)) => format!("{number} {spread}"),
+        (number, None) => number,
     }
 }
 
@@ -120,12 +162,15 @@ fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
 }
 
 fn digits(value: f64) -> String {
-    let decimals = match value {
+    format!("{value:.0$}", decimals(value))
+}
+
+fn decimals(value: f64) -> usize {
+    match value {
         value if value < 9.995 => 2,
         value if value < 99.95 => 1,
         _ => 0,
-    };
-    format!("{value:.decimals$}")
+    }
 }
 
 /// A whole number with commas: `65,536`.
@@ -192,6 +237,35 @@ mod tests {
         ] {
             assert_eq!(quantity(unit, value), shown);
         }
+    }
+
+    #[test]
+    fn a_ratio_has_as_many_decimals_as_its_interval() {
+        for (value, interval, shown) in [
+            (1.234, None, "1.23"),
+            (1.234, Some((1.2, 1.27)), "1.23 ± 0.04"),
+            (1.234, Some((0.9, 1.6)), "1.23 ± 0.37"),
+            (1.234, Some((1.233, 1.235)), "1.23 ± 0.01"),
+            (12.34, Some((11.0, 13.0)), "12.3 ± 1.3"),
+            (0.5, Some((0.5, 0.5)), "0.50"),
+            (1.0, Some((0.0, f64::INFINITY)), "1.00"),
+            (f64::NAN, None, "-"),
+        ] {
+            assert_eq!(ratio(value, interval), shown);
+        }
+        assert_eq!(
+            parted(Unit::Ratio, 2.0, Some((1.9, 2.1))),
+            ("2.00".to_owned(), Some("± 0.10".to_owned()))
+        );
+        assert_eq!(measured(Unit::Iops, 635e3, Some((600e3, 670e3))), "635 k ±5.5 %");
+    }
+
+    #[test]
+    fn no_latency_is_nothing() {
+        assert_eq!((time_ns(0.0).as_str(), time_ns(0.6).as_str()), ("-", "1 ns"));
+        assert_eq!(quantity(Unit::Nanoseconds, 0.0), "-");
+        assert_eq!(bound(Unit::Nanoseconds, 0.0), "0");
+        assert_eq!(quantity(Unit::Seconds, 0.0), "0 s");
     }
 
     #[test]

@@ -28,7 +28,6 @@ mod packet_path;
 mod probe;
 mod report;
 mod service;
-mod size_watch;
 mod sleeper;
 mod spec;
 mod state;

@@ -98,8 +98,10 @@ fn lock(level: &Level) -> std::sync::MutexGuard<'_, String> {
 /// A level, or a level for each of some modules, as in `info,engine::target=debug`.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     let wrong = |reason: &dyn std::fmt::Display| {
+        let reason = reason.to_string();
+        let reason = if reason == format!("`{text}`") { String::new() } else { format!(" ({reason})") };
         format!(
-            "`{text}` is not a log level ({reason}): say error, warn, info, debug or trace, or levels of modules, as in info,engine=debug"
+            "`{text}` is not a log level{reason}: write error, warn, info, debug or trace, or levels of modules, as in info,engine=debug"
         )
     };
     if text.is_empty() || text.len() > LEVEL_LENGTH_MAX {

@@ -99,7 +99,7 @@ fn words(chart: &Chart, line: &Series, point: &Point) -> String {
     words.push(named(&chart.x, point.x));
     words.push(named(&chart.y, point.y));
     if let Some((low, high)) = point.interval {
-        let [low, high] = [low, high].map(|end| units::quantity(chart.y.unit, end));
+        let [low, high] = [low, high].map(|end| units::bound(chart.y.unit, end));
         words.push(format!("95 % confidence: {low} to {high}"));
     }
     words.extend(point.note.clone());

@@ -124,7 +124,13 @@ fn ranges(chart: &Chart) -> (Range, Range) {
             let ends = series.iter().flat_map(|series| &series.points).filter_map(|point| point.interval);
             // A mean that is hardly known must not make all others flat: longer intervals are cut at the border.
             let most = ys.iter().copied().fold(0.0, f64::max) * INTERVALS_SHOWN;
-            let ends = ends.flat_map(|(low, high)| [low, high.min(most)]).filter(|end| *end >= 0.0);
+            // A logarithmic axis has no beginning at 0 that would cut them.
+            let least = match chart.y.scale {
+                Scale::Linear => f64::MIN,
+                Scale::Log2 | Scale::Log10 => ys.iter().copied().fold(f64::MAX, f64::min) / INTERVALS_SHOWN,
+            };
+            let ends =
+                ends.flat_map(|(low, high)| [low.max(least), high.min(most)]).filter(|end| *end >= 0.0);
             let x = Range::around(&chart.x, xs.into_iter().chain(mark_x));
             let y = Range::around(&chart.y, ys.into_iter().chain(mark_y).chain(ends));
             (x, y)

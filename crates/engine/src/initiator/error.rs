@@ -39,8 +39,8 @@ pub enum InitiatorError {
     },
     /// The target refused the Fabrics Connect command.
     #[error(
-        "{address} refuses queue {queue_id}: {status}{} ({})",
-        field_name(.field),
+        "{address} refuses queue {queue_id}: {} ({})",
+        refusal(*.status, .field),
         refused_hint(*.status)
     )]
     Refused {
@@ -379,11 +379,12 @@ fn refused_hint(status: Status) -> &'static str {
     }
 }
 
-fn field_name(field: &Option<InvalidParameter>) -> String {
+fn refusal(status: Status, field: &Option<InvalidParameter>) -> String {
     match field {
-        Some(InvalidParameter::SUBSYSTEM_NQN) => ", subsystem NQN not known there".to_owned(),
-        Some(field) => format!(", {} not accepted", field.name()),
-        None => String::new(),
+        // The status has a dozen reasons, of which this is the one.
+        Some(InvalidParameter::SUBSYSTEM_NQN) => "subsystem NQN not known there".to_owned(),
+        Some(field) => format!("{status}, {} not accepted", field.name()),
+        None => status.to_string(),
     }
 }
 

@@ -292,17 +292,20 @@ impl Target {
         Some(status)
     }
 
-    /// Extends namespaces whose file or device has grown, unless the configuration has its size, and notifies hosts. The file
-    /// system may take long to answer; no I/O waits for it. Returns true if one has grown.
+    /// Returns true if the file or device of a namespace has grown, unless the configuration has its size. The file system may
+    /// take long to answer; no I/O waits for it.
+    pub fn has_grown(&self) -> bool {
+        let directory = self.fabric.directory();
+        let mut namespaces = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+        namespaces.any(|namespace| namespace.has_grown())
+    }
+
+    /// Extends namespaces that [have grown](Self::has_grown), and notifies hosts. Returns true if there was one.
     ///
     /// # Errors
     /// When the change cannot be carried out: it is tried again with the next look.
     pub fn notice_growth(&self) -> Result<bool, TargetError> {
-        let directory = self.fabric.directory();
-        let mut namespaces = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
-        let has_grown = namespaces.any(|namespace| namespace.has_grown());
-        drop(namespaces);
-        drop(directory);
+        let has_grown = self.has_grown();
         if has_grown {
             self.carry_out(&ChangeRequest::SAME)?;
         }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{cell, client, done, items, tell};
 use super::namespace_states::storage;
-use crate::control::client::encode;
+use crate::control::client::{Client, encode};
 use crate::control::host_keys::{HostKeyBody, Plain};
 use crate::control::openapi;
 use crate::failure::Failure;
@@ -99,7 +99,21 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let text = format!("host {host} need not authenticate to {nqn}, and has no TLS key for it");
             done(control, text, &json!({ "removed": host.as_str() }))
         }
-        HostAction::List { subsystem: nqn, control } => list_hosts(nqn, control),
+        HostAction::List { subsystem: nqn, control } => list_hosts(nqn.as_ref(), control),
+    }
+}
+
+/// The named subsystem, or the only one of the target.
+fn or_only(named: Option<&Nqn>, client: &Client) -> Result<Nqn, Failure> {
+    if let Some(nqn) = named {
+        return Ok(nqn.clone());
+    }
+    let json: Value = client.get("/v1/subsystems")?;
+    let names: Vec<String> = items(&json, "subsystems").iter().map(|known| cell(known, "nqn")).collect();
+    match names.as_slice() {
+        [only] => only.parse().map_err(Failure::failed),
+        [] => Err(Failure::failed("the target has no subsystem")),
+        several => Err(Failure::usage(format!("name one of {}", several.join(", ")))),
     }
 }
 
@@ -114,8 +128,9 @@ fn every_host(nqn: &Nqn) -> String {
 }
 
 /// The hosts of a subsystem, each with what it shows who it is by.
-fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
+fn list_hosts(nqn: Option<&Nqn>, control: &ControlFlags) -> Result<(), Failure> {
     let client = client(control)?;
+    let nqn = &or_only(nqn, &client)?;
     let json: Value = client.get(&format!("{}/hosts", subsystem(nqn)))?;
     let status: Value = client.get("/v1/status")?;
     let mut text = String::new();
@@ -229,7 +244,9 @@ pub(super) fn ana(action: &AnaAction) -> Result<(), Failure> {
             done(control, format!("ANA group {group} of {nqn} is {state}{remark}"), &json)
         }
         AnaAction::List { subsystem: nqn, control } => {
-            let json: Value = client(control)?.get(&format!("{}/ana-groups", subsystem(nqn)))?;
+            let client = client(control)?;
+            let nqn = &or_only(nqn.as_ref(), &client)?;
+            let json: Value = client.get(&format!("{}/ana-groups", subsystem(nqn)))?;
             let columns = [("group", Side::Right), ("state", Side::Left), ("on single ports", Side::Left)];
             let mut table = Table::new(&columns);
             for group in items(&json, "ana_groups") {
@@ -356,16 +373,11 @@ fn headline(json: &Value) -> String {
     )
 }
 
-/// Returns the restrictions of the process; empty if the target does not report them.
+/// Returns the restrictions of the process, whose details are in the JSON; empty if the target does not report them.
 fn confinement(json: &Value) -> String {
     let measures = json.get("confinement").and_then(Value::as_object).into_iter().flatten();
-    let measures: Vec<String> = measures
-        .map(|(name, measure)| {
-            let (state, detail) = (cell(measure, "state"), cell(measure, "detail"));
-            let detail = if state == "off" { String::new() } else { format!(" ({detail})") };
-            format!("{name} {state}{detail}")
-        })
-        .collect();
+    let measures: Vec<String> =
+        measures.map(|(name, measure)| format!("{name} {}", cell(measure, "state"))).collect();
     if measures.is_empty() { String::new() } else { format!("confinement: {}\n", measures.join(", ")) }
 }
 

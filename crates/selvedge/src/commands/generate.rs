@@ -18,6 +18,11 @@ use crate::flags::look::GenerateFlags;
 /// Shells, and where each expects the completions of a program called `selvedge`.
 const SHELLS: [(&str, &str); 3] = [("bash", "selvedge"), ("zsh", "_selvedge"), ("fish", "selvedge.fish")];
 
+/// Section about exit statuses, which all commands share.
+const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n\
+    0 is success, 1 a failure whose reason is on standard error, 2 a wrong command line, 3 a difference that \
+    \\fBselvedge config diff\\fR found, and 129, 130 and 143 an end by SIGHUP, SIGINT and SIGTERM.\n";
+
 /// Writes all of it.
 pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
     let mut command = Flags::command();
@@ -50,12 +55,21 @@ fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failu
     let page = Man::new(command.clone()).title(name).manual("Selvedge").source(source);
     let mut text = Vec::new();
     page.render(&mut text).map_err(Failure::failed)?;
-    write(&folder.join(format!("{name}.1")), &text)?;
+    let text = with_usual_sections(&String::from_utf8_lossy(&text));
+    write(&folder.join(format!("{name}.1")), text.as_bytes())?;
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
     {
         pages(inner, &format!("{name}-{}", inner.get_name()), folder)?;
     }
     Ok(())
+}
+
+/// The page of a command with the names of sections that readers of man pages look for.
+fn with_usual_sections(page: &str) -> String {
+    let text = page.replace(".SH EXTRA\n", ".SH \"NOTES AND EXAMPLES\"\n");
+    // The version is the last section.
+    let (before, version) = text.split_at(text.rfind(".SH VERSION").unwrap_or(text.len()));
+    format!("{before}{EXIT_STATUS}{version}")
 }
 
 /// The first lines of a page about a file.
@@ -177,6 +191,17 @@ mod tests {
     use super::*;
     use crate::config::target_file;
     use crate::fio::job_file;
+
+    #[test]
+    fn pages_of_commands_have_the_usual_sections() {
+        let page = with_usual_sections(".SH OPTIONS\nall\n.SH EXTRA\nExample\n.SH VERSION\nv1\n");
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is not in {page}"));
+        assert!(at(".SH OPTIONS") < at(".SH \"NOTES AND EXAMPLES\"\nExample"));
+        assert!(at("Example") < at(".SH \"EXIT STATUS\"\n0 is success") && at("SIGTERM.\n.SH VERSION") > 0);
+        assert!(!page.contains("EXTRA"));
+        let page = with_usual_sections(".SH NAME\nselvedge\n");
+        assert!(page.starts_with(".SH NAME") && page.ends_with("SIGTERM.\n"), "{page}");
+    }
 
     #[test]
     fn examples_of_the_pages_about_files_are_right() {

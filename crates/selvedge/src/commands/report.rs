@@ -131,7 +131,7 @@ fn data(compared: &Compared, document: &Document) -> Value {
         "kind": "comparison",
         "first": SideReport { name: &compared.first.name, alone: compared.only_first },
         "second": SideReport { name: &compared.second.name, alone: compared.only_second },
-        "iops_ratio": compared.overall(),
+        "iops_ratio": compared.overall().map(|overall| overall.ratio),
         "differences": compared.differences,
         "pairs": compared.pairs,
     }))
@@ -151,7 +151,7 @@ fn text(compared: &Compared, document: &Document) -> String {
         ("of B", table::Side::Right),
     ]);
     let times = |ratio: Option<Comparison>| {
-        ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}x", ratio.ratio))
+        ratio.map_or_else(|| "-".to_owned(), |ratio| units::ratio(ratio.ratio, ratio.interval))
     };
     for Pair { label, iops, mean, p99, cpu_per_io, first, second } in &compared.pairs {
         table.row(vec![

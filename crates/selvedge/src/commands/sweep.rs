@@ -48,7 +48,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
     let plan = plan.on(testbed.nqn());
     // Undone when the sweep is over.
     let _machine = testbed.prepare_machine(&plan)?;
-    let meter = Meter::new(&plan, own, &stop)?;
+    let meter = Meter::new(&plan, own, &stop, &testbed)?;
     let folder = own.resume.clone().or_else(|| own.output.clone());
     let folder = folder.unwrap_or_else(|| default_folder(SystemTime::now()));
     // Before anything is made that would be in the way of another try.

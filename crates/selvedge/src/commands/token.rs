@@ -9,7 +9,7 @@ use crate::control::Token;
 use crate::control::access::{AccessFile, Rights, TokenEntry};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::token::{AccessFileFlags, TokenAction};
+use crate::flags::token::{AccessFileFlags, Expiry, TokenAction};
 use crate::report;
 use crate::report::table::{Side, Table};
 
@@ -44,7 +44,10 @@ pub(super) struct Entries {
 pub(super) fn run(action: &TokenAction) -> Result<(), Failure> {
     match action {
         TokenAction::Create { name, role, subsystems, expires, output, file } => {
-            let expires = expires.map(until).transpose()?;
+            let expires = match expires {
+                Expiry::Never => None,
+                Expiry::After(time) => Some(until(*time)?),
+            };
             let rights = Rights { role: *role, subsystems: subsystems.clone(), storage: None };
             let token = Token::random();
             let entry = TokenEntry { name: name.clone(), rights, sha256: token.fingerprint(), expires };

@@ -26,6 +26,7 @@ use super::refusal::Refusal;
 use super::sweeps::SweepBoard;
 use super::tasks::Tasks;
 use crate::confinement::Confinement;
+use crate::spec::size::Size;
 use crate::state::StateFile;
 use gateway::{HeldWrites, Membership};
 
@@ -271,6 +272,20 @@ impl Administration {
     pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
         let _guard = self.lock();
         Ok(self.target.reopen(nqn, nsid)?)
+    }
+
+    /// Extends namespaces whose file or device has grown. Returns true if there was one.
+    ///
+    /// # Errors
+    /// When the change cannot be carried out.
+    pub(crate) fn notice_growth(&self) -> Result<bool, TargetError> {
+        // A file system may take long to answer, and nothing has to wait for that.
+        if !self.target.has_grown() {
+            return Ok(false);
+        }
+        // A change as any other: not while another one is made, nor while the target is handed over.
+        let _keeper = self.lock();
+        self.target.notice_growth()
     }
 
     /// The registrations of a namespace, if it is available here.
@@ -522,7 +537,8 @@ fn check_namespace(
         && after < before
         && !permissions.shrink
     {
-        let what = format!("namespace {} would become smaller: {before} bytes to {after}", new.nsid);
+        let (before, after) = (Size(before), Size(after));
+        let what = format!("namespace {} would become smaller: {before} to {after}", new.nsid);
         let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
         return Err(Refusal::conflict(what).about(field("size")).hint(hint));
     }

@@ -23,6 +23,6 @@ pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let wanted: LogBody = ask.body()?;
     log::set_level(&wanted.level).map_err(|reason| Refusal::unprocessable(reason).about("level"))?;
     // A warning: the log explains its own change at nearly every level.
-    tracing::warn!(log_level = wanted.level, "the log's level is another one now");
+    tracing::warn!(log_level = wanted.level, "the log level has changed");
     Answer::with(&wanted)
 }

@@ -44,6 +44,7 @@ mod routes;
 #[cfg(test)]
 mod schema_tests;
 mod server;
+mod size_watch;
 mod slow_commands;
 pub(crate) mod socket;
 pub(crate) mod subsystems;
@@ -58,4 +59,5 @@ pub(crate) use host_requests::HostRequestWorker;
 pub use in_process::{InProcess, Reply};
 pub(crate) use listeners::Listeners;
 pub(crate) use server::Control;
+pub(crate) use size_watch::SizeWatch;
 pub(crate) use token::Token;

@@ -325,15 +325,19 @@ fn router_of(
     let mut router = Router::new();
     paths.sort_unstable();
     paths.dedup();
+    let hint = match paths.contains(&"/v1/openapi.json") {
+        true => "GET /v1/openapi.json says what there is",
+        false => "GET /metrics has the metrics",
+    };
     for path in paths {
         let handler =
             move |State(service): State<Service>, parts, request| answer(service, path, parts, request);
         router = router.route(path, any(handler));
     }
     router
-        .fallback(|request: Request| async move {
+        .fallback(move |request: Request| async move {
             let what = format!("there is nothing at {}", request.uri().path());
-            refuse(&Refusal::not_found(what).hint("GET /v1/openapi.json says what there is"))
+            refuse(&Refusal::not_found(what).hint(hint))
         })
         .layer(middleware::from_fn_with_state(service.clone(), identify))
         .with_state(service)

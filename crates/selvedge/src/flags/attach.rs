@@ -34,6 +34,10 @@ impl FromStr for NbdEndpoint {
         match text.strip_prefix("unix:") {
             Some("") => Err("write unix: and the path of a socket".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
+            // No address looks like this.
+            None if text.contains('/') || text.ends_with(".nbd") || text.ends_with(".sock") => {
+                Ok(Self::Unix(text.into()))
+            }
             None => address(text)
                 .map(Self::Tcp)
                 .map_err(|error| format!("{error}; an address for NBD clients is unix:PATH or ADDR:PORT")),
@@ -332,12 +336,15 @@ mod tests {
         let nbd = |arguments: &str| AttachFlags::of(&format!("-a 127.0.0.1 {arguments}")).nbd;
         assert_eq!(nbd("--nbd"), Some(NbdEndpoint::Default));
         assert_eq!(nbd("--nbd unix:a.nbd"), Some(NbdEndpoint::Unix("a.nbd".into())));
+        for path in ["a.nbd", "/run/a", "./a", "a.sock"] {
+            assert_eq!(nbd(&format!("--nbd {path}")), Some(NbdEndpoint::Unix(path.into())), "{path}");
+        }
         assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdEndpoint::Tcp("[::1]:10809".parse().unwrap())));
         assert_eq!(nbd("--vhost-user a --vhost-user b"), None);
         assert_eq!(nbd("--ublk"), None);
         let by_name = nbd("--nbd localhost:10809");
         assert!(matches!(by_name, Some(NbdEndpoint::Tcp(address)) if address.ip().is_loopback()));
-        for wrong in ["unix:", "a.nbd", "localhost", "localhost:x", "1.2.3.4"] {
+        for wrong in ["unix:", "a", "localhost", "localhost:x", "1.2.3.4"] {
             assert!(wrong.parse::<NbdEndpoint>().is_err(), "{wrong}");
         }
     }

@@ -374,8 +374,8 @@ pub(crate) enum HostAction {
     #[command(after_help = "Example:
   selvedge host list nqn.2026-01.org.example:disks")]
     List {
-        /// NQN of the subsystem
-        subsystem: Nqn,
+        /// NQN of the subsystem [default: the only one]
+        subsystem: Option<Nqn>,
         #[command(flatten)]
         control: ControlFlags,
     },
@@ -417,8 +417,8 @@ pub(crate) enum AnaAction {
     #[command(after_help = "Example:
   selvedge ana list nqn.2026-01.org.example:disks")]
     List {
-        /// NQN of the subsystem
-        subsystem: Nqn,
+        /// NQN of the subsystem [default: the only one]
+        subsystem: Option<Nqn>,
         #[command(flatten)]
         control: ControlFlags,
     },

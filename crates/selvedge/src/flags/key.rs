@@ -29,7 +29,7 @@ pub(crate) enum KeyAction {
         tls: bool,
         /// Hash function that transforms the key: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512, which
         /// TLS keys do not have [default: 0, and 1 of a TLS key]
-        #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3))]
+        #[arg(short = 'm', long, value_name = "N", value_parser = hash_function)]
         hmac: Option<u8>,
         /// Length of the key in bytes: 32, 48 or 64 [default: that of the hash function]
         #[arg(short = 'l', long, value_name = "N")]
@@ -88,7 +88,7 @@ pub(crate) struct IdentityFlags {
     pub(crate) identity: u8,
 
     /// Hash function of the suite: 1 SHA-256, 2 SHA-384 [default: by the key's length]
-    #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(short = 'm', long, value_name = "N", value_parser = suite_hash)]
     pub(crate) hmac: Option<u8>,
 
     /// Derive the PSK as nvme-cli did until 2025
@@ -109,4 +109,43 @@ pub(crate) struct IdentityFlags {
 
     #[command(flatten)]
     pub(crate) format: OutputFlags,
+}
+
+/// Number of a hash function, by its number or name.
+fn hash_function(text: &str) -> Result<u8, String> {
+    match text.to_ascii_lowercase().replace('-', "").as_str() {
+        "0" | "none" => Ok(0),
+        "1" | "sha256" => Ok(1),
+        "2" | "sha384" => Ok(2),
+        "3" | "sha512" => Ok(3),
+        _ => {
+            Err("it is not a hash function: write 0 (none), 1 (SHA-256), 2 (SHA-384) or 3 (SHA-512)"
+                .to_owned())
+        }
+    }
+}
+
+/// The same of a TLS cipher suite.
+fn suite_hash(text: &str) -> Result<u8, String> {
+    let number = hash_function(text).ok().filter(|number| (1..=2).contains(number));
+    number
+        .ok_or_else(|| "it is not the hash function of a suite: write 1 (SHA-256) or 2 (SHA-384)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_function_has_a_number_and_a_name() {
+        for (text, number) in [("0", 0), ("none", 0), ("sha256", 1), ("SHA-384", 2), ("2", 2), ("sha512", 3)]
+        {
+            assert_eq!(hash_function(text), Ok(number));
+        }
+        assert_eq!(suite_hash("sha384"), Ok(2));
+        for wrong in ["4", "", "md5"] {
+            assert!(hash_function(wrong).unwrap_err().contains("SHA-384"), "{wrong}");
+        }
+        assert!(suite_hash("0").is_err() && suite_hash("sha512").is_err());
+    }
 }

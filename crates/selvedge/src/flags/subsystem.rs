@@ -376,13 +376,13 @@ fn boxed_namespace(text: &str) -> Result<Box<NamespaceConfig>, String> {
 #[derive(Debug, Args)]
 pub(crate) struct NamespaceSettings {
     /// Commands per second of all hosts together, or none for no limit
-    #[arg(long, value_name = "N|none")]
+    #[arg(long, value_name = "N|none", value_parser = count_limit)]
     pub(crate) iops: Option<Limit<u64>>,
     /// Read commands per second
-    #[arg(long, value_name = "N|none")]
+    #[arg(long, value_name = "N|none", value_parser = count_limit)]
     pub(crate) read_iops: Option<Limit<u64>>,
     /// Write commands per second
-    #[arg(long, value_name = "N|none")]
+    #[arg(long, value_name = "N|none", value_parser = count_limit)]
     pub(crate) write_iops: Option<Limit<u64>>,
     /// Bytes per second, such as 200m
     #[arg(long, value_name = "SIZE|none")]
@@ -456,6 +456,20 @@ where
     }
 }
 
+/// A limit on commands: a number, also in thousands or millions, such as 5k, or none.
+fn count_limit(text: &str) -> Result<Limit<u64>, String> {
+    if text == "none" {
+        return Ok(Limit::None);
+    }
+    let with_suffix = |suffix: [char; 2], factor| Some((text.strip_suffix(suffix)?, factor));
+    let thousands = with_suffix(['k', 'K'], 1_000).or_else(|| with_suffix(['m', 'M'], 1_000_000));
+    let (digits, factor) = thousands.unwrap_or((text, 1));
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    number
+        .map(Limit::To)
+        .ok_or_else(|| "it is not a number of commands, such as 5000 or 5k, or none".to_owned())
+}
+
 /// Write protection, as the command line has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProtectFlag {
@@ -476,6 +490,22 @@ impl From<ProtectFlag> for WriteProtection {
             ProtectFlag::On => Self::On,
             ProtectFlag::UntilRestart => Self::UntilRestart,
             ProtectFlag::Permanent => Self::Permanent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_on_commands_may_be_in_thousands() {
+        for (text, count) in [("5000", 5_000), ("5k", 5_000), ("2M", 2_000_000), ("0", 0)] {
+            assert!(matches!(count_limit(text), Ok(Limit::To(limit)) if limit == count), "{text}");
+        }
+        assert!(matches!(count_limit("none"), Ok(Limit::None)));
+        for wrong in ["", "k", "5kk", "5.5k", "-1", "18446744073709551615k"] {
+            assert!(count_limit(wrong).is_err(), "{wrong}");
         }
     }
 }

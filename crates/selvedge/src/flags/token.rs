@@ -12,6 +12,20 @@ use crate::spec::role::Role;
 /// Default path of the access file.
 pub(crate) const ACCESS_FILE: &str = "/etc/selvedge/access.toml";
 
+/// Time until a token expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Never,
+    After(Duration),
+}
+
+fn expiry(text: &str) -> Result<Expiry, String> {
+    if text == "never" {
+        return Ok(Expiry::Never);
+    }
+    parse_time(text).map(Expiry::After).map_err(|error| format!("{error}, or write never"))
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge token create prometheus --role metrics --expires 365d
@@ -51,9 +65,9 @@ pub(crate) enum TokenAction {
         /// NQN of a subsystem that an operator may change, or * for all; may be given several times
         #[arg(long = "subsystem", value_name = "NQN")]
         subsystems: Vec<String>,
-        /// Time until the token expires, such as 90d [default: until it is revoked]
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
-        expires: Option<Duration>,
+        /// Time until the token expires, such as 90d, or never [default: never]
+        #[arg(long, value_name = "TIME", value_parser = expiry, default_value = "never", hide_default_value = true)]
+        expires: Expiry,
         /// New file for the token, readable by its owner alone; the token is not printed
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -76,4 +90,16 @@ pub(crate) enum TokenAction {
         #[command(flatten)]
         file: AccessFileFlags,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_expires_after_a_time_or_never() {
+        assert_eq!(expiry("never"), Ok(Expiry::Never));
+        assert_eq!(expiry("2m"), Ok(Expiry::After(Duration::from_secs(120))));
+        assert!(expiry("soon").unwrap_err().ends_with("or write never"));
+    }
 }

@@ -13,6 +13,9 @@ pub(crate) struct Document {
     pub(crate) title: String,
     /// Line with the measured object and the time.
     pub(crate) subtitle: String,
+    /// Figures that stand large above all else.
+    #[serde(default)]
+    pub(crate) figures: Vec<LeadingFigure>,
     /// Findings, the most important first.
     pub(crate) findings: Vec<Finding>,
     pub(crate) charts: Vec<Chart>,
@@ -31,6 +34,19 @@ impl Document {
         all.extend(own);
         Value::Object(all)
     }
+}
+
+/// A figure that leads the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeadingFigure {
+    /// `IOPS at most`.
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) value: f64,
+    /// 95 % confidence, where it is known.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// The point that it is of.
+    pub(crate) note: String,
 }
 
 /// A finding in words.

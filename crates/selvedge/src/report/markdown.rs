@@ -13,6 +13,15 @@ pub(crate) fn render(document: &Document) -> String {
     if !document.subtitle.is_empty() {
         let _ = write!(text, "\n{}\n", inline(&document.subtitle));
     }
+    if !document.figures.is_empty() {
+        text.push('\n');
+    }
+    for figure in &document.figures {
+        let value = units::measured(figure.unit, figure.value, figure.interval);
+        let note =
+            if figure.note.is_empty() { String::new() } else { format!(" ({})", inline(&figure.note)) };
+        let _ = writeln!(text, "- {}: **{value}**{note}", inline(&figure.name));
+    }
     if !document.findings.is_empty() {
         text.push_str("\n## Findings\n\n");
         for finding in &document.findings {
@@ -81,11 +90,7 @@ fn push_table(text: &mut String, table: &DataTable) {
 
 fn cell(cell: Option<&Cell>, column: &Column) -> String {
     match (cell, column.unit) {
-        (Some(Cell::Number { value, interval }), Some(unit)) => {
-            let value_text = units::quantity(unit, *value);
-            let spread = interval.and_then(|interval| units::spread(*value, interval));
-            spread.map_or(value_text.clone(), |spread| format!("{value_text} {spread}"))
-        }
+        (Some(Cell::Number { value, interval }), Some(unit)) => units::measured(unit, *value, *interval),
         (Some(Cell::Number { value, .. }), None) if value.is_finite() => value.to_string(),
         (Some(Cell::Text(text)), _) => inline(text),
         _ => "–".to_owned(),

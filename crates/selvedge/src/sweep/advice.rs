@@ -4,7 +4,7 @@
 use chart::units;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_along, queue_family};
+use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, knee, knee_points};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
 use super::statistics::compare;
@@ -21,6 +21,8 @@ const PDU_BYTES: f64 = 48.0;
 const PACKETS: f64 = 1.01;
 /// A mean that is less sure than this is worth a warning.
 const UNSURE: f64 = 0.10;
+/// Part of this machine's processor time from which on others, who took it, make figures doubtful.
+const OTHERS: f64 = 0.10;
 /// Points that a warning names.
 const NAMED_MAX: usize = 5;
 
@@ -37,6 +39,7 @@ pub(crate) struct Surroundings {
 /// All there is to say. Where the surroundings are not known, nothing is said of what limits.
 pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surroundings>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let others = others(summaries);
     for workload in workloads(plan, summaries) {
         findings.extend(queues(plan, &workload));
         findings.extend(load(plan, &workload));
@@ -51,7 +54,35 @@ pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surrou
         FindingKind::Observation => 1,
         FindingKind::Caution => 2,
     });
-    findings
+    // Before everything that it makes doubtful.
+    others.into_iter().chain(findings).collect()
+}
+
+/// Load of this machine by others, if it was noticeable.
+fn others(summaries: &[Summary]) -> Option<Finding> {
+    let most = |of: fn(&Summary) -> Option<f64>| {
+        let known = summaries.iter().filter_map(|summary| Some((of(summary)?, summary)));
+        known.max_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let (share, worst) = most(Summary::taken_by_others).filter(|(share, _)| *share >= OTHERS)?;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let (foreign, stolen) = (worst.foreign.unwrap_or(0.0), worst.stolen.unwrap_or(0.0));
+    let (who, advice) = match foreign >= stolen {
+        true => ("Other programs", "End them, or measure on a quiet machine"),
+        false => ("Other virtual machines", "Measure on another machine, or at another time"),
+    };
+    let used = summaries.iter().filter(|summary| summary.taken_by_others() >= Some(OTHERS)).count();
+    let text = format!(
+        "{advice}: with less processor time left for the measurement, its figures are lower and vary more. Other programs had \
+         {}, and a hypervisor took {} for other machines{}; {} had {} or more.",
+        if worst.foreign.is_some() { percent(foreign) } else { "an unknown part".to_owned() },
+        percent(stolen),
+        if worst.label.is_empty() { String::new() } else { format!(", at {}", worst.label) },
+        units::plural(used as u64, "point"),
+        percent(OTHERS)
+    );
+    let title = format!("{who} took up to {} of this machine's processors", percent(share));
+    Some(finding(FindingKind::Caution, title, text, None))
 }
 
 /// For a workload that is not the only one, its name.
@@ -85,12 +116,8 @@ fn more(ratio: f64) -> String {
 
 /// Returns advice on `-i`, if the runs tell.
 fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
-    if !plan.varies("nr-io-queues") {
-        return Vec::new();
-    }
+    let Some((deepest, choice)) = choice::queues(plan, workload, None) else { return Vec::new() };
     let families = families(plan, &workload.at_full_load(), Along::Queues);
-    let Some(deepest) = queue_family(&families, None) else { return Vec::new() };
-    let Some(choice) = QueueChoice::of(deepest) else { return Vec::new() };
     let chosen = choice.fewest;
     let others = deepest.members.iter().filter(|summary| summary.queues != chosen.queues);
     let others: Vec<String> = others
@@ -110,7 +137,7 @@ fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     );
     let several = families.iter().filter(|family| family.members.len() > 1);
     let each: Vec<String> = several
-        .filter(|family| !std::ptr::eq(*family, deepest))
+        .filter(|family| family.label != deepest.label)
         .filter_map(|family| Some((QueueChoice::of(family).filter(|other| other.is_decided)?, family)))
         .map(|(other, family)| format!("-i {} for {}", other.fewest.queues, family.label))
         .collect();
@@ -137,14 +164,12 @@ fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
 
 /// Returns the throughput within the latency target.
 fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
-    let loaded: Vec<&Summary> =
-        workload.with_loads().into_iter().filter(|summary| summary.response.is_some()).collect();
-    let members = if loaded.is_empty() { workload.at_full_load() } else { loaded.clone() };
-    let chart = Some(format!("{}{}", if loaded.is_empty() { "curve" } else { "load" }, workload.key));
+    let (along, members) = knee_points(workload);
+    let chart = if along == Along::Load { "load" } else { "curve" };
+    let chart = Some(format!("{chart}{}", workload.key));
+    let found = knee(plan, workload);
     let Some(target) = plan.latency_target_ns else {
-        // The same line as in the picture, so that both have one knee.
-        let along = if loaded.is_empty() { Along::Outstanding } else { Along::Load };
-        let Some(Knee { summary, is_passed }) = knee_along(plan, &members, along) else { return Vec::new() };
+        let Some(Knee { summary, is_passed }) = found else { return Vec::new() };
         let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
         let (title, beyond) = if is_passed {
             ("The knee is at", "Beyond it, latency grows faster than throughput.")
@@ -162,7 +187,7 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
         return vec![finding(FindingKind::Observation, title, text, chart)];
     };
     let within = units::time_ns(target as f64);
-    let Some(summary) = knee(plan, &members, Summary::seen_latency) else {
+    let Some(Knee { summary, .. }) = found else {
         let least = members.iter().map(|summary| summary.seen_latency().p99_ns.mean).fold(f64::MAX, f64::min);
         let title = format!("{}Nothing stays within {within}", of(workload));
         let mean = by_mean(&members, target);
@@ -206,6 +231,8 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     // The kernel's work for the network is partly charged to no process: interrupt time is reported separately.
     let own = best.cpus + best.target_cpus.filter(|_| around.is_local).unwrap_or(0.0);
     let network = best.interrupts.unwrap_or(0.0) * processors as f64;
+    let others = best.foreign.and_then(|_| best.taken_by_others());
+    let others = others.map_or(used - own - network, |share| share * processors as f64);
     let who = || {
         let target = best.target_cpus.filter(|_| around.is_local);
         let target = target.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
@@ -228,7 +255,7 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
         let why =
             format!("the last step to more outstanding commands still brought {:.0} %", (gain - 1.0) * 100.0);
         ("The load limits", why)
-    } else if busy >= AT_LIMIT && own + network < MOST * used {
+    } else if busy >= AT_LIMIT && others > (1.0 - MOST) * used {
         let why = format!("{}; the rest is others' work or the kernel's", who());
         ("Other work on this machine limits", why)
     } else if around.is_local && busy >= AT_LIMIT {
@@ -388,7 +415,8 @@ fn capitalized(text: &str) -> String {
 fn missing(summaries: &[Summary]) -> Option<Finding> {
     let missing: Vec<&Summary> = summaries.iter().filter(|summary| !summary.is_measured()).collect();
     let first = missing.first()?;
-    let title = format!("{} of {} points are missing", missing.len(), summaries.len());
+    let are = verb(missing.len(), "is", "are");
+    let title = format!("{} of {} points {are} missing", missing.len(), summaries.len());
     let reason = missing.iter().find_map(|summary| summary.failures.first());
     let reason = reason.map_or_else(|| "the sweep ended before".to_owned(), Clone::clone);
     let names = named(&missing);
@@ -402,7 +430,8 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
     let unsteady: Vec<&Summary> =
         summaries.iter().filter(|summary| summary.unsteady * 2 > summary.runs).collect();
     if !unsteady.is_empty() {
-        let title = format!("{} were not steady", units::plural(unsteady.len() as u64, "point"));
+        let points = units::plural(unsteady.len() as u64, "point");
+        let title = format!("{points} {} not steady", verb(unsteady.len(), "was", "were"));
         let text = format!(
             "{}: within most of their runs, throughput varied by more than 20 % or rose or fell by more than 10 % (the \
              SNIA's rule for steady state). A longer --ramp_time, or --steady, may help.",
@@ -414,7 +443,8 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
         |summary: &&Summary| summary.iops.sample().uncertainty().is_some_and(|share| share > UNSURE);
     let unsure: Vec<&Summary> = summaries.iter().filter(is_unsure).collect();
     if !unsure.is_empty() {
-        let title = format!("{} are not sure to 10 %", units::plural(unsure.len() as u64, "point"));
+        let points = units::plural(unsure.len() as u64, "point");
+        let title = format!("{points} {} less certain than ± 10 %", verb(unsure.len(), "is", "are"));
         let text = format!(
             "{}: the throughput of their runs differs so much that its mean is not known better. More repetitions \
              (--repeat), or a quieter machine, may help.",
@@ -429,6 +459,11 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
         findings.push(finding(FindingKind::Caution, title, text.to_owned(), None));
     }
     findings
+}
+
+/// Returns the form of a verb for a number of subjects.
+pub(super) const fn verb(count: usize, one: &'static str, several: &'static str) -> &'static str {
+    if count == 1 { one } else { several }
 }
 
 fn named(summaries: &[&Summary]) -> String {

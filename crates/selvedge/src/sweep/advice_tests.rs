@@ -55,6 +55,8 @@ fn a_longer_tail_makes_more_queues_worth_it() {
 fn busy(run: &mut Measurement, cpu_s: f64, interrupts: f64) {
     (run.machine_busy, run.interrupts) = (Some(0.97), Some(interrupts));
     (run.cpu_s, run.target_cpu_s, run.workers) = (cpu_s, None, 2);
+    // As in journals without these figures, where the rest is others'.
+    (run.foreign, run.stolen) = (None, None);
 }
 
 #[test]
@@ -136,11 +138,11 @@ fn what_is_not_sure_is_said() {
     let all = findings(&plan, &points, Some(SURROUNDINGS));
     assert!(
         titles(&all).contains(&"3 points were not steady")
-            && titles(&all).contains(&"3 points are not sure to 10 %")
+            && titles(&all).contains(&"3 points are less certain than ± 10 %")
     );
     points[1] = Summary::of(&plan, points[1].point.clone(), &[], vec!["connection refused".into()]);
     let all = findings(&plan, &points, Some(SURROUNDINGS));
-    let missing = all.iter().find(|finding| finding.title == "1 of 3 points are missing").unwrap();
+    let missing = all.iter().find(|finding| finding.title == "1 of 3 points is missing").unwrap();
     assert!(
         missing.text.contains("depth 2") && missing.text.contains("connection refused"),
         "{}",

@@ -3,7 +3,7 @@
 use chart::units;
 use chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
 
-use super::choice::{best_family, knee};
+use super::choice::{Knee, knee};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
 use super::plan::Plan;
@@ -109,11 +109,27 @@ impl Wanted {
             title: titled(&format!("{} by {words}", self.title), workload),
             caption: format!("{}{}", self.caption, left_out(families.len())),
             x: Axis { label: x.to_owned(), unit: Unit::Count, scale: Scale::Log2 },
-            y: Axis { label: self.label.to_owned(), unit: self.unit, scale: Scale::Linear },
+            y: Axis {
+                label: self.label.to_owned(),
+                unit: self.unit,
+                scale: scale(values(&lines, |point| point.y)),
+            },
             drawing: Drawing::Lines(lines),
             marks: Vec::new(),
         }
     }
+}
+
+/// A logarithmic scale for values that span a decade or more, among which a linear one would show the greatest alone.
+pub(super) fn scale(values: impl Iterator<Item = f64>) -> Scale {
+    let (low, high) =
+        values.fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    if low > 0.0 && high >= low * 10.0 { Scale::Log10 } else { Scale::Linear }
+}
+
+/// Values of lines, across or up.
+fn values(lines: &[Series], of: fn(&Point) -> f64) -> impl Iterator<Item = f64> {
+    lines.iter().flat_map(|line| &line.points).map(of)
 }
 
 fn titled(title: &str, workload: &Workload<'_>) -> String {
@@ -170,6 +186,8 @@ fn closed_loop(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) ->
         style: Style::Solid,
         points: family.members.iter().map(|summary| curve_point(summary, &summary.latency)).collect(),
     };
+    let lines: Vec<Series> = families.iter().take(LINES_MAX).map(line).collect();
+    let (across, up) = (scale(values(&lines, |point| point.x)), scale(values(&lines, |point| point.y)));
     Chart {
         id: format!("curve{}", workload.key),
         title: titled("Latency by throughput, as more is outstanding", workload),
@@ -178,10 +196,10 @@ fn closed_loop(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) ->
              they bring in throughput.{}",
             left_out(families.len())
         ),
-        x: Axis { label: "throughput".to_owned(), unit: Unit::Iops, scale: Scale::Linear },
-        y: Axis { label: "p99 latency".to_owned(), unit: Unit::Nanoseconds, scale: Scale::Linear },
-        drawing: Drawing::Lines(families.iter().take(LINES_MAX).map(line).collect()),
-        marks: marks(plan, families, |summary| &summary.latency),
+        x: Axis { label: "throughput".to_owned(), unit: Unit::Iops, scale: across },
+        y: Axis { label: "p99 latency".to_owned(), unit: Unit::Nanoseconds, scale: up },
+        drawing: Drawing::Lines(lines),
+        marks: marks(plan, workload, families),
     }
 }
 
@@ -205,7 +223,7 @@ fn open_loop(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) -> C
         x: Axis { label: "throughput".to_owned(), unit: Unit::Iops, scale: Scale::Linear },
         y: Axis { label: "p99 latency".to_owned(), unit: Unit::Nanoseconds, scale: Scale::Log10 },
         drawing: Drawing::Lines(lines),
-        marks: marks(plan, families, Summary::seen_latency),
+        marks: marks(plan, workload, families),
     }
 }
 
@@ -240,21 +258,18 @@ fn curve_point(summary: &Summary, latency: &LatencySummary) -> Point {
     }
 }
 
-/// The knee of the family that does most, and the line it must stay below.
-fn marks(plan: &Plan, families: &[Family<'_>], latency: fn(&Summary) -> &LatencySummary) -> Vec<Mark> {
+/// The workload's knee, if it is among the points of these families, and the line that they must stay below.
+fn marks(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) -> Vec<Mark> {
     let mut marks = Vec::new();
     if let Some(target) = plan.latency_target_ns {
         let label = units::time_ns(target as f64);
         marks.push(Mark { x: None, y: Some(target as f64), until: None, label });
     }
-    let found = best_family(families).and_then(|best| Some((best, knee(plan, &best.members, latency)?)));
     // The last point that was measured is not known to be a knee.
-    let is_last =
-        |best: &Family<'_>, knee: &Summary| best.members.last().is_some_and(|last| std::ptr::eq(*last, knee));
-    let found = found.filter(|(best, knee)| plan.latency_target_ns.is_some() || !is_last(best, knee));
-    if let Some((_, summary)) = found {
+    let Some(Knee { summary, is_passed: true }) = knee(plan, workload) else { return marks };
+    if families.iter().flat_map(|family| &family.members).any(|member| std::ptr::eq(*member, summary)) {
         let label = format!("knee: {} IOPS", units::count(summary.iops.mean));
-        let (x, y) = (Some(summary.iops.mean), Some(latency(summary).p99_ns.mean));
+        let (x, y) = (Some(summary.iops.mean), Some(summary.seen_latency().p99_ns.mean));
         marks.push(Mark { x, y, until: None, label });
     }
     marks
@@ -309,7 +324,7 @@ fn worth_a_closer_look<'a>(plan: &Plan, workload: &Workload<'a>) -> Vec<&'a Summ
     };
     let all = &workload.members;
     add(all.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)).copied());
-    add(knee(plan, all, Summary::seen_latency));
+    add(knee(plan, workload).map(|knee| knee.summary));
     let tail = |summary: &Summary| summary.latency.p99_9_ns.mean / summary.latency.p50_ns.mean.max(1.0);
     add(all.iter().max_by(|a, b| tail(a).total_cmp(&tail(b))).copied());
     chosen

@@ -1,15 +1,17 @@
-//! Which point of a sweep is the one to use: one rule each for its words, its pictures and `tune advise`. What is said of it is
-//! theirs.
+//! Choice of a sweep's point to use: the one set of rules for the report's words, its pictures and `tune advise`, which only
+//! word the choice.
 
 use super::family::{Along, Family, Workload, families};
 use super::plan::Plan;
 use super::statistics::compare;
-use super::summary::{LatencySummary, Quantity, Summary};
+use super::summary::{Quantity, Summary};
 
 /// Share of the best result from which on a result counts as equally good.
 pub(crate) const AS_GOOD: f64 = 0.95;
 /// And so is a tail that is this little longer.
 const TAIL_AS_GOOD: f64 = 1.10;
+/// Points of a line from which on it can have a knee.
+const KNEE_POINTS_MIN: usize = 3;
 
 /// The rule by which queues are chosen, in words.
 pub(crate) const QUEUES_RULE: &str = "the fewest queues whose throughput comes within 5 % of the best and whose p99 is within \
@@ -59,18 +61,15 @@ fn is_significant(one: &Summary, other: &Summary) -> bool {
 
 /// The family by which queues are chosen: that with the most outstanding commands, or with a number that is nearest to one that
 /// was asked for.
-pub(crate) fn queue_family<'b, 'a>(
-    families: &'b [Family<'a>],
-    outstanding: Option<u64>,
-) -> Option<&'b Family<'a>> {
-    let mut several = families.iter().filter(|family| family.members.len() > 1);
+fn queue_family(families: Vec<Family<'_>>, outstanding: Option<u64>) -> Option<Family<'_>> {
+    let mut several = families.into_iter().filter(|family| family.members.len() > 1);
     let of = |family: &Family<'_>| family.members[0].outstanding;
     match outstanding {
         Some(wanted) => several.min_by_key(|family| of(family).abs_diff(wanted)),
         None => {
-            // The first of several, as the report has it.
+            // The first of several with the same number.
             let first = several.next()?;
-            Some(several.fold(first, |most, family| if of(family) > of(most) { family } else { most }))
+            Some(several.fold(first, |most, family| if of(&family) > of(&most) { family } else { most }))
         }
     }
 }
@@ -91,48 +90,48 @@ pub(crate) struct Knee<'a> {
     pub(crate) is_passed: bool,
 }
 
-/// The knee of these points of a workload: that of the family that does most, so that words, pictures and advice have one. Within
-/// a latency that was set it is the most that any point does.
-pub(crate) fn knee_along<'a>(plan: &Plan, members: &[&'a Summary], along: Along) -> Option<Knee<'a>> {
-    if plan.latency_target_ns.is_some() {
-        let summary = knee(plan, members, Summary::seen_latency)?;
+/// Points among which the knee of a workload is, and their order: those with a load of their own, else those at full load.
+pub(crate) fn knee_points<'a>(workload: &Workload<'a>) -> (Along, Vec<&'a Summary>) {
+    let with_loads = workload.with_loads();
+    let loaded: Vec<&Summary> = with_loads.into_iter().filter(|summary| summary.response.is_some()).collect();
+    if loaded.is_empty() { (Along::Outstanding, workload.at_full_load()) } else { (Along::Load, loaded) }
+}
+
+/// The knee of a workload, for words, pictures and advice alike. Within a latency that was set it is the most that any point
+/// does. Without one it is the point with the most throughput for its mean latency (Kleinrock's power), in the family that does
+/// most.
+pub(crate) fn knee<'a>(plan: &Plan, workload: &Workload<'a>) -> Option<Knee<'a>> {
+    let (along, members) = knee_points(workload);
+    if let Some(target) = plan.latency_target_ns {
+        let within =
+            members.into_iter().filter(|summary| summary.seen_latency().p99_ns.mean <= target as f64);
+        let summary = within.max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean))?;
         return Some(Knee { summary, is_passed: true });
     }
-    let families = families(plan, members, along);
-    let family = best_family(&families)?;
-    let summary = knee(plan, &family.members, Summary::seen_latency)?;
+    let families = families(plan, &members, along);
+    let family = best_family(&families).filter(|family| family.members.len() >= KNEE_POINTS_MIN)?;
+    let power = |summary: &Summary| summary.iops.mean / summary.seen_latency().mean_ns.mean.max(1.0);
+    let summary = family.members.iter().copied().max_by(|a, b| power(a).total_cmp(&power(b)))?;
     let is_passed = family.members.iter().any(|other| along.of(other) > along.of(summary));
     Some(Knee { summary, is_passed })
 }
 
-/// The knee of a workload at full load.
-pub(crate) fn knee_at_full_load<'a>(plan: &Plan, workload: &Workload<'a>) -> Option<Knee<'a>> {
-    knee_along(plan, &workload.at_full_load(), Along::Outstanding)
-}
-
-/// The point beyond which more waiting brings little: the last within the latency that was set, or, where none was, the
-/// one with the most throughput for its latency (Kleinrock's power).
-pub(crate) fn knee<'a>(
+/// Number of queues to use for a workload: with the most outstanding commands, or a number nearest to `outstanding`.
+pub(crate) fn queues<'a>(
     plan: &Plan,
-    members: &[&'a Summary],
-    latency: fn(&Summary) -> &LatencySummary,
-) -> Option<&'a Summary> {
-    let found = match plan.latency_target_ns {
-        Some(target) => members
-            .iter()
-            .filter(|summary| latency(summary).p99_ns.mean <= target as f64)
-            .max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)),
-        None if members.len() < 3 => None,
-        None => {
-            let power = |summary: &Summary| summary.iops.mean / latency(summary).mean_ns.mean.max(1.0);
-            members.iter().max_by(|a, b| power(a).total_cmp(&power(b)))
-        }
-    };
-    found.copied()
+    workload: &Workload<'a>,
+    outstanding: Option<u64>,
+) -> Option<(Family<'a>, QueueChoice<'a>)> {
+    if !plan.varies("nr-io-queues") {
+        return None;
+    }
+    let family = queue_family(families(plan, &workload.at_full_load(), Along::Queues), outstanding)?;
+    let choice = QueueChoice::of(&family)?;
+    Some((family, choice))
 }
 
-/// The family that does most.
-pub(crate) fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
+/// The family with the highest throughput.
+fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
     let most =
         |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     families.iter().max_by(|a, b| most(a).total_cmp(&most(b)))

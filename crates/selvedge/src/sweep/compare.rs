@@ -5,10 +5,13 @@ use chart::units;
 use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
 use serde::Serialize;
 
+use super::advice::verb;
 use super::plan::Plan;
 use super::statistics::{self, Comparison};
 use super::summary::{Quantity, Summary};
-use crate::report::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
+use crate::report::document::{
+    Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind, LeadingFigure,
+};
 
 /// Sweep on one side of a comparison.
 #[derive(Clone, Debug)]
@@ -49,6 +52,20 @@ pub(crate) struct Figures {
     pub(crate) iops: f64,
     pub(crate) p99_ns: f64,
     pub(crate) runs: usize,
+}
+
+/// Ratio of all points together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Overall {
+    pub(crate) ratio: f64,
+    /// 95 % confidence; nothing where a point was measured once.
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+impl Overall {
+    fn text(self) -> String {
+        units::ratio(self.ratio, self.interval)
+    }
 }
 
 /// Both sweeps.
@@ -103,17 +120,20 @@ impl Compared {
         Ok(Self { first, second, pairs, only_first, only_second, differences })
     }
 
-    /// All ratios of IOPS as one: their geometric mean.
-    pub(crate) fn overall(&self) -> Option<f64> {
-        let ratios: Vec<f64> = self
-            .pairs
-            .iter()
-            .filter_map(|pair| pair.iops)
-            .map(|iops| iops.ratio)
-            .filter(|ratio| *ratio > 0.0)
-            .collect();
-        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-        (!ratios.is_empty()).then(|| (logarithms / ratios.len() as f64).exp())
+    /// All ratios of IOPS as one: their geometric mean, with its interval where each has one.
+    pub(crate) fn overall(&self) -> Option<Overall> {
+        let all = self.pairs.iter().filter_map(|pair| pair.iops).filter(|iops| iops.ratio > 0.0);
+        let all: Vec<Comparison> = all.collect();
+        if all.is_empty() {
+            return None;
+        }
+        let count = all.len() as f64;
+        let ratio = (all.iter().map(|iops| iops.ratio.ln()).sum::<f64>() / count).exp();
+        // The intervals are factors, whose logarithms add up as independent errors do.
+        let square = |iops: &Comparison| iops.interval.map(|(_, high)| (high / iops.ratio).ln().powi(2));
+        let squares: Option<f64> = all.iter().map(square).sum();
+        let factor = squares.map(|squares| (squares.sqrt() / count).exp());
+        Some(Overall { ratio, interval: factor.map(|factor| (ratio / factor, ratio * factor)) })
     }
 
     /// The two as a report.
@@ -122,6 +142,7 @@ impl Compared {
         Document {
             title: format!("{} compared with {}", name(&self.second), name(&self.first)),
             subtitle: format!("{} in common", units::plural(self.pairs.len() as u64, "point")),
+            figures: self.leading_figures(),
             findings: self.findings(),
             charts: vec![
                 self.chart("iops-ratio", "IOPS", "More is better.", |pair| pair.iops),
@@ -132,13 +153,25 @@ impl Compared {
         }
     }
 
+    fn leading_figures(&self) -> Vec<LeadingFigure> {
+        let figure = |overall: Overall| LeadingFigure {
+            name: "times the IOPS".to_owned(),
+            unit: Unit::Ratio,
+            value: overall.ratio,
+            interval: overall.interval,
+            note: format!("geometric mean over {}", units::plural(self.pairs.len() as u64, "point")),
+        };
+        self.overall().map(figure).into_iter().collect()
+    }
+
     fn chart(&self, id: &str, what: &str, better: &str, of: fn(&Pair) -> Option<Comparison>) -> Chart {
         let point = |(number, pair): (usize, &Pair)| {
             let ratio = of(pair)?;
             let note = Some(pair.label.clone());
             Some(Point { x: number as f64 + 1.0, y: ratio.ratio, interval: ratio.interval, note })
         };
-        let points = self.pairs.iter().enumerate().filter_map(point).collect();
+        let points: Vec<Point> = self.pairs.iter().enumerate().filter_map(point).collect();
+        let scale = super::charts::scale(points.iter().map(|point| point.y));
         Chart {
             id: id.to_owned(),
             title: format!("{what}: {} over {}", self.second.name, self.first.name),
@@ -146,7 +179,7 @@ impl Compared {
                 "{better} Points in the order of the table; an interval that reaches 1 is not a difference."
             ),
             x: Axis { label: "point".to_owned(), unit: Unit::Count, scale: Scale::Linear },
-            y: Axis { label: format!("ratio of {what}"), unit: Unit::Ratio, scale: Scale::Linear },
+            y: Axis { label: format!("ratio of {what}"), unit: Unit::Ratio, scale },
             drawing: Drawing::Lines(vec![Series { name: String::new(), style: Style::Dots, points }]),
             marks: vec![Mark { x: None, y: Some(1.0), until: None, label: "equal".to_owned() }],
         }
@@ -170,9 +203,9 @@ impl Compared {
         {
             let title = "Where they differ most".to_owned();
             let text = format!(
-                "At {}: {:.2} times the IOPS ({} instead of {}), with a p99 of {} instead of {}.",
+                "At {}: {} times the IOPS ({} instead of {}), with a p99 of {} instead of {}.",
                 pair.label,
-                iops.ratio,
+                units::ratio(iops.ratio, iops.interval),
                 units::count(pair.second.iops),
                 units::count(pair.first.iops),
                 units::time_ns(pair.second.p99_ns),
@@ -208,27 +241,34 @@ impl Compared {
     }
 
     /// Returns a summary of all points in a few words, within what is significant.
-    fn verdict(&self, overall: f64) -> String {
+    fn verdict(&self, overall: Overall) -> String {
         match self.counts() {
             [0, 0, same, 0] if same > 0 => "No difference beyond chance".to_owned(),
             [more, less, ..] if more > 0 && less > 0 => {
-                format!("More at some points, less at others, {overall:.2} times the IOPS in all")
+                format!("More at some points, less at others, {} times the IOPS in all", overall.text())
             }
-            _ => format!("{overall:.2} times the IOPS"),
+            _ => format!("{} times the IOPS", overall.text()),
         }
     }
 
     /// Returns the verdict with the numbers of points.
-    fn counted(&self, overall: f64) -> String {
+    fn counted(&self, overall: Overall) -> String {
         let ratios: Vec<Comparison> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
         let [more, less, same, unknown] = self.counts();
         let mut text = format!(
-            "{overall:.2} times the IOPS is the geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} do \
-             not differ (Welch's test)",
-            units::plural(ratios.len() as u64, "point")
+            "{} times the IOPS is the geometric mean over {}. With 95 % confidence, {more} {} more, {less} {} less, and {same} {} \
+             no difference (Welch's test)",
+            overall.text(),
+            units::plural(ratios.len() as u64, "point"),
+            verb(more, "does", "do"),
+            verb(less, "does", "do"),
+            verb(same, "shows", "show")
         );
         if unknown > 0 {
-            text.push_str(&format!("; {unknown} were measured once, so that nothing is known of chance"));
+            text.push_str(&format!(
+                "; {unknown} {} measured once, so that nothing is known of chance",
+                verb(unknown, "was", "were")
+            ));
         }
         if ratios.len() >= 20 {
             text.push_str(&format!(
@@ -353,7 +393,9 @@ mod tests {
         let second = side("new", "--rw randread --iodepth 2,4,8 -t mptcp", 1.5);
         let compared = Compared::new(first, second).unwrap();
         assert_eq!((compared.pairs.len(), compared.only_first, compared.only_second), (2, 1, 1));
-        assert!((compared.overall().unwrap() - 1.5).abs() < 1e-9);
+        let overall = compared.overall().unwrap();
+        let (low, high) = overall.interval.unwrap();
+        assert!((overall.ratio - 1.5).abs() < 1e-9 && low > 1.45 && high < 1.55, "{overall:?}");
         for pair in &compared.pairs {
             let iops = pair.iops.unwrap();
             assert!((iops.ratio - 1.5).abs() < 1e-9 && iops.differs == Some(true), "{pair:?}");
@@ -366,7 +408,12 @@ mod tests {
         );
         let document = compared.document();
         assert_eq!(document.title, "new compared with old");
-        assert!(document.findings[0].title.starts_with("1.50 times the IOPS"));
+        assert!(
+            document.findings[0].title.starts_with("1.50 ± 0.02 times the IOPS"),
+            "{}",
+            document.findings[0].title
+        );
+        assert_eq!(document.figures.len(), 1);
         assert!(document.findings[0].text.contains("2 do more, 0 do less"));
         assert!(document.tables[0].rows.iter().all(|row| row.len() == document.tables[0].columns.len()));
     }
@@ -380,7 +427,9 @@ mod tests {
         assert_eq!(compared.pairs[0].label, "the only point");
         let findings = compared.document().findings;
         assert_eq!(findings[0].title, "No difference beyond chance: b over a");
-        assert!(findings[0].text.starts_with("1.00 times the IOPS is the geometric mean over 1 point."));
+        let text = &findings[0].text;
+        assert!(text.starts_with("1.00 ± 0.02 times the IOPS is the geometric mean over 1 point."), "{text}");
+        assert!(text.contains("0 do more, 0 do less, and 1 shows no difference"), "{text}");
     }
 
     #[test]

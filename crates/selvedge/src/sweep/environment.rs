@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
+
+use topology::{Machine, SocketState};
 
 use crate::report::document::FactGroup;
 
@@ -31,6 +34,7 @@ const SYSCTLS: [&str; 14] = [
 pub(crate) struct MachineTime {
     busy: u64,
     interrupts: u64,
+    stolen: u64,
     all: u64,
 }
 
@@ -40,6 +44,17 @@ pub(crate) struct Busy {
     pub(crate) all: f64,
     /// In interrupts, and in what the kernel does right after them.
     pub(crate) interrupts: f64,
+    /// Taken by a hypervisor for other machines.
+    pub(crate) stolen: f64,
+    /// Time of all processors together, in seconds.
+    pub(crate) seconds: f64,
+}
+
+impl Busy {
+    /// Share of the programs besides those whose processor time is `known`. The kernel's own threads are among them.
+    pub(crate) fn foreign(&self, known: Duration) -> f64 {
+        (self.all - self.interrupts - self.stolen - known.as_secs_f64() / self.seconds).max(0.0)
+    }
 }
 
 /// This machine, and its way to the targets.
@@ -138,6 +153,19 @@ pub(crate) fn is_here(target: SocketAddr) -> bool {
     target.ip().is_loopback() || own_address(target) == Some(target.ip())
 }
 
+/// Process on this machine that listens on one of these addresses, where the system tells.
+pub(crate) fn listener(addresses: &[SocketAddr]) -> Option<u32> {
+    let sockets = Machine::live().sockets().ok()?.sockets;
+    let mut listening = sockets.iter().filter(|socket| socket.state == SocketState::Listen);
+    let serves = |local: SocketAddr| {
+        let is_any = local.ip().is_unspecified();
+        addresses
+            .iter()
+            .any(|address| address.port() == local.port() && (is_any || address.ip() == local.ip()))
+    };
+    listening.find(|socket| serves(socket.local))?.pid.filter(|pid| *pid != std::process::id())
+}
+
 /// The interface of the route to `target`, as `ip` tells it.
 fn interface_to(target: IpAddr) -> Option<String> {
     let output = Command::new("ip").args(["-j", "route", "get", &target.to_string()]).output().ok()?;
@@ -189,15 +217,19 @@ impl MachineTime {
         let all: u64 = ticks.iter().take(8).sum();
         let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
         let interrupts = ticks.get(5).unwrap_or(&0).saturating_add(*ticks.get(6).unwrap_or(&0));
-        Some(Self { busy: all.saturating_sub(idle), interrupts, all })
+        let stolen = *ticks.get(7).unwrap_or(&0);
+        Some(Self { busy: all.saturating_sub(idle), interrupts, stolen, all })
     }
 
     /// Returns the load since this sample. Time stolen by a hypervisor counts as busy.
     pub(crate) fn busy_until(self, later: Self) -> Option<Busy> {
         let all = later.all.checked_sub(self.all).filter(|all| *all > 0)? as f64;
+        let share = |of: fn(&Self) -> u64| of(&later).saturating_sub(of(&self)) as f64 / all;
         Some(Busy {
-            all: later.busy.saturating_sub(self.busy) as f64 / all,
-            interrupts: later.interrupts.saturating_sub(self.interrupts) as f64 / all,
+            all: share(|time| time.busy),
+            interrupts: share(|time| time.interrupts),
+            stolen: share(|time| time.stolen),
+            seconds: all / rustix::param::clock_ticks_per_second() as f64,
         })
     }
 }
@@ -209,12 +241,25 @@ mod tests {
     #[test]
     fn busy_is_what_is_not_idle() {
         let before = MachineTime::of("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 2\n").unwrap();
-        let after = MachineTime::of("cpu  150 0 120 810 20 0 0 0 7 0\n").unwrap();
-        assert_eq!(before.busy_until(after), Some(Busy { all: 0.7, interrupts: 0.0 }));
-        let worked = MachineTime::of("cpu  100 0 100 870 0 10 20 0 0 0\n").unwrap();
-        assert_eq!(before.busy_until(worked), Some(Busy { all: 0.3, interrupts: 0.3 }));
-        assert_eq!(after.busy_until(after), None);
+        let until = |text: &str| before.busy_until(MachineTime::of(text).unwrap()).unwrap();
+        let busy = until("cpu  150 0 120 810 20 0 0 0 7 0\n");
+        assert_eq!((busy.all, busy.interrupts, busy.stolen), (0.7, 0.0, 0.0));
+        let busy = until("cpu  100 0 100 870 0 10 20 0 0 0\n");
+        assert_eq!((busy.all, busy.interrupts, busy.stolen), (0.3, 0.3, 0.0));
+        assert_eq!(before.busy_until(before), None);
         assert_eq!(MachineTime::of("intr 5"), None);
+    }
+
+    #[test]
+    fn foreign_load_is_neither_known_programs_nor_interrupts_nor_stolen() {
+        let before = MachineTime::of("cpu  0 0 0 0 0 0 0 0 0 0\n").unwrap();
+        let busy =
+            before.busy_until(MachineTime::of("cpu  400 0 200 100 0 50 50 200 0 0\n").unwrap()).unwrap();
+        assert_eq!((busy.all, busy.interrupts, busy.stolen), (0.9, 0.1, 0.2));
+        assert!((busy.foreign(Duration::ZERO) - 0.6).abs() < 1e-9);
+        let half = Duration::from_secs_f64(busy.seconds / 2.0);
+        assert!((busy.foreign(half) - 0.1).abs() < 1e-9);
+        assert_eq!(busy.foreign(half * 2), 0.0, "ticks may count more than there is");
     }
 
     #[test]

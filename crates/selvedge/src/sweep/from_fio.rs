@@ -110,6 +110,8 @@ fn summary(plan: &Plan, point: Point, jobs: &[&FioJob]) -> Summary {
         target_cpus: None,
         machine_busy: None,
         interrupts: None,
+        foreign: None,
+        stolen: None,
         workers: 0,
         engine: "fio".to_owned(),
         unsteady: 0,

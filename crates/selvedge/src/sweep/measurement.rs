@@ -47,6 +47,12 @@ pub(crate) struct Measurement {
     /// The part of it that was in interrupts; not in journals of before.
     #[serde(default)]
     pub(crate) interrupts: Option<f64>,
+    /// The part of it that other programs took, where the target's is known or elsewhere; absent in older journals.
+    #[serde(default)]
+    pub(crate) foreign: Option<f64>,
+    /// The part of it that a hypervisor took for other machines; absent in older journals.
+    #[serde(default)]
+    pub(crate) stolen: Option<f64>,
     /// Time of commands by stage; absent in older journals.
     #[serde(default)]
     pub(crate) stages: Option<StagesReport>,
@@ -68,6 +74,8 @@ pub(crate) struct Measurement {
 pub(crate) struct Around<'a> {
     pub(crate) at: Duration,
     pub(crate) busy: Option<Busy>,
+    /// Share of other programs, where it is known.
+    pub(crate) foreign: Option<f64>,
     pub(crate) offered_iops: Option<f64>,
     /// IOPS of each round, where there were several.
     pub(crate) rounds_iops: &'a [f64],
@@ -103,6 +111,8 @@ impl Measurement {
             target_cpu_s: target_cpu.map(|time| time.as_secs_f64()),
             machine_busy: around.busy.map(|busy| busy.all),
             interrupts: around.busy.map(|busy| busy.interrupts),
+            foreign: around.foreign,
+            stolen: around.busy.map(|busy| busy.stolen),
             stages: StagesReport::of_all(&stages),
             workers: last.map_or(0, |last| last.workers),
             queues: last.map_or(0, |last| last.queues),

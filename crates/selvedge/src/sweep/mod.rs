@@ -10,6 +10,7 @@ pub(crate) mod environment;
 pub(crate) mod family;
 pub(crate) mod from_fio;
 pub(crate) mod journal;
+pub(crate) mod leading_figures;
 pub(crate) mod measurement;
 pub(crate) mod plan;
 pub(crate) mod point;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::advice::Surroundings;
 use super::journal::Journal;
+use super::leading_figures::leading_figures;
 use super::measurement::QUANTILES;
 use super::plan::Plan;
 use super::summary::Summary;
@@ -87,6 +88,7 @@ impl SweepReport {
         mut more: Value,
     ) -> Self {
         let document = Document {
+            figures: leading_figures(plan, &summaries),
             findings: advice::findings(plan, &summaries, around),
             charts: charts::all(plan, &summaries),
             tables: vec![tables::points(plan, &summaries)],

@@ -38,6 +38,8 @@ pub(crate) fn measurement(iops: f64, mean_ns: f64) -> Measurement {
         target_cpu_s: Some(1.0),
         machine_busy: Some(0.5),
         interrupts: Some(0.1),
+        foreign: Some(0.0),
+        stolen: Some(0.0),
         stages: None,
         workers: 1,
         queues: 1,

@@ -92,6 +92,12 @@ pub(crate) struct Summary {
     /// The part of it that was in interrupts, the network's among them.
     #[serde(default)]
     pub(crate) interrupts: Option<f64>,
+    /// The part of it that other programs took.
+    #[serde(default)]
+    pub(crate) foreign: Option<f64>,
+    /// The part of it that a hypervisor took for other machines.
+    #[serde(default)]
+    pub(crate) stolen: Option<f64>,
     pub(crate) workers: usize,
     pub(crate) engine: String,
     /// Measurements that were not steady in themselves.
@@ -143,6 +149,8 @@ impl Summary {
             target_cpus: mean(&|run| run.target_cpu_s.map(|seconds| over(seconds, run))),
             machine_busy: mean(&|run| run.machine_busy),
             interrupts: mean(&|run| run.interrupts),
+            foreign: mean(&|run| run.foreign),
+            stolen: mean(&|run| run.stolen),
             workers: typical.map_or(0, |run| run.workers),
             engine: typical.map(|run| run.engine.clone()).unwrap_or_default(),
             unsteady: runs.iter().filter(|run| run.steady == Some(false)).count(),
@@ -155,6 +163,13 @@ impl Summary {
     /// sent.
     pub(crate) fn seen_latency(&self) -> &LatencySummary {
         self.response.as_ref().unwrap_or(&self.latency)
+    }
+
+    /// Part of this machine's processor time that others took: programs besides both ends, and other machines. Nothing where
+    /// neither is known.
+    pub(crate) fn taken_by_others(&self) -> Option<f64> {
+        let known: Vec<f64> = [self.foreign, self.stolen].into_iter().flatten().collect();
+        (!known.is_empty()).then(|| known.iter().sum())
     }
 
     /// True if the point has a measurement.

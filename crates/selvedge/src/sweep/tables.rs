@@ -40,6 +40,9 @@ const MEASURED: [Measured; 20] = [
     ("machine busy", "machine_busy_percent", Unit::Percent, |summary| {
         summary.machine_busy.map_or(Cell::Nothing, |busy| number(busy * 100.0))
     }),
+    ("taken by others", "others_percent", Unit::Percent, |summary| {
+        summary.taken_by_others().map_or(Cell::Nothing, |share| number(share * 100.0))
+    }),
     ("runs", "runs", Unit::Count, |summary| number(summary.runs as f64)),
 ];
 

@@ -116,8 +116,8 @@ fn model(f: &mut fmt::Formatter<'_>, prediction: &Prediction) -> fmt::Result {
     let us = |ns: u64| ns as f64 / 1e3;
     writeln!(
         f,
-        "  costs of one I/O: receiving {} us, worker {} us; handed over to another CPU {} us more on each side, to \
-         another\n  node {} us; {} us more for each other CPU that sends by the same queue; {} us away; {} outstanding \
+        "  costs of one I/O: receiving {} µs, worker {} µs; handed over to another CPU {} µs more on each side, to \
+         another\n  node {} µs; {} µs more for each other CPU that sends by the same queue; {} µs away; {} outstanding \
          on each queue,\n  at most {} IOPS",
         us(costs.receive_ns),
         us(costs.worker_ns),

@@ -34,10 +34,7 @@ fn the_level_changes_while_it_runs() {
     let logged = BufReader::new(target.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
     let mut logged = logged.map(|line| serde_json::from_str::<Value>(&line).expect("each line is an object"));
     let first = logged.next().expect("something is logged");
-    assert_eq!(
-        (&first["level"], &first["message"]),
-        (&"WARN".into(), &"the log's level is another one now".into())
-    );
+    assert_eq!((&first["level"], &first["message"]), (&"WARN".into(), &"the log level has changed".into()));
     let second = logged.next().expect("a host is an event");
     assert_eq!(second["level"], "INFO", "{second}");
 }

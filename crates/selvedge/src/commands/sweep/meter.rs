@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::target::Measured;
 
+use super::testbed::Testbed;
 use crate::bench::process::process_time;
 use crate::bench::run::{Outcome, Run};
 use crate::commands::bench::fit;
@@ -37,6 +38,8 @@ pub(super) struct Meter<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
     clock: Option<TargetClock>,
+    /// True if the target is on this machine, whose other programs it is not among.
+    is_local: bool,
 }
 
 /// Source of the target's processor time.
@@ -63,22 +66,29 @@ impl TargetClock {
 }
 
 impl<'a> Meter<'a> {
-    /// Checks that the target's processor time can be known, if it shall be.
-    pub(super) fn new(plan: &'a Plan, own: &OwnFlags, stop: &'a Stop) -> Result<Self, Failure> {
+    /// Checks that the target's processor time can be known, if it shall be. That of a target on this machine is also known
+    /// without being asked for, if its process can be found.
+    pub(super) fn new(
+        plan: &'a Plan,
+        own: &OwnFlags,
+        stop: &'a Stop,
+        testbed: &Testbed,
+    ) -> Result<Self, Failure> {
+        let is_local = testbed.is_local();
         let clock = match (&own.control, own.target_pid) {
             (Some(endpoint), _) => {
                 let token = own.control_token_file.as_deref();
                 Some(TargetClock::Control(Box::new(Client::new(Some(endpoint), token, &own.tls)?)))
             }
             (None, Some(pid)) => Some(TargetClock::Process(pid)),
-            (None, None) => None,
+            (None, None) => testbed.target_process().map(TargetClock::Process),
         };
         if let Some(clock) = &clock {
             clock.time().map_err(|reason| {
                 Failure::failed(format!("the target's processor time cannot be read: {reason}"))
             })?;
         }
-        Ok(Self { plan, stop, clock })
+        Ok(Self { plan, stop, clock, is_local })
     }
 
     /// Measures a point; `rate` is the one of each job, where its load is a share.
@@ -111,14 +121,30 @@ impl<'a> Meter<'a> {
             };
             run.run().map_err(lost)
         };
-        let before = MachineTime::now();
+        let (before, known) = (MachineTime::now(), self.known_time(&ignorant));
         let (mut rounds, rounds_iops) = self.rounds(fitted, run)?;
         let busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
+        let known = known.and_then(|before| Some(self.known_time(&ignorant)?.saturating_sub(before)));
+        let foreign = busy.zip(known).map(|(busy, known)| busy.foreign(known));
         if ignorant.get() {
             rounds.iter_mut().for_each(|round| round.target_cpu = None);
         }
         let at = since_sweep + began.elapsed();
-        Ok(Measurement::of(&rounds, Around { at, busy, offered_iops: offered, rounds_iops: &rounds_iops }))
+        let around = Around { at, busy, foreign, offered_iops: offered, rounds_iops: &rounds_iops };
+        Ok(Measurement::of(&rounds, around))
+    }
+
+    /// Processor time of both ends, as far as they are on this machine; nothing where a part of it is not known.
+    fn known_time(&self, ignorant: &Cell<bool>) -> Option<Duration> {
+        let own = process_time(std::process::id()).ok()?;
+        match &self.clock {
+            Some(clock) if self.is_local => {
+                let target = self.time_of(clock, ignorant);
+                (!ignorant.get()).then_some(own + target)
+            }
+            None if self.is_local => None,
+            _ => Some(own),
+        }
     }
 
     fn time_of(&self, clock: &TargetClock, ignorant: &Cell<bool>) -> Duration {

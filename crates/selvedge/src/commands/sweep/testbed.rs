@@ -89,10 +89,20 @@ impl Testbed {
             unique: uuid.or(nguid),
             surroundings: Surroundings {
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
-                is_local: self.addresses.iter().all(|address| environment::is_here(*address)),
+                is_local: self.is_local(),
                 link_bits: environment::links_to(&self.addresses),
             },
         }
+    }
+
+    /// True if the target is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.addresses.iter().all(|address| environment::is_here(*address))
+    }
+
+    /// Process of a target on this machine, if it can be found.
+    pub(super) fn target_process(&self) -> Option<u32> {
+        self.is_local().then(|| environment::listener(&self.addresses)).flatten()
     }
 
     /// Checks that this is the namespace on which the sweep was begun.

@@ -188,26 +188,26 @@ pub(super) fn pin_files(
 ) -> Result<(), Refusal> {
     for (at, subsystem) in wanted.subsystems.iter_mut().enumerate() {
         let known = before.subsystem(&subsystem.nqn);
-        let refused = |field: String, place: &Place<'_>| {
-            let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
+        let refused = |field: String, resource: &Resource<'_>| {
+            let refusal = Refusal::new(403, format!("{} may not be named here", resource.shown()));
             refusal
                 .about(format!("subsystems[{at}].{field}"))
                 .hint("its links changed while they were checked, or lead to a device: name it without links")
         };
         if let Some(storage) = &mut subsystem.storage {
             let known = known.and_then(|known| known.storage.as_ref());
-            let place = Place::File(&storage.directory);
+            let resource = Resource::File(&storage.directory);
             storage.pinned_below = match known.filter(|known| known.directory == storage.directory) {
                 Some(known) => known.pinned_below.clone(),
                 None => {
-                    place.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &place))?
+                    resource.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &resource))?
                 }
             };
         }
         for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
-            let place = match &namespace.backend {
-                BackendConfig::File { path, .. } => Place::File(path),
-                BackendConfig::Block { path } => Place::Device(path),
+            let resource = match &namespace.backend {
+                BackendConfig::File { path, .. } => Resource::File(path),
+                BackendConfig::Block { path } => Resource::Device(path),
                 _ => continue,
             };
             let is_same = |known: &&NamespaceConfig| known.backend.is_same_place(&namespace.backend);
@@ -216,7 +216,7 @@ pub(super) fn pin_files(
                 Some(known) => known.file_pin.clone(),
                 None => {
                     let field = format!("namespaces[{number}].backend");
-                    let directory = place.pinned_below(lists).map_err(|()| refused(field, &place))?;
+                    let directory = resource.pinned_below(lists).map_err(|()| refused(field, &resource))?;
                     directory.map(|directory| FilePin { directory, file: None })
                 }
             };

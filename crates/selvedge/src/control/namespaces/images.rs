@@ -313,7 +313,8 @@ pub(in crate::control) fn resize(
         return Ok(None);
     }
     if size < before && !shrink {
-        let what = format!("namespace {} would become smaller: {before} bytes to {size}", config.nsid);
+        let (before, after) = (Size(before), Size(size));
+        let what = format!("namespace {} would become smaller: {before} to {after}", config.nsid);
         let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
         return Err(Refusal::conflict(what).about("size").hint(hint));
     }

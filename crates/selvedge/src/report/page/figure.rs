@@ -62,6 +62,16 @@ fn push_number(page: &mut String, unit: Unit, value: f64) {
     }
 }
 
+/// An end of an interval.
+fn push_bound(page: &mut String, unit: Unit, value: f64) {
+    if value.is_finite() {
+        let _ =
+            write!(page, "<td class=\"number\" data-value=\"{value}\">{}</td>", units::bound(unit, value));
+    } else {
+        push_number(page, unit, value);
+    }
+}
+
 fn push_points(page: &mut String, chart: &Chart, series: &[Series]) {
     let points = || series.iter().flat_map(|line| &line.points);
     let with_name = series.iter().any(|line| !line.name.is_empty());
@@ -92,8 +102,8 @@ fn push_points(page: &mut String, chart: &Chart, series: &[Series]) {
             push_number(page, chart.y.unit, point.y);
             if with_interval {
                 let (low, high) = point.interval.unwrap_or((f64::NAN, f64::NAN));
-                push_number(page, chart.y.unit, low);
-                push_number(page, chart.y.unit, high);
+                push_bound(page, chart.y.unit, low);
+                push_bound(page, chart.y.unit, high);
             }
             if with_note {
                 let _ = write!(page, "<td>{}</td>", escaped(point.note.as_deref().unwrap_or_default()));
@@ -110,7 +120,7 @@ fn push_cells(page: &mut String, chart: &Chart, heat: &Heat) {
         |row: &usize| heat.counts.iter().any(|column| column.get(*row).is_some_and(|count| *count > 0));
     let rows: Vec<usize> = (0..heat.y_edges.len().saturating_sub(1)).filter(is_used).collect();
     let span = |axis: &Axis, edges: &[f64]| {
-        edges.iter().map(|edge| units::quantity(axis.unit, *edge)).collect::<Vec<_>>().join(" to ")
+        edges.iter().map(|edge| units::bound(axis.unit, *edge)).collect::<Vec<_>>().join(" to ")
     };
     page.push_str("<thead><tr>");
     push_head(page, &chart.x.label, &key(&chart.x), false);

@@ -38,10 +38,12 @@ fn push_cell(page: &mut String, cell: &Cell, column: &Column) {
     let class = if column.unit.is_some() { " class=\"number\"" } else { "" };
     let _ = match cell {
         Cell::Number { value, interval } if value.is_finite() => {
-            let shown = column.unit.map_or_else(|| value.to_string(), |unit| units::quantity(unit, *value));
             let interval = interval.filter(|(low, high)| low.is_finite() && high.is_finite());
-            let (ends, spread) =
-                interval.map_or_else(Default::default, |interval| beside(column, *value, interval));
+            let ends = interval.map_or_else(String::new, |interval| ends(column, interval));
+            let (shown, spread) = column
+                .unit
+                .map_or_else(|| (value.to_string(), None), |unit| units::parted(unit, *value, interval));
+            let spread = spread.map_or_else(String::new, |spread| format!(" <small>{spread}</small>"));
             write!(page, "<td{class} data-value=\"{value}\"{ends}>{shown}{spread}</td>")
         }
         Cell::Text(text) => write!(page, "<td{class}>{}</td>", escaped(text)),
@@ -49,14 +51,12 @@ fn push_cell(page: &mut String, cell: &Cell, column: &Column) {
     };
 }
 
-/// An interval as attributes, and as it is shown.
-fn beside(column: &Column, value: f64, (low, high): (f64, f64)) -> (String, String) {
-    let write = |end: f64| column.unit.map_or_else(|| end.to_string(), |unit| units::quantity(unit, end));
-    let ends = format!(
+/// An interval as attributes.
+fn ends(column: &Column, (low, high): (f64, f64)) -> String {
+    let write = |end: f64| column.unit.map_or_else(|| end.to_string(), |unit| units::bound(unit, end));
+    format!(
         " data-low=\"{low}\" data-high=\"{high}\" title=\"95 % confidence: {} to {}\"",
         write(low),
         write(high)
-    );
-    let spread = units::spread(value, (low, high)).map(|spread| format!(" <small>{spread}</small>"));
-    (ends, spread.unwrap_or_default())
+    )
 }

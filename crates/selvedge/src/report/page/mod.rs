@@ -7,7 +7,7 @@ mod grid;
 use std::fmt::Write;
 
 use chart::markup::{escaped, identifier};
-use chart::svg;
+use chart::{svg, units};
 use serde_json::Value;
 
 use super::document::{Document, FactGroup, Finding, FindingKind};
@@ -41,6 +41,7 @@ pub(crate) fn render_with(document: &Document, data: &Value, pictures: &[Figure<
     page.push_str("<body>\n");
     header(&mut page, document, !pictures.is_empty());
     page.push_str("<main>\n");
+    leading_figures(&mut page, document);
     findings(&mut page, document);
     if !document.charts.is_empty() || !pictures.is_empty() {
         page.push_str(
@@ -113,6 +114,26 @@ fn header(page: &mut String, document: &Document, has_pictures: bool) {
         let _ = writeln!(page, "<a href=\"#{id}\">{name}</a>");
     }
     page.push_str("</nav>\n</header>\n");
+}
+
+fn leading_figures(page: &mut String, document: &Document) {
+    if document.figures.is_empty() {
+        return;
+    }
+    page.push_str("<dl class=\"leading\">\n");
+    for figure in &document.figures {
+        let (value, spread) = units::parted(figure.unit, figure.value, figure.interval);
+        let spread = spread.map(|spread| format!(" <small>{}</small>", escaped(&spread)));
+        let _ = writeln!(
+            page,
+            "<div><dt>{}</dt><dd>{}{}</dd><dd class=\"note\">{}</dd></div>",
+            escaped(&figure.name),
+            escaped(&value),
+            spread.unwrap_or_default(),
+            escaped(&figure.note)
+        );
+    }
+    page.push_str("</dl>\n");
 }
 
 fn findings(page: &mut String, document: &Document) {

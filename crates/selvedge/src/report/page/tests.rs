@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::document::{Cell, Column, DataTable};
+use crate::report::document::{Cell, Column, DataTable, LeadingFigure};
 use crate::report::{csv, sample};
 
 #[test]
@@ -82,6 +82,7 @@ fn bare(charts: Vec<Chart>, tables: Vec<DataTable>) -> Document {
     Document {
         title: String::new(),
         subtitle: String::new(),
+        figures: vec![],
         findings: vec![],
         charts,
         tables,
@@ -115,6 +116,33 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn figures_lead_in_large_type() {
+    let figure = |name: &str, unit, value, interval| LeadingFigure {
+        name: name.to_owned(),
+        unit,
+        value,
+        interval,
+        note: "depth <1>".to_owned(),
+    };
+    let mut document = sample::document();
+    document.figures = vec![
+        figure("IOPS at most", Unit::Iops, 635e3, Some((600e3, 670e3))),
+        figure("times the IOPS", Unit::Ratio, 1.234, Some((1.2, 1.27))),
+    ];
+    let page = render(&document, &Value::Null);
+    for part in [
+        "<dt>IOPS at most</dt><dd>635 k <small>±5.5 %</small></dd><dd class=\"note\">depth &lt;1&gt;</dd>",
+        "<dt>times the IOPS</dt><dd>1.23 <small>± 0.04</small></dd>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.find("class=\"leading\"") < page.find("id=\"findings\""));
+    let text = markdown::render(&document);
+    assert!(text.contains("- times the IOPS: **1.23 ± 0.04** (depth &lt;1>)\n"), "{text}");
+    assert!(!render(&sample::document(), &Value::Null).contains("class=\"leading\""));
 }
 
 #[test]

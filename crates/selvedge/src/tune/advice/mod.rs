@@ -5,6 +5,8 @@
 mod network;
 mod queues;
 #[cfg(test)]
+mod sweep_tests;
+#[cfg(test)]
 mod tests;
 pub(crate) mod tls;
 
@@ -120,6 +122,8 @@ impl Recommendations {
         recommendations.extend(network::buffers(case));
         recommendations.extend(network::processors(case));
         recommendations.extend(tls::tls(case));
+        // What is set already needs no advice.
+        recommendations.retain(|advice| advice.now.as_ref() != Some(&advice.value));
         Self { paths: case.paths.clone(), recommendations, commands: load.commands(case) }
     }
 }
@@ -128,7 +132,7 @@ impl fmt::Display for Recommendations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.paths {
             let rtt =
-                path.rtt_us.map_or("round trip not seen".to_owned(), |rtt| format!("round trip {rtt} us"));
+                path.rtt_us.map_or("round trip not seen".to_owned(), |rtt| format!("round trip {rtt} µs"));
             writeln!(f, "{} by {}, {rtt}", path.address, path.interface)?;
         }
         let mut table = Table::new(&[("setting", Side::Left), ("value", Side::Left), ("now", Side::Left)]);

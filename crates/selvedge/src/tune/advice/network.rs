@@ -2,6 +2,7 @@
 //! settings.
 
 use chart::units;
+use engine::transport::congestion::AUTO;
 
 use super::queues::link_mbps;
 use super::{Basis, Case, Path, Recommendation};
@@ -37,30 +38,24 @@ fn lost(case: &Case<'_>) -> Option<(u64, u64)> {
     (!counts.is_empty()).then(|| (counts.iter().sum(), counts.len() as u64))
 }
 
-/// Congestion control.
+/// Congestion control: `auto`, which chooses by the path of each connection, and what it needs there.
 pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
     let now = case.congestion_now.trim();
     if now.is_empty() {
         return None;
     }
-    let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
-    let rule = Basis::Rule(format!(
-        "round trip below {LONG_US} µs, at most {LOST_PER_FLOW} retransmissions a connection"
-    ));
-    let (value, why, basis) = if is_long(case) {
+    let mut why = if is_long(case) {
         let seen = match lost(case).filter(|_| loses(case)) {
             Some((lost, flows)) => format!("{lost} segments of {flows} connections were sent again"),
             None => "the round trip is a millisecond or more".to_owned(),
         };
-        let why = format!(
-            "{seen}; with cubic each loss halves a window. Over 4 emulated links of 1 Gbit/s, 5 ms and 0.5 % loss, bbr \
-             filled them with 2 queues a path"
-        );
-        ("bbr", why, Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()))
+        format!(
+            "{seen}: where segments are lost auto takes bbr, which filled 4 emulated links of 1 Gbit/s, 5 ms and 0.5 % loss \
+             with 2 queues a path; with cubic each loss halves a window"
+        )
     } else if case.paths.iter().any(|path| path.rtt_us.is_none()) {
-        let why = "the round trip is not known here: auto takes bbr where it is long or segments are lost, and cubic \
-                   elsewhere";
-        ("auto", why.to_owned(), rule)
+        "the round trip is not known here: auto takes bbr where segments are lost, and cubic elsewhere"
+            .to_owned()
     } else {
         let seen = match lost(case) {
             Some(_) => {
@@ -68,25 +63,27 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
             }
             None => "nothing is connected yet that would show losses",
         };
-        let why = format!(
+        format!(
             "the way is short, and {seen}: auto takes cubic there, since the pacing of bbr slows short, fast links, and \
              follows the path of each connection"
-        );
-        ("auto", why, rule)
+        )
     };
-    let command = match (value, has_bbr) {
-        ("bbr", false) => Some("modprobe tcp_bbr".to_owned()),
-        _ => {
-            Some(format!("selvedge bench --congestion {value} ...; selvedge serve --congestion {value} ..."))
-        }
-    };
+    let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
+    let mut command = "selvedge bench --congestion auto ...; selvedge serve --congestion auto ...".to_owned();
+    if is_long(case) && !has_bbr {
+        why.push_str("; the kernel has no bbr yet");
+        command = format!("modprobe tcp_bbr; {command}");
+    }
     Some(Recommendation {
         setting: "congestion control".to_owned(),
-        value: value.to_owned(),
-        now: (now != value).then(|| now.to_owned()),
+        value: AUTO.to_owned(),
+        now: Some(now.to_owned()),
         why,
-        basis,
-        command,
+        basis: match is_long(case) {
+            true => Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()),
+            false => Basis::Rule("the path of each connection".to_owned()),
+        },
+        command: Some(command),
     })
 }
 

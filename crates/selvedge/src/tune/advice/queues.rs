@@ -7,8 +7,8 @@ use topology::{Interface, InterfaceKind, KernelChoice, QueueLimit, Topology, que
 
 use super::{Basis, Case, Measured, Path, Recommendation};
 use crate::flags::tune::Goal;
-use crate::sweep::choice::{Knee, QUEUES_RULE, QueueChoice, knee_at_full_load, queue_family};
-use crate::sweep::family::{Along, families, workloads};
+use crate::sweep::choice::{self, Knee, QUEUES_RULE, knee, knee_points};
+use crate::sweep::family::{Workload, workloads};
 
 /// The window in which the published study saw throughput grow with what is outstanding, at latencies below 400 us.
 const WINDOW: (u32, u32) = (128, 512);
@@ -35,7 +35,7 @@ pub(super) struct Load {
 /// Finds both; what is outstanding first, since more queues than that would be idle.
 pub(super) fn load(case: &Case<'_>) -> Load {
     let (outstanding, outstanding_why, outstanding_basis) = outstanding(case);
-    let measured = case.measured.as_ref().and_then(|measured| measured_queues(measured, case.outstanding));
+    let measured = case.measured.as_ref().and_then(|measured| measured_queues(measured, case));
     let (queues, queues_why, queues_basis) = measured.unwrap_or_else(|| queues(case, outstanding));
     let paths = case.paths.len() as u32;
     Load { queues, queues_why, queues_basis, outstanding, outstanding_why, outstanding_basis, paths }
@@ -45,7 +45,8 @@ fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
     if let Some(given) = case.outstanding {
         return (given, "it is what the workload has".to_owned(), Basis::Rule("it was asked for".to_owned()));
     }
-    if let Some(found) = case.measured.as_ref().and_then(measured_outstanding) {
+    let measured = case.measured.as_ref();
+    if let Some(found) = measured.and_then(|measured| measured_outstanding(measured, case.block_bytes)) {
         return found;
     }
     let window =
@@ -56,7 +57,7 @@ fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
             let needed = (iops as f64 * (rtt_us + SERVICE_US) as f64 / 1e6).ceil() as u32;
             let value = needed.clamp(1, 4 * WINDOW.1);
             let why = format!(
-                "the links carry {} IOPS of {}, and a command is away for some {} us: that number has to be under way \
+                "the links carry {} IOPS of {}, and a command is away for some {} µs: that number has to be under way \
                  to fill them",
                 units::count(iops as f64),
                 units::bytes(case.block_bytes as f64),
@@ -122,37 +123,51 @@ fn interfaces<'a>(case: &'a Case<'_>) -> Vec<&'a str> {
 }
 
 /// The knee of what was measured.
-fn measured_outstanding(measured: &Measured<'_>) -> Option<(u32, String, Basis)> {
-    let workloads = workloads(measured.plan, measured.summaries);
-    let workload = workloads.first()?;
-    let members = workload.at_full_load();
-    let Knee { summary: best, is_passed } = knee_at_full_load(measured.plan, workload)?;
+fn measured_outstanding(measured: &Measured<'_>, block_bytes: u64) -> Option<(u32, String, Basis)> {
+    let (workload, of) = workload(measured, block_bytes)?;
+    let Knee { summary: best, is_passed } = knee(measured.plan, &workload)?;
+    let (_, members) = knee_points(&workload);
     let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let why = format!(
-        "it did {} IOPS at a p99 of {} ({:.0} % of the most that was seen): {}",
+        "{of}it did {} IOPS at a p99 of {} ({:.0} % of the most that was seen): {}",
         units::count(best.iops.mean),
-        units::time_ns(best.latency.p99_ns.mean),
+        units::time_ns(best.seen_latency().p99_ns.mean),
         best.iops.mean / most.max(1.0) * 100.0,
-        if is_passed {
-            "beyond, waiting grows faster than throughput"
-        } else {
-            "no more was measured, and more may bring more"
+        match (measured.plan.latency_target_ns, is_passed) {
+            (Some(target), _) =>
+                format!("the most within the sweep's latency target of {}", units::time_ns(target as f64)),
+            (None, true) => "beyond, waiting grows faster than throughput".to_owned(),
+            (None, false) => "no more was measured, and more may bring more".to_owned(),
         }
     );
     Some((u32::try_from(best.outstanding).ok()?, why, Basis::Measured(measured.folder.clone())))
 }
 
+/// The measured workload that comes nearest to the one that advice is asked for, and its name, if there were several.
+fn workload<'a>(measured: &Measured<'a>, block_bytes: u64) -> Option<(Workload<'a>, String)> {
+    let all = workloads(measured.plan, measured.summaries);
+    let are_several = all.len() > 1;
+    let bytes = |workload: &Workload<'_>| {
+        let bandwidth = workload.members.first().map(|at| at.bw_bytes.mean / at.iops.mean.max(1.0));
+        (bandwidth.unwrap_or(0.0) - block_bytes as f64).abs()
+    };
+    let nearest = all.into_iter().min_by(|a, b| bytes(a).total_cmp(&bytes(b)))?;
+    let of = if are_several { format!("with {} ", nearest.label) } else { String::new() };
+    Some((nearest, of))
+}
+
 /// The queues that the sweep's report advises, or those for the outstanding commands that were asked for.
-fn measured_queues(measured: &Measured<'_>, outstanding: Option<u32>) -> Option<(u32, String, Basis)> {
-    let workloads = workloads(measured.plan, measured.summaries);
-    let families = families(measured.plan, &workloads.first()?.at_full_load(), Along::Queues);
-    let family = queue_family(&families, outstanding.map(u64::from))?;
+fn measured_queues(measured: &Measured<'_>, case: &Case<'_>) -> Option<(u32, String, Basis)> {
+    let (workload, of) = workload(measured, case.block_bytes)?;
+    let (family, choice) = choice::queues(measured.plan, &workload, case.outstanding.map(u64::from))?;
     // Where the runs tell no difference, nothing follows from them.
-    let choice = QueueChoice::of(family).filter(|choice| choice.is_decided)?;
+    if !choice.is_decided {
+        return None;
+    }
     let best = choice.fewest;
     let tried: Vec<String> = family.members.iter().map(|summary| summary.queues.to_string()).collect();
     let why = format!(
-        "with {} outstanding it did {} IOPS at a p99 of {}; of -i {} it is {QUEUES_RULE}",
+        "{of}with {} outstanding it did {} IOPS at a p99 of {}; of -i {} it is {QUEUES_RULE}",
         best.outstanding,
         units::count(best.iops.mean),
         units::time_ns(best.latency.p99_ns.mean),
@@ -251,7 +266,7 @@ impl Load {
         let shared = shared_link(case);
         let why = if is_long {
             "a way with delay or loss needs congestion windows more than processors: over 4 emulated links of 1 Gbit/s, \
-             5 ms and 0.5 % loss, 2 queues a path with bbr filled them, 32 were needed with cubic"
+             5 ms and 0.5 % loss, 2 queues a path filled them with bbr, which auto takes there, and 32 with cubic"
         } else {
             "each path has its share; together they are as many as the CPUs serve"
         };

@@ -4,7 +4,7 @@ use topology::sample;
 
 use super::*;
 
-fn case<'a>(topology: &'a Topology, interface: &str, rtt_us: u64) -> Case<'a> {
+pub(super) fn case<'a>(topology: &'a Topology, interface: &str, rtt_us: u64) -> Case<'a> {
     let address = "10.0.0.2:4420".parse().unwrap();
     Case {
         topology,
@@ -23,7 +23,7 @@ fn case<'a>(topology: &'a Topology, interface: &str, rtt_us: u64) -> Case<'a> {
     }
 }
 
-fn value<'a>(all: &'a Recommendations, setting: &str) -> Option<&'a Recommendation> {
+pub(super) fn value<'a>(all: &'a Recommendations, setting: &str) -> Option<&'a Recommendation> {
     all.recommendations.iter().find(|advice| advice.setting.starts_with(setting))
 }
 
@@ -70,12 +70,15 @@ fn the_choice_of_a_kernel_stands_beside_where_it_differs() {
 fn a_path_with_losses_differs_from_one_that_had_some() {
     let mut topology = sample::topology("cpu72-queues32").unwrap();
     let congestion = |topology: &Topology| {
-        value(&Recommendations::of(&case(topology, "eth0", 50)), "congestion").unwrap().value.clone()
+        let all = Recommendations::of(&case(topology, "eth0", 50));
+        let advice = value(&all, "congestion").unwrap();
+        assert_eq!(advice.value, "auto");
+        advice.why.clone()
     };
     assert!(topology.flows.iter().any(|flow| flow.retransmissions > Some(0)));
-    assert_eq!(congestion(&topology), "auto");
+    assert!(congestion(&topology).contains("auto takes cubic there"));
     topology.flows.iter_mut().for_each(|flow| flow.retransmissions = Some(200));
-    assert_eq!(congestion(&topology), "bbr");
+    assert!(congestion(&topology).contains("were sent again: where segments are lost auto takes bbr"));
 }
 
 #[test]
@@ -101,14 +104,27 @@ fn a_long_way_needs_windows_and_buffers() {
     long.paths.push(second);
     let all = Recommendations::of(&long);
     let congestion = value(&all, "congestion").unwrap();
-    assert_eq!((congestion.value.as_str(), congestion.now.as_deref()), ("bbr", Some("cubic")));
+    assert_eq!((congestion.value.as_str(), congestion.now.as_deref()), ("auto", Some("cubic")));
     assert_eq!(value(&all, "I/O queues of each path").unwrap().value, "16");
     // 100 Gbit/s for 10 ms are 125 MB.
     assert_eq!(value(&all, "net.ipv4.tcp_rmem").unwrap().value, (1_u64 << 28).to_string());
     assert_eq!(value(&all, "net.ipv4.tcp_wmem").unwrap().now.as_deref(), Some("4194304"));
     long.congestion_available = "reno cubic".to_owned();
     let all = Recommendations::of(&long);
-    assert_eq!(value(&all, "congestion").unwrap().command.as_deref(), Some("modprobe tcp_bbr"));
+    let command = value(&all, "congestion").unwrap().command.clone().unwrap();
+    assert!(command.starts_with("modprobe tcp_bbr; selvedge bench --congestion auto"), "{command}");
+}
+
+#[test]
+fn a_value_that_is_set_already_is_not_advised() {
+    let topology = sample::topology("cpu72-queues32").unwrap();
+    let mut case = case(&topology, "eth0", 50);
+    for (now, is_advised) in [("cubic", true), ("bbr", true), ("auto", false)] {
+        case.congestion_now = now.to_owned();
+        let all = Recommendations::of(&case);
+        assert_eq!(value(&all, "congestion").is_some(), is_advised, "{now}");
+        assert!(all.recommendations.iter().all(|advice| advice.now.as_ref() != Some(&advice.value)));
+    }
 }
 
 #[test]

@@ -266,6 +266,11 @@ impl Estate {
             Ok((Word::Ready, _)) => {}
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
             Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(
+                    "the next process ended before it was ready; its messages have the reason".to_owned()
+                );
+            }
             Err(error) => return Err(format!("the next process has not become ready: {error}")),
         }
         channel.wait_at_most(Some(TAKING)).map_err(text_of)?;
