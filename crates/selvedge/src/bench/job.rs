@@ -196,15 +196,15 @@ impl Job {
         self.limit = self.workload.once.then(|| self.issued + self.slots.saturating_sub(under_way));
     }
 
-    /// Ends the workload: nothing new begins, and what ends now is no longer counted.
-    pub(crate) fn finish(&mut self, now_ns: u64) {
+    /// Ends the workload: nothing new begins. Commands under way still count, and counting lasts until
+    /// the last of them has ended: a stall at the end would be left out of the latencies otherwise.
+    pub(crate) const fn finish(&mut self) {
         self.finishing = true;
-        self.end_counting(now_ns);
     }
 
     /// Ends everything, reading back included.
-    pub(crate) fn abandon(&mut self, now_ns: u64) {
-        self.finish(now_ns);
+    pub(crate) fn abandon(&mut self) {
+        self.finish();
         self.read_back = false;
         if matches!(self.stage, Stage::ReadingBack(_)) {
             self.stage = Stage::Done;
@@ -214,6 +214,11 @@ impl Job {
     /// True once the workload has ended; reading back may remain.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted_ns.1.is_some()
+    }
+
+    /// True while commands that end are part of the measurement.
+    pub(crate) fn is_counting(&self) -> bool {
+        self.stage == Stage::Working && self.counted_ns.0.is_some() && !self.is_counted()
     }
 
     fn end_counting(&mut self, now_ns: u64) {
@@ -382,7 +387,7 @@ impl Job {
         if !status.is_success() {
             return Err(self.status_failure(io, status));
         }
-        let counts = self.stage == Stage::Working && !self.is_counted() && self.counted_ns.0.is_some();
+        let counts = self.is_counting();
         let latency_ns = io.latency_ns(now_ns);
         if counts {
             let bytes = u64::from(self.workload.block_bytes);

@@ -319,7 +319,8 @@ pub(crate) struct WorkloadFlags {
     #[arg(long = "offset_increment", alias = "offset-increment", value_name = "SIZE")]
     pub(crate) offset_increment: Option<Extent>,
 
-    /// Duration; at the end of the range, jobs start over [default: until each job has done --size
+    /// Duration, after which no command begins; commands under way still count, with the time until
+    /// they end. At the end of the range, jobs start over [default: until each job has done --size
     /// once]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) runtime: Option<Duration>,
