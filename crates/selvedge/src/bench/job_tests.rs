@@ -279,3 +279,27 @@ fn commands_under_way_at_the_end_count_with_their_whole_time() {
     assert!(job.tallies.write.spread().min > 8 * second_ns, "{:?}", job.tallies.write.spread());
     assert!(job.counted_ns.1 >= Some(9 * second_ns), "the duration is that of all commands");
 }
+
+#[test]
+fn a_held_block_does_not_keep_others_waiting() {
+    for seed in 0..20 {
+        let mut disk = Disk::new(seed);
+        let mut job = Job::new(&fitted(50, 1, 40, Some(Duration::from_secs(1))), 0, 9, None);
+        job.begin_counting(0);
+        assert!(disk.send(&mut job));
+        // A write on a lost path, which has its slot until the end.
+        let is_write = |(io, _): &(Io, Vec<u8>)| io.operation == Operation::Write;
+        let Some(at) = disk.outstanding.iter().position(is_write) else { continue };
+        let held = disk.outstanding.swap_remove(at);
+        for _ in 0..1000 {
+            assert!(!disk.outstanding.is_empty(), "seed {seed}: all wait for one block");
+            disk.end_one(&mut job).unwrap();
+            assert!(disk.send(&mut job));
+        }
+        assert!(job.stalled.iter().any(|drawn| drawn.slot == held.0.slot), "the block was not wanted");
+        disk.outstanding.push(held);
+        job.finish();
+        disk.run(&mut job).unwrap();
+        assert_eq!(job.verified.corrupt, 0, "seed {seed}");
+    }
+}
