@@ -187,12 +187,16 @@ impl Attaching<'_> {
             if disks.iter().any(|disk| disk.name == name) {
                 return Err(Failure::usage(format!("namespace {nsid} is named twice")));
             }
-            let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true, quiesce: true };
+            let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true };
             let mut options = paths::options(&asked, (connection, nqn), queues, flags.engine.into(), None)?;
             if flags.ublk {
                 ublk::bound_waiting(&mut options);
             }
             let paths = controllers.connect(options)?;
+            // The target's controllers are alike for all of its namespaces.
+            if let Some(notice) = paths::quiesce_notice(&flags.paths, &paths).filter(|_| disks.is_empty()) {
+                tracing::warn!("{notice}");
+            }
             let description = format!("namespace {nsid} of {nqn}");
             disks.push(Disk { name, description, paths, is_read_only: flags.read_only });
         }
