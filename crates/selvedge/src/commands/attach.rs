@@ -57,6 +57,7 @@ use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, NbdPlace};
+use crate::kernel_initiator::Controllers;
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -265,7 +266,8 @@ impl Attaching<'_> {
     fn check_alone(&self, disks: &mut [RecordedDisk], own: Option<&Path>) -> Result<(), Failure> {
         let records = KnownRecord::all();
         for disk in disks {
-            let others = OtherAttachment::find(disk, &records, own);
+            let mut others = OtherAttachment::find(disk, &records, own);
+            others.extend(OtherAttachment::of_kernel(&Controllers::live(), self.nqn.as_str(), disk.nsid));
             disk.is_second |= !others.is_empty();
             let refusal = OtherAttachment::refusal(disk, &others);
             if let Some(reason) = refusal.filter(|_| !self.flags.allow_second_attach) {

@@ -1,15 +1,17 @@
-//! Attachment of a namespace by another living process of this machine, as records show it. Two
+//! Attachment of a namespace by another living process of this machine, as records show it, or by the kernel's initiator. Two
 //! writers that do not know of each other destroy a file system: each caches what the other changes.
 
 use std::path::Path;
 
 use super::record::{KnownRecord, RecordedDisk};
+use crate::kernel_initiator::Controllers;
 
 /// Attachment of a namespace by another process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OtherAttachment {
     place: String,
-    pid: u32,
+    /// Process, or the kernel.
+    user: String,
     is_read_only: bool,
 }
 
@@ -24,6 +26,14 @@ impl OtherAttachment {
         });
         let same = disks.filter(|(_, other)| other.namespace == disk.namespace);
         same.map(|(pid, other)| Self::of(other, pid)).collect()
+    }
+
+    /// Finds the disk of the kernel's initiator, which may write.
+    pub(super) fn of_kernel(controllers: &Controllers, nqn: &str, nsid: u32) -> Option<Self> {
+        let own = controllers.all().into_iter().filter(|controller| controller.nqn == nqn);
+        let disk = own.flat_map(|own| controllers.disks(&own.name)).find(|disk| disk.nsid == nsid)?;
+        let (place, user) = (disk.device.display().to_string(), "the kernel's initiator".to_owned());
+        Some(Self { place, user, is_read_only: false })
     }
 
     /// Reason why a disk must not be attached for writing beside these, if one of them writes.
@@ -53,12 +63,12 @@ impl OtherAttachment {
     }
 
     fn of(disk: &RecordedDisk, pid: u32) -> Self {
-        Self { place: disk.place(), pid, is_read_only: disk.read_only }
+        Self { place: disk.place(), user: format!("process {pid}"), is_read_only: disk.read_only }
     }
 
     /// Place and process, in words.
     fn words(&self) -> String {
-        format!("attached for writing as {} by process {} already", self.place, self.pid)
+        format!("attached for writing as {} by {} already", self.place, self.user)
     }
 }
 
@@ -66,6 +76,7 @@ impl OtherAttachment {
 mod tests {
     use super::super::record::tests::record_of;
     use super::*;
+    use crate::disk_users::write_tree;
 
     fn known(path: &str, lock: Option<std::fs::File>) -> KnownRecord {
         KnownRecord { path: path.into(), record: record_of(3, 7), lock }
@@ -111,5 +122,26 @@ mod tests {
         let mut reader = known("/a.json", None);
         reader.record.disks[0].read_only = true;
         assert_eq!(writer(reader, "nqn.a"), None);
+    }
+
+    #[test]
+    fn a_disk_of_the_kernel_is_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        write_tree(
+            folder.path(),
+            &[
+                ("sys/class/nvme/nvme1/transport", "tcp\n"),
+                ("sys/class/nvme/nvme1/subsysnqn", "nqn.a\n"),
+                ("sys/class/nvme/nvme1/nvme1n1/nsid", "1\n"),
+                ("sys/block/nvme1n1/size", "2048\n"),
+                ("dev/nvme1n1", ""),
+            ],
+        );
+        let found = |nqn, nsid| OtherAttachment::of_kernel(&Controllers::at(folder.path()), nqn, nsid);
+        let disk = record_of(3, 7).disks.remove(0);
+        let reason = OtherAttachment::refusal(&disk, &[found("nqn.a", 1).expect("a disk")]);
+        let reason = reason.expect("two writers");
+        assert!(reason.contains("as /dev/nvme1n1 by the kernel's initiator already"), "{reason}");
+        assert_eq!((found("nqn.a", 2), found("nqn.b", 1)), (None, None));
     }
 }
