@@ -461,7 +461,8 @@ fn watch(
     let mut ending = Ending::default();
     // What came before the sleeper existed is seen here, and what comes later wakes it.
     loop {
-        let is_over = registration.is_over() || registration.has_left_devices();
+        // Where another process serves, the signal is this one's own, and the disks stay.
+        let is_over = registration.is_over();
         match ending.step(stop.is_asked(), || user().filter(|_| !is_over)) {
             EndingStep::GoOn => {}
             EndingStep::Wait(user) => {

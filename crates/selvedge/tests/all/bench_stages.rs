@@ -60,7 +60,7 @@ fn a_stall_at_the_end_of_a_run_is_in_its_latencies_and_its_duration() {
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&output);
     assert_eq!(report["write"]["ios"], 8, "{report}");
-    let longest = report["write"]["latency_ns"]["max"].as_u64().expect("a latency");
+    let longest = report["write"]["lat_ns"]["max"].as_u64().expect("a latency");
     let seconds = report["elapsed_s"].as_f64().expect("a duration");
     assert!(longest >= 2_900_000_000 && seconds >= 2.9, "{longest} ns in {seconds} s");
 }
