@@ -318,6 +318,16 @@ says() {
     grep -q "$words" /tmp/said
 }
 
+ends_when_it_is_unmounted() {
+    kill -TERM "$(cat /tmp/attach.pid)"
+    wait_ms 10000 'it waits' grep -q "$LARGE is mounted on /mnt/disk: this process ends" /tmp/attach.log
+    touch /mnt/disk/still
+    sync /mnt/disk/still
+    umount /mnt/disk
+    wait_ms 60000 'attach ends' has_ended /tmp/attach.pid
+    nothing_is_left
+}
+
 lists_and_detaches() {
     says "^$LARGE .*$NQN .* $(cat /tmp/attach.pid)\$" "$selvedge" attach list
     kill_attach
@@ -327,7 +337,10 @@ lists_and_detaches() {
     refuses "has $SMALL too" "$selvedge" attach detach "$LARGE"
     mount "$LARGE" /mnt/disk
     refuses 'mounted on /mnt/disk' "$selvedge" attach detach all
-    umount /mnt/disk
+    refuses "attached for writing as $LARGE by process" \
+        "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+    ends_when_it_is_unmounted
+    attach --nsid 1,2
     says "$LARGE is detached: process" "$selvedge" attach detach "$LARGE" "$SMALL"
     nothing_is_left
     attach --nsid 1

@@ -528,13 +528,15 @@ const _: () = {
     assert!(CONTROLLER_QUIESCE_MS_MAX.is_multiple_of(500) && CONTROLLER_QUIESCE_MS_MAX / 500 <= 255);
     assert!(CONTROLLER_QUIESCE_MS_MAX >= 2 * CEPH_OPERATION_TIMEOUT_MS);
     assert!(COMMAND_QUIESCE_MS <= COMMAND_QUIESCE_AUTO_MS_MAX);
+    assert!(FREEZE_STALL_MS >= 2 * 200 && FREEZE_PATIENCE_MS >= 2 * FREEZE_STALL_MS);
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };
 
 /// Time for which a target that hands its hosts to another process waits for a host that sends and
 /// takes nothing of what it owes, in milliseconds: the rest of a PDU, data that it was asked for,
-/// or data that it has asked for. All other hosts wait as long.
-pub const FREEZE_STALL_MS: u64 = 100;
+/// or data that it has asked for. All other hosts wait as long. A host whose last segment was lost
+/// sends it again after its retransmission time-out, on Linux at least 200 ms: two of them fit.
+pub const FREEZE_STALL_MS: u64 = 500;
 
 /// Time for which it waits for hosts that send or take a little now and then, which are closed
 /// then, and for its storage, in milliseconds: where that takes longer the target goes on, and

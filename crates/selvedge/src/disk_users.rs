@@ -35,6 +35,20 @@ impl DiskUsers {
         parts.into_iter().find_map(|(name, folder)| self.of_part(&name, &folder))
     }
 
+    /// Returns a process that has the disk with this name or a partition of it open, as far as this user
+    /// may see it. udev and others open a disk for moments, so that this alone is no reason to refuse anything.
+    pub(crate) fn opener(&self, disk: &str) -> Option<String> {
+        let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find_map(|pid| {
+            let folder = self.root.join("proc").join(pid.to_string());
+            let files = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+            let mut opened = files.filter_map(|file| fs::read_link(file.path()).ok());
+            let device = opened.find(|opened| opened.to_str().is_some_and(|path| is_part_of(path, disk)))?;
+            let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+            Some(format!("{} is open in process {pid} ({})", device.display(), name.trim()))
+        })
+    }
+
     fn of_part(&self, name: &str, folder: &Path) -> Option<String> {
         let numbers = fs::read_to_string(folder.join("dev")).unwrap_or_default();
         let (numbers, device) = (numbers.trim(), format!("/dev/{name}"));
@@ -48,6 +62,14 @@ impl DiskUsers {
         let holder = holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).next()?;
         Some(format!("{device} is part of /dev/{holder}"))
     }
+}
+
+/// True if a path is that of the disk or of a partition of it.
+fn is_part_of(path: &str, disk: &str) -> bool {
+    let rest = path.strip_prefix("/dev/").and_then(|name| name.strip_prefix(disk));
+    let digits = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
+    // The number of another disk may begin with this one's.
+    rest == Some("") || rest != digits && digits.is_some_and(|digits| digits.parse::<u32>().is_ok())
 }
 
 /// Returns the mount point in this line, if it is the device's: by its numbers, or for a file
@@ -103,5 +125,22 @@ mod tests {
         assert_eq!(users.of("nvme0n3").as_deref(), Some("/dev/nvme0n3 is swap space"));
         assert_eq!(users.of("nvme0n4").as_deref(), Some("/dev/nvme0n4 is part of /dev/dm-0"));
         assert_eq!((users.of("nvme0n5"), users.of("nvme9n9")), (None, None));
+    }
+
+    #[test]
+    fn a_process_that_has_a_disk_or_a_partition_open_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write_tree(root, &[("proc/7/comm", "dd\n"), ("proc/8/comm", "fio\n"), ("proc/self/fd/3", "")]);
+        for (pid, opened) in [(7, "/dev/ublkb1p2"), (8, "/dev/ublkb12")] {
+            let files = root.join(format!("proc/{pid}/fd"));
+            fs::create_dir_all(&files).unwrap();
+            std::os::unix::fs::symlink("/dev/null", files.join("0")).unwrap();
+            std::os::unix::fs::symlink(opened, files.join("3")).unwrap();
+        }
+        let users = DiskUsers::at(root);
+        assert_eq!(users.opener("ublkb1").as_deref(), Some("/dev/ublkb1p2 is open in process 7 (dd)"));
+        assert_eq!(users.opener("ublkb12").as_deref(), Some("/dev/ublkb12 is open in process 8 (fio)"));
+        assert_eq!(users.opener("ublkb2"), None);
     }
 }

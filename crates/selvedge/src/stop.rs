@@ -13,6 +13,10 @@ use crate::failure::Failure;
 /// The signal that came last, 0 for none.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
+/// Set by the first SIGINT or SIGTERM: the next one ends the process. One flag for all that watch the signals, which may be
+/// several threads: the first of them registers the end, so that no other finds the flag up by the same signal.
+static URGENT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 /// The signal that asked this process to stop, if one did.
 pub(crate) fn signal() -> Option<u8> {
     let signal = CAME.get()?.load(Ordering::Relaxed);
@@ -47,13 +51,14 @@ impl Stop {
     /// Watches the signals from now on.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
-        // Of a closed terminal both the shell and the kernel send a SIGHUP: it never ends anything at once.
-        let is_urgent = Arc::new(AtomicBool::new(false));
         let came = CAME.get_or_init(Arc::default);
+        let is_first = URGENT.set(Arc::default()).is_ok();
+        let is_urgent = URGENT.get_or_init(Arc::default);
         let register = || {
             let signals = asking();
             for signal in &signals {
-                if *signal != SIGHUP {
+                // Of a closed terminal both the shell and the kernel send a SIGHUP: it never ends anything at once.
+                if is_first && *signal != SIGHUP {
                     // In this order the first signal finds the flag down and raises it; the second finds it up.
                     signal_hook::flag::register_conditional_shutdown(
                         *signal,
@@ -75,6 +80,14 @@ impl Stop {
     /// True if a signal has come.
     pub(crate) fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the signals that have come: the next one asks again, and does not end the process at once.
+    pub(crate) fn postpone(&self) {
+        self.flag.store(false, Ordering::Relaxed);
+        if let Some(is_urgent) = URGENT.get() {
+            is_urgent.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Sleeps for a time or until a signal comes; true if the whole time has passed.

@@ -24,7 +24,7 @@ pub use words::{About, Offer, State, Word, known};
 
 use super::Target;
 use super::lock::lock;
-use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
+use super::messaging::{Adoption, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession};
 use super::served::Namespace;
 use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
 use uuid::Uuid;
@@ -162,22 +162,26 @@ impl Target {
 
     fn await_frozen(
         &self,
-        answers: &Receiver<Result<Vec<Frozen>, String>>,
+        answers: &Receiver<Result<FrozenReactor, String>>,
         patience: Duration,
-    ) -> Result<Vec<Frozen>, String> {
-        let mut all = Vec::new();
+    ) -> Result<FrozenReactor, String> {
+        let mut all = FrozenReactor::default();
         let patience = patience + ANSWER_TIMEOUT;
         for _ in self.fabric.mailboxes().all() {
             let answer =
                 answers.recv_timeout(patience).map_err(|_| "a reactor does not answer".to_owned())?;
-            all.extend(answer?);
+            let FrozenReactor { connections, disconnected } = answer?;
+            all.connections.extend(connections);
+            all.disconnected.extend(disconnected);
         }
         Ok(all)
     }
 
     /// State to hand over, except for queues whose controllers cannot be handed over.
-    fn hand_over_of(&self, frozen: Vec<Frozen>) -> HandOver {
+    fn hand_over_of(&self, frozen: FrozenReactor) -> HandOver {
+        let FrozenReactor { connections: frozen, disconnected } = frozen;
         let mut hand_over = HandOver { state: self.fabric.handed(), ..HandOver::default() };
+        hand_over.state.disconnected = disconnected;
         let mut queues: Vec<(HandedQueue, Arc<Socket>)> = Vec::new();
         for Frozen { socket, port, peer, queue } in frozen {
             match queue {
@@ -247,24 +251,27 @@ impl Target {
             state.controllers.into_iter().map(|controller| (controller.id, controller)).collect();
         let all = state.queues.into_iter().zip(queues);
         let (admin, io): (Vec<_>, Vec<_>) = all.partition(|(queue, _)| queue.queue_id == 0);
-        let mut failed = Vec::new();
+        let (mut failed, mut disconnected) = (Vec::new(), state.disconnected);
         for queues in [admin, io] {
             let mut asked = Vec::new();
             for (queue, socket) in queues {
                 let Some(controller) = controllers.get(&queue.controller_id) else { continue };
                 let name = format!("{} queue {}", controller.host_nqn, queue.queue_id);
+                let host = format!("{} at {}", controller.host_nqn, queue.peer.ip());
                 let (answer, is_done) = channel();
                 self.adopt(queue, controller.clone(), socket, answer);
-                asked.push((name, is_done));
+                asked.push((name, host, is_done));
             }
-            for (name, is_done) in asked {
+            for (name, host, is_done) in asked {
                 let answer = is_done.recv_timeout(ANSWER_TIMEOUT);
                 if let Err(reason) = answer.unwrap_or_else(|_| Err("a reactor does not answer".to_owned())) {
                     failed.push((name, reason));
+                    disconnected.insert(host);
                 }
             }
         }
         // Half-open connections stay unread until this process serves.
+        *lock(&self.disconnected) = disconnected;
         let arrivals = arrivals.into_iter().map(|(port, peer, socket)| Arrival { socket, port, peer });
         lock(&self.resting).extend(arrivals);
         Ok(failed)
@@ -288,6 +295,11 @@ impl Target {
                 .map_err(|error| format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))?;
         }
         Ok(())
+    }
+
+    /// Hosts, with their addresses, that had to connect again when this process took over.
+    pub fn disconnected(&self) -> BTreeSet<String> {
+        lock(&self.disconnected).clone()
     }
 
     /// The namespace that hosts know by this, with its subsystem.

@@ -90,6 +90,8 @@ pub struct Target {
     allocation_worker: Mutex<Option<AllocationWorker>>,
     /// Connections from which nothing had come at the previous process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
+    /// Hosts that the previous process had to disconnect for this one.
+    disconnected: Mutex<BTreeSet<String>>,
     /// Watches for images whose size has changed; started once there are images.
     image_watch: Mutex<Option<ImageWatch>>,
     started: SystemTime,
@@ -136,6 +138,7 @@ impl Target {
             authenticator: Mutex::new(Some(authenticator)),
             allocation_worker: Mutex::new(Some(allocation_worker)),
             resting: Mutex::default(),
+            disconnected: Mutex::default(),
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.

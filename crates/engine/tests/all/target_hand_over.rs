@@ -472,7 +472,11 @@ fn only_a_host_that_stops_amid_a_pdu_is_closed() {
     let next = testbed.next();
     let stall = Duration::from_millis(FREEZE_STALL_MS);
     let hand_over = testbed.target().freeze_within(stall, patience()).unwrap();
+    // The host has two connections, and counts once.
+    let disconnected = BTreeSet::from(["nqn.2014-08.org.example:stops at 127.0.0.1".to_owned()]);
+    assert_eq!(hand_over.state.disconnected, disconnected);
     testbed.give(next, hand_over);
+    assert_eq!(testbed.target().disconnected(), disconnected);
     amid.wait_until_gone();
     asked.wait_until_gone();
     assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));

@@ -16,6 +16,12 @@ use crate::failure::Failure;
 /// Corruptions that are kept to be shown; all are counted.
 const CORRUPTIONS_KEPT: usize = 8;
 
+/// Commands of a job that wait for others on their slots. A write on a lost path may keep its slot for
+/// a minute: the job goes on with other slots meanwhile, until it comes upon as many that wait.
+const STALLED_MAX: usize = 64;
+/// Commands that are drawn at once to find one that need not wait: on a range of few slots all may.
+const DRAWS_MAX: usize = 8;
+
 /// A kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -44,6 +50,15 @@ impl Io {
     pub(crate) const fn latency_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.submitted_ns)
     }
+}
+
+/// A command before it begins.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    operation: Operation,
+    slot: u64,
+    /// Time at which it is due, if a rate is set.
+    due_ns: Option<u64>,
 }
 
 /// Next action of a job.
@@ -118,15 +133,14 @@ pub(crate) struct Job {
     limit: Option<u64>,
     finishing: bool,
     read_back: bool,
-    /// A command that waits for another one on its slot.
-    stalled: Option<(Operation, u64)>,
+    /// Commands that wait for others on their slots, the oldest first.
+    stalled: Vec<Drawn>,
     writes_unflushed: u32,
     flush_outstanding: bool,
-    /// Times for a rate: due time of the first command, offset of this job, by which jobs do not
-    /// send at the same moment, and due time of the next command.
+    /// Times for a rate: due time of the first command, and offset of this job, by which jobs do not
+    /// send at the same moment.
     started_ns: Option<u64>,
     phase_ns: u64,
-    due_ns: Option<u64>,
     /// Start and end of counting, in nanoseconds.
     pub(crate) counted_ns: (Option<u64>, Option<u64>),
     pub(crate) tallies: Tallies,
@@ -165,12 +179,11 @@ impl Job {
             limit,
             finishing: false,
             read_back: true,
-            stalled: None,
+            stalled: Vec::with_capacity(STALLED_MAX),
             writes_unflushed: 0,
             flush_outstanding: false,
             started_ns: None,
             phase_ns: phase_ns(&workload, number),
-            due_ns: None,
             counted_ns: (None, None),
             tallies: Tallies::default(),
             verified: Verified::default(),
@@ -192,19 +205,19 @@ impl Job {
         self.counted_ns = (Some(now_ns), None);
         // What is under way counts when it ends, and so is part of the work.
         let commands = self.outstanding.saturating_sub(u32::from(self.flush_outstanding));
-        let under_way = u64::from(commands) + u64::from(self.stalled.is_some());
+        let under_way = u64::from(commands) + self.stalled.len() as u64;
         self.limit = self.workload.once.then(|| self.issued + self.slots.saturating_sub(under_way));
     }
 
-    /// Ends the workload: nothing new begins, and what ends now is no longer counted.
-    pub(crate) fn finish(&mut self, now_ns: u64) {
+    /// Ends the workload: nothing new begins. Commands under way still count, and counting lasts until
+    /// the last of them has ended: a stall at the end would be left out of the latencies otherwise.
+    pub(crate) const fn finish(&mut self) {
         self.finishing = true;
-        self.end_counting(now_ns);
     }
 
     /// Ends everything, reading back included.
-    pub(crate) fn abandon(&mut self, now_ns: u64) {
-        self.finish(now_ns);
+    pub(crate) fn abandon(&mut self) {
+        self.finish();
         self.read_back = false;
         if matches!(self.stage, Stage::ReadingBack(_)) {
             self.stage = Stage::Done;
@@ -214,6 +227,11 @@ impl Job {
     /// True once the workload has ended; reading back may remain.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted_ns.1.is_some()
+    }
+
+    /// True while commands that end are part of the measurement.
+    pub(crate) fn is_counting(&self) -> bool {
+        self.stage == Stage::Working && self.counted_ns.0.is_some() && !self.is_counted()
     }
 
     fn end_counting(&mut self, now_ns: u64) {
@@ -244,28 +262,46 @@ impl Job {
     }
 
     fn next_work(&mut self, now_ns: u64) -> Next {
-        if self.finishing || self.limit.is_some_and(|limit| self.issued >= limit) && self.stalled.is_none() {
+        let is_all_issued = self.limit.is_some_and(|limit| self.issued >= limit);
+        if self.finishing || is_all_issued && self.stalled.is_empty() {
             return self.next_after_work(now_ns);
         }
         if self.is_flush_due() {
             return self.begin_flush();
         }
-        if self.stalled.is_none() {
-            self.due_ns = self.rate_due(now_ns);
-            if let Some(due_ns) = self.due_ns.filter(|due_ns| *due_ns > now_ns) {
+        for at in 0..self.stalled.len() {
+            if let Some(io) = self.begin_drawn(self.stalled[at]) {
+                self.stalled.remove(at);
+                return Next::Io(io);
+            }
+        }
+        for _ in 0..DRAWS_MAX {
+            if self.stalled.len() >= STALLED_MAX || self.limit.is_some_and(|limit| self.issued >= limit) {
+                break;
+            }
+            let due_ns = self.rate_due(now_ns);
+            if let Some(due_ns) = due_ns.filter(|due_ns| *due_ns > now_ns) {
                 return Next::At(due_ns);
             }
-            self.stalled = Some(self.draw());
-            self.issued += 1;
-        }
-        let Some((operation, slot)) = self.stalled else { return Next::Completions };
-        match self.begin(operation, slot) {
-            Some(io) => {
-                self.stalled = None;
-                Next::Io(Io { due_ns: self.due_ns, ..io })
+            let (operation, slot) = self.draw();
+            // In a run without an end, what waits already is not drawn again.
+            let is_stalled = |drawn: &Drawn| (drawn.operation, drawn.slot) == (operation, slot);
+            if self.limit.is_none() && self.stalled.iter().any(is_stalled) {
+                continue;
             }
-            None => Next::Completions,
+            self.issued += 1;
+            let drawn = Drawn { operation, slot, due_ns };
+            match self.begin_drawn(drawn) {
+                Some(io) => return Next::Io(io),
+                None => self.stalled.push(drawn),
+            }
         }
+        Next::Completions
+    }
+
+    fn begin_drawn(&mut self, drawn: Drawn) -> Option<Io> {
+        let io = self.begin(drawn.operation, drawn.slot)?;
+        Some(Io { due_ns: drawn.due_ns, ..io })
     }
 
     /// The time of the next command, where a rate is set.
@@ -382,7 +418,7 @@ impl Job {
         if !status.is_success() {
             return Err(self.status_failure(io, status));
         }
-        let counts = self.stage == Stage::Working && !self.is_counted() && self.counted_ns.0.is_some();
+        let counts = self.is_counting();
         let latency_ns = io.latency_ns(now_ns);
         if counts {
             let bytes = u64::from(self.workload.block_bytes);

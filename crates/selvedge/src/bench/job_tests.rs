@@ -258,3 +258,48 @@ fn a_rate_is_kept() {
     assert!(matches!(job.next(1_000_005), Next::Io(_)));
     assert_eq!(job.next(1_000_006), Next::At(2_000_005));
 }
+
+#[test]
+fn commands_under_way_at_the_end_count_with_their_whole_time() {
+    let mut fitted = fitted(0, 1, 40, Some(Duration::from_secs(1)));
+    (fitted.workload.verify, fitted.workload.flush_every) = (false, 0);
+    let mut job = Job::new(&fitted, 0, 9, None);
+    let mut disk = Disk::new(1);
+    job.begin_counting(disk.clock_ns);
+    assert!(disk.send(&mut job));
+    // The target stands still from here on, and the run ends meanwhile.
+    let second_ns = 1_000_000_000;
+    disk.clock_ns = second_ns;
+    job.finish();
+    assert!(disk.send(&mut job) && disk.outstanding.len() == 8, "no further command begins");
+    assert!(job.is_counting());
+    disk.clock_ns = 9 * second_ns;
+    disk.run(&mut job).unwrap();
+    assert_eq!(job.tallies.write.count(), 8);
+    assert!(job.tallies.write.spread().min > 8 * second_ns, "{:?}", job.tallies.write.spread());
+    assert!(job.counted_ns.1 >= Some(9 * second_ns), "the duration is that of all commands");
+}
+
+#[test]
+fn a_held_block_does_not_keep_others_waiting() {
+    for seed in 0..20 {
+        let mut disk = Disk::new(seed);
+        let mut job = Job::new(&fitted(50, 1, 40, Some(Duration::from_secs(1))), 0, 9, None);
+        job.begin_counting(0);
+        assert!(disk.send(&mut job));
+        // A write on a lost path, which has its slot until the end.
+        let is_write = |(io, _): &(Io, Vec<u8>)| io.operation == Operation::Write;
+        let Some(at) = disk.outstanding.iter().position(is_write) else { continue };
+        let held = disk.outstanding.swap_remove(at);
+        for _ in 0..1000 {
+            assert!(!disk.outstanding.is_empty(), "seed {seed}: all wait for one block");
+            disk.end_one(&mut job).unwrap();
+            assert!(disk.send(&mut job));
+        }
+        assert!(job.stalled.iter().any(|drawn| drawn.slot == held.0.slot), "the block was not wanted");
+        disk.outstanding.push(held);
+        job.finish();
+        disk.run(&mut job).unwrap();
+        assert_eq!(job.verified.corrupt, 0, "seed {seed}");
+    }
+}

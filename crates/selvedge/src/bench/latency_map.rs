@@ -49,11 +49,6 @@ impl LatencyMap {
         Self { from: Some(from), columns: Vec::with_capacity(COLUMNS_MAX), ..Self::default() }
     }
 
-    /// Counting is over.
-    pub(crate) const fn end(&mut self) {
-        self.from = None;
-    }
-
     /// A command ended at `now`.
     pub(crate) fn add(&mut self, latency_ns: u64, now: Moment) {
         let Some(from) = self.from else { return };
@@ -159,8 +154,6 @@ mod tests {
         }
         short.add(5000, at(100));
         short.add(5000, at(600));
-        short.end();
-        short.add(5000, at(700));
         let grid = LatencyMap::sum(&[long, short]);
         assert_eq!((grid.column_s, grid.counts.len()), (0.5, 128));
         assert_eq!(grid.edges_ns.first(), Some(&2048));

@@ -37,11 +37,6 @@ impl Throughput {
         Self { from: Some(from), read: Vec::new(), write: Vec::new() }
     }
 
-    /// Counting is over.
-    pub(crate) const fn end(&mut self) {
-        self.from = None;
-    }
-
     /// This number of bytes was moved at `now`.
     pub(crate) fn add(&mut self, operation: Operation, bytes: u64, now: Moment) {
         let Some(from) = self.from else { return };
@@ -93,8 +88,6 @@ mod tests {
         one.add(Operation::Flush, 5, at(750));
         let mut other = Throughput::from(at(0));
         other.add(Operation::Read, 3, at(250));
-        other.end();
-        other.add(Operation::Read, 3, at(300));
         let sum = Throughput::sum(&[one, other]);
         assert_eq!((sum.read_bytes, sum.write_bytes), (vec![20, 3, 0, 0], vec![0, 0, 0, 5]));
     }

@@ -46,7 +46,7 @@ pub(crate) struct WorkerPlan {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// Start and end of counting, the same for all workers.
+/// Start of counting, and the time from which no command begins, the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     pub(crate) count_from: Moment,
@@ -270,7 +270,7 @@ impl Worker {
             Err(lost) => return Err(Broken::Connection(Failure::failed(lost.error.to_string()))),
         };
         let data = completion.data.as_deref().unwrap_or_default();
-        if completion.status.is_success() {
+        if completion.status.is_success() && self.jobs[job].is_counting() {
             self.throughput.add(io.operation, data.len() as u64, now);
             if io.operation != Operation::Flush {
                 self.latency_map.add(io.latency_ns(now.0), now);
@@ -352,12 +352,10 @@ impl Worker {
         }
         if !clock.finished && clock.timeline.end.is_some_and(|end| now >= end) {
             clock.finished = true;
-            self.throughput.end();
-            self.latency_map.end();
-            self.jobs.iter_mut().for_each(|job| job.finish(now.0));
+            self.jobs.iter_mut().for_each(Job::finish);
         }
         if channels.stop.load(Ordering::Relaxed) || channels.abort.load(Ordering::Relaxed) {
-            self.jobs.iter_mut().for_each(|job| job.abandon(now.0));
+            self.jobs.iter_mut().for_each(Job::abandon);
         }
         self.end_counting_cpu(channels, clock);
         if now >= clock.progress_at {

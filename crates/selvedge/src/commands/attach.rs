@@ -3,11 +3,13 @@
 
 mod controllers;
 mod detach;
+mod ending;
 mod list;
 mod many;
 mod nbd;
 mod nbd_tls;
 mod nvme_names;
+mod other_attachment;
 mod path_notice;
 mod process;
 mod record;
@@ -36,9 +38,11 @@ use serde::Serialize;
 
 use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
+use self::ending::{Ending, EndingStep};
 pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
+use self::other_attachment::OtherAttachment;
 use self::path_notice::PathNotice;
 use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
 use self::succession::{
@@ -53,6 +57,7 @@ use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, NbdEndpoint};
+use crate::kernel_initiator::Controllers;
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -69,6 +74,11 @@ const OTHER_WAY: &str = "the former process serves these disks in another way: s
 
 /// Maximum length of a Unix socket's path that clients can connect to (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Reason why the kernel must not connect to a subsystem: a living process has a namespace of it attached for writing.
+pub(super) fn writer_of(nqn: &Nqn) -> Option<String> {
+    OtherAttachment::writer_of(nqn.as_str(), &KnownRecord::all())
+}
 
 /// Does what was typed.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
@@ -187,12 +197,16 @@ impl Attaching<'_> {
             if disks.iter().any(|disk| disk.name == name) {
                 return Err(Failure::usage(format!("namespace {nsid} is named twice")));
             }
-            let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true, quiesce: true };
+            let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true };
             let mut options = paths::options(&asked, (connection, nqn), queues, flags.engine.into(), None)?;
             if flags.ublk {
                 ublk::bound_waiting(&mut options);
             }
             let paths = controllers.connect(options)?;
+            // The target's controllers are alike for all of its namespaces.
+            if let Some(notice) = paths::quiesce_notice(&flags.paths, &paths).filter(|_| disks.is_empty()) {
+                tracing::warn!("{notice}");
+            }
             let description = format!("namespace {nsid} of {nqn}");
             disks.push(Disk { name, description, paths, is_read_only: flags.read_only });
         }
@@ -214,19 +228,74 @@ impl Attaching<'_> {
         matches!(self.flags.output.output_format, OutputFormat::Normal)
     }
 
-    /// Returns the disks' records, without their places.
-    fn recorded(&self, disks: &[Disk]) -> Vec<RecordedDisk> {
+    /// Returns the disks' records, without their places. `former` are those of the process whose disks
+    /// these are.
+    ///
+    /// # Errors
+    /// When another process has attached one of them for writing.
+    fn recorded(
+        &self,
+        disks: &[Disk],
+        former: Option<&[RecordedDisk]>,
+    ) -> Result<Vec<RecordedDisk>, Failure> {
         let recorded = |disk: &Disk| {
             let info = disk.paths.namespace();
-            let namespace = identity(self.nqn, &info);
-            let names = NvmeNames::of(&disk.paths);
-            RecordedDisk { nsid: info.nsid, namespace, names, device: None, socket: None, address: None }
+            let former = former.and_then(|former| former.iter().find(|former| former.nsid == info.nsid));
+            RecordedDisk {
+                nsid: info.nsid,
+                namespace: identity(self.nqn, &info),
+                names: NvmeNames::of(&disk.paths),
+                device: None,
+                socket: None,
+                address: None,
+                read_only: disk.is_read_only || info.is_write_protected,
+                is_second: former.is_some_and(|former| former.is_second),
+            }
         };
-        disks.iter().map(recorded).collect()
+        let mut recorded: Vec<RecordedDisk> = disks.iter().map(recorded).collect();
+        if former.is_none() {
+            self.check_alone(&mut recorded, None)?;
+        }
+        Ok(recorded)
+    }
+
+    /// Looks for other attachments of these namespaces, except in the record at `own`.
+    ///
+    /// # Errors
+    /// When one of them writes, and this process would.
+    fn check_alone(&self, disks: &mut [RecordedDisk], own: Option<&Path>) -> Result<(), Failure> {
+        let records = KnownRecord::all();
+        for disk in disks {
+            let mut others = OtherAttachment::find(disk, &records, own);
+            others.extend(OtherAttachment::of_kernel(&Controllers::live(), self.nqn.as_str(), disk.nsid));
+            disk.is_second |= !others.is_empty();
+            let refusal = OtherAttachment::refusal(disk, &others);
+            if let Some(reason) = refusal.filter(|_| !self.flags.allow_second_attach) {
+                return Err(Failure::failed(reason));
+            }
+        }
+        Ok(())
     }
 
     /// Writes the record of this process, in the place of the previous one's.
+    ///
+    /// # Errors
+    /// When another process has attached one of the disks at the same time.
     fn keep(
+        &self,
+        method: AttachMethod,
+        mut disks: Vec<RecordedDisk>,
+        previous: Option<&Path>,
+    ) -> Result<Option<KeptRecord>, Failure> {
+        let kept = self.try_keep(method, disks.clone(), previous);
+        if let Some(kept) = kept.as_ref().filter(|_| previous.is_none()) {
+            // Of two processes that began at once, each finds the other's record now.
+            self.check_alone(&mut disks, Some(&kept.content().1))?;
+        }
+        Ok(kept)
+    }
+
+    fn try_keep(
         &self,
         method: AttachMethod,
         disks: Vec<RecordedDisk>,
@@ -255,11 +324,11 @@ impl Attaching<'_> {
         stop: &Stop,
     ) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
+        let recorded = self.recorded(&disks, inheritance.as_ref().map(|one| &one.offered.disks[..]))?;
         let listener = self.nbd_listener(endpoint, &all_paths[0], inheritance.as_mut())?;
         let duplicate = listener.duplicate().map_err(Failure::failed)?;
         let (file, own_listener, address) = listener.parts();
-        let recorded = self.recorded(&disks).into_iter().map(|disk| address.record(disk));
-        let recorded: Vec<RecordedDisk> = recorded.collect();
+        let recorded: Vec<RecordedDisk> = recorded.into_iter().map(|disk| address.record(disk)).collect();
         let is_held = inheritance.is_some();
         let server = Server::start_with(disks, vec![own_listener], tls, self.server_options(is_held));
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
@@ -283,7 +352,7 @@ impl Attaching<'_> {
             holder.thaw(service.is_disowned);
         }
         let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
-        let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous);
+        let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous)?;
         self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener: duplicate });
         match inheritance {
             Some(inheritance) => inheritance.serves(),
@@ -297,7 +366,7 @@ impl Attaching<'_> {
             let said = "a thread of the NBD server has ended; see the log";
             (server.has_failed() && !self.registration.is_over()).then(|| said.to_owned())
         };
-        let outcome = watch(stop, &self.registration, &all_paths, has_failed);
+        let outcome = watch(stop, &self.registration, &all_paths, has_failed, || None);
         if self.registration.is_over() {
             file.into_iter().for_each(SocketFile::leave);
             drop(server);
@@ -375,20 +444,35 @@ fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBu
     Ok((listener, file, path))
 }
 
-/// Waits for a signal, or until nothing is left to serve.
+/// Waits for a signal, or until nothing is left to serve. After the first signal, disks that are in use are served until they
+/// are not; a second one ends them all the same.
 fn watch(
     stop: &Stop,
     registration: &Registration<'_>,
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
+    user: impl Fn() -> Option<String>,
 ) -> Result<(), Failure> {
     let sleeper =
         Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
     registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();
+    let mut ending = Ending::default();
     // What came before the sleeper existed is seen here, and what comes later wakes it.
-    while !stop.is_asked() {
+    loop {
+        // Where another process serves, the signal is this one's own, and the disks stay.
+        let is_over = registration.is_over();
+        match ending.step(stop.is_asked(), || user().filter(|_| !is_over)) {
+            EndingStep::GoOn => {}
+            EndingStep::Wait(user) => {
+                stop.postpone();
+                tracing::warn!(
+                    "{user}: this process ends when it is not in use; another signal removes it at once"
+                );
+            }
+            EndingStep::End => return Ok(()),
+        }
         sleeper.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
         for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
@@ -404,7 +488,6 @@ fn watch(
             return Err(Failure::failed(format!("all paths have been given up: {reason}")));
         }
     }
-    Ok(())
 }
 
 fn summary(tally: &Tally) -> String {

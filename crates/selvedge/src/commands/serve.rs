@@ -51,6 +51,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
     let successor = Successor::from_environment()?;
+    let slow_commands = match &successor {
+        Some(successor) => successor.slow_commands(flags.slow_commands),
+        None => flags.slow_commands,
+    };
     let Begun { target, administration, member, connections, mptcp, former, directory } =
         match &flags.gateway_group {
             Some(group) => begin_as_gateway(flags, list.as_ref(), group, successor)?,
@@ -62,7 +66,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let metrics = listeners.start_metrics(&administration)?;
     let calls = listeners.start_calls(&administration)?;
     let controls = listeners.start_controls(&target, &administration)?;
-    target.keep_slow_commands(flags.slow_commands);
+    target.keep_slow_commands(slow_commands);
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);

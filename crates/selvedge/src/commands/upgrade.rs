@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use chart::units;
 use engine::target::hand_over::{About, Word};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
@@ -41,16 +42,25 @@ pub(super) struct Upgraded {
     program: String,
     /// From its start until the former process had ended.
     took_ms: u64,
+    /// Hosts, with their addresses, that were too slow to be handed over, and connect again.
+    disconnected: Vec<String>,
 }
 
 impl fmt::Display for Upgraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { former_process, former_version, process, program, took_ms } = self;
-        writeln!(
+        let Self { former_process, former_version, process, program, took_ms, disconnected } = self;
+        write!(
             f,
             "process {process} ({program}) serves in place of process {former_process} ({former_version}); it took \
              {took_ms} ms"
-        )
+        )?;
+        match disconnected.as_slice() {
+            [] => writeln!(f),
+            hosts => {
+                let count = units::plural(hosts.len() as u64, "host");
+                writeln!(f, "; {count} connected again: {}", hosts.join(", "))
+            }
+        }
     }
 }
 
@@ -103,13 +113,14 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let mut next = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
     await_end(&former, &mut next, (&program, Some(&place)), "the target")?;
-    await_administration(&place, &mut next);
+    let disconnected = await_administration(&place, &mut next);
     let upgraded = Upgraded {
         former_process: about.process,
         former_version: about.version,
         process: next.id(),
         program: program.display().to_string(),
         took_ms: begun.elapsed().as_millis() as u64,
+        disconnected,
     };
     report::print_as(flags.control.output.output_format, &upgraded)
 }
@@ -179,16 +190,17 @@ pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::i
 }
 
 /// Waits until the next process can be administered: who asks it something behind this command is to reach it. It serves
-/// already, so that nothing depends on it.
-fn await_administration(place: &Path, next: &mut Child) {
+/// already, so that nothing depends on it. Returns the hosts that had to connect again.
+fn await_administration(place: &Path, next: &mut Child) -> Vec<String> {
     let until = Instant::now() + ADMINISTRATION;
     while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
         let about = Channel::connect(place).and_then(|channel| ask(&channel, ANSWER));
-        if about.is_ok_and(|about| about.process == next.id()) {
-            return;
+        if let Some(about) = about.ok().filter(|about| about.process == next.id()) {
+            return about.disconnected;
         }
         std::thread::sleep(LOOK_AGAIN / 10);
     }
+    Vec::new()
 }
 
 /// Waits for the end of the former process, which ends when the next one serves. `what` it is that serves. A target is asked at
@@ -234,5 +246,29 @@ pub(super) fn await_end(
             }
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_connected_again_are_counted_in_the_line() {
+        let upgraded = |disconnected: &[&str]| Upgraded {
+            former_process: 2,
+            former_version: "0.2.0".to_owned(),
+            process: 3,
+            program: "/usr/bin/selvedge".to_owned(),
+            took_ms: 50,
+            disconnected: disconnected.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        let line = upgraded(&[]).to_string();
+        assert!(line.ends_with("(0.2.0); it took 50 ms\n"), "{line}");
+        let line = upgraded(&["nqn.a at 10.0.0.7", "nqn.b at 10.0.0.8"]).to_string();
+        assert!(
+            line.ends_with("50 ms; 2 hosts connected again: nqn.a at 10.0.0.7, nqn.b at 10.0.0.8\n"),
+            "{line}"
+        );
     }
 }

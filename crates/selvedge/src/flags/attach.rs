@@ -60,8 +60,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 #[command(after_help = "Block devices:
   --ublk creates a block device of this machine for each namespace, /dev/ublkbN, and
   prints its name. The kernel's driver must be loaded (modprobe ublk_drv, Linux 6.5
-  or later). Unmount the device before you end the process. If the process is killed,
-  the device stays and requests wait for attach recover. Members of the group ublk
+  or later). The first signal waits until the device is not in use, a second one does
+  not. If the process is killed, the device stays and requests wait for attach recover. Members of the group ublk
   may create devices of their own, which are removed if their process is killed.
 
 Clients:
@@ -105,6 +105,11 @@ pub(crate) struct AttachFlags {
     /// ublk driver, and root or the group ublk
     #[arg(long, help_heading = "Disk")]
     pub(crate) ublk: bool,
+
+    /// Attach for writing although another process of this machine has a namespace attached for
+    /// writing: two file systems on it destroy each other
+    #[arg(long, help_heading = "Disk")]
+    pub(crate) allow_second_attach: bool,
 
     /// Serve NBD clients on the Unix socket unix:PATH or on ADDR:PORT, in clear without a
     /// certificate or a key file for TLS [default: a socket in the runtime directory]

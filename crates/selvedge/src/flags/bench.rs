@@ -191,11 +191,6 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) paths: PathFlags,
 
-    /// Resend a write at once whose response was lost. UNSAFE: the first write may still arrive,
-    /// and undo a newer one; for demonstration only
-    #[arg(long, help_heading = "Path options, as nvme-cli and the Linux kernel have them")]
-    pub(crate) no_quiesce: bool,
-
     #[command(flatten)]
     pub(crate) workload: WorkloadFlags,
 
@@ -271,6 +266,16 @@ pub(crate) struct PathFlags {
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) fast_io_fail_tmo: Option<i32>,
 
+    /// Time in seconds in which the target ends the commands of a lost host, beyond its keep alive,
+    /// if it reports none (CQT): writes on a lost path wait for it [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=3600))]
+    pub(crate) quiesce_time: Option<u16>,
+
+    /// Resend writes of a lost path at once, as the kernel does. UNSAFE: the first write may still
+    /// arrive, and undo a newer one without any error
+    #[arg(long, alias = "no-quiesce", conflicts_with = "quiesce_time")]
+    pub(crate) retry_at_once: bool,
+
     /// Congestion control by its name in the kernel, or auto to follow the path of each connection
     /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
@@ -319,7 +324,8 @@ pub(crate) struct WorkloadFlags {
     #[arg(long = "offset_increment", alias = "offset-increment", value_name = "SIZE")]
     pub(crate) offset_increment: Option<Extent>,
 
-    /// Duration; at the end of the range, jobs start over [default: until each job has done --size
+    /// Duration, after which no command begins; commands under way still count, with the time until
+    /// they end. At the end of the range, jobs start over [default: until each job has done --size
     /// once]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) runtime: Option<Duration>,

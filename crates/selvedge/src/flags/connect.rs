@@ -41,6 +41,11 @@ pub(crate) struct ConnectFlags {
     #[arg(long)]
     pub(crate) persistent: bool,
 
+    /// Connect although a process of this machine has a namespace of the subsystem attached for
+    /// writing: two file systems on it destroy each other
+    #[arg(long)]
+    pub(crate) allow_second_attach: bool,
+
     /// Print the kernel's connect options, without secrets, and do not connect
     #[arg(long)]
     pub(crate) dry_run: bool,

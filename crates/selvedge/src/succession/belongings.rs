@@ -17,6 +17,15 @@ pub(super) struct Belongings {
     /// Log level, if that was changed while the process ran.
     #[serde(default)]
     pub(super) log_level: Option<String>,
+    /// Threshold of slow commands in force; absent in the hand-over of earlier versions.
+    #[serde(default)]
+    pub(super) slow_commands: Option<SlowCommandThreshold>,
+}
+
+/// Threshold from which on commands are logged as slow; none are without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SlowCommandThreshold {
+    pub(super) threshold_ns: Option<u64>,
 }
 
 impl Belongings {

@@ -19,7 +19,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
-use super::belongings::Belongings;
+use super::belongings::{Belongings, SlowCommandThreshold};
 use super::channel::Channel;
 use super::lender::Lender;
 use super::other_process::OtherProcess;
@@ -169,6 +169,7 @@ impl Estate {
                 .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)))
                 .collect(),
             obstacles: self.obstacles(),
+            disconnected: self.target.disconnected().into_iter().collect(),
         }
     }
 
@@ -195,6 +196,9 @@ impl Estate {
             ceph: lender.offered().clone(),
             settings: self.settings.clone(),
             log_level: crate::log::changed_level(),
+            slow_commands: Some(SlowCommandThreshold {
+                threshold_ns: self.target.slow_commands().threshold.map(|time| time.as_nanos() as u64),
+            }),
         };
         let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {

@@ -164,6 +164,12 @@ impl Successor {
         self.belongings.settings.clone()
     }
 
+    /// Threshold of slow commands: that of the previous process, or of the command line where it does
+    /// not say.
+    pub(crate) fn slow_commands(&self, typed: Option<Duration>) -> Option<Duration> {
+        self.belongings.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
+    }
+
     /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
     /// this returns, the previous process has exited.
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {

@@ -170,7 +170,17 @@ fn what_is_in_the_way_is_said_in_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
     let (first, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
-    let taken = refused(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
+    let second = refused(folder.path(), &port, &["--nbd", "unix:b.nbd"]);
+    assert_eq!(second.status.code(), Some(1));
+    let (said, pid) = (stderr(&second), first.0.id());
+    assert!(
+        said.contains("namespace 1: attached for writing as ") && said.contains("a.nbd by process"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("process {pid} ")) && !folder.path().join("b.nbd").exists(), "{said}");
+    let (reader, _) = attach(folder.path(), &port, &["--nbd", "unix:b.nbd", "--read-only"]);
+    assert_eq!(end(reader, Signal::TERM), Some(0));
+    let taken = refused(folder.path(), &port, &["--nbd", "unix:a.nbd", "--allow-second-attach"]);
     assert_eq!(taken.status.code(), Some(1));
     assert!(stderr(&taken).contains("another process listens on a.nbd"), "{}", stderr(&taken));
     assert!(greets(&folder.path().join("a.nbd")), "the first is not disturbed");

@@ -197,7 +197,7 @@ fn a_file_that_cannot_be_read_is_said_in_a_line_and_one_of_a_living_process_is_l
     let living = Attached::start(folder.path(), folder.path(), &target, &[]);
     let file = files(folder.path()).remove(0);
     let before = std::fs::read(&file).expect("the file");
-    let beside = ["--vhost-user", "a.vhost"];
+    let beside = ["--vhost-user", "a.vhost", "--allow-second-attach"];
     let words = ["attach", "-a", "127.0.0.1", "-s", &target.port, "-n", NQN];
     let attach = |more: &[&str]| {
         let mut command = program(folder.path(), &[&words, more].concat());

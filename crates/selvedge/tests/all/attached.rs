@@ -81,7 +81,8 @@ impl World {
 fn what_is_attached_is_listed_and_detached() {
     let world = World::new();
     let both = ["--nsid", "1,2", "--vhost-user", "a.vhost", "--vhost-user", "b.vhost"];
-    let (mut guests, mut clients) = (world.attach(&both), world.attach(&["--nbd", "unix:c.nbd"]));
+    let (mut guests, mut clients) =
+        (world.attach(&both), world.attach(&["--nbd", "unix:c.nbd", "--allow-second-attach"]));
     let (first, second) = (u64::from(guests.0.id()), u64::from(clients.0.id()));
     let mut listed = world.list();
     listed.sort();
@@ -113,7 +114,7 @@ fn the_disks_of_a_file_are_one_process_s() {
     let world = World::new();
     let port = &world.port;
     let text = format!(
-        "[defaults]\ntraddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{NQN}\"\n[disk.a]\nnbd = \"unix:a.nbd\"\n\
+        "[defaults]\nallow_second_attach = true\ntraddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{NQN}\"\n[disk.a]\nnbd = \"unix:a.nbd\"\n\
          [disk.b]\nnsid = [1, 2]\nvhost_user = [\"b.vhost\", \"c.vhost\"]\n"
     );
     std::fs::write(world.path("attach.toml"), &text).expect("written");

@@ -50,6 +50,21 @@ fn a_bench_says_where_the_time_went() {
     assert!(text.contains("target and network") && text.contains("at the target itself: storage"), "{text}");
 }
 
+/// Its storage holds the first writes until long after the run.
+#[test]
+fn a_stall_at_the_end_of_a_run_is_in_its_latencies_and_its_duration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = folder.path().join("disk");
+    let target = Serving::start(&format!("file:{},size=4m,write_delay_ms=3000", disk.display()));
+    let output = target.bench(&[&WORK[..], &["-o", "json"]].concat()).output().expect("the program runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(report["write"]["ios"], 8, "{report}");
+    let longest = report["write"]["lat_ns"]["max"].as_u64().expect("a latency");
+    let seconds = report["elapsed_s"].as_f64().expect("a duration");
+    assert!(longest >= 2_900_000_000 && seconds >= 2.9, "{longest} ns in {seconds} s");
+}
+
 /// The job of a kernel patch: its commands take longer to make than it runs.
 #[test]
 fn a_short_run_with_deep_queues_counts_what_is_done_and_not_its_own_making() {

@@ -202,14 +202,16 @@ fn hosts_keep_their_controllers_over_ten_upgrades() {
 }
 
 #[test]
-fn a_log_level_that_was_changed_stays_over_upgrades() {
+fn a_log_level_and_a_threshold_that_were_changed_stay_over_upgrades() {
     let mut testbed = Testbed::start("memory:1m");
     testbed.pass_on();
     assert_eq!(testbed.tell(&["log"])["level"], "info", "that of the command line");
     testbed.tell(&["log", "warn,engine=debug"]);
+    testbed.tell(&["slow-commands", "--threshold", "250ms"]);
     for _ in 0..2 {
         testbed.pass_on();
         assert_eq!(testbed.tell(&["log"])["level"], "warn,engine=debug");
+        assert_eq!(testbed.tell(&["slow-commands"])["threshold_ms"], 250.0);
     }
 }
 

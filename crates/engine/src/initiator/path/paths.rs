@@ -150,6 +150,33 @@ impl Paths {
         predecessors.filter_map(|one| one.left(now)).max()
     }
 
+    /// Longest time that writes without a response still wait for lost controllers of this set;
+    /// `None` if none waits, or threads still have queues there.
+    pub fn wait_for_lost(&self) -> Option<Duration> {
+        let now = ring::now();
+        let all = lock(&self.shared.quiescing);
+        let lost = all.iter().filter(|one| matches!(one.of, Of::Path(..)));
+        lost.filter_map(|one| one.left(now)).max()
+    }
+
+    /// Controllers that neither reset others (CCRL) nor report when their commands quiesce (CQT):
+    /// the addresses, and the longest time that writes wait after the loss of one. `None` without
+    /// such controllers, and if nothing waits.
+    pub fn unstated_quiesce(&self) -> Option<(Vec<SocketAddr>, Duration)> {
+        let options = &self.shared.options;
+        if !options.quiesce || options.controller_loss == Some(Duration::ZERO) {
+            return None;
+        }
+        let mut controllers = self.controllers();
+        controllers.retain(|controller| {
+            let identify = controller.identify();
+            identify.cross_controller_reset_limit == 0 && identify.command_quiesce_time_ms.get() == 0
+        });
+        let time = |controller| ControllerRecord::of(controller).quiesce_time(options.unknown_quiesce);
+        let longest = controllers.iter().map(time).max()?;
+        Some((controllers.iter().map(Controller::address).collect(), longest))
+    }
+
     /// The controllers of the live paths.
     pub fn controllers(&self) -> Vec<Controller> {
         let live = |path: &Path| path.details().controller.clone().filter(|_| path.live() != 0);

@@ -75,6 +75,9 @@ pub struct About {
     pub service: Vec<(String, String)>,
     /// Why it cannot be handed over.
     pub obstacles: Vec<String>,
+    /// Hosts, with their addresses, that had to connect again when this process took over.
+    #[serde(default)]
+    pub disconnected: Vec<String>,
 }
 
 /// Input for the preparation of the new process. Descriptors: listening sockets, namespaces in

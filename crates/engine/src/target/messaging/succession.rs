@@ -1,5 +1,6 @@
 //! Messages to a reactor when its queues are handed over to another process, and its answers.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,16 @@ pub(crate) struct Freeze {
     pub(crate) deadline: Moment,
     /// From then on hosts are closed that still owe something: later, so that none is where the attempt ends on another reactor.
     pub(crate) hosts_deadline: Moment,
-    pub(crate) answer: Sender<Result<Vec<Frozen>, String>>,
+    pub(crate) answer: Sender<Result<FrozenReactor, String>>,
+}
+
+/// A reactor whose connections are all at rest.
+#[derive(Debug, Default)]
+pub(crate) struct FrozenReactor {
+    pub(crate) connections: Vec<Frozen>,
+    /// Hosts, with their addresses, of which a connection was closed because it did not come to rest
+    /// in time.
+    pub(crate) disconnected: BTreeSet<String>,
 }
 
 /// A connection at rest.

@@ -42,4 +42,7 @@ pub struct HandedTarget {
     pub controllers: Vec<HandedController>,
     /// Queues of these controllers.
     pub queues: Vec<HandedQueue>,
+    /// Hosts, with their addresses, that were too slow to be handed over, and connect again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub disconnected: BTreeSet<String>,
 }

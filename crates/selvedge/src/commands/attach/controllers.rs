@@ -311,36 +311,79 @@ fn controllers(file: &File, namespace: &Namespace) -> Result<Vec<ControllerRecor
     Ok(content.controllers)
 }
 
-/// Reports writes that wait for long.
+/// Reports writes that wait for long: for the controllers of a killed process, or of a lost path.
 #[derive(Debug)]
 pub(super) struct WaitNotice {
-    since: Instant,
-    is_reported: bool,
+    predecessors: Wait,
+    lost: Wait,
 }
 
 impl WaitNotice {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), is_reported: false }
+        // Writes wait for predecessors since before the process has anything to look at.
+        let predecessors = Wait { since: Some(Instant::now()), is_reported: false };
+        Self { predecessors, lost: Wait::default() }
     }
 
     /// Prints a line when writes have waited for long, and another one when they continue.
     pub(super) fn look(&mut self, all_paths: &[Arc<Paths>]) {
-        let wait = all_paths.iter().filter_map(|paths| paths.wait_for_predecessors()).max();
-        match wait {
-            Some(wait) if !self.is_reported && self.since.elapsed() >= REPORTED_AFTER => {
-                self.is_reported = true;
-                eprintln!(
-                    "selvedge: an attach process of this disk was killed; writes wait until the commands that it had sent have ended, \
-                     for {} at most",
-                    units::plural(wait.as_secs() + 1, "second")
-                );
-            }
-            None if self.is_reported => {
-                self.is_reported = false;
-                eprintln!("selvedge: writes continue");
-            }
-            _ => {}
+        let now = Instant::now();
+        let longest =
+            |wait: fn(&Paths) -> Option<Duration>| all_paths.iter().filter_map(|paths| wait(paths)).max();
+        match self.predecessors.changed(longest(Paths::wait_for_predecessors), now) {
+            Some(WaitChange::Begun(left)) => eprintln!(
+                "selvedge: an attach process of this disk was killed; writes wait until the commands that it had sent have ended, \
+                 for {} at most",
+                units::plural(left.as_secs() + 1, "second")
+            ),
+            Some(WaitChange::Over(_)) => eprintln!("selvedge: writes continue"),
+            None => {}
         }
+        match self.lost.changed(longest(Paths::wait_for_lost), now) {
+            Some(WaitChange::Begun(left)) => tracing::warn!(
+                "writes without a response on a lost path wait until the target has ended them, for {} at most; other I/O goes on",
+                units::plural(left.as_secs() + 1, "second")
+            ),
+            Some(WaitChange::Over(lasted)) => tracing::warn!(
+                "writes of a lost path go on, after {}",
+                units::plural(lasted.as_secs().max(1), "second")
+            ),
+            None => {}
+        }
+    }
+}
+
+/// Wait of writes: its begin, and whether a line has reported it.
+#[derive(Debug, Default)]
+struct Wait {
+    since: Option<Instant>,
+    is_reported: bool,
+}
+
+/// Change of a wait that is worth a line.
+#[derive(Debug, PartialEq, Eq)]
+enum WaitChange {
+    /// Writes have waited for some time, and wait for this time at most.
+    Begun(Duration),
+    /// Writes continue, after this time.
+    Over(Duration),
+}
+
+impl Wait {
+    /// Records that writes wait for this time at most, or do not wait.
+    fn changed(&mut self, left: Option<Duration>, now: Instant) -> Option<WaitChange> {
+        let Some(left) = left else {
+            let since = self.since.take();
+            return since
+                .filter(|_| std::mem::take(&mut self.is_reported))
+                .map(|since| WaitChange::Over(now - since));
+        };
+        let since = *self.since.get_or_insert(now);
+        if self.is_reported || now - since < REPORTED_AFTER {
+            return None;
+        }
+        self.is_reported = true;
+        Some(WaitChange::Begun(left))
     }
 }
 
@@ -354,6 +397,22 @@ mod tests {
     use super::*;
 
     const NQN: &str = "nqn.2014-08.org.example:disk";
+
+    #[test]
+    fn a_long_wait_is_reported_once_with_its_end_and_a_short_one_never() {
+        let (mut wait, begin) = (Wait::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        let mut at = |seconds: u32, left: Option<u32>| {
+            wait.changed(left.map(|left| second * left), begin + second * seconds)
+        };
+        assert_eq!([at(0, None), at(1, Some(9)), at(2, None)], [None, None, None]);
+        assert_eq!([at(10, Some(40)), at(11, Some(39))], [None, None], "the first one has been forgotten");
+        assert_eq!(at(12, Some(38)), Some(WaitChange::Begun(second * 38)));
+        assert_eq!(
+            [at(13, Some(37)), at(50, None), at(51, None)],
+            [None, Some(WaitChange::Over(second * 40)), None]
+        );
+    }
 
     fn record(controller_id: u16) -> ControllerRecord {
         ControllerRecord {

@@ -66,10 +66,10 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     let users = DiskUsers::live();
     let used =
         devices.filter_map(|device| Some((device, users.of(&format!("ublkb{}", device.number))?))).next();
-    if let Some((device, reason)) = used.filter(|_| !force) {
+    if let Some((device, reason)) = used.as_ref().filter(|_| !force) {
         return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
     }
-    let mut detached = Detached::default();
+    let mut detached = Detached { insists: used.is_some(), ..Detached::default() };
     records.into_iter().try_for_each(|known| detached.detach(known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     // A process whose record is gone too has left nothing else to find it by.
@@ -105,6 +105,9 @@ pub(super) fn place(name: &str) -> String {
 /// Detached disks, as printed.
 #[derive(Default, Serialize, schemars::JsonSchema)]
 pub(in crate::commands) struct Detached {
+    /// Set if processes are to end although their disks are in use.
+    #[serde(skip)]
+    insists: bool,
     detached: Vec<DetachedDisk>,
 }
 
@@ -142,7 +145,7 @@ impl Detached {
     fn end(&mut self, known: &KnownRecord) -> Result<(), Failure> {
         let process = known.record.process;
         let pid = process.pid;
-        match process.end(END_LIMIT) {
+        match process.end(END_LIMIT, self.insists) {
             Ok(true) => {}
             Ok(false) => {
                 let waited = END_LIMIT.as_secs();
@@ -152,6 +155,12 @@ impl Detached {
             }
             Err(error) => {
                 return Err(Failure::failed(format!("process {pid} cannot be asked to end: {error}")));
+            }
+        }
+        if self.insists {
+            // A process that took both signals at once has left its devices.
+            for device in known.devices(&FoundDevice::all().unwrap_or_default()) {
+                device.delete().map_err(Failure::failed)?;
             }
         }
         let places = known.record.places().into_iter();

@@ -8,6 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+/// Time between two signals: a process that takes the first one for the second of them ends without order.
+const INSISTS_AFTER: Duration = Duration::from_secs(3);
+
 /// A process: its number, which another one may have later, and when it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
@@ -28,8 +31,9 @@ impl Process {
         start_time(self.pid) == Some(self.start_time)
     }
 
-    /// Ends the process (SIGTERM), and waits for `limit` at most. Returns true if it has ended.
-    pub(super) fn end(&self, limit: Duration) -> io::Result<bool> {
+    /// Ends the process (SIGTERM), and waits for `limit` at most. Returns true if it has ended. After the
+    /// first signal a process waits for users of its disks; `insists` sends a second one.
+    pub(super) fn end(&self, limit: Duration, insists: bool) -> io::Result<bool> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => return Ok(true),
@@ -39,11 +43,17 @@ impl Process {
         if !self.is_there() {
             return Ok(true);
         }
-        pidfd_send_signal(&descriptor, Signal::TERM)?;
-        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
         // It is readable when the process has ended.
-        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
-        Ok(poll(&mut polled, Some(&timeout))? > 0)
+        let has_ended = |limit: Duration| -> io::Result<bool> {
+            let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+            let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+            Ok(poll(&mut polled, Some(&timeout))? > 0)
+        };
+        pidfd_send_signal(&descriptor, Signal::TERM)?;
+        if insists && !has_ended(INSISTS_AFTER.min(limit))? {
+            pidfd_send_signal(&descriptor, Signal::TERM)?;
+        }
+        has_ended(limit)
     }
 }
 
@@ -63,17 +73,31 @@ fn start_time(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn only_the_process_that_is_meant_is_asked_to_end() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let process = Process { pid: child.id(), start_time: start_time(child.id()).unwrap() };
         let earlier = Process { start_time: process.start_time - 1, ..process };
-        assert!(earlier.end(prerequisite::patience()).unwrap());
+        assert!(earlier.end(prerequisite::patience(), false).unwrap());
         assert!(child.try_wait().unwrap().is_none(), "another process was ended");
-        assert!(process.end(prerequisite::patience()).unwrap());
+        assert!(process.end(prerequisite::patience(), false).unwrap());
         assert!(!child.wait().unwrap().success());
-        assert!(process.end(Duration::ZERO).unwrap() && !is_there(process.pid));
+        assert!(process.end(Duration::ZERO, false).unwrap() && !is_there(process.pid));
+    }
+
+    #[test]
+    fn a_process_that_waits_for_users_of_its_disks_is_asked_twice() {
+        // The first signal is spent on the trap, which goes with it.
+        let script = "trap 'trap - TERM' TERM; echo ready; while :; do sleep 0.01; done";
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        let process = Process { pid: child.id(), start_time: start_time(child.id()).unwrap() };
+        assert!(process.end(prerequisite::patience(), true).unwrap());
+        assert!(!child.wait().unwrap().success());
     }
 }

@@ -77,6 +77,13 @@ pub(super) struct RecordedDisk {
     pub(super) socket: Option<PathBuf>,
     /// TCP address for NBD clients.
     pub(super) address: Option<String>,
+    /// True if nothing is written through it; absent in records of earlier versions.
+    #[serde(default)]
+    pub(super) read_only: bool,
+    /// True if another process had the namespace attached when this one came: names of disks stay
+    /// with that one.
+    #[serde(default)]
+    pub(super) is_second: bool,
 }
 
 impl RecordedDisk {
@@ -425,7 +432,16 @@ pub(super) mod tests {
         let line = CommandLine { arguments: vec!["attach".into()], working_directory: "/tmp".into() };
         let device = Some(RecordedDevice { number, mark });
         let namespace = Uuid::from_u128(7);
-        let disk = RecordedDisk { nsid: 1, namespace, names: None, device, socket: None, address: None };
+        let disk = RecordedDisk {
+            nsid: 1,
+            namespace,
+            names: None,
+            device,
+            socket: None,
+            address: None,
+            read_only: false,
+            is_second: false,
+        };
         Record::new(line, AttachMethod::Ublk, &Nqn::new("nqn.a").unwrap(), vec![disk])
     }
 

@@ -114,16 +114,15 @@ fn take_over_several(devices: &[u32], format: OutputFormat) -> Result<(), Failur
         if matches!(format, OutputFormat::Json) {
             command.args(["--output-format", "json"]);
         }
-        // Ctrl-C reaches this process alone, which passes on one signal: a second one would end them at once.
+        // Ctrl-C reaches this process alone, which passes it on: the first one waits for users of the disks.
         match command.process_group(0).spawn() {
             Ok(child) => children.push(child),
             Err(error) => outcome = Err(Failure::failed(format!("/dev/ublkb{device}: no process: {error}"))),
         }
     }
-    let mut is_passed_on = false;
     while !children.is_empty() {
-        if stop.is_asked() && !is_passed_on {
-            is_passed_on = true;
+        if stop.is_asked() {
+            stop.postpone();
             // One that has just ended does not miss it.
             for child in &children {
                 let _ = kill_process(Pid::from_child(child), Signal::TERM);

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::record::{AttachMethod, KeptRecord, KnownRecord, RecordedDisk};
 use super::succession::{GroupServer, HandedState, Inheritance};
 use super::{Attaching, OTHER_WAY, watch};
+use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
 use crate::report;
 use crate::spec::size::Size;
@@ -55,10 +56,11 @@ pub(super) fn serve(
     if inheritance.is_none() {
         attaching.controllers.look_again();
     }
-    let recorded = attaching.recorded(disks);
     let previous = attaching.previous.as_ref();
     let left = inheritance.as_ref().map(|one| &one.offered.disks);
-    let mut devices = match left.or(previous.map(|previous| &previous.record.disks)) {
+    let left = left.or(previous.map(|previous| &previous.record.disks));
+    let recorded = attaching.recorded(disks, left.map(Vec::as_slice))?;
+    let mut devices = match left {
         None => add(attaching, disks, &recorded)?,
         Some(left) => adopt(attaching, disks, (&recorded, left))?,
     };
@@ -71,7 +73,7 @@ pub(super) fn serve(
     // Before there is a device that a later process may recover.
     let previous = previous.map(|previous| previous.path.as_path());
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
-    let kept = attaching.keep(AttachMethod::Ublk, recorded.clone(), previous);
+    let kept = attaching.keep(AttachMethod::Ublk, recorded.clone(), previous)?;
     if let Err(error) = devices.iter_mut().try_for_each(|device| device.start(&|| stop.is_asked())) {
         if attaching.previous.is_some() || inheritance.is_some() {
             leave(devices, kept);
@@ -88,7 +90,13 @@ pub(super) fn serve(
         }
     }
     let registration = &attaching.registration;
-    let outcome = watch(stop, registration, &all_paths, || {
+    let names: Vec<String> = devices.iter().map(|device| format!("ublkb{}", device.id().number)).collect();
+    let user = || {
+        let users = DiskUsers::live();
+        let of = |name: &String| users.of(name).or_else(|| users.opener(name));
+        names.iter().find_map(of)
+    };
+    let has_ended = || {
         if registration.has_left_devices() {
             // The next process waits until they are free.
             devices.drain(..).for_each(Device::abandon);
@@ -103,7 +111,8 @@ pub(super) fn serve(
             "{} is no longer there: another program has deleted it, or see the log",
             ended.path().display()
         ))
-    });
+    };
+    let outcome = watch(stop, registration, &all_paths, has_ended, user);
     if registration.has_left_devices() {
         leave(devices, kept);
         return outcome;

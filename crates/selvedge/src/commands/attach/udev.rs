@@ -42,6 +42,9 @@ impl Properties {
         all.add("ID_SERIAL_SHORT", serial);
         all.add("ID_REVISION", firmware);
         all.add("ID_NSID", &disk.nsid.to_string());
+        if disk.is_second {
+            all.add("SELVEDGE_SECOND", "1");
+        }
         all
     }
 
@@ -94,6 +97,10 @@ mod tests {
         let lines =
             ["ID_WWN=\"uuid.1\"", "ID_MODEL=\"A disk\"", "ID_SERIAL_SHORT=\"S1\"", "ID_NSID=\"1\"", ""];
         assert_eq!(properties, lines.join("\n"));
+        let mut second = known("A disk");
+        second.record.disks[0].is_second = true;
+        let properties = Properties::of(&FOUND, &[second]).to_string();
+        assert!(properties.ends_with("ID_NSID=\"1\"\nSELVEDGE_SECOND=\"1\"\n"), "{properties}");
         let hostile = known("a\"\nID_FS_UUID=1\0ü");
         let properties = Properties::of(&FOUND, &[hostile]).to_string();
         assert!(properties.contains("ID_MODEL=\"a__ID_FS_UUID=1__\"\n"), "{properties}");

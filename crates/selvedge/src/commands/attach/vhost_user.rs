@@ -46,10 +46,11 @@ pub(super) fn serve(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
+    let recorded = attaching.recorded(&disks, inheritance.as_ref().map(|one| &one.offered.disks[..]))?;
     let listening = listening_sockets(attaching, inheritance.as_mut())?;
     let copies = listening.iter().map(|socket| socket.listener.as_fd().try_clone_to_owned());
     let copies = copies.collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
-    let recorded = attaching.recorded(&disks).into_iter().zip(&listening);
+    let recorded = recorded.into_iter().zip(&listening);
     let recorded = recorded.map(|(disk, socket)| RecordedDisk { socket: Some(socket.path.clone()), ..disk });
     let recorded: Vec<RecordedDisk> = recorded.collect();
     let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
@@ -70,7 +71,7 @@ pub(super) fn serve(
         return Err(failure);
     }
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
-    let kept = attaching.keep(AttachMethod::VhostUser, recorded.clone(), previous);
+    let kept = attaching.keep(AttachMethod::VhostUser, recorded.clone(), previous)?;
     attaching.hold(kept.as_ref(), recorded, GroupServer::VhostUser { holder, listeners: copies });
     match inheritance {
         Some(inheritance) => inheritance.serves(),
@@ -85,7 +86,7 @@ pub(super) fn serve(
         let said = "a thread of the vhost-user server has ended; see the log";
         (server.has_failed() && !attaching.registration.is_over()).then(|| said.to_owned())
     };
-    let outcome = watch(stop, &attaching.registration, &all_paths, has_failed);
+    let outcome = watch(stop, &attaching.registration, &all_paths, has_failed, || None);
     if attaching.registration.is_over() {
         files.into_iter().for_each(SocketFile::leave);
         return Ok(());

@@ -1,8 +1,9 @@
 //! From `bench`'s flags to paths: which connections, and what becomes of lost ones. Connecting them is the engine's.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::initiator::{ConnectOptions, PathOptions};
+use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::ring::Engine;
 use nvme::discovery::Nqn;
 
@@ -20,8 +21,6 @@ pub(in crate::commands) struct PathsAsked<'a> {
     pub(in crate::commands) nsid: u32,
     /// True if lost paths are reconnected.
     pub(in crate::commands) is_kept: bool,
-    /// True if a write whose response was lost waits until its old controller can write no more.
-    pub(in crate::commands) quiesce: bool,
 }
 
 impl<'a> PathsAsked<'a> {
@@ -30,7 +29,7 @@ impl<'a> PathsAsked<'a> {
         let is_kept = flags.connection.traddr.len() > 1
             || flags.paths.reconnect_delay.is_some()
             || flags.paths.ctrl_loss_tmo.is_some();
-        Self { flags: &flags.paths, nsid, is_kept, quiesce: !flags.no_quiesce }
+        Self { flags: &flags.paths, nsid, is_kept }
     }
 }
 
@@ -42,7 +41,7 @@ pub(in crate::commands) fn options(
     engine: Engine,
     placements: Option<&Placements>,
 ) -> Result<PathOptions, Failure> {
-    let PathsAsked { flags, nsid, is_kept, quiesce } = *asked;
+    let PathsAsked { flags, nsid, is_kept } = *asked;
     let path = |(at, options): (usize, ConnectOptions)| ConnectOptions {
         io_queue_ports: placements.map(|placed| placed.ports(at)).unwrap_or_default(),
         io_queues: queues.count,
@@ -59,7 +58,10 @@ pub(in crate::commands) fn options(
         PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(paths, nsid) }
     };
     options.policy = flags.iopolicy;
-    options.quiesce = quiesce;
+    options.quiesce = !flags.retry_at_once;
+    if let Some(seconds) = flags.quiesce_time {
+        options.unknown_quiesce = Duration::from_secs(seconds.into());
+    }
     if let Some(seconds) = flags.reconnect_delay {
         options.reconnect_delay = Duration::from_secs(seconds.into());
     }
@@ -74,6 +76,19 @@ pub(in crate::commands) fn options(
         ));
     }
     Ok(options)
+}
+
+/// Notice about targets after whose loss writes wait for long; `None` if there are none, or the
+/// time was given.
+pub(in crate::commands) fn quiesce_notice(flags: &PathFlags, paths: &Paths) -> Option<String> {
+    let (addresses, wait) = paths.unstated_quiesce().filter(|_| flags.quiesce_time.is_none())?;
+    let targets: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    Some(format!(
+        "target {}: reports no Command Quiesce Time: after the loss of a path, writes without a response wait for up to {} s; \
+         --quiesce-time SECONDS shortens it, where you know in which time the target ends a lost host's commands",
+        targets.join(", "),
+        wait.as_secs()
+    ))
 }
 
 /// Sets what MPTCP needs on this machine, if that was asked for, and else says what is missing.
@@ -147,6 +162,13 @@ mod tests {
         }
         assert_eq!(options.fast_io_fail, Some(Duration::from_secs(3)));
         assert!(!options.quiesce);
+        assert!(!of("-a 127.0.0.1 --retry-at-once").unwrap().quiesce);
+        let time = |arguments: &str| {
+            let options = of(arguments).unwrap();
+            (options.quiesce, options.unknown_quiesce.as_secs())
+        };
+        assert_eq!(time("-a 127.0.0.1"), (true, 30));
+        assert_eq!(time("-a 127.0.0.1 --quiesce-time 2"), (true, 2));
         assert_eq!(
             of("-a 127.0.0.1 --congestion system").unwrap().paths[0].congestion.as_deref(),
             Some("system")

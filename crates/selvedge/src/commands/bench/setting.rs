@@ -1,6 +1,6 @@
 //! Common data of all runs of one command: target, I/O interface, and stop flag.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::SystemTime;
 
 use engine::initiator::Paths;
@@ -21,6 +21,9 @@ use crate::report;
 use crate::report::bench::{BenchReport, Options};
 use crate::report::fio::{FioReport, Measured};
 use crate::stop::Stop;
+
+/// A command connects for each of its runs, and says once for how long writes may wait.
+static QUIESCE_NOTICE: Once = Once::new();
 
 pub(in crate::commands) struct Setting<'a> {
     flags: &'a BenchFlags,
@@ -103,7 +106,13 @@ impl<'a> Setting<'a> {
         let place = (&self.connection, &self.nqn);
         let options =
             paths::options(&PathsAsked::of(self.flags, nsid), place, queues, self.ring.engine, placements)?;
-        Paths::connect(options).map(Arc::new).map_err(Failure::failed)
+        let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
+        QUIESCE_NOTICE.call_once(|| {
+            if let Some(notice) = paths::quiesce_notice(&self.flags.paths, &paths) {
+                eprintln!("{notice}");
+            }
+        });
+        Ok(paths)
     }
 
     /// A run on these paths of which nothing is recorded.

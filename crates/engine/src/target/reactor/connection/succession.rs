@@ -194,6 +194,12 @@ impl Connection {
         }
     }
 
+    /// Host with its address, for messages; `None` before a Connect.
+    pub(in crate::target::reactor) fn host(&self) -> Option<String> {
+        let controller = self.controller()?;
+        Some(format!("{} at {}", controller.host.nqn, self.peer.ip()))
+    }
+
     /// True once the connection has been handed over.
     pub(in crate::target::reactor) fn is_handed(&self) -> bool {
         self.frozen.as_ref().is_some_and(|frozen| frozen.is_handed)

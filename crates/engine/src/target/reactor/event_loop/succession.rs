@@ -1,13 +1,14 @@
 //! Hand-over of a reactor's queues to another process, and take-over from one: the reactor quiesces
 //! all its queues, reports their state, and waits until it is to resume or to close them.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::super::connection::{Connection, Environment, NextTurn};
 use super::super::freezing::Freezing;
 use super::{EventLoop, SERIAL};
 use crate::ring::Moment;
-use crate::target::messaging::{Address, Adoption, Freeze, Frozen, Succession};
+use crate::target::messaging::{Address, Adoption, Freeze, FrozenReactor, Succession};
 
 impl EventLoop {
     /// Does what becomes of its queues.
@@ -22,7 +23,7 @@ impl EventLoop {
 
     /// Brings all queues to rest.
     fn freeze(&mut self, order: Freeze, now: Moment) {
-        self.freezing = Some(Freezing { order, is_reported: false });
+        self.freezing = Some(Freezing { order, disconnected: BTreeSet::new(), is_reported: false });
         for token in self.tokens(|connection| connection.is_queue) {
             self.turn(token, now, |connection, env, _| {
                 connection.freeze(env);
@@ -39,7 +40,7 @@ impl EventLoop {
 
     /// Says how the queues are once all of them rest, or which one does not.
     pub(super) fn settle_freezing(&mut self, now: Moment) {
-        let Some(Freezing { order, is_reported: false }) = &self.freezing else { return };
+        let Some(Freezing { order, is_reported: false, .. }) = &self.freezing else { return };
         let order = order.clone();
         let (mut waiting, mut owing) = (Vec::new(), Vec::new());
         for token in self.tokens(|connection| !connection.is_leaving()) {
@@ -50,7 +51,7 @@ impl EventLoop {
                 continue;
             }
             if connection.is_stalled(&order, now) {
-                self.close(token);
+                self.close_late(token);
             } else if connection.waits_for_host() {
                 owing.push(token);
             } else {
@@ -59,7 +60,7 @@ impl EventLoop {
         }
         // A host that sends a little now and then has its time, too.
         if now >= order.hosts_deadline {
-            owing.drain(..).for_each(|token| self.close(token));
+            owing.drain(..).for_each(|token| self.close_late(token));
         }
         let is_quiet = self.orphaned.is_empty() && self.fences.is_empty() && self.cache_flushes.are_none();
         if waiting.is_empty() && owing.is_empty() && is_quiet && self.arrivals.is_empty() {
@@ -75,8 +76,22 @@ impl EventLoop {
         }
     }
 
-    fn tell(&mut self, what: Result<Vec<Frozen>, String>) {
-        if let Some(Freezing { order, is_reported }) = &mut self.freezing {
+    /// Closes a connection whose host has not done its part in time. The host is named once.
+    fn close_late(&mut self, token: u32) {
+        let connection = self.connections.get(token as usize).and_then(Option::as_deref);
+        if let (Some(host), Some(freezing)) = (connection.and_then(Connection::host), &mut self.freezing)
+            && freezing.disconnected.insert(host.clone())
+        {
+            tracing::warn!(
+                "host {host}: in the middle of a command, and too slow for an upgrade; closing its connection, and it connects \
+                 again"
+            );
+        }
+        self.close(token);
+    }
+
+    fn tell(&mut self, what: Result<FrozenReactor, String>) {
+        if let Some(Freezing { order, is_reported, .. }) = &mut self.freezing {
             *is_reported = true;
             let _ = order.answer.send(what);
         }
@@ -84,8 +99,9 @@ impl EventLoop {
 
     fn tell_frozen(&mut self, now: Moment) {
         let connections = self.connections.iter_mut().flatten();
-        let frozen = connections.filter_map(|connection| connection.hand_over(now)).collect();
-        self.tell(Ok(frozen));
+        let connections = connections.filter_map(|connection| connection.hand_over(now)).collect();
+        let disconnected = self.freezing.as_mut().map(|freezing| std::mem::take(&mut freezing.disconnected));
+        self.tell(Ok(FrozenReactor { connections, disconnected: disconnected.unwrap_or_default() }));
     }
 
     /// Goes on with everything that rests.

@@ -243,6 +243,7 @@ impl Estate {
                 .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)))
                 .collect(),
             obstacles,
+            disconnected: Vec::new(),
         }
     }
 
