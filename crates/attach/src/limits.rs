@@ -81,8 +81,14 @@ pub const DISCARD_RANGES_MAX: usize = 32;
 pub const SIZE_NOTICE_INTERVAL_MS: u64 = 500;
 /// Parts of its memory that one front end shares: as many as vhost-user's messages can name by ADD_MEM_REG in QEMU.
 pub const MEMORY_REGIONS_MAX: usize = 509;
-/// Mappings of front ends' memory in a process: one front end that has all it may, and many that have a few.
-pub const WATCHED_MAPPINGS_MAX: usize = 2048;
+/// Mappings of one socket's front ends: all regions and the in-flight region, once more while they are replaced.
+pub const MAPPINGS_PER_SOCKET_MAX: usize = 2 * (MEMORY_REGIONS_MAX + 1);
+/// Mappings of front ends' memory in a process, of which each socket has an equal share: half of those that Linux gives a process
+/// by default (vm.max_map_count), as threads and buffers need some too.
+pub const WATCHED_MAPPINGS_MAX: usize = 32_768;
+/// Time for the rest of a vhost-user message, and for a front end to read its replies so that it can be answered, in milliseconds.
+/// Monitors send a message by one system call.
+pub const MESSAGE_TIMEOUT_MS: u64 = 5_000;
 /// Controllers of one namespace that a process keeps record of for the next one: those of all its paths, and those that are
 /// lost and not at rest. A path that is lost again and again waits for some to come to rest.
 pub const CONTROLLERS_KEPT_MAX: usize = 1024;
@@ -90,7 +96,7 @@ pub const CONTROLLERS_KEPT_MAX: usize = 1024;
 pub const CONTROLLERS_FILE_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = {
-    assert!(WATCHED_MAPPINGS_MAX > 2 * MEMORY_REGIONS_MAX);
+    assert!(WATCHED_MAPPINGS_MAX / FRONT_ENDS_MAX >= MEMORY_REGIONS_MAX);
     assert!(VRING_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);

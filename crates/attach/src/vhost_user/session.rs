@@ -25,9 +25,10 @@ use super::descriptor;
 use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
 use super::inflight::InflightRegion;
+use super::mapping_share::MappingShare;
 use super::vring;
 use super::worker::{VringCommand, VringWorkerHandle};
-use crate::limits::{MEMORY_REGIONS_MAX, VRING_ENTRIES_MAX, VRINGS_MAX};
+use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Error for a message that uses a feature without an offer.
 const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
@@ -80,7 +81,7 @@ impl Session {
         front_end: usize,
         (paths, device): (Arc<Paths>, Device),
         workers: Arc<[VringWorkerHandle]>,
-        connection: Arc<UnixStream>,
+        (connection, share): (Arc<UnixStream>, Arc<MappingShare>),
     ) -> Self {
         Self {
             front_end,
@@ -91,7 +92,7 @@ impl Session {
             channel: None,
             workers,
             connection,
-            memory: GuestMemory::default(),
+            memory: GuestMemory::new(share),
             inflight: None,
             features: 0,
             protocol_features: 0,
@@ -389,13 +390,14 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_inflight_fd(&mut self, description: &VhostUserInflight, file: File) -> Result<()> {
-        let region = InflightRegion::map(description, file).map_err(Error::ReqHandlerError)?;
+        let region =
+            InflightRegion::map(description, file, &self.memory.share).map_err(Error::ReqHandlerError)?;
         self.inflight = Some(region);
         Ok(())
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        Ok(MEMORY_REGIONS_MAX as u64)
+        Ok(self.memory.share.regions_max() as u64)
     }
 
     fn add_mem_region(
