@@ -13,6 +13,12 @@ pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// Bytes of buffers that one client holds, until its data has been written, or its replies are sent. One request of the
 /// greatest length always fits.
 pub const CLIENT_BUFFER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of buffers that all clients of a server hold, a share of it for each thread: some that read no replies leave room to
+/// others, and the process does not grow with their number.
+pub const BUFFER_BYTES_MAX: usize = 512 << 20;
+/// The least share of a thread: half of it, which one party may have, has room for a request of the greatest length whose buffers
+/// are twice as large.
+pub const THREAD_BUFFER_BYTES_MIN: usize = 128 << 20;
 /// Bytes of data of one command: enough to keep a link busy, few enough that a large request uses all paths.
 pub const PIECE_BYTES: u64 = 256 << 10;
 /// Replies of one client that are not sent. One that does not read them is not served until it does.
@@ -36,6 +42,9 @@ pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
 /// Time for a client to read its replies when it is handed over, in milliseconds: replies left
 /// after that are handed over with it.
 pub const HAND_OVER_STALL_MS: u64 = 100;
+/// Time for a client that reads none of its replies, and so has requests that cannot be served, to begin to when it is handed
+/// over, in milliseconds. Its connection does not survive the hand-over, which it would block.
+pub const HAND_OVER_UNREAD_MS: u64 = 1_000;
 /// Time for a TLS handshake to complete when its client is handed over, in milliseconds: some round
 /// trips. Others wait meanwhile, and one that takes longer has to reconnect.
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
@@ -101,6 +110,8 @@ const _: () = {
     assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
+    assert!(THREAD_BUFFER_BYTES_MIN >= 4 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
+    assert!(HAND_OVER_UNREAD_MS < HAND_OVER_TIMEOUT_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX + 2 * secure_channel::RECORD_BYTES_MAX);
     assert!(INPUT_BYTES <= engine::limits::RECEIVE_LENGTH);
