@@ -1,12 +1,12 @@
-//! Buffers that all clients of a thread hold, and each party of them. The more they hold, the less each may have, so that there
-//! is room for one that comes later: clients that ask for much and read nothing wait themselves.
+//! Buffers that all clients of a thread hold, and each party of them. The more they hold, the less each may have beyond its first
+//! request, so that there is room for one that comes later: clients that ask for much and read nothing wait themselves.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use engine::ring::Buffer;
+use rustix::net::getpeername;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{SocketAddrAny, getpeername};
 use slab::Slab;
 
 use crate::limits::{BUFFER_BYTES_MAX, PIECE_BYTES, THREAD_BUFFER_BYTES_MIN};
@@ -88,12 +88,18 @@ impl BufferBudget {
     /// True if a client of this party, which holds `client_bytes`, may have `bytes` more. Otherwise it waits for room.
     pub(crate) fn has_room(&mut self, party: usize, client_bytes: usize, bytes: usize) -> bool {
         let party_bytes = self.parties.get(party).map_or(0, |share| share.held_bytes);
-        // No party has more than all that is left for others, and no client more than is left to its party.
-        let left = self.bytes_max.saturating_sub(self.held_bytes);
-        let party_left = (self.bytes_max / 2).saturating_sub(party_bytes);
-        // Each client gets on, however slowly.
-        let is_first = client_bytes == 0 && bytes <= Buffer::capacity_for(PIECE_BYTES as usize);
-        let has_room = is_first || party_bytes + bytes <= left && client_bytes + bytes <= party_left;
+        let has_room = match client_bytes {
+            // Each client gets on, however slowly. A read that needs all of its buffers at once may need many.
+            0 if bytes <= Buffer::capacity_for(PIECE_BYTES as usize) => true,
+            0 => party_bytes + bytes <= self.bytes_max / 2 && self.held_bytes + bytes <= self.bytes_max,
+            // Half of all is for further requests. No party has more of it than is left for others, and no client more than is
+            // left to its party.
+            _ => {
+                let left = (self.bytes_max / 2).saturating_sub(self.held_bytes);
+                let party_left = (self.bytes_max / 4).saturating_sub(party_bytes);
+                party_bytes + bytes <= left && client_bytes + bytes <= party_left
+            }
+        };
         self.is_short |= !has_room;
         has_room
     }
@@ -167,10 +173,10 @@ mod tests {
         let greedy = budget.join(Party::User(1));
         let held: usize = (1..CLIENTS_PER_THREAD_MAX).map(|_| fill(&mut budget, greedy)).sum();
         assert!(held <= BUFFER_BYTES_MAX / 2, "{held}");
-        // One of the same party gets on, and one of another is not limited by them.
+        // One of the same party gets on, and one of another has much.
         assert!(fill(&mut budget, greedy) >= PIECE);
         let other = budget.join(Party::User(2));
-        assert_eq!(fill(&mut budget, other), CLIENT_BUFFER_BYTES_MAX);
+        assert!(fill(&mut budget, other) >= CLIENT_BUFFER_BYTES_MAX / 2);
     }
 
     #[test]
@@ -178,11 +184,27 @@ mod tests {
         let mut budget = BufferBudget::of_thread(1);
         for user in 0..20 {
             let party = budget.join(Party::User(user));
-            (0..8).for_each(|_| drop(fill(&mut budget, party)));
+            for _ in 0..8 {
+                fill(&mut budget, party);
+            }
         }
-        assert!(budget.held_bytes <= BUFFER_BYTES_MAX, "{}", budget.held_bytes);
         let last = budget.join(Party::User(99));
-        assert!(fill(&mut budget, last) > 8 * PIECE);
+        assert!(budget.has_room(last, 0, nbd::limits::PAYLOAD_BYTES_MAX as usize), "{}", budget.held_bytes);
+        assert!(fill(&mut budget, last) >= PIECE);
+    }
+
+    #[test]
+    fn first_requests_of_one_party_are_limited_too() {
+        let mut budget = BufferBudget::of_thread(1);
+        let (greedy, other) = (budget.join(Party::User(1)), budget.join(Party::User(2)));
+        let bytes = nbd::limits::PAYLOAD_BYTES_MAX as usize;
+        let mut clients = 0;
+        while budget.has_room(greedy, 0, bytes) {
+            budget.take(greedy, bytes);
+            clients += 1;
+        }
+        assert_eq!(clients, BUFFER_BYTES_MAX / 2 / bytes);
+        assert!(budget.has_room(other, 0, bytes) && budget.has_room(greedy, 0, PIECE));
     }
 
     #[test]

@@ -14,11 +14,11 @@ pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// greatest length always fits.
 pub const CLIENT_BUFFER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of buffers that all clients of a server hold, a share of it for each thread: some that read no replies leave room to
-/// others, and the process does not grow with their number.
+/// others, and the process does not grow with their number. A piece that a client has alone is not counted against it.
 pub const BUFFER_BYTES_MAX: usize = 512 << 20;
-/// The least share of a thread: half of it, which one party may have, has room for a request of the greatest length whose buffers
-/// are twice as large.
-pub const THREAD_BUFFER_BYTES_MIN: usize = 128 << 20;
+/// The least share of a thread: half of it, which first requests of one party may have, has room for two of the greatest length
+/// whose buffers are twice as large.
+pub const THREAD_BUFFER_BYTES_MIN: usize = 256 << 20;
 /// Bytes of data of one command: enough to keep a link busy, few enough that a large request uses all paths.
 pub const PIECE_BYTES: u64 = 256 << 10;
 /// Replies of one client that are not sent. One that does not read them is not served until it does.
@@ -110,7 +110,7 @@ const _: () = {
     assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
-    assert!(THREAD_BUFFER_BYTES_MIN >= 4 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
+    assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(HAND_OVER_UNREAD_MS < HAND_OVER_TIMEOUT_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX + 2 * secure_channel::RECORD_BYTES_MAX);
