@@ -47,6 +47,6 @@ pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
 pub use vhost_user::{
-    HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring, VhostHolder,
-    VhostUserServer,
+    GuestModel, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
+    VhostHolder, VhostUserServer,
 };

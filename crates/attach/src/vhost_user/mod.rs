@@ -16,6 +16,7 @@ mod front_end_command;
 mod front_end_quiescing;
 mod front_end_thread;
 mod guest_memory;
+mod guest_model;
 mod handed_front_end;
 mod holder;
 mod inflight;
@@ -34,6 +35,7 @@ mod vring;
 mod work;
 mod worker;
 
+pub use guest_model::GuestModel;
 pub use handed_front_end::{
     HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
 };
