@@ -16,3 +16,4 @@ pub mod parsers;
 pub mod receive;
 pub mod record;
 mod schema;
+pub mod virtqueue;

@@ -90,6 +90,11 @@ fn nbd() {
 }
 
 #[test]
+fn virtqueue() {
+    made_up(fuzz::virtqueue::check);
+}
+
+#[test]
 fn tls_and_authentication() {
     made_up(fuzz::client_hello::check);
     made_up(fuzz::exchange::check);

@@ -22,7 +22,7 @@ const fn target(name: &'static str, about: &'static str, length_max: u32, has_wo
     Target { name, about, length_max, has_words }
 }
 
-const TARGETS: [Target; 16] = [
+const TARGETS: [Target; 17] = [
     target("receive_target", "any bytes at the target's end of a connection, cut anywhere", 512, false),
     target("receive_host", "any bytes at the initiator's end of a connection, cut anywhere", 512, false),
     target("connection", "whole connections of several hosts to a living target", 1024, false),
@@ -42,6 +42,7 @@ const TARGETS: [Target; 16] = [
     ),
     target("hand_over", "what the former process of a target is said to hand over", 4096, false),
     target("nbd", "an NBD client of any bytes, and one that keeps to the protocol mostly", 4096, false),
+    target("virtqueue", "a guest of any bytes, and one that keeps to virtio mostly", 1024, false),
     target("record", "TLS' records, with an attacker on the way, or of a peer that has the key", 4096, false),
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];

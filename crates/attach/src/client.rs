@@ -10,6 +10,7 @@ use nbd::limits::HANDSHAKE_OUTPUT_BYTES_MAX;
 use nbd::{Command, Handshake, Headers, ProtocolError, Replies, Session, Step, Tls};
 use secure_channel::Alert;
 
+use crate::buffer_budget::BufferBudget;
 use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
 use crate::limits::{
@@ -71,6 +72,8 @@ pub(crate) struct Client {
     pub(crate) requests: usize,
     pub(crate) commands: usize,
     pub(crate) held_bytes: usize,
+    /// Key of its party in the budget of buffers.
+    pub(crate) party: Option<usize>,
     pub(crate) is_readable: bool,
     /// Set once the end of the input was seen, which only reading shows.
     pub(crate) has_end: bool,
@@ -103,6 +106,7 @@ impl Client {
             requests: 0,
             commands: 0,
             held_bytes: 0,
+            party: None,
             is_readable: true,
             has_end: false,
             awaits_writable: false,
@@ -371,7 +375,9 @@ impl Client {
                 self.output.send_sealed(socket, secure, &mut storage.pool, &mut freed)
             }
         };
+        // As `let_go`, which would need the socket too.
         self.held_bytes -= freed;
+        self.party.iter().for_each(|party| storage.budget.free(*party, freed));
         match sent {
             Ok(true) if matches!(self.phase, Phase::Ending) && self.requests == 0 => self.leave(storage),
             Ok(true) => {}
@@ -382,6 +388,29 @@ impl Client {
             Err(error) => self.lost(&error, storage),
         }
         self.needs_room && !self.is_gone() && self.output.len() + self.output.text.len() < before
+    }
+
+    /// True if it may hold these further bytes of buffers. Otherwise it is served once there is room.
+    pub(crate) fn may_hold(&self, bytes: usize, budget: &mut BufferBudget) -> bool {
+        let is_enough = self.held_bytes > 0 && self.held_bytes + bytes > CLIENT_BUFFER_BYTES_MAX;
+        !is_enough && self.party.is_none_or(|party| budget.has_room(party, self.held_bytes, bytes))
+    }
+
+    /// Counts bytes of buffers that it holds.
+    pub(crate) fn hold(&mut self, bytes: usize, budget: &mut BufferBudget) {
+        self.held_bytes += bytes;
+        self.party.iter().for_each(|party| budget.take(*party, bytes));
+    }
+
+    /// The same of those that it does not hold any longer.
+    pub(crate) fn let_go(&mut self, bytes: usize, budget: &mut BufferBudget) {
+        self.held_bytes -= bytes;
+        self.party.iter().for_each(|party| budget.free(*party, bytes));
+    }
+
+    /// Leaves its party, as nothing of it is left.
+    pub(crate) fn part(&mut self, storage: &mut Storage) {
+        self.party.take().into_iter().for_each(|party| storage.budget.part(party, self.held_bytes));
     }
 
     pub(crate) fn lost(&mut self, error: &io::Error, storage: &mut Storage) {
@@ -414,7 +443,8 @@ impl Client {
         tracing::debug!(client = self.peer, "NBD client disconnected");
         self.phase = Phase::Gone;
         self.secure = None;
-        self.output.clear(&mut storage.pool);
+        let freed = self.output.clear(&mut storage.pool);
+        self.let_go(freed, &mut storage.budget);
         self.drop_incoming(storage);
         self.give_up(storage);
     }

@@ -24,6 +24,12 @@ impl Client {
     /// Takes nothing that it sends from now on, or goes on with that.
     pub(crate) const fn freeze(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
+        self.output.has_sent = false;
+    }
+
+    /// True if it has read nothing since it was frozen, and nothing is under way: its other requests have no buffers.
+    pub(crate) const fn reads_nothing(&self) -> bool {
+        self.commands == 0 && self.awaits_writable() && !self.output.has_sent
     }
 
     /// True if none of its commands is outstanding at a target, and all its replies are ready to be

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes as _;
 use zerocopy::little_endian::{U32, U64};
 
 use crate::client::{Client, Incoming};
-use crate::limits::{CLIENT_BUFFER_BYTES_MAX, CLIENT_COMMANDS_MAX, REQUEST_COMMANDS_MAX};
+use crate::limits::{CLIENT_COMMANDS_MAX, REQUEST_COMMANDS_MAX};
 use crate::requests::{Request, Work};
 use crate::status;
 use crate::storage::Storage;
@@ -125,10 +125,10 @@ impl Client {
                 } else {
                     0
                 };
-                if self.held_bytes > 0 && self.held_bytes + wanted > CLIENT_BUFFER_BYTES_MAX {
+                if wanted > 0 && !self.may_hold(wanted, &mut storage.budget) {
                     return None;
                 }
-                self.held_bytes += wanted;
+                self.hold(wanted, &mut storage.budget);
                 let buffer = storage.pool.take(length as usize);
                 if is_whole {
                     request.reserved_bytes = request.reserved_bytes + wanted - buffer.capacity();
@@ -143,7 +143,7 @@ impl Client {
                     DatasetRange { start: U64::new(start), blocks: U32::new(blocks), ..Default::default() };
                 let mut buffer = storage.pool.take(size_of::<DatasetRange>());
                 buffer.copy_from_slice(range.as_bytes());
-                self.held_bytes += buffer.capacity();
+                self.hold(buffer.capacity(), &mut storage.budget);
                 Some(Data::Send(buffer))
             }
             Work::Write { .. } | Work::Flush | Work::Zeroes { .. } => Some(Data::None),
@@ -153,23 +153,22 @@ impl Client {
     /// Gives the write that is being received a buffer for its next command; where it has failed, its data is thrown away.
     /// False when there is no room.
     pub(crate) fn data_buffer(&mut self, slot: usize, storage: &mut Storage) -> bool {
-        let Incoming::Data { left, buffer, filled, .. } = &mut self.incoming else { return true };
+        let Incoming::Data { left, .. } = self.incoming else { return true };
         let Some(request) = storage.requests.get(slot) else { return true };
         if request.error.is_some() {
-            self.incoming = Incoming::Refused { left: *left };
+            self.incoming = Incoming::Refused { left };
             self.delist(slot, storage);
             return true;
         }
-        let (disk, length) = (request.disk, request.piece_bytes.min((*left).into()) as usize);
+        let (disk, length) = (request.disk, request.piece_bytes.min(left.into()) as usize);
         let capacity = Buffer::capacity_for(length);
-        let is_full = self.commands >= CLIENT_COMMANDS_MAX
-            || self.held_bytes > 0 && self.held_bytes + capacity > CLIENT_BUFFER_BYTES_MAX;
+        let is_full = self.commands >= CLIENT_COMMANDS_MAX || !self.may_hold(capacity, &mut storage.budget);
         if is_full || !storage.has_room(disk) {
             return false;
         }
-        self.held_bytes += capacity;
-        *left -= length as u32;
-        (*buffer, *filled) = (Some(storage.pool.take(length)), 0);
+        self.hold(capacity, &mut storage.budget);
+        let (left, buffer) = (left - length as u32, Some(storage.pool.take(length)));
+        self.incoming = Incoming::Data { slot, left, buffer, filled: 0 };
         true
     }
 
@@ -257,7 +256,7 @@ impl Client {
         }
         let Some(mut request) = storage.requests.take(slot) else { return };
         self.requests -= 1;
-        self.held_bytes -= request.reserved_bytes;
+        self.let_go(request.reserved_bytes, &mut storage.budget);
         storage.tally.errors += u64::from(request.error.is_some());
         let mut whole = std::mem::take(&mut request.whole);
         match request.error {
@@ -276,7 +275,7 @@ impl Client {
 
     /// Gives a buffer back that is not sent.
     fn release(&mut self, buffer: Buffer, storage: &mut Storage) {
-        self.held_bytes -= buffer.capacity();
+        self.let_go(buffer.capacity(), &mut storage.budget);
         storage.pool.give(buffer);
     }
 

@@ -10,6 +10,7 @@
 //! A client pays for what it does itself: its requests, its buffers and its unread replies are limited
 //! ([`limits`]), and one that breaks the protocol loses its connection.
 
+mod buffer_budget;
 mod client;
 mod client_state;
 mod commands;
@@ -46,6 +47,6 @@ pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
 pub use vhost_user::{
-    HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring, VhostHolder,
-    VhostUserServer,
+    GuestModel, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
+    VhostHolder, VhostUserServer,
 };

@@ -13,6 +13,12 @@ pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// Bytes of buffers that one client holds, until its data has been written, or its replies are sent. One request of the
 /// greatest length always fits.
 pub const CLIENT_BUFFER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of buffers that all clients of a server hold, a share of it for each thread: some that read no replies leave room to
+/// others, and the process does not grow with their number. A piece that a client has alone is not counted against it.
+pub const BUFFER_BYTES_MAX: usize = 512 << 20;
+/// The least share of a thread: half of it, which first requests of one party may have, has room for two of the greatest length
+/// whose buffers are twice as large.
+pub const THREAD_BUFFER_BYTES_MIN: usize = 256 << 20;
 /// Bytes of data of one command: enough to keep a link busy, few enough that a large request uses all paths.
 pub const PIECE_BYTES: u64 = 256 << 10;
 /// Replies of one client that are not sent. One that does not read them is not served until it does.
@@ -36,6 +42,9 @@ pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
 /// Time for a client to read its replies when it is handed over, in milliseconds: replies left
 /// after that are handed over with it.
 pub const HAND_OVER_STALL_MS: u64 = 100;
+/// Time for a client that reads none of its replies, and so has requests that cannot be served, to begin to when it is handed
+/// over, in milliseconds. Its connection does not survive the hand-over, which it would block.
+pub const HAND_OVER_UNREAD_MS: u64 = 1_000;
 /// Time for a TLS handshake to complete when its client is handed over, in milliseconds: some round
 /// trips. Others wait meanwhile, and one that takes longer has to reconnect.
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
@@ -81,8 +90,14 @@ pub const DISCARD_RANGES_MAX: usize = 32;
 pub const SIZE_NOTICE_INTERVAL_MS: u64 = 500;
 /// Parts of its memory that one front end shares: as many as vhost-user's messages can name by ADD_MEM_REG in QEMU.
 pub const MEMORY_REGIONS_MAX: usize = 509;
-/// Mappings of front ends' memory in a process: one front end that has all it may, and many that have a few.
-pub const WATCHED_MAPPINGS_MAX: usize = 2048;
+/// Mappings of one socket's front ends: all regions and the in-flight region, once more while they are replaced.
+pub const MAPPINGS_PER_SOCKET_MAX: usize = 2 * (MEMORY_REGIONS_MAX + 1);
+/// Mappings of front ends' memory in a process, of which each socket has an equal share: half of those that Linux gives a process
+/// by default (vm.max_map_count), as threads and buffers need some too.
+pub const WATCHED_MAPPINGS_MAX: usize = 32_768;
+/// Time for the rest of a vhost-user message, and for a front end to read its replies so that it can be answered, in milliseconds.
+/// Monitors send a message by one system call.
+pub const MESSAGE_TIMEOUT_MS: u64 = 5_000;
 /// Controllers of one namespace that a process keeps record of for the next one: those of all its paths, and those that are
 /// lost and not at rest. A path that is lost again and again waits for some to come to rest.
 pub const CONTROLLERS_KEPT_MAX: usize = 1024;
@@ -90,11 +105,13 @@ pub const CONTROLLERS_KEPT_MAX: usize = 1024;
 pub const CONTROLLERS_FILE_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = {
-    assert!(WATCHED_MAPPINGS_MAX > 2 * MEMORY_REGIONS_MAX);
+    assert!(WATCHED_MAPPINGS_MAX / FRONT_ENDS_MAX >= MEMORY_REGIONS_MAX);
     assert!(VRING_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
+    assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
+    assert!(HAND_OVER_UNREAD_MS < HAND_OVER_TIMEOUT_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX + 2 * secure_channel::RECORD_BYTES_MAX);
     assert!(INPUT_BYTES <= engine::limits::RECEIVE_LENGTH);

@@ -38,6 +38,8 @@ pub(crate) struct Output {
     chunks: VecDeque<ReplyChunk>,
     /// Bytes of the first chunk that have been sent.
     chunk_sent: usize,
+    /// Set when some of it is sent.
+    pub(crate) has_sent: bool,
 }
 
 impl Output {
@@ -180,6 +182,7 @@ impl Output {
     }
 
     fn sent(&mut self, mut count: usize, pool: &mut BufferPool, freed: &mut usize) {
+        self.has_sent |= count > 0;
         let of_text = count.min(self.text.len() - self.text_sent);
         self.text_sent += of_text;
         count -= of_text;
@@ -199,10 +202,15 @@ impl Output {
         }
     }
 
-    /// Drops all of it.
-    pub(crate) fn clear(&mut self, pool: &mut BufferPool) {
+    /// Drops all of it, and returns the bytes that its buffers could hold.
+    pub(crate) fn clear(&mut self, pool: &mut BufferPool) -> usize {
         self.text = Vec::new();
         (self.text_sent, self.chunk_sent) = (0, 0);
-        self.chunks.drain(..).filter_map(|chunk| chunk.data).for_each(|buffer| pool.give(buffer));
+        let mut freed = 0;
+        for buffer in self.chunks.drain(..).filter_map(|chunk| chunk.data) {
+            freed += buffer.capacity();
+            pool.give(buffer);
+        }
+        freed
     }
 }

@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
-use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
+use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS};
 use crate::worker::{Course, Worker};
 use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
 
@@ -80,9 +80,10 @@ impl Worker {
         let is_past = |limit_ms: u64| now >= since.after(Duration::from_millis(limit_ms));
         let (is_late, is_over) = (is_past(HAND_OVER_STALL_MS), is_past(HAND_OVER_TIMEOUT_MS));
         let handshakes_are_over = is_past(HAND_OVER_HANDSHAKE_MS);
+        let reads_nothing = |client: &Client| is_past(HAND_OVER_UNREAD_MS) && client.reads_nothing();
         let is_quiesced = |client: &Client| match client.is_securing() {
             true => handshakes_are_over,
-            false => client.is_quiesced(is_late) || is_over && client.is_answered(),
+            false => client.is_quiesced(is_late) || is_over && client.is_answered() || reads_nothing(client),
         };
         if !self.clients.iter().flatten().all(is_quiesced) {
             return;
@@ -116,7 +117,7 @@ impl Worker {
         if let Some(socket) = &client.socket {
             self.ring.watch(socket, slot as u32).map_err(|error| error.to_string())?;
         }
-        self.clients[slot] = Some(client);
+        self.seat(slot, client);
         Ok(())
     }
 }

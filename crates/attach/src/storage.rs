@@ -4,6 +4,7 @@ use engine::initiator::{Data, Ended};
 use engine::ring::{BufferPool, Event, Moment, Ring};
 use nbd::{Export, Replies};
 
+use crate::buffer_budget::BufferBudget;
 use crate::disk::Disk;
 use crate::disk_queues::DiskQueues;
 use crate::extents::{ClientId, ExtentAnswer, Extents};
@@ -17,6 +18,8 @@ pub(crate) struct Storage {
     pub(crate) exports: Vec<Export>,
     pub(crate) requests: Requests,
     pub(crate) pool: BufferPool,
+    /// Buffers that clients hold.
+    pub(crate) budget: BufferBudget,
     /// A client has found no room for a command.
     pub(crate) is_short_of_room: bool,
     pub(crate) tally: Tally,
@@ -43,6 +46,7 @@ impl Storage {
             exports: disks.iter().map(|(_, export)| export.clone()).collect(),
             requests: Requests::default(),
             pool: BufferPool::new(),
+            budget: BufferBudget::of_thread(count),
             is_short_of_room: false,
             tally: Tally::default(),
             extents: None,
@@ -115,7 +119,7 @@ impl Storage {
         if has_room {
             self.is_short_of_room = false;
         }
-        has_room
+        self.budget.take_news() || has_room
     }
 
     /// Sends the command for `length` bytes at `offset`, of request `key`, to a disk that takes one.

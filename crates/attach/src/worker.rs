@@ -10,6 +10,7 @@ use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Event, Moment, Ring, Socket};
 use nbd::{Export, Tls};
 
+use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentJob, Extents};
@@ -188,7 +189,10 @@ impl Worker {
 
     fn timeout(&mut self) -> Option<Duration> {
         let has_turns = !self.ready.is_empty() || self.accept_again;
-        if self.storage.has_more() || has_turns && !matches!(self.course, Course::Rests) {
+        if self.storage.has_more()
+            || self.storage.budget.has_news()
+            || has_turns && !matches!(self.course, Course::Rests)
+        {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
@@ -259,6 +263,7 @@ impl Worker {
             self.ring.unwatch(&socket, slot as u32);
         }
         if client.is_over() {
+            client.part(&mut self.storage);
             self.clients[slot] = None;
         }
     }
@@ -312,8 +317,15 @@ impl Worker {
         tracing::debug!(client = peer, "NBD client connected");
         let mut client = Client::new((slot, self.storage.tally.clients), socket, peer, self.tls());
         client.freeze(!matches!(self.course, Course::Serves));
-        self.clients[slot] = Some(client);
+        self.seat(slot, client);
         self.ready.add(slot);
+    }
+
+    /// Puts a client into its slot, as one of its party.
+    pub(crate) fn seat(&mut self, slot: usize, mut client: Client) {
+        let party = client.socket.as_ref().map_or(Party::Unknown, Party::of);
+        client.party = Some(self.storage.budget.join(party));
+        self.clients[slot] = Some(client);
     }
 
     /// TLS as it is offered to clients.

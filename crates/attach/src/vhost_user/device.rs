@@ -78,6 +78,12 @@ impl Device {
         Ok(Self { serial: serial(&disk.paths), export, segment_bytes, zeroes_bytes })
     }
 
+    /// The device that an export would be, without a namespace.
+    pub(super) fn model(export: Export) -> Self {
+        let segment_bytes = PIECE_BYTES as u32;
+        Self { export, serial: [0; SERIAL_BYTES], segment_bytes, zeroes_bytes: PIECE_BYTES }
+    }
+
     /// The features that a driver may choose from.
     pub(super) fn features(&self) -> u64 {
         let always = [

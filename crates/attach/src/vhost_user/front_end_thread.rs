@@ -16,10 +16,15 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 use super::backend_channel::BackendChannel;
 use super::device::Device;
 use super::front_end_command::{FrontEndCommand, QuiesceEnd};
+use super::mapping_share::MappingShare;
+use super::message::{Arrival, Message};
 use super::session::Session;
 use super::worker::VringWorkerHandle;
 use crate::disk::Disk;
-use crate::limits::SIZE_NOTICE_INTERVAL_MS;
+use crate::limits::{MESSAGE_TIMEOUT_MS, SIZE_NOTICE_INTERVAL_MS};
+
+/// Interval at which the rest of a message is looked for: a part of it makes its socket readable all the time.
+const REST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Thread of a socket, with its disk and workers.
 pub(super) struct FrontEndThread {
@@ -37,6 +42,8 @@ pub(super) struct FrontEndThread {
     pub(super) wake: Arc<OwnedFd>,
     /// Set to start in held state, and serve on command.
     pub(super) is_held: bool,
+    /// Mappings that its front ends may have.
+    pub(super) share: Arc<MappingShare>,
 }
 
 /// A front end that is heard.
@@ -152,7 +159,8 @@ impl FrontEndThread {
     pub(super) fn session(&self, stream: &Arc<UnixStream>) -> io::Result<Arc<Mutex<Session>>> {
         let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
-        let session = Session::new(self.front_end, disk, self.workers.clone(), stream.clone());
+        let session =
+            Session::new(self.front_end, disk, self.workers.clone(), (stream.clone(), self.share.clone()));
         Ok(Arc::new(Mutex::new(session)))
     }
 
@@ -162,9 +170,18 @@ impl FrontEndThread {
         tracing::debug!(disk = self.disk.name, is_new, "vhost-user front end connected");
         let resumed = if is_new { Ok(()) } else { lock(session).resume() };
         let error = resumed.err().unwrap_or_else(|| {
+            let mut message = Message::default();
             loop {
-                let has_message = self.wait_for_message(stream, session);
+                let has_message = self.wait_for_message(stream, session, &mut message);
                 match self.quiesce_with(session) {
+                    None if message.is_late() => {
+                        tracing::warn!(
+                            disk = self.disk.name,
+                            "a vhost-user front end has sent a part of a message, or reads no replies, for {MESSAGE_TIMEOUT_MS} ms; \
+                             closing the connection"
+                        );
+                        break Error::Disconnected;
+                    }
                     None if !has_message => continue,
                     None => {}
                     Some(QuiesceEnd::GoesOn(Ok(()))) => continue,
@@ -197,23 +214,30 @@ impl FrontEndThread {
         if self.is_ending() { Then::End } else { Then::Next }
     }
 
-    /// Waits for a message of a front end, for its end, or for a command to this thread, and
-    /// notifies the front end meanwhile when its disk has another size. True if there is something
-    /// to read.
-    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>) -> bool {
-        let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
+    /// Waits for a message of a front end, for its end, for the end of the time that a message may take, or for a command to
+    /// this thread, and notifies the front end meanwhile when its disk has another size. True if there is a message.
+    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>, message: &mut Message) -> bool {
+        let notice_interval = Duration::from_millis(SIZE_NOTICE_INTERVAL_MS);
         loop {
-            let timeout = interval.as_ref().filter(|_| lock(session).has_channel());
-            let mut descriptors = [
-                PollFd::new(stream, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut descriptors, timeout) {
-                Ok(0) => lock(session).tell_size(),
-                Err(rustix::io::Errno::INTR) => {}
+            let arrival = message.arrival(stream);
+            let (events, timeout) = match arrival {
+                Arrival::Nothing => (PollFlags::IN, lock(session).has_channel().then_some(notice_interval)),
+                Arrival::Part => (PollFlags::RDHUP, Some(REST_INTERVAL)),
+                Arrival::Whole => (PollFlags::empty(), Some(Duration::ZERO)),
+            };
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            let mut descriptors =
+                [PollFd::new(stream, events), PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+            let polled = poll(&mut descriptors, timeout.as_ref());
+            let has_command = !descriptors[1].revents().is_empty();
+            if arrival == Arrival::Whole || message.is_late() || has_command {
+                return arrival == Arrival::Whole;
+            }
+            match polled {
+                Ok(0) if arrival == Arrival::Nothing => lock(session).tell_size(),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 // The read reports the fault.
                 Err(_) => return true,
-                Ok(_) => return !descriptors[0].revents().is_empty(),
             }
         }
     }

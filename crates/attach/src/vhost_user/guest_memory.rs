@@ -14,8 +14,8 @@ use vm_memory::{
 };
 
 use super::handed_front_end::HandedRegion;
-use super::lost_memory::{Watched, check_length};
-use crate::limits::MEMORY_REGIONS_MAX;
+use super::mapping_share::MappingShare;
+use super::shared_mapping::{SharedMapping, not_whole, page_bytes};
 
 /// Address range of a region in the front end.
 #[derive(Clone, Copy, Debug)]
@@ -28,22 +28,24 @@ struct Mapping {
 /// Memory as the guest sees it.
 #[derive(Debug)]
 pub(super) struct Memory {
-    // Dropped before the memory.
-    watched: Vec<Arc<Watched>>,
     regions: GuestMemoryMmap<()>,
+    // Dropped after the regions, which are of no use without them.
+    shared: Vec<Arc<SharedMapping>>,
 }
 
 /// All that a front end has shared.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct GuestMemory {
     pub(super) memory: Option<Arc<Memory>>,
     mappings: Vec<Mapping>,
+    /// Share of its socket in the mappings of the process.
+    pub(super) share: Arc<MappingShare>,
 }
 
 impl Memory {
     /// True if no file was truncated under it. All earlier reads have seen the guest's data.
     pub(super) fn is_whole(&self) -> bool {
-        !self.watched.iter().any(|watched| watched.is_lost())
+        !self.shared.iter().any(|shared| shared.is_lost())
     }
 }
 
@@ -56,29 +58,35 @@ impl Deref for Memory {
 }
 
 impl GuestMemory {
+    /// No memory yet.
+    pub(super) const fn new(share: Arc<MappingShare>) -> Self {
+        Self { memory: None, mappings: Vec::new(), share }
+    }
+
     /// These regions instead of all others.
     pub(super) fn replace(&mut self, regions: &[VhostUserMemoryRegion], files: Vec<File>) -> io::Result<()> {
+        let map = |(region, file)| map(region, file, &self.share);
         let mapped = regions.iter().zip(files).map(map).collect::<io::Result<Vec<_>>>()?;
-        let (mut mapped, watched): (Vec<_>, _) = mapped.into_iter().unzip();
+        let (mut mapped, shared): (Vec<_>, _) = mapped.into_iter().unzip();
         mapped.sort_by_key(|region| region.start_addr());
         let regions_mapped = GuestMemoryMmap::from_arc_regions(mapped).map_err(io::Error::other)?;
         self.mappings = regions.iter().map(Mapping::of).collect();
-        self.memory = Some(Arc::new(Memory { watched, regions: regions_mapped }));
+        self.memory = Some(Arc::new(Memory { regions: regions_mapped, shared }));
         Ok(())
     }
 
     /// Adds a region.
     pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> io::Result<()> {
-        if self.mappings.len() >= MEMORY_REGIONS_MAX {
+        if self.mappings.len() >= self.share.regions_max() {
             return Err(io::Error::other("too many regions of memory"));
         }
-        let (mapped, watch) = map((region, file))?;
-        let (regions, mut watched) = match &self.memory {
-            Some(memory) => (memory.insert_region(mapped), memory.watched.clone()),
+        let (mapped, mapping) = map(region, file, &self.share)?;
+        let (regions, mut shared) = match &self.memory {
+            Some(memory) => (memory.insert_region(mapped), memory.shared.clone()),
             None => (GuestMemoryMmap::from_arc_regions(vec![mapped]), Vec::new()),
         };
-        watched.push(watch);
-        self.memory = Some(Arc::new(Memory { watched, regions: regions.map_err(io::Error::other)? }));
+        shared.push(mapping);
+        self.memory = Some(Arc::new(Memory { regions: regions.map_err(io::Error::other)?, shared }));
         self.mappings.push(Mapping::of(region));
         Ok(())
     }
@@ -89,10 +97,11 @@ impl GuestMemory {
         let (regions, _) = memory
             .remove_region(GuestAddress(region.guest_phys_addr), region.memory_size)
             .map_err(io::Error::other)?;
-        let is_left = |watched: &&Arc<Watched>| regions.iter().any(|region| watched.is_of(region.as_ptr()));
-        let watched = memory.watched.iter().filter(is_left).cloned().collect();
+        let is_left =
+            |shared: &&Arc<SharedMapping>| regions.iter().any(|region| shared.is_of(region.as_ptr()));
+        let shared = memory.shared.iter().filter(is_left).cloned().collect();
         self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
-        self.memory = (regions.num_regions() > 0).then(|| Arc::new(Memory { watched, regions }));
+        self.memory = (regions.num_regions() > 0).then(|| Arc::new(Memory { regions, shared }));
         Ok(())
     }
 
@@ -112,20 +121,19 @@ impl GuestMemory {
     }
 
     /// The same memory in another process.
-    pub(super) fn going_on(handed: &[HandedRegion], files: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn go_on(&mut self, handed: &[HandedRegion], files: Vec<OwnedFd>) -> io::Result<()> {
         let region = |handed: &HandedRegion| {
             let HandedRegion { guest, front_end, size, offset } = *handed;
             VhostUserMemoryRegion::new(guest, size, front_end, offset)
         };
-        let mut memory = Self::default();
-        if handed.len() > MEMORY_REGIONS_MAX || handed.len() != files.len() {
+        if handed.len() > self.share.regions_max() || handed.len() != files.len() {
             return Err(io::Error::other("too many regions of memory, or too few files"));
         }
         if !handed.is_empty() {
             let regions: Vec<_> = handed.iter().map(region).collect();
-            memory.replace(&regions, files.into_iter().map(File::from).collect())?;
+            self.replace(&regions, files.into_iter().map(File::from).collect())?;
         }
-        Ok(memory)
+        Ok(())
     }
 
     /// Guest address of the front end's `address`.
@@ -148,14 +156,19 @@ impl Mapping {
     }
 }
 
-type Mapped = (Arc<GuestRegionMmap<()>>, Arc<Watched>);
+type Mapped = (Arc<GuestRegionMmap<()>>, Arc<SharedMapping>);
 
-fn map((region, file): (&VhostUserMemoryRegion, File)) -> io::Result<Mapped> {
-    check_length(&file, region.mmap_offset, region.memory_size)?;
-    let mapped = region.mmap_region(file).map_err(io::Error::other)?;
-    let watched = Watched::new(mapped.as_ptr(), mapped.size())?;
+fn map(region: &VhostUserMemoryRegion, file: File, share: &Arc<MappingShare>) -> io::Result<Mapped> {
+    let page_bytes = page_bytes(&file)?;
+    // The front end has mapped whole pages as well. Where they are in the guest is its own affair.
+    for (field, value) in [("size", region.memory_size), ("address", region.user_addr)] {
+        if !value.is_multiple_of(page_bytes) {
+            return Err(not_whole(field, value, page_bytes));
+        }
+    }
+    let (mapped, shared) = SharedMapping::new(file, region.mmap_offset, region.memory_size, share)?;
     match GuestRegionMmap::new(mapped, GuestAddress(region.guest_phys_addr)) {
-        Some(mapped) => Ok((Arc::new(mapped), Arc::new(watched))),
+        Some(mapped) => Ok((Arc::new(mapped), Arc::new(shared))),
         None => Err(io::Error::other("a region of memory is past the end of all memory")),
     }
 }

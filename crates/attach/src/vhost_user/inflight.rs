@@ -10,10 +10,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use vhost::vhost_user::message::VhostUserInflight;
-use vm_memory::{Bytes as _, FileOffset, MmapRegion, VolatileMemory as _};
+use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use super::handed_front_end::HandedInflight;
-use super::lost_memory::{Watched, check_length};
+use super::mapping_share::MappingShare;
+use super::shared_mapping::SharedMapping;
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Of the specification's layout for split virtqueues (vhost-user, inflight I/O tracking): a header, and a state for each
@@ -36,9 +37,9 @@ const AT_COUNTER: usize = 8;
 /// Memory that the front end keeps.
 #[derive(Debug)]
 struct Mapping {
-    // Dropped before the memory. What is lost of it reads as nothing under way.
-    _watched: Watched,
     memory: MmapRegion<()>,
+    // Dropped after the memory. What is lost of it reads as nothing under way.
+    _shared: SharedMapping,
 }
 
 /// All virtqueues of a front end.
@@ -87,7 +88,11 @@ impl InflightRegion {
     }
 
     /// Maps memory that a front end has kept.
-    pub(super) fn map(description: &VhostUserInflight, file: File) -> io::Result<Self> {
+    pub(super) fn map(
+        description: &VhostUserInflight,
+        file: File,
+        share: &Arc<MappingShare>,
+    ) -> io::Result<Self> {
         // By its size it is one of ours; others' have room for what is said of them.
         let is_ours = Self::bytes_of_all(description.num_queues) == Some(description.mmap_size);
         let entries = if is_ours { VRING_ENTRIES_MAX } else { description.queue_size };
@@ -95,10 +100,8 @@ impl InflightRegion {
             Self::bytes(description.num_queues, entries).filter(|bytes| *bytes <= description.mmap_size);
         let bytes = bytes
             .ok_or_else(|| io::Error::other("the in-flight region has another size than its virtqueues"))?;
-        check_length(&file, description.mmap_offset, bytes)?;
-        let memory = MmapRegion::from_file(FileOffset::new(file, description.mmap_offset), bytes as usize);
-        let memory = memory.map_err(io::Error::other)?;
-        let mapping = Arc::new(Mapping { _watched: Watched::new(memory.as_ptr(), memory.size())?, memory });
+        let (memory, shared) = SharedMapping::new(file, description.mmap_offset, bytes, share)?;
+        let mapping = Arc::new(Mapping { memory, _shared: shared });
         let (size, offset) = (description.mmap_size, description.mmap_offset);
         let (vrings, described_entries) = (description.num_queues, description.queue_size);
         let description = HandedInflight { size, offset, vrings, entries: described_entries };
@@ -113,9 +116,13 @@ impl InflightRegion {
     }
 
     /// The same region in another process.
-    pub(super) fn going_on(handed: HandedInflight, file: OwnedFd) -> io::Result<Self> {
+    pub(super) fn going_on(
+        handed: HandedInflight,
+        file: OwnedFd,
+        share: &Arc<MappingShare>,
+    ) -> io::Result<Self> {
         let HandedInflight { size, offset, vrings, entries } = handed;
-        Self::map(&VhostUserInflight::new(size, offset, vrings, entries), file.into())
+        Self::map(&VhostUserInflight::new(size, offset, vrings, entries), file.into(), share)
     }
 
     /// The part of one virtqueue. Without it, requests would be done twice or never when a process dies that serves it.
@@ -215,9 +222,13 @@ impl InflightQueue {
 mod tests {
     use super::*;
 
+    fn map(description: &VhostUserInflight, file: &File) -> io::Result<InflightRegion> {
+        InflightRegion::map(description, file.try_clone().unwrap(), &MappingShare::new())
+    }
+
     fn queue(file: &File) -> InflightQueue {
         let description = VhostUserInflight::new(InflightRegion::bytes(2, 8).unwrap(), 0, 2, 8);
-        InflightRegion::map(&description, file.try_clone().unwrap()).unwrap().vring(1, 8).unwrap()
+        map(&description, file).unwrap().vring(1, 8).unwrap()
     }
 
     #[test]
@@ -243,9 +254,7 @@ mod tests {
     fn virtqueues_have_more_entries_than_they_were_said_to_have() {
         let bytes = InflightRegion::bytes_of_all(2).unwrap();
         let file = InflightRegion::file(bytes).unwrap();
-        let map = |bytes| {
-            InflightRegion::map(&VhostUserInflight::new(bytes, 0, 2, 8), file.try_clone().unwrap()).unwrap()
-        };
+        let map = |bytes| map(&VhostUserInflight::new(bytes, 0, 2, 8), &file).unwrap();
         let ours = map(bytes);
         let mut last = ours.vring(1, VRING_ENTRIES_MAX).unwrap();
         assert_eq!(last.recover(0), None);
@@ -266,10 +275,7 @@ mod tests {
             [(4096, 0, 64, 1024), (64, 0, 1, 8), (4096, 4096, 1, 8), (1 << 40, 0, 64, 1024), (4096, 0, 65, 1)]
         {
             let description = VhostUserInflight::new(bytes, offset, vrings, entries);
-            assert!(
-                InflightRegion::map(&description, file.try_clone().unwrap()).is_err(),
-                "{bytes} {offset}"
-            );
+            assert!(map(&description, &file).is_err(), "{bytes} {offset}");
         }
     }
 }

@@ -15,12 +15,14 @@ mod device;
 mod front_end_command;
 mod front_end_quiescing;
 mod front_end_thread;
-
 mod guest_memory;
+mod guest_model;
 mod handed_front_end;
 mod holder;
 mod inflight;
 mod lost_memory;
+mod mapping_share;
+mod message;
 mod namespace;
 mod requests;
 mod resumed_handler;
@@ -28,10 +30,12 @@ mod server;
 mod service;
 mod session;
 mod session_state;
+mod shared_mapping;
 mod vring;
 mod work;
 mod worker;
 
+pub use guest_model::GuestModel;
 pub use handed_front_end::{
     HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
 };

@@ -17,6 +17,7 @@ use super::device::Device;
 use super::front_end_command::FrontEndThreadHandle;
 use super::front_end_thread::FrontEndThread;
 use super::holder::VhostHolder;
+use super::mapping_share::MappingShare;
 use super::worker::{Plan, VringWorkerHandle, Worker};
 use crate::disk::Disk;
 use crate::limits::FRONT_ENDS_MAX;
@@ -91,6 +92,7 @@ impl VhostUserServer {
                 commands,
                 wake,
                 is_held,
+                share: MappingShare::new(),
             };
             let thread = Builder::new().name(format!("vhost-{front_end}"));
             server.front_ends.push(thread.spawn(move || front_end_thread.run())?);

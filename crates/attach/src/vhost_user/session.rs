@@ -25,9 +25,10 @@ use super::descriptor;
 use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
 use super::inflight::InflightRegion;
+use super::mapping_share::MappingShare;
 use super::vring;
 use super::worker::{VringCommand, VringWorkerHandle};
-use crate::limits::{MEMORY_REGIONS_MAX, VRING_ENTRIES_MAX, VRINGS_MAX};
+use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Error for a message that uses a feature without an offer.
 const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
@@ -80,7 +81,7 @@ impl Session {
         front_end: usize,
         (paths, device): (Arc<Paths>, Device),
         workers: Arc<[VringWorkerHandle]>,
-        connection: Arc<UnixStream>,
+        (connection, share): (Arc<UnixStream>, Arc<MappingShare>),
     ) -> Self {
         Self {
             front_end,
@@ -91,7 +92,7 @@ impl Session {
             channel: None,
             workers,
             connection,
-            memory: GuestMemory::default(),
+            memory: GuestMemory::new(share),
             inflight: None,
             features: 0,
             protocol_features: 0,
@@ -137,33 +138,14 @@ impl Session {
         if vring.is_running || !vring.is_enabled || vring.entries == 0 {
             return Ok(());
         }
-        let invalid =
-            |error: virtio_queue::Error| Error::ReqHandlerError(io::Error::other(error.to_string()));
-        let address = |address| self.memory.guest_address(address).map_err(Error::ReqHandlerError);
-        let regions: &GuestMemoryMmap = memory;
-        let mut queue = Queue::new(VRING_ENTRIES_MAX).map_err(invalid)?;
-        queue.try_set_size(vring.entries).map_err(invalid)?;
-        queue.try_set_desc_table_address(address(tables.descriptors)?).map_err(invalid)?;
-        queue.try_set_avail_ring_address(address(tables.available)?).map_err(invalid)?;
-        queue.try_set_used_ring_address(address(tables.used)?).map_err(invalid)?;
-        queue.set_event_idx(self.features & 1 << VIRTIO_RING_F_EVENT_IDX != 0);
-        queue.set_ready(true);
-        if !queue.is_valid(regions) {
-            return Err(Error::ReqHandlerError(io::Error::other(
-                "a virtqueue is not in the memory that is shared",
-            )));
-        }
-        queue.set_next_avail(vring.next_avail);
-        // Only the guest's memory has it.
-        let used = queue.used_idx(regions, std::sync::atomic::Ordering::Acquire).map_err(invalid)?;
-        queue.set_next_used(used.0);
+        let (mut queue, used) = rings(vring, tables, self.features, &self.memory)?;
         let inflight = self.inflight.as_ref().map(|region| region.vring(index, vring.entries)).transpose();
         let inflight = inflight.map_err(Error::ReqHandlerError)?;
         let (inflight, again) = match inflight {
             Some(mut inflight) => {
-                let again = inflight.recover(used.0);
+                let again = inflight.recover(used);
                 if let Some(again) = &again {
-                    queue.set_next_avail(used.0.wrapping_add(again.len() as u16));
+                    queue.set_next_avail(used.wrapping_add(again.len() as u16));
                 }
                 (Some(inflight), again.unwrap_or_default())
             }
@@ -221,6 +203,34 @@ impl Session {
             worker.send(VringCommand::Memory(self.front_end, memory.clone()));
         }
     }
+}
+
+/// Rings of a virtqueue in the memory that is shared, and the position of its used ring, which only that memory has.
+pub(super) fn rings(
+    vring: &VringSettings,
+    tables: Tables,
+    features: u64,
+    shared: &GuestMemory,
+) -> Result<(Queue, u16)> {
+    let outside = || io::Error::other("a virtqueue is not in the memory that is shared");
+    let invalid = |error: virtio_queue::Error| Error::ReqHandlerError(io::Error::other(error.to_string()));
+    let address = |address| shared.guest_address(address).map_err(Error::ReqHandlerError);
+    let memory = shared.memory.as_ref().ok_or_else(|| Error::ReqHandlerError(outside()))?;
+    let regions: &GuestMemoryMmap = memory;
+    let mut queue = Queue::new(VRING_ENTRIES_MAX).map_err(invalid)?;
+    queue.try_set_size(vring.entries).map_err(invalid)?;
+    queue.try_set_desc_table_address(address(tables.descriptors)?).map_err(invalid)?;
+    queue.try_set_avail_ring_address(address(tables.available)?).map_err(invalid)?;
+    queue.try_set_used_ring_address(address(tables.used)?).map_err(invalid)?;
+    queue.set_event_idx(features & 1 << VIRTIO_RING_F_EVENT_IDX != 0);
+    queue.set_ready(true);
+    if !queue.is_valid(regions) {
+        return Err(Error::ReqHandlerError(outside()));
+    }
+    queue.set_next_avail(vring.next_avail);
+    let used = queue.used_idx(regions, std::sync::atomic::Ordering::Acquire).map_err(invalid)?;
+    queue.set_next_used(used.0);
+    Ok((queue, used.0))
 }
 
 impl VhostUserBackendReqHandlerMut for Session {
@@ -389,13 +399,14 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_inflight_fd(&mut self, description: &VhostUserInflight, file: File) -> Result<()> {
-        let region = InflightRegion::map(description, file).map_err(Error::ReqHandlerError)?;
+        let region =
+            InflightRegion::map(description, file, &self.memory.share).map_err(Error::ReqHandlerError)?;
         self.inflight = Some(region);
         Ok(())
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        Ok(MEMORY_REGIONS_MAX as u64)
+        Ok(self.memory.share.regions_max() as u64)
     }
 
     fn add_mem_region(

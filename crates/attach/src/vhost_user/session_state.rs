@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use super::backend_channel::BackendChannel;
 use super::descriptor;
-use super::guest_memory::GuestMemory;
 use super::handed_front_end::{HandedFrontEnd, HandedVring};
 use super::inflight::InflightRegion;
 use super::session::{Session, Tables, VringSettings};
@@ -112,10 +111,10 @@ impl Session {
             self.channel = Some(BackendChannel::going_on(descriptors.next().ok_or_else(missing)?));
         }
         let files = descriptors.by_ref().take(handed.memory.len()).collect();
-        self.memory = GuestMemory::going_on(&handed.memory, files)?;
+        self.memory.go_on(&handed.memory, files)?;
         if let Some(inflight) = handed.inflight {
             let file = descriptors.next().ok_or_else(missing)?;
-            self.inflight = Some(InflightRegion::going_on(inflight, file)?);
+            self.inflight = Some(InflightRegion::going_on(inflight, file, &self.memory.share)?);
         }
         for vring in &handed.vrings {
             let HandedVring { index, entries, tables, next_avail, is_enabled, has_kick, has_call } = *vring;

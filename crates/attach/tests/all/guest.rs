@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use prerequisite::patience;
+use rustix::fs::{MemfdFlags, memfd_create};
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
@@ -73,8 +74,7 @@ impl Guest {
         assert!(offered.contains(wanted), "{offered:?}");
         front_end.set_protocol_features(wanted).expect("features of the protocol");
         front_end.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
-        let file = tempfile::tempfile().expect("a file");
-        file.set_len(MEMORY_BYTES).expect("a file");
+        let file = shared_file(MEMORY_BYTES, MemfdFlags::empty()).expect("a file");
         let memory = GuestMemoryMmap::from_ranges_with_files([(
             GuestAddress(0),
             MEMORY_BYTES as usize,
@@ -236,6 +236,13 @@ impl Guest {
         self.kick(0);
         self.try_used(0, patience()).is_some() && self.status(0, 0) == 0
     }
+}
+
+/// A file of memory, to be shared.
+pub(crate) fn shared_file(bytes: u64, flags: MemfdFlags) -> std::io::Result<File> {
+    let file = File::from(memfd_create("guest", flags | MemfdFlags::CLOEXEC)?);
+    file.set_len(bytes)?;
+    Ok(file)
 }
 
 pub(crate) fn region(guest: u64, size: u64, file: &File) -> VhostUserMemoryRegionInfo {

@@ -1,7 +1,7 @@
 //! Servers whose clients another server goes on with: what clients see of it, in whatever they are in the middle of, and what is
 //! refused.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -15,6 +15,8 @@ use crate::tls::Authority;
 use crate::world::{Plan, VhostWorld, World};
 
 const OK: u8 = blk::VIRTIO_BLK_S_OK as u8;
+/// The message that asks for features (VHOST_USER_GET_FEATURES).
+const GET_FEATURES: u32 = 1;
 
 /// State that is handed over, parsed from its encoding.
 fn frozen(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
@@ -320,6 +322,23 @@ fn guests_of_a_server_that_keeps_them_are_served_on() {
     server.holder().thaw(true);
     assert!(guest.front_end_is_gone());
     assert!(Guest::new(&world.sockets[0], 1).is_served());
+}
+
+#[test]
+fn half_a_message_is_heard_by_the_next_server() {
+    let mut world = VhostWorld::new(&Plan::default());
+    let mut guest = Guest::new(&world.sockets[1], 1);
+    let mut half = UnixStream::connect(&world.sockets[0]).expect("a socket");
+    half.set_read_timeout(Some(patience())).expect("it can have one");
+    let message = |request: u32| [request, 1, 0].into_iter().flat_map(u32::to_ne_bytes).collect::<Vec<u8>>();
+    // Its reply shows that the front end is heard.
+    half.write_all(&message(GET_FEATURES)).expect("a message");
+    half.read_exact(&mut [0; 20]).expect("features");
+    half.write_all(&message(GET_FEATURES)[..4]).expect("a part of one");
+    assert_eq!(pass_guests_on(&mut world), []);
+    half.write_all(&message(GET_FEATURES)[4..]).expect("the rest");
+    half.read_exact(&mut [0; 20]).expect("features");
+    assert!(guest.is_served());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Clients that lie, stop or vanish: they pay themselves.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use attach::limits::CLIENTS_PER_THREAD_MAX;
@@ -64,6 +64,28 @@ fn who_reads_no_answers_is_not_served_and_others_are() {
         assert_eq!(good.write(at * 4096, &[at as u8; 4096], 0), 0);
         assert_eq!(good.read(at * 4096, 4096, 0), [at as u8; 4096]);
     }
+}
+
+#[test]
+fn who_reads_no_answers_does_not_block_a_hand_over() {
+    let world = World::new(&Plan::default());
+    let mut lazy = world.stranger().go("1", Form::Simple);
+    lazy.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("it can have one");
+    let request = [&0x2560_9513u32.to_be_bytes()[..], &[0; 20], &(1u32 << 20).to_be_bytes()].concat();
+    let mut taken = 0usize;
+    while taken < 100_000 && lazy.stream.write_all(&request).is_ok() {
+        taken += 1;
+    }
+    let mut good = world.stranger().go("1", Form::Structured);
+    let server = world.server.as_ref().expect("a server");
+    let (handed, _sockets) = server.holder().freeze().expect("it comes to rest");
+    assert_eq!(handed.clients.len(), 1, "the other one is not handed over");
+    // Where this process serves on, both are there.
+    server.holder().thaw(false);
+    assert_eq!(good.read(0, 4096, 0), [0; 4096]);
+    let mut reply = [0; 16];
+    lazy.stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
 }
 
 #[test]

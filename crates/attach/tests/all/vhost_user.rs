@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use prerequisite::patience;
+use rustix::fs::MemfdFlags;
 use virtio_bindings::virtio_blk as blk;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
-use crate::guest::{DATA, ENTRIES, Guest, INDIRECT, MEMORY_BYTES, NEXT, WRITE, ring_base};
+use crate::guest::{DATA, ENTRIES, Guest, INDIRECT, MEMORY_BYTES, NEXT, WRITE, ring_base, shared_file};
 use crate::world::{Plan, SIZE, VhostWorld};
 
 const OK: u8 = blk::VIRTIO_BLK_S_OK as u8;
@@ -276,8 +277,7 @@ fn memory_changes_while_virtqueues_run() {
     use vhost::vhost_user::VhostUserFrontend as _;
     let world = VhostWorld::new(&Plan::default());
     let mut guest = Guest::new(&world.sockets[0], 1);
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(1 << 20).unwrap();
+    let file = shared_file(1 << 20, MemfdFlags::empty()).unwrap();
     let more = crate::guest::region(MEMORY_BYTES, 1 << 20, &file);
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, 0, (MEMORY_BYTES, 4096)).0, IO_ERROR);
     guest.front_end.add_mem_region(&more).unwrap();

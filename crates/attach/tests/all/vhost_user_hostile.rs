@@ -1,15 +1,18 @@
 //! Guests and front ends that lie. Each pays for it alone: another front end of the same process is served all the time.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use prerequisite::wait_until;
+use prerequisite::{patience, wait_until};
+use rustix::fs::MemfdFlags;
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 use virtio_bindings::virtio_blk as blk;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::guest::{
-    DATA, ENTRIES, Guest, HERE, INDIRECT, MEMORY_BYTES, NEXT, WRITE, ring_base, table_addresses,
+    DATA, ENTRIES, Guest, HERE, INDIRECT, MEMORY_BYTES, NEXT, WRITE, region, ring_base, shared_file,
+    table_addresses,
 };
 use crate::world::{Plan, VhostWorld};
 
@@ -116,8 +119,7 @@ fn rings_that_make_no_sense_end_their_front_end_alone() {
             }
             // The memory with the rings goes.
             _ => {
-                let file = tempfile::tempfile().unwrap();
-                file.set_len(4096).unwrap();
+                let file = shared_file(4096, MemfdFlags::empty()).unwrap();
                 let elsewhere = crate::guest::region(1 << 40, 4096, &file);
                 guest.front_end.set_mem_table(&[elsewhere]).unwrap();
                 guest.kick(0);
@@ -141,6 +143,67 @@ fn truncated_memory_ends_only_its_own_guest() {
     guest.kick(0);
     assert!(other.is_served());
     drop(guest);
+    assert!(Guest::new(&world.sockets[0], 1).is_served());
+}
+
+#[test]
+fn lost_huge_pages_end_only_their_own_guest() {
+    // None has to be free: to touch one that the kernel does not have raises SIGBUS too.
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let Some(file) = prerequisite::available("huge pages of 2 MiB", shared_file(2 << 20, flags)) else {
+        return;
+    };
+    let world = VhostWorld::new(&Plan::default());
+    let mut other = Guest::new(&world.sockets[1], 1);
+    for size in [(1 << 20) + 4096, 1 << 20] {
+        let guest = Guest::stranger(&world.sockets[0], 0);
+        assert!(guest.front_end.set_mem_table(&[region(0, size, &file)]).is_err(), "{size:x}");
+    }
+    let mut guest = Guest::stranger(&world.sockets[0], 0);
+    guest.front_end.set_mem_table(&[region(0, 2 << 20, &file)]).expect("a whole page");
+    file.set_len(0).expect("a file");
+    let _ = guest.try_start(0);
+    assert!(other.is_served());
+    drop(guest);
+    assert!(Guest::new(&world.sockets[0], 1).is_served());
+}
+
+#[test]
+fn parts_of_pages_are_refused() {
+    let world = VhostWorld::new(&Plan::default());
+    let file = shared_file(1 << 20, MemfdFlags::empty()).unwrap();
+    let whole = region(0, 8192, &file);
+    let regions = [
+        (true, whole),
+        (true, vhost::VhostUserMemoryRegionInfo { mmap_offset: 4096, ..whole }),
+        (false, vhost::VhostUserMemoryRegionInfo { mmap_offset: 512, ..whole }),
+        (false, vhost::VhostUserMemoryRegionInfo { memory_size: 8191, ..whole }),
+        (false, vhost::VhostUserMemoryRegionInfo { userspace_addr: HERE + 64, ..whole }),
+    ];
+    for (is_taken, region) in regions {
+        let guest = Guest::stranger(&world.sockets[0], 0);
+        assert_eq!(guest.front_end.set_mem_table(&[region]).is_ok(), is_taken, "{:x}", region.mmap_offset);
+    }
+}
+
+#[test]
+fn half_a_message_keeps_the_next_front_end_out_for_a_while_only() {
+    let world = VhostWorld::new(&Plan::default());
+    let mut half = UnixStream::connect(&world.sockets[0]).unwrap();
+    half.write_all(&[1, 0, 0, 0]).unwrap();
+    assert!(Guest::new(&world.sockets[0], 1).is_served());
+    half.set_read_timeout(Some(patience())).unwrap();
+    assert_eq!(half.read(&mut [0]).unwrap(), 0, "its connection is closed");
+}
+
+#[test]
+fn a_front_end_that_reads_no_replies_keeps_the_next_one_out_for_a_while_only() {
+    let world = VhostWorld::new(&Plan::default());
+    let deaf = UnixStream::connect(&world.sockets[0]).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    // Requests for features, until neither these nor their replies have room.
+    let request: Vec<u8> = [1, 1, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+    while (&deaf).write(&request).is_ok() {}
     assert!(Guest::new(&world.sockets[0], 1).is_served());
 }
 
@@ -176,8 +239,7 @@ fn virtqueues_outside_of_memory_are_refused() {
 #[test]
 fn memory_that_is_not_there_is_refused() {
     let world = VhostWorld::new(&Plan::default());
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(1 << 20).unwrap();
+    let file = shared_file(1 << 20, MemfdFlags::empty()).unwrap();
     for (guest_address, size) in [(0, 2 << 20), (0, 1 << 60), (u64::MAX - 4096, 1 << 20)] {
         let guest = Guest::stranger(&world.sockets[0], 0);
         let region = crate::guest::region(0, size, &file);
@@ -194,7 +256,6 @@ fn memory_that_is_not_there_is_refused() {
 
 #[test]
 fn words_that_are_no_messages_end_their_connection_alone() {
-    use std::io::{Read as _, Write as _};
     let world = VhostWorld::new(&Plan::default());
     let mut other = Guest::new(&world.sockets[1], 1);
     for words in [&[0xff; 64][..], &[1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f], &[0; 12], &[5; 3]] {

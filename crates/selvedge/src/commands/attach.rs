@@ -1,6 +1,7 @@
 //! `selvedge attach`: namespaces as disks for programs that know no NVMe, in the foreground until a signal ends it; and what is
 //! done with disks that are attached.
 
+mod confined;
 mod controllers;
 mod detach;
 mod ending;
@@ -36,6 +37,7 @@ use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use serde::Serialize;
 
+use self::confined::Prepared;
 use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
 use self::ending::{Ending, EndingStep};
@@ -85,14 +87,16 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     match &flags.action {
         None => {
             let line = CommandLine::here()?;
+            let prepared = confined::prepare(flags)?;
+            confined::confine(&flags.confinement, &[flags])?;
             let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
-            serve(flags, line, None, &process)
+            serve(flags, line, None, &process, prepared)
         }
         Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
         Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
-        Some(AttachAction::Serve { config, disk, check, output, .. }) => {
+        Some(AttachAction::Serve { config, disk, check, confinement, output, .. }) => {
             let format = output.output_format;
-            many::run(&many::Asked { config, disks: disk, is_check: *check, format })
+            many::run(&many::Asked { config, disks: disk, is_check: *check, confinement, format })
         }
         Some(AttachAction::Detach { disks, force, output }) => {
             detach::run(disks, *force, output.output_format)
@@ -137,16 +141,11 @@ fn serve(
     line: CommandLine,
     previous: Option<KnownRecord>,
     process: &AttachProcess,
+    Prepared { connection, nbd_tls }: Prepared,
 ) -> Result<(), Failure> {
     let registration = process.predecessor.register(&line.arguments);
     let inheritance = process.successor.as_ref().and_then(|successor| successor.take(&line.arguments));
     let stop = Stop::on_signals()?;
-    vhost_user::check(flags)?;
-    if flags.ublk {
-        ublk::prepare()?;
-    }
-    let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
-    let connection = Connection::new(&flags.connection)?;
     if inheritance.is_none() {
         eprintln!("connecting to {}", connection.addresses());
     }

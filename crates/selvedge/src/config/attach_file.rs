@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Disks of one process, of which each has threads.
 const DISKS_MAX: usize = 256;
 /// Options that are about the whole process, and no disk's.
-const OF_PROCESS: [&str; 5] = ["help", "version", "output_format", "log_format", "log_level"];
+const OF_PROCESS: [&str; 6] = ["help", "version", "output_format", "log_format", "log_level", "confinement"];
 
 /// A table of the file: one or more namespaces of one subsystem, attached in one way.
 #[derive(Debug)]

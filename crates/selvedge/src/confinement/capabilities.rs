@@ -49,6 +49,8 @@ fn wanted(needs: &Needs, is_root: bool) -> CapabilitySet {
     let mut wanted = ALWAYS;
     wanted.set(OF_ROOT, is_root);
     wanted.set(CapabilitySet::NET_ADMIN, needs.network_settings);
+    // The kernel's driver takes commands from it alone, except about devices of unprivileged users.
+    wanted.set(CapabilitySet::SYS_ADMIN, needs.block_devices);
     wanted
 }
 
@@ -84,5 +86,7 @@ mod tests {
         assert_eq!(wanted(&needs, true), ALWAYS | OF_ROOT);
         let needs = Needs { network_settings: true, ..needs };
         assert_eq!(wanted(&needs, false), ALWAYS | CapabilitySet::NET_ADMIN);
+        let needs = Needs { block_devices: true, ..Needs::default() };
+        assert_eq!(wanted(&needs, true), ALWAYS | OF_ROOT | CapabilitySet::SYS_ADMIN);
     }
 }

@@ -1,4 +1,4 @@
-//! Privileges that `serve` drops before it serves, to leave an attacker who takes the process over
+//! Privileges that `serve` and `attach` drop before they serve, to leave an attacker who takes the process over
 //! with little: new privileges, capabilities, files and system calls. It decides nothing about the
 //! service itself; the command names its needs.
 
@@ -70,6 +70,10 @@ pub(crate) struct Needs {
     pub(crate) network_settings: bool,
     /// True if Ceph's libraries may be loaded.
     pub(crate) ceph: bool,
+    /// True if namespaces are attached as disks.
+    pub(crate) attach: bool,
+    /// True if some of them are block devices of this machine.
+    pub(crate) block_devices: bool,
 }
 
 impl Needs {
@@ -127,6 +131,20 @@ impl Measure {
 }
 
 impl Confinement {
+    /// Logs the measures.
+    pub(crate) fn log(&self) {
+        let Self { no_new_privs, capabilities, landlock, seccomp, .. } = self;
+        let named = [
+            ("no_new_privs", no_new_privs),
+            ("capabilities", capabilities),
+            ("landlock", landlock),
+            ("seccomp", seccomp),
+        ];
+        for (measure, Measure { state, detail }) in named {
+            tracing::info!(measure, ?state, detail, "confinement of this process");
+        }
+    }
+
     /// Confinement of a process that has dropped nothing.
     pub(crate) fn none() -> Self {
         let off = Measure::off;

@@ -7,7 +7,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-use super::system_calls::{CEPH, LIMITED, Limit, PROGRAMS, TARGET};
+use super::system_calls::{ATTACH, BLOCK_DEVICES, CEPH, LIMITED, Limit, PROGRAMS, TARGET};
 use super::{Measure, Needs};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -54,10 +54,18 @@ fn rules(needs: &Needs) -> Result<Rules, BackendError> {
     for (call, limit) in LIMITED {
         rules.insert(*call, limited(limit)?);
     }
+    if needs.block_devices {
+        for (call, limit) in BLOCK_DEVICES {
+            rules.entry(*call).or_default().extend(limited(limit)?);
+        }
+    }
     let mut allow = |calls: &[i64]| rules.extend(calls.iter().map(|call| (*call, Vec::new())));
     TARGET.iter().for_each(|group| allow(group));
     if needs.ceph {
         allow(CEPH);
+    }
+    if needs.attach {
+        allow(ATTACH);
     }
     if needs.programs {
         allow(PROGRAMS);
@@ -102,6 +110,14 @@ mod tests {
         let clone = |programs| calls(false, programs)[&libc::SYS_clone].is_empty();
         assert!(!clone(false), "threads alone");
         assert!(clone(true), "processes too");
+    }
+
+    #[test]
+    fn block_devices_need_one_more_control() {
+        let rules = |block_devices| {
+            rules(&Needs { attach: true, block_devices, ..Needs::default() }).unwrap()[&libc::SYS_ioctl].len()
+        };
+        assert_eq!(rules(true), rules(false) + 1);
     }
 
     #[test]

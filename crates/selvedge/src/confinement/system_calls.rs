@@ -164,6 +164,22 @@ const OLDER: &[c_long] = &[];
 pub(super) const TARGET: &[&[c_long]] =
     &[MEMORY, THREADS, SIGNALS, CLOCKS, FILES, WAITING, NETWORK, PROCESS, OLDER];
 
+/// Further calls of `attach`: look-ups of names, which are repeated when paths are connected again, standard output of the previous
+/// process, connections that another process has heard, and the rights to make devices.
+pub(super) const ATTACH: &[c_long] = &[
+    libc::SYS_capget,
+    libc::SYS_dup3,
+    libc::SYS_getegid,
+    libc::SYS_getgid,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+];
+
+/// The same, in part, for block devices: their caches are written back before they are removed.
+pub(super) const BLOCK_DEVICES: &[(c_long, Limit)] = &[(libc::SYS_ioctl, Limit::OneOf(1, &[BLKFLSBUF]))];
+
 /// Further calls of librados and librbd. Loading them and their plugins takes executable memory.
 pub(super) const CEPH: &[c_long] = &[
     libc::SYS_accept,
@@ -331,6 +347,8 @@ const SIOCGIFNAME: u64 = 0x8910;
 const SIOCGIFINDEX: u64 = 0x8933;
 /// Bytes of a disk's sector (linux/fs.h).
 const BLKSSZGET: u64 = 0x1268;
+/// Writes a disk's cache back (linux/fs.h).
+const BLKFLSBUF: u64 = 0x1261;
 /// Bytes of a disk (linux/fs.h).
 const BLKGETSIZE64: u64 = 0x8008_1272;
 /// Names a range of memory, for /proc/PID/maps; glibc does since 2.38 (linux/prctl.h).

@@ -10,6 +10,7 @@ use engine::address::HostAddress;
 use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
+use super::confinement::ConfinementKindFlags;
 use super::connection::ConnectionFlags;
 use super::log::LoggingFlags;
 use super::nbd_tls::NbdTlsFlags;
@@ -72,7 +73,7 @@ Clients:
 Virtual machines:
   --vhost-user creates a socket for QEMU's vhost-user-blk-pci, cloud-hypervisor's
   --disk vhost_user=true, and others. It serves one front end at a time. The guest's
-  memory must be shared.
+  memory must be shared, and of memfd, tmpfs or hugetlbfs.
 
 Paths:
   All addresses are paths to one disk. Without a path, requests wait for the time of
@@ -157,6 +158,9 @@ pub(crate) struct AttachFlags {
     pub(crate) poll_us: Option<u64>,
 
     #[command(flatten)]
+    pub(crate) confinement: ConfinementKindFlags,
+
+    #[command(flatten)]
     pub(crate) log: LoggingFlags,
 
     #[command(flatten)]
@@ -207,6 +211,8 @@ Examples:
         /// Check the file and the files that it names, without connecting
         #[arg(long)]
         check: bool,
+        #[command(flatten)]
+        confinement: ConfinementKindFlags,
         #[command(flatten)]
         log: LoggingFlags,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Flags of `serve` that restrict its process.
+//! Flags of `serve` and `attach` that restrict their processes.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::confinement::{Wish, Wishes};
 
-/// Restriction of a target's process.
+/// Restriction of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfinementFlag {
     /// All restrictions that the kernel supports
@@ -15,18 +15,24 @@ pub(crate) enum ConfinementFlag {
     None,
     /// Drop root's privileges
     Capabilities,
-    /// Forbid to run programs, to create devices, and to open files outside of --confine-to
+    /// Forbid to run programs, to create devices, and to open files that are not configured
     Landlock,
-    /// Forbid system calls that a target does not make
+    /// Forbid system calls that it does not make
     Seccomp,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ConfinementFlags {
+#[derive(Debug, Default, Args)]
+pub(crate) struct ConfinementKindFlags {
     /// Restrictions of the process, set before it serves, comma-separated; named ones are required
     /// [default: all]
     #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_default_value = true)]
     confinement: Vec<ConfinementFlag>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfinementFlags {
+    #[command(flatten)]
+    kinds: ConfinementKindFlags,
 
     /// File, folder or device that may be opened beside those configured at the start; may be given
     /// several times
@@ -35,6 +41,13 @@ pub(crate) struct ConfinementFlags {
 }
 
 impl ConfinementFlags {
+    /// Returns the wanted restrictions, or a message if the flags contradict each other.
+    pub(crate) fn wishes(&self) -> Result<Wishes, String> {
+        self.kinds.wishes()
+    }
+}
+
+impl ConfinementKindFlags {
     /// Returns the wanted restrictions, or a message if the flags contradict each other.
     pub(crate) fn wishes(&self) -> Result<Wishes, String> {
         match self.confinement.as_slice() {

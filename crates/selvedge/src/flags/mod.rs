@@ -5,7 +5,7 @@ pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
-mod confinement;
+pub(crate) mod confinement;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod control;

@@ -136,6 +136,37 @@ fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
     }
 }
 
+/// Values of a field in the status of each thread (proc_pid_status(5)).
+fn of_each_thread(process: &Running, field: &str) -> Vec<String> {
+    let folder = format!("/proc/{}/task", process.0.id());
+    let threads = std::fs::read_dir(folder).expect("it runs").map(|thread| thread.expect("a thread").path());
+    let status = threads.map(|thread| std::fs::read_to_string(thread.join("status")).expect("it runs"));
+    let value = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim);
+        line.expect("the field").to_owned()
+    };
+    status.map(value).collect()
+}
+
+#[test]
+fn every_thread_is_confined_and_serves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let (attached, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
+    assert!(of_each_thread(&attached, "NoNewPrivs").iter().all(|value| value == "1"));
+    assert!(of_each_thread(&attached, "Seccomp").iter().all(|value| value == "2"));
+    for kept in of_each_thread(&attached, "CapBnd") {
+        let kept = u64::from_str_radix(&kept, 16).expect("hexadecimal");
+        // CAP_SYS_ADMIN, which only block devices need.
+        assert!(!rustix::process::geteuid().is_root() || kept & 1 << 21 == 0, "{kept:x}");
+    }
+    assert!(greets(&folder.path().join("a.nbd")));
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+    assert!(!folder.path().join("a.nbd").exists(), "its socket is removed");
+    let (free, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd", "--confinement", "none"]);
+    assert!(of_each_thread(&free, "Seccomp").iter().all(|value| value == "0"));
+}
+
 fn schema(folder: &Path) -> Value {
     schema_of(folder, "attach")
 }

@@ -6,12 +6,14 @@ use std::thread;
 
 use attach::ublk::FoundDevice;
 
+use super::confined::{self, Prepared};
 use super::record::{CommandLine, KnownRecord};
-use super::{AttachProcess, check, recover, serve, ublk};
+use super::{AttachProcess, check, recover, serve};
 use crate::config::attach_file::{self, DiskTable};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::AttachFlags;
+use crate::flags::confinement::ConfinementKindFlags;
 
 /// Arguments of `attach serve`.
 pub(super) struct Asked<'a> {
@@ -20,6 +22,7 @@ pub(super) struct Asked<'a> {
     pub(super) disks: &'a [String],
     /// True to check the file without connecting.
     pub(super) is_check: bool,
+    pub(super) confinement: &'a ConfinementKindFlags,
     pub(super) format: OutputFormat,
 }
 
@@ -34,21 +37,23 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
         eprintln!("{} is valid: {}", asked.config.display(), names.join(", "));
         return Ok(());
     }
-    if tables.iter().any(|table| table.flags.ublk) {
-        // Threads are like the one that starts them. Where there is no driver, disks of other kinds are served all the same.
-        let _ = ublk::prepare();
-    }
+    // Threads are like the one that starts them. Where a disk cannot be prepared, the others are served all the same.
+    let prepared: Vec<_> = tables.iter().map(|table| confined::prepare(&table.flags)).collect();
     let lines = tables.iter().map(|table| line(asked.config, table)).collect::<Result<Vec<_>, _>>()?;
-    let process = AttachProcess::begin(CommandLine::here()?, lines.iter())?;
+    let own_line = CommandLine::here()?;
+    let disks: Vec<&AttachFlags> = tables.iter().map(|table| &*table.flags).collect();
+    confined::confine(asked.confinement, &disks)?;
+    let process = AttachProcess::begin(own_line, lines.iter())?;
     thread::scope(|scope| {
-        let begin = |(table, line): (DiskTable, CommandLine)| {
+        let begin = |((table, line), prepared): ((DiskTable, CommandLine), Result<Prepared, Failure>)| {
             let DiskTable { name, mut flags, .. } = table;
             flags.output.output_format = asked.format;
             let threads = thread::Builder::new().name(format!("disk-{name}"));
             let process = &process;
             threads.spawn_scoped(scope, move || {
                 let previous = previous(&line, &mut flags);
-                let outcome = of_disk(&name, serve(&flags, line, previous, process));
+                let served = prepared.and_then(|prepared| serve(&flags, line, previous, process, prepared));
+                let outcome = of_disk(&name, served);
                 // The others are served on; the error of this one is printed at once.
                 if let Some(line) = outcome.as_ref().err().and_then(Failure::line) {
                     eprintln!("selvedge: {line}");
@@ -57,7 +62,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
             })
         };
         let mut outcome = Ok(());
-        let started: Vec<_> = tables.into_iter().zip(lines).map(begin).collect();
+        let started: Vec<_> = tables.into_iter().zip(lines).zip(prepared).map(begin).collect();
         for thread in started {
             let ended = match thread.map(thread::ScopedJoinHandle::join) {
                 Ok(Ok(ended)) => ended,

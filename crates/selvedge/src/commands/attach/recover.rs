@@ -9,7 +9,7 @@ use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::record::KnownRecord;
-use super::{AttachProcess, many, serve};
+use super::{AttachProcess, confined, many, serve};
 use crate::failure::Failure;
 use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
@@ -66,8 +66,10 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     let mut flags = flags(&line.arguments)?;
     flags.output.output_format = format;
     keep_waiting(&mut flags, &known, found);
+    let prepared = confined::prepare(&flags)?;
+    confined::confine(&flags.confinement, &[&flags])?;
     let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
-    serve(&flags, line, Some(known), &process)
+    serve(&flags, line, Some(known), &process, prepared)
 }
 
 /// Of the namespaces, those whose devices wait. What another program has deleted stays so.

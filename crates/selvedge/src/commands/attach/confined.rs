@@ -1,0 +1,103 @@
+//! Resources that `attach` needs, from the flags of its disks; all others are given up before guests and clients are served.
+
+use std::path::PathBuf;
+
+use super::{nbd_tls, record, ublk, vhost_user};
+use crate::config::connection::Connection;
+use crate::confinement::{self, Extent, Needs, folder_of};
+use crate::control::socket;
+use crate::failure::Failure;
+use crate::flags::attach::{AttachFlags, NbdPlace};
+use crate::flags::confinement::ConfinementKindFlags;
+use crate::flags::connection::Transport;
+use attach::ServerTls;
+
+/// Everything that disks need of what is given up: their files, and names of addresses, whose look-up may load libraries.
+pub(super) struct Prepared {
+    pub(super) connection: Connection,
+    pub(super) nbd_tls: Option<ServerTls>,
+}
+
+/// Checks the flags of disks, and reads the files that they name.
+pub(super) fn prepare(flags: &AttachFlags) -> Result<Prepared, Failure> {
+    vhost_user::check(flags)?;
+    if flags.ublk {
+        ublk::prepare()?;
+    }
+    let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
+    Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls })
+}
+
+/// Gives up all privileges and files that these disks do not need. No thread may run yet.
+pub(super) fn confine(kinds: &ConfinementKindFlags, disks: &[&AttachFlags]) -> Result<(), Failure> {
+    let wishes = kinds.wishes().map_err(Failure::usage)?;
+    // The folders that are written have to be there. Where they cannot, records are not kept anyway.
+    let _ = record::make_folder();
+    confinement::confine(wishes, &needs(disks))?.log();
+    Ok(())
+}
+
+fn needs(disks: &[&AttachFlags]) -> Needs {
+    let all = || disks.iter().copied();
+    let block_devices = all().any(|flags| flags.ublk);
+    let mut written = socket::kept_folders();
+    // The kernel makes the files of devices when they are added.
+    written.extend(block_devices.then(|| PathBuf::from("/dev")));
+    Needs {
+        extent: Extent::ListedWherePossible,
+        written,
+        sockets: all().flat_map(socket_folders).collect(),
+        read: all().flat_map(named_files).filter_map(|file| folder_of(&file)).collect(),
+        // `ip` shows and changes the settings of MPTCP.
+        programs: all().any(|flags| flags.connection.transport == Transport::Mptcp),
+        network_settings: all().any(|flags| flags.paths.configure_mptcp || flags.paths.congestion.is_some()),
+        attach: true,
+        block_devices,
+        ..Needs::default()
+    }
+}
+
+/// Returns the folders of sockets for clients and front ends.
+fn socket_folders(flags: &AttachFlags) -> Vec<PathBuf> {
+    let of_clients = match &flags.nbd {
+        Some(NbdPlace::Unix(path)) => folder_of(path),
+        Some(NbdPlace::Default) => socket::make_default_folder(),
+        Some(NbdPlace::Tcp(_)) | None => None,
+    };
+    of_clients.into_iter().chain(flags.vhost_user.iter().filter_map(|path| folder_of(path))).collect()
+}
+
+/// Returns the files that flags name, and the targets of their links: paths that are connected again may read them.
+fn named_files(flags: &AttachFlags) -> Vec<PathBuf> {
+    let (connection, tls) = (&flags.connection, &flags.nbd_tls);
+    let secrets =
+        [&connection.dhchap_secret_file, &connection.dhchap_ctrl_secret_file, &connection.tls_key_file];
+    let certificates = [&tls.nbd_tls_cert, &tls.nbd_tls_key, &tls.nbd_tls_client_ca, &tls.nbd_tls_psk_file];
+    let files = secrets.into_iter().chain([&connection.config]).chain(certificates).flatten();
+    files.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_need_what_their_flags_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().to_owned();
+        let path = |name: &str| here.join(name).display().to_string();
+        let guest = AttachFlags::of(&format!("-a 127.0.0.1 --vhost-user {}", path("a.vhost")));
+        let needs_of_guest = needs(&[&guest]);
+        assert!(needs_of_guest.is_closed() && needs_of_guest.sockets == [here.clone()]);
+        assert!(
+            !needs_of_guest.block_devices && !needs_of_guest.programs && !needs_of_guest.network_settings
+        );
+        let text = format!("-a 127.0.0.1 --ublk --dhchap-secret-file {}", path("key"));
+        let device = AttachFlags::of(&text);
+        let both = needs(&[&guest, &device]);
+        assert!(both.block_devices && both.written.contains(&"/dev".into()) && both.read.contains(&here));
+        assert!(!needs_of_guest.written.contains(&"/dev".into()));
+        let mptcp = AttachFlags::of("-a 127.0.0.1 -t mptcp --nbd 127.0.0.1:1");
+        assert!(needs(&[&mptcp]).programs && needs(&[&mptcp]).sockets.is_empty());
+    }
+}
