@@ -438,7 +438,10 @@ unsafe fn with_queue(
         // SAFETY: it is not null, and this thread is the only one that gets here.
         let handle = unsafe { &mut *queue };
         if std::mem::replace(&mut handle.is_entered, true) {
-            return Err(Failure::new(libc::ENOTRECOVERABLE, "an earlier call on this queue failed; close it"));
+            return Err(Failure::new(
+                libc::ENOTRECOVERABLE,
+                "an earlier call on this queue failed; close it",
+            ));
         }
         let result = call(&mut handle.queue);
         handle.is_entered = false;

@@ -142,7 +142,8 @@ impl Options {
             return Err(Failure::misuse("concat needs dhchap_secret_file, and no tls_key_file"));
         }
         let (secrets, tls) = (self.secrets()?, self.tls_keys()?);
-        let mut host = self.host_nqn.as_ref().map_or_else(HostIdentity::of_this_machine, HostIdentity::from_nqn);
+        let mut host =
+            self.host_nqn.as_ref().map_or_else(HostIdentity::of_this_machine, HostIdentity::from_nqn);
         host.id = self.host_id.unwrap_or(host.id);
         let mut paths = Vec::with_capacity(self.addresses.len());
         for address in &self.addresses {

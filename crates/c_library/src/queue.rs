@@ -147,7 +147,9 @@ impl Queue {
             let (nsid, block, metadata) = (info.nsid, info.block_size, info.metadata_bytes);
             return Err(Failure::new(
                 libc::EOPNOTSUPP,
-                format!("namespace {nsid} has blocks of {block} bytes and {metadata} of metadata, which are not supported"),
+                format!(
+                    "namespace {nsid} has blocks of {block} bytes and {metadata} of metadata, which are not supported"
+                ),
             ));
         }
         let mut ring = Ring::new(RingOptions::default()).map_err(|error| ring_failed(&error))?;
