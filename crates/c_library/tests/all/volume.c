@@ -19,7 +19,7 @@ static void check_options(char **argv)
 	CHECK(selvedge_open(NULL, &volume) == -EINVAL && volume == NULL);
 	CHECK(selvedge_options_set(options, "nsid", "7") == 0);
 	CHECK(selvedge_open(options, &volume) == -ENOENT && volume == NULL);
-	/* Ports below 1024 are nobody's on the loopback of a test. */
+	/* Port 1 of the loopback has no listener. */
 	CHECK(selvedge_options_set(options, "trsvcid", "1") == 0);
 	CHECK(selvedge_open(options, &volume) == -ECONNREFUSED);
 	selvedge_options_free(options);
