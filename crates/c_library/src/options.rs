@@ -213,7 +213,7 @@ fn nqn(value: &str) -> Result<String, String> {
 
 fn number<T>(value: &str, least: T, most: T) -> Result<T, String>
 where
-    T: FromStr + PartialOrd + std::fmt::Display,
+    T: Copy + FromStr + PartialOrd + std::fmt::Display,
 {
     let parsed = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
     parsed.ok_or_else(|| format!("`{value}` is not a number from {least} to {most}"))
