@@ -95,7 +95,7 @@ impl Membership {
         match updated {
             Ok((state, ())) => self.seen().learn(state),
             Err(error) => {
-                tracing::warn!(%error, "cannot report the end of this gateway; others take over when its lease has expired")
+                tracing::warn!(%error, "cannot report the end of this gateway; others take over when its lease has expired");
             }
         }
         self.tell();

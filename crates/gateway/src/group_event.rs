@@ -112,10 +112,10 @@ impl GroupEvent {
             Happening::GatewayLeft => tracing::info!(gateway, "the gateway left the group"),
             Happening::GatewayRemoved => tracing::info!(gateway, "the gateway was removed from the group"),
             Happening::GatewayDrained => {
-                tracing::info!(gateway, "the gateway is drained: it serves only while no other gateway can")
+                tracing::info!(gateway, "the gateway is drained: it serves only while no other gateway can");
             }
             Happening::GatewayResumed => {
-                tracing::info!(gateway, "the gateway is resumed: it may serve again")
+                tracing::info!(gateway, "the gateway is resumed: it may serve again");
             }
             Happening::LoadBalancingGroupMoves => {
                 let state = self.state.unwrap_or(Phase::Serving);

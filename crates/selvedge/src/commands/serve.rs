@@ -22,7 +22,7 @@ use crate::config::target::ServeConfig;
 use crate::control::access::AllowedStorage;
 use crate::control::administration::Administration;
 use crate::control::audit::{AuditLog, Event, Kind};
-use crate::control::{Control, Listeners, HostRequestWorker, SizeWatch};
+use crate::control::{Control, HostRequestWorker, Listeners, SizeWatch};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;

@@ -128,7 +128,7 @@ const CONNECTIONS: [OfConnections; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::worked;
+    use crate::top::fixture;
 
     #[test]
     fn each_host_without_a_path_is_a_series() {
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn each_connection_is_a_series_of_each_metric() {
         // Two I/O queues of one host, and a host at the discovery service, after a second.
-        let text = connections(&worked::status(1));
+        let text = connections(&fixture::status(1));
         let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(series.len(), 2 * CONNECTIONS.len(), "{text}");
-        let labels = format!("{{subsystem=\"{}\",controller=\"1\",queue=\"2\"}}", worked::NQN);
+        let labels = format!("{{subsystem=\"{}\",controller=\"1\",queue=\"2\"}}", fixture::NQN);
         for line in [
             format!("selvedge_queue_round_trip_seconds{labels} 0.000045"),
             format!("selvedge_queue_unsent_bytes{labels} 4096"),

@@ -46,7 +46,20 @@ fn waiting_io_is_reported_and_its_resumption_too() {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let namespace = format!("file:{},size=1m", disk.display());
     let serve = || {
-        let words = ["serve", "-a", &host, "-s", &port, "-n", NQN, "--control", "none", "--reactors", "1", "--namespace"];
+        let words = [
+            "serve",
+            "-a",
+            &host,
+            "-s",
+            &port,
+            "-n",
+            NQN,
+            "--control",
+            "none",
+            "--reactors",
+            "1",
+            "--namespace",
+        ];
         let mut command = program(folder.path(), &words);
         let mut target = Ended(command.arg(&namespace).stdout(Stdio::piped()).spawn().expect("it runs"));
         let mut line = String::new();

@@ -7,7 +7,7 @@ use crate::config::connection::Connection;
 use crate::confinement::{self, Extent, Needs, folder_of};
 use crate::control::socket;
 use crate::failure::Failure;
-use crate::flags::attach::{AttachFlags, NbdPlace};
+use crate::flags::attach::{AttachFlags, NbdEndpoint};
 use crate::flags::confinement::ConfinementKindFlags;
 use crate::flags::connection::Transport;
 use attach::ServerTls;
@@ -60,9 +60,9 @@ fn needs(disks: &[&AttachFlags]) -> Needs {
 /// Returns the folders of sockets for clients and front ends.
 fn socket_folders(flags: &AttachFlags) -> Vec<PathBuf> {
     let of_clients = match &flags.nbd {
-        Some(NbdPlace::Unix(path)) => folder_of(path),
-        Some(NbdPlace::Default) => socket::make_default_folder(),
-        Some(NbdPlace::Tcp(_)) | None => None,
+        Some(NbdEndpoint::Unix(path)) => folder_of(path),
+        Some(NbdEndpoint::Default) => socket::make_default_folder(),
+        Some(NbdEndpoint::Tcp(_)) | None => None,
     };
     of_clients.into_iter().chain(flags.vhost_user.iter().filter_map(|path| folder_of(path))).collect()
 }

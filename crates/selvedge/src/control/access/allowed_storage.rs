@@ -199,9 +199,9 @@ pub(super) fn pin_files(
             let resource = Resource::File(&storage.directory);
             storage.pinned_below = match known.filter(|known| known.directory == storage.directory) {
                 Some(known) => known.pinned_below.clone(),
-                None => {
-                    resource.pinned_below(lists).map_err(|()| refused("storage.directory".to_owned(), &resource))?
-                }
+                None => resource
+                    .pinned_below(lists)
+                    .map_err(|()| refused("storage.directory".to_owned(), &resource))?,
             };
         }
         for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
