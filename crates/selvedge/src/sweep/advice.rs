@@ -4,7 +4,7 @@
 use chart::units;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, knee, knee_points};
+use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_points};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
 use super::statistics::compare;

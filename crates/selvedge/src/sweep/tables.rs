@@ -12,7 +12,7 @@ use crate::report::document::{Cell, Column, DataTable};
 type Measured = (&'static str, &'static str, Unit, fn(&Summary) -> Cell);
 
 /// Columns with measured quantities.
-const MEASURED: [Measured; 20] = [
+const MEASURED: [Measured; 21] = [
     ("outstanding", "outstanding", Unit::Count, |summary| number(summary.outstanding as f64)),
     ("queues", "queues", Unit::Count, |summary| number(summary.queues_granted as f64)),
     ("offered", "offered_iops", Unit::Iops, |summary| summary.offered_iops.map_or(Cell::Nothing, number)),
