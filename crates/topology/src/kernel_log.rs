@@ -1,7 +1,7 @@
 //! The kernel's log, record by record (Documentation/ABI/testing/dev-kmsg). What its lines mean is its readers' to know.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use crate::limits::{KERNEL_LOG_RECORDS_MAX, KERNEL_RECORD_BYTES_MAX};

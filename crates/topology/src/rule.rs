@@ -26,9 +26,9 @@ pub fn queue_limit(topology: &Topology, interface: &str) -> QueueLimit {
     let cpus_text = counted(cpus, "online CPU");
     let without_queues =
         |why: String| QueueLimit { queues: cpus, reason: format!("{cpus_text}: {why}"), hint: None };
-    let Some(asked) = topology.interface(interface) else {
+    if topology.interface(interface).is_none() {
         return without_queues(format!("there is no interface `{interface}` whose queues could be counted"));
-    };
+    }
     let legs = legs(topology, interface);
     if let [only] = legs.as_slice()
         && let Some(nature) = without_card(only)
