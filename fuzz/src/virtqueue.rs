@@ -96,7 +96,7 @@ fn step(input: &mut Unstructured<'_>, guest: &mut Guest) -> Result<()> {
                 offset: number(input)?,
             };
             let added = guest.model.add(&region, guest.copy());
-            // It may reach into the pages that are not shared otherwise.
+            // A region like that may reach into the pages that are not shared otherwise.
             guest.is_whole &= added.is_err();
         }
         11 => {

@@ -331,7 +331,7 @@ fn half_a_message_is_heard_by_the_next_server() {
     let mut half = UnixStream::connect(&world.sockets[0]).expect("a socket");
     half.set_read_timeout(Some(patience())).expect("it can have one");
     let message = |request: u32| [request, 1, 0].into_iter().flat_map(u32::to_ne_bytes).collect::<Vec<u8>>();
-    // Its reply shows that the front end is heard.
+    // The reply shows that the front end is heard.
     half.write_all(&message(GET_FEATURES)).expect("a message");
     half.read_exact(&mut [0; 20]).expect("features");
     half.write_all(&message(GET_FEATURES)[..4]).expect("a part of one");
