@@ -187,7 +187,8 @@ static enum fio_q_status queue(struct thread_data *td, struct io_u *io_u)
 	if (result == -EAGAIN)
 		return FIO_Q_BUSY;
 	if (result) {
-		io_u->error = -result;
+		/* fio ends the job at the first of these. */
+		io_u->error = report(io_ddir_name(io_u->ddir), result);
 		return FIO_Q_COMPLETED;
 	}
 	job->added[job->added_count++] = io_u;

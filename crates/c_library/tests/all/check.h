@@ -39,7 +39,7 @@ static inline void wait_for_the_end_of_the_target(void)
 static inline void fill(unsigned char *bytes, size_t length, unsigned seed)
 {
 	for (size_t at = 0; at < length; at++)
-		bytes[at] = (unsigned char)((at >> 12) * 31 + at + seed);
+		bytes[at] = (unsigned char)((at >> 20) * 7 + (at >> 12) * 31 + at + seed);
 }
 
 static inline int is_zero(const unsigned char *bytes, size_t length)
