@@ -24,9 +24,8 @@ impl Ending {
         match (is_asked, self.waits) {
             (false, false) => EndingStep::GoOn,
             (true, true) => EndingStep::End,
-            (false, true) if user().is_some() => EndingStep::GoOn,
-            (false, true) => EndingStep::End,
-            (true, false) => match user() {
+            (_, waits) => match user() {
+                Some(_) if waits => EndingStep::GoOn,
                 Some(user) => {
                     self.waits = true;
                     EndingStep::Wait(user)
