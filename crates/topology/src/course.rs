@@ -58,8 +58,8 @@ pub enum Steering {
     },
 }
 
-/// The interfaces with queues that stand below the one with this name: itself, a bond's members, a VLAN's parent, the
-/// devices in a bridge. Empty where the topology does not have it.
+/// The interfaces with queues that stand below the one with this name: itself, a bond's members, the parent of a VLAN or
+/// of a macvlan, the devices in a bridge. Empty where the topology does not have it.
 pub fn legs<'a>(topology: &'a Topology, name: &str) -> Vec<&'a Interface> {
     let mut found = Vec::new();
     collect(topology, name, DEPTH_MAX, &mut found);
@@ -71,8 +71,10 @@ fn collect<'a>(topology: &'a Topology, name: &str, depth: usize, found: &mut Vec
     if found.iter().any(|known| known.name == name) {
         return;
     }
-    let stands_on_others =
-        matches!(interface.kind, InterfaceKind::Bond | InterfaceKind::Vlan | InterfaceKind::Bridge);
+    let stands_on_others = matches!(
+        interface.kind,
+        InterfaceKind::Bond | InterfaceKind::Vlan | InterfaceKind::Bridge | InterfaceKind::Virtual
+    );
     if !stands_on_others || interface.lower.is_empty() {
         found.push(interface);
         return;
@@ -83,7 +85,10 @@ fn collect<'a>(topology: &'a Topology, name: &str, depth: usize, found: &mut Vec
             interface.kind != InterfaceKind::Bridge
                 || !matches!(
                     lower.kind,
-                    InterfaceKind::Veth | InterfaceKind::Virtual | InterfaceKind::Loopback
+                    InterfaceKind::Veth
+                        | InterfaceKind::Tunnel
+                        | InterfaceKind::Virtual
+                        | InterfaceKind::Loopback
                 )
         };
         if topology.interface(lower).is_some_and(leads_out) {

@@ -58,6 +58,8 @@ pub enum InterfaceKind {
     Vlan,
     /// A switch.
     Bridge,
+    /// End of a tunnel: its packets travel inside those of another interface.
+    Tunnel,
     /// Anything else without a device.
     #[default]
     Virtual,

@@ -88,6 +88,7 @@ fn kind(kind: InterfaceKind) -> &'static str {
         InterfaceKind::Bond => "bond",
         InterfaceKind::Vlan => "vlan",
         InterfaceKind::Bridge => "bridge",
+        InterfaceKind::Tunnel => "tunnel",
         InterfaceKind::Virtual => "virtual",
     }
 }

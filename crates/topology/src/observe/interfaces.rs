@@ -14,6 +14,10 @@ const CLASS: &str = "sys/class/net";
 /// The hardware type of the loopback (`ARPHRD_LOOPBACK`) and of Ethernet.
 const LOOPBACK: u32 = 772;
 const ETHERNET: u32 = 1;
+/// Hardware types of tunnels: without a link layer (WireGuard, TUN), PPP, IP in IP (and in IPv6), SIT, GRE (over IPv6).
+const TUNNELS: [u32; 7] = [65_534, 512, 768, 769, 776, 778, 823];
+/// Device types of tunnels that look like Ethernet.
+const ETHERNET_TUNNELS: [&str; 4] = ["vxlan", "geneve", "wireguard", "gtp"];
 /// The flag of an interface that is up (`IFF_UP`).
 const UP: u32 = 1;
 
@@ -206,6 +210,10 @@ fn kind(
     }
     if has_device {
         return Ok(InterfaceKind::Device);
+    }
+    let is_tunnel = hardware.is_some_and(|hardware| TUNNELS.contains(&hardware));
+    if is_tunnel || device_type.is_some_and(|name| ETHERNET_TUNNELS.contains(&name)) {
+        return Ok(InterfaceKind::Tunnel);
     }
     let link: Option<u32> = reader.value(&path("iflink"), "an index of an interface")?;
     let is_paired = link.is_some_and(|link| link != 0 && link != index);

@@ -50,8 +50,10 @@ mod tests {
         let text = "qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001 dst_ip=10.0.0.2 dst_port=4420\n\
             qid=2 cpu=-1 src_ip=fd00::1 src_port=50002 dst_ip=fd00::2 dst_port=8009\n\
             \nqid=3 cpu=0 src_ip=::ffff:10.0.0.1 src_port=3 dst_ip=fe80::2%eth0 dst_port=4 more=5\n";
-        let info = |queue_id, cpu, local: &str, peer: &str| {
-            QueueInfo { queue_id, cpu, ends: (local.parse().unwrap(), peer.parse().unwrap()) }
+        let info = |queue_id, cpu, local: &str, peer: &str| QueueInfo {
+            queue_id,
+            cpu,
+            ends: (local.parse().unwrap(), peer.parse().unwrap()),
         };
         let expected = vec![
             info(1, Some(3), "10.0.0.1:50001", "10.0.0.2:4420"),

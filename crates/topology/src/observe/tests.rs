@@ -227,6 +227,26 @@ fn processors_and_interfaces_are_seen() {
 }
 
 #[test]
+fn tunnels_are_known_by_their_hardware_or_device_type() {
+    for (hardware, event, kind) in [
+        (65_534, "", InterfaceKind::Tunnel),
+        (778, "", InterfaceKind::Tunnel),
+        (1, "DEVTYPE=vxlan\n", InterfaceKind::Tunnel),
+        (1, "DEVTYPE=wlan\n", InterfaceKind::Virtual),
+        (1, "", InterfaceKind::Virtual),
+    ] {
+        let mut recording = recording();
+        recording.file("sys/class/net/top0/ifindex", "4\n");
+        recording.file("sys/class/net/top0/iflink", "0\n");
+        recording.file("sys/class/net/top0/type", &format!("{hardware}\n"));
+        recording.file("sys/class/net/top0/uevent", &format!("{event}INTERFACE=top0\n"));
+        recording.file("selvedge/ethtool/top0.json", "{}");
+        let topology = observe(&Machine::of_recording("x", recording)).unwrap();
+        assert_eq!(topology.interface("top0").unwrap().kind, kind, "{hardware} {event}");
+    }
+}
+
+#[test]
 fn flows_of_programs_the_kernel_and_targets_are_seen() {
     let topology = seen();
     let [program, kernel @ .., target] = topology.flows.as_slice() else { panic!("{:?}", topology.flows) };

@@ -94,7 +94,11 @@ fn interrupts(recording: &mut Recording, topology: &Topology) {
 fn network_interface(recording: &mut Recording, interface: &Interface) {
     let folder = format!("sys/class/net/{}", interface.name);
     let path = |name: &str| format!("{folder}/{name}");
-    let hardware = if interface.kind == InterfaceKind::Loopback { 772 } else { 1 };
+    let hardware = match interface.kind {
+        InterfaceKind::Loopback => 772,
+        InterfaceKind::Tunnel => 65_534,
+        _ => 1,
+    };
     file(recording, &path("ifindex"), &interface.index);
     // The other end of a veth pair is in another namespace; everything else is its own link.
     let is_veth = interface.kind == InterfaceKind::Veth;
