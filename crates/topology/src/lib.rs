@@ -9,6 +9,7 @@ mod ethtool;
 mod ethtool_ioctl;
 mod flow;
 mod interface;
+mod kernel_log;
 mod kernel_route;
 pub mod limits;
 mod link;
@@ -42,6 +43,7 @@ pub use interface::{
     Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, TransmitQueue,
 };
+pub use kernel_log::{KernelLog, KernelRecord};
 pub use kernel_route::{InterfaceAddress, KernelRoute};
 pub use link::{Coalescing, LinkModes, LinkSettings, Queueing};
 pub use machine::{

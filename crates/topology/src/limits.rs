@@ -27,6 +27,10 @@ pub const NETLINK_TIMEOUT_MS: u64 = 30_000;
 /// Queues that a process's record of its own may have: those of a hundred controllers with 128 I/O queues each, as many as a
 /// host with 127 processors asks for.
 pub const RECORDED_QUEUES_MAX: usize = 100 * 128;
+/// Records of the kernel's log that are read: the largest buffer in use has 16 MiB of records of 256 bytes.
+pub const KERNEL_LOG_RECORDS_MAX: usize = 1 << 16;
+/// Bytes of a record of the kernel's log, which is never longer.
+pub const KERNEL_RECORD_BYTES_MAX: usize = 8192;
 /// Queueing disciplines that are read: one for each transmit queue of a few large cards.
 pub const QUEUEINGS_MAX: usize = 1 << 14;
 /// Addresses of this machine that are read: a machine with more has containers, whose addresses carry no storage.
