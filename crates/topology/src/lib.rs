@@ -9,8 +9,10 @@ mod ethtool;
 mod ethtool_ioctl;
 mod flow;
 mod interface;
+mod kernel_choice;
 mod kernel_log;
 mod kernel_route;
+mod limit_line;
 pub mod limits;
 mod link;
 mod machine;
@@ -43,8 +45,10 @@ pub use interface::{
     Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, TransmitQueue,
 };
+pub use kernel_choice::{KernelChoice, KernelController, KernelQueues};
 pub use kernel_log::{KernelLog, KernelRecord};
 pub use kernel_route::{InterfaceAddress, KernelRoute};
+pub use limit_line::{LimitLine, QueueCreation};
 pub use link::{Coalescing, LinkModes, LinkSettings, Queueing};
 pub use machine::{
     EthtoolAnswers, FormerAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets,
@@ -69,6 +73,9 @@ pub struct Topology {
     pub interfaces: Vec<Interface>,
     /// Connections of NVMe/TCP queues.
     pub flows: Vec<Flow>,
+    /// Controllers of the kernel's initiator over TCP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_controllers: Vec<KernelController>,
     /// Process of a running `irqbalance`, which would undo affinities of interrupts.
     pub irqbalance: Option<u32>,
     /// Parts that could not be read, with the reason.

@@ -2,14 +2,17 @@
 //! written as recordings stands in `tree`.
 
 mod shape;
+mod stacked;
 mod tree;
 
 use shape::{Association, Card, in_turn, kernel_worker, loopback, made, processors, threads};
 
+pub use stacked::{STACKED, stacked};
 pub use tree::recording;
 
 use super::{
-    CpuSet, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, Ntuple, NtupleRule, Rss, Topology, Worker,
+    CpuSet, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, KernelController, Ntuple, NtupleRule, Rss,
+    Topology, Worker,
 };
 
 const NQN: &str = "nqn.2026-01.io.selvedge:target";
@@ -29,7 +32,7 @@ pub const NAMES: [&str; 9] = [
 
 /// The machine of this name.
 pub fn topology(name: &str) -> Option<Topology> {
-    match name {
+    let machine = match name {
         "cpu72-queues32" => Some(cpu72(32)),
         "cpu72-queues72" => Some(cpu72(72)),
         "two-nodes" => Some(two_nodes()),
@@ -40,7 +43,27 @@ pub fn topology(name: &str) -> Option<Topology> {
         "vlan" => Some(vlan()),
         "bridge" => Some(bridge()),
         _ => None,
+    };
+    machine.map(controlled)
+}
+
+/// A machine with the kernel's controllers that its flows belong to.
+fn controlled(machine: Topology) -> Topology {
+    let mut kernel_controllers: Vec<KernelController> = Vec::new();
+    for flow in machine.flows.iter().filter(|flow| flow.owner == FlowOwner::Kernel) {
+        let is_io = u32::from(flow.is_io());
+        match kernel_controllers.last_mut().filter(|last| last.name == flow.controller) {
+            Some(controller) => controller.io_queues += is_io,
+            None => kernel_controllers.push(KernelController {
+                name: flow.controller.clone(),
+                transport: "tcp".to_owned(),
+                io_queues: is_io,
+                local: Some(flow.local.ip()),
+                ..KernelController::default()
+            }),
+        }
     }
+    Topology { kernel_controllers, ..machine }
 }
 
 /// A large host: 72 processors of two sockets, a 100 Gbit/s card at the first, and the kernel's initiator on a
@@ -81,7 +104,7 @@ pub fn cpu72(queues: u32) -> Topology {
         interfaces: vec![loopback(), Interface { mtu_bytes: 9000, ntuple: Some(ntuple), ..card.interface() }],
         flows: host.flows(),
         irqbalance: Some(1187),
-        shortfalls: Vec::new(),
+        ..Topology::default()
     }
 }
 

@@ -12,7 +12,9 @@ use super::live::interface_name;
 use super::{Machine, Source, answers};
 use crate::connection::Connection;
 use crate::ethtool;
+use crate::kernel_log::KernelLog;
 use crate::kernel_route::{InterfaceAddress, KernelRoute};
+use crate::limit_line::is_about_queues;
 use crate::link::{LinkSettings, Queueing};
 use crate::netlink::sock_diag::Family;
 use crate::netlink::{queueing, route, sock_diag};
@@ -79,6 +81,17 @@ impl Machine {
             let named =
                 |(index, found)| Some(InterfaceAddress { interface: interface_name(index).ok()?, ..found });
             Ok(route::addresses()?.into_iter().filter_map(named).collect())
+        })
+    }
+
+    /// Lines of the kernel's log about the number of I/O queues of its initiator's controllers.
+    ///
+    /// # Errors
+    /// Only root may read the log, or the answer is not in the recording.
+    pub fn queue_log(&self) -> io::Result<Vec<String>> {
+        self.kept("selvedge/queue-log.json", || {
+            let records = KernelLog::from_the_beginning()?.records();
+            Ok(records.into_iter().map(|record| record.text).filter(|text| is_about_queues(text)).collect())
         })
     }
 

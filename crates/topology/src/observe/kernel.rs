@@ -12,7 +12,7 @@ use crate::limits::FLOWS_MAX;
 use crate::socket::{Socket, SocketState};
 use crate::{CpuSet, FlowOwner, FlowSource, Worker};
 
-const CLASS: &str = "sys/class/nvme";
+pub(super) const CLASS: &str = "sys/class/nvme";
 
 /// A controller over TCP.
 struct Controller {
@@ -91,12 +91,15 @@ fn is_disk(name: &str, instance: u32) -> bool {
     is_number(namespace) && owner.parse() == Ok(instance)
 }
 
+/// Value of this name in a controller's address.
+pub(super) fn address_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
 /// The address that a controller is at, and those its connections come from.
-fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
-    let value = |name: &str| {
-        let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-    };
+pub(super) fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
+    let value = |name: &str| address_value(text, name);
     // An address of one link has its interface behind it.
     let plain =
         |text: &str| text.split('%').next()?.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -119,7 +122,8 @@ fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<Q
             Err(_) => continue,
         };
         let infos = queue_info::parse(&text).ok_or_else(|| {
-            let expected = "a queue in each line, as in qid=1 cpu=3 src_ip=... src_port=... dst_ip=... dst_port=...";
+            let expected =
+                "a queue in each line, as in qid=1 cpu=3 src_ip=... src_port=... dst_ip=... dst_port=...";
             reader.nonsense(&path, text.trim(), expected)
         })?;
         return Ok(infos.into_iter().take(FLOWS_MAX).collect());

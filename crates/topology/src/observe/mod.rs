@@ -6,6 +6,7 @@ mod flows;
 mod interfaces;
 mod interrupts;
 mod kernel;
+mod kernel_controllers;
 mod own;
 mod pairing;
 mod processors;
@@ -63,8 +64,9 @@ pub fn observe(machine: &Machine) -> Result<Topology, ObserveError> {
     let irqbalance = irqbalance(machine);
     let interfaces = interfaces::read(&mut reader)?;
     let flows = flows::read(&mut reader, &interfaces)?;
+    let kernel_controllers = kernel_controllers::read(&mut reader)?;
     let shortfalls: Vec<Shortfall> = reader.finish();
-    Ok(Topology { kernel, processors, interfaces, flows, irqbalance, shortfalls })
+    Ok(Topology { kernel, processors, interfaces, flows, kernel_controllers, irqbalance, shortfalls })
 }
 
 /// The process of a running `irqbalance`.

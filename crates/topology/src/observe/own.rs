@@ -26,7 +26,8 @@ pub fn observe_own(machine: &Machine, found: Vec<(Flow, String)>) -> Result<Topo
     let names = flows.iter().filter_map(|flow| flow.interface.clone()).collect();
     let interfaces = interfaces::read_below(&mut reader, names)?;
     let irqbalance = irqbalance(machine);
-    Ok(Topology { kernel, processors, interfaces, flows, irqbalance, shortfalls: reader.finish() })
+    let shortfalls = reader.finish();
+    Ok(Topology { kernel, processors, interfaces, flows, irqbalance, shortfalls, ..Topology::default() })
 }
 
 /// This process's threads by their names; none where several have one name.
