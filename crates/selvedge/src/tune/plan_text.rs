@@ -57,6 +57,9 @@ impl fmt::Display for PlanReport {
             );
             write!(f, "{}", paragraph::shown(&rule, 0))?;
         }
+        for queues in &plan.kernel_queues {
+            write!(f, "{}", paragraph::shown(&queues.to_string(), 0))?;
+        }
         if plan.steps.is_empty() {
             writeln!(f, "\nNothing to change: everything is as a plan would have it")?;
         } else {

@@ -106,6 +106,36 @@ fn this_machine_is_shown_and_recorded() {
 }
 
 #[test]
+fn a_plan_compares_the_kernels_queues_with_the_rule_of_july_2026() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, words) in [
+        (
+            "card",
+            "creates 4 (the lesser of 8 CPUs and 4 queues of eth0). It logs `limiting I/O queues to 4 (",
+        ),
+        (
+            "vlan",
+            "creates 1 (the lesser of 8 CPUs and 1 queue of top0); the number of queues says nothing here",
+        ),
+        ("tunnel", "top0 is a tunnel"),
+    ] {
+        let machine = sample::stacked(name).expect("there is such a machine");
+        let file = folder.path().join(name);
+        std::fs::write(&file, sample::recording(&machine).to_string()).expect("the folder can be written");
+        let output = run(&["tune", "plan", "--sysroot", text(&file)]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        let shown = String::from_utf8(output.stdout).expect("UTF-8");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("nvme0: this kernel created 8 I/O queues, one with the series"), "{shown}");
+        assert!(shown.contains(words), "{name}: {shown}");
+        let output = run(&["tune", "plan", "--sysroot", text(&file), "-o", "json"]);
+        let queues = &json(&output)["kernel_queues"][0];
+        assert_eq!(queues["controller"]["name"], "nvme0", "{queues}");
+        assert_eq!(queues["choice"]["doubt"].is_null(), name == "card", "{queues}");
+    }
+}
+
+#[test]
 fn one_interface_brings_what_it_stands_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = recorded(folder.path(), "vlan");

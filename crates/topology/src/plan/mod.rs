@@ -26,7 +26,7 @@ use self::group::Group;
 use self::placement::{Placement, Taken};
 use self::worse::Worse;
 use super::rule::{QueueLimit, queue_limit};
-use super::{Channels, CpuSet, Interface, InterfaceKind, QueueCount, Topology};
+use super::{Channels, CpuSet, Interface, InterfaceKind, KernelQueues, QueueCount, Topology};
 
 /// Options of a plan.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,9 @@ pub enum QueuesWanted {
 pub struct Plan {
     /// Each interface that flows use.
     pub interfaces: Vec<InterfacePlan>,
+    /// I/O queues of the kernel's controllers, beside those that a kernel with the series of July 2026 chooses.
+    #[serde(default)]
+    pub kernel_queues: Vec<KernelQueues>,
     /// Changes, in this order.
     pub steps: Vec<Step>,
     /// Obstacles, things that cannot be done from here, and further possibilities.
@@ -127,7 +130,8 @@ pub fn plan(topology: &Topology, options: &PlanOptions) -> Result<Plan, PlanErro
 }
 
 fn plan_as_asked(topology: &Topology, options: &PlanOptions) -> Result<Plan, PlanError> {
-    let mut plan = Plan::default();
+    let kernel_queues = KernelQueues::all(topology, &options.interfaces);
+    let mut plan = Plan { kernel_queues, ..Plan::default() };
     let mut planned = topology.clone();
     check(topology, options)?;
     let wait_for_channels = channels(&mut plan, &mut planned, options)?;
