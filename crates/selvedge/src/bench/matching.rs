@@ -9,8 +9,8 @@ use engine::limits::IO_QUEUES_MAX;
 use engine::ring::core;
 use serde::Serialize;
 use topology::{
-    CpuSet, InterfaceKind, Machine, PlaceRequest, Placement, QueueLimit, Shortfall, Topology, legs, place,
-    queue_limit,
+    CpuSet, InterfaceKind, KernelChoice, KernelController, Machine, PlaceRequest, Placement, QueueLimit,
+    Shortfall, Topology, legs, place, queue_limit,
 };
 
 /// Ports that the system chooses from where it does not say (Linux's own default).
@@ -36,6 +36,8 @@ struct ObservedPath {
     local: Option<IpAddr>,
     interface: Option<String>,
     limit: QueueLimit,
+    /// Choice of a kernel with the series of July 2026, for comparison.
+    kernel_choice: Option<KernelChoice>,
     /// True if connections may come from ports of our choice.
     chooses_ports: bool,
 }
@@ -68,12 +70,19 @@ impl Matching {
         asked.map_or(most, |asked| asked.min(most))
     }
 
+    /// The rule's number of each path with its reason, beside the number that a kernel with the series of July 2026
+    /// creates.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        self.paths.iter().map(ObservedPath::rule).collect()
+    }
+
     /// Places this number of queues on each path. `seed` tells this choice of ports from others.
     pub(crate) fn place(&self, queues: u16, seed: u64) -> Placements {
         let placed = |(path, at): (&ObservedPath, u64)| PlacedPath {
             peer: path.peer,
             interface: path.interface.clone(),
             limit: path.limit.clone(),
+            kernel_choice: path.kernel_choice.clone(),
             placement: self.place_path(path, queues, seed.wrapping_add(at)),
         };
         let paths: Vec<PlacedPath> = self.paths.iter().zip(0..).map(placed).collect();
@@ -135,8 +144,39 @@ impl ObservedPath {
         };
         let limit = queue_limit(topology, interface.as_deref().unwrap_or_default());
         let local = path.host_traddr.or_else(|| own_address(peer));
-        Self { peer, local, interface, limit, chooses_ports: path.transport.is_tcp() }
+        let kernel_choice = kernel_choice(machine, topology, path, local, interface.as_deref());
+        Self { peer, local, interface, limit, kernel_choice, chooses_ports: path.transport.is_tcp() }
     }
+
+    /// The rule's number and the kernel's, with their reasons.
+    fn rule(&self) -> String {
+        let Self { peer, limit, .. } = self;
+        let kernels = self.kernel_choice.as_ref().map_or_else(String::new, |choice| {
+            format!("; a kernel with the series of July 2026 creates {choice}")
+        });
+        format!("{peer}: at most {} by the rule ({}){kernels}", limit.queues, limit.reason)
+    }
+}
+
+/// The choice of a kernel with the series of July 2026 for a path from a local address.
+fn kernel_choice(
+    machine: &Machine,
+    topology: &Topology,
+    path: &ConnectOptions,
+    local: Option<IpAddr>,
+    route: Option<&str>,
+) -> Option<KernelChoice> {
+    let addresses = machine.addresses().unwrap_or_default();
+    let holder = addresses.into_iter().find(|address| Some(address.address) == local);
+    let controller = KernelController {
+        name: path.address.to_string(),
+        transport: path.transport.to_string(),
+        host_iface: path.host_iface.clone(),
+        holder: holder.map(|address| address.interface),
+        local,
+        ..KernelController::default()
+    };
+    controller.choice(topology, route)
 }
 
 /// The address that the system would take to talk to `peer`. Nothing is sent.
@@ -166,6 +206,7 @@ struct PlacedPath {
     peer: SocketAddr,
     interface: Option<String>,
     limit: QueueLimit,
+    kernel_choice: Option<KernelChoice>,
     placement: Placement,
 }
 
@@ -200,6 +241,7 @@ impl Placements {
             limit: path.limit.queues,
             reason: path.limit.reason.clone(),
             hint: path.limit.hint.clone(),
+            kernel_choice: path.kernel_choice.clone(),
             placement: path.placement.reasons.clone(),
             queues: self.queue_reports(path, shares(at), workers),
         };
@@ -238,6 +280,8 @@ pub(crate) struct MatchReport {
     pub(crate) limit: u32,
     pub(crate) reason: String,
     pub(crate) hint: Option<String>,
+    /// I/O queues that a kernel with the series of July 2026 creates.
+    pub(crate) kernel_choice: Option<KernelChoice>,
     /// Why queues are where they are.
     pub(crate) placement: Vec<String>,
     pub(crate) queues: Vec<MatchedQueue>,
@@ -290,6 +334,7 @@ mod tests {
             local: Some(format!("10.0.{at}.1").parse().unwrap()),
             interface: Some(format!("eth{at}")),
             limit: QueueLimit { queues: 4 + at as u32, reason: "so".to_owned(), hint: None },
+            kernel_choice: None,
             chooses_ports: true,
         };
         let paths = (0..paths).map(path).collect();
@@ -347,6 +392,18 @@ mod tests {
     }
 
     #[test]
+    fn the_queues_of_one_interface_say_nothing_of_mptcps_subflows() {
+        let Matching { topology, .. } = matching(1);
+        let mut path = ConnectOptions::new("10.0.0.2:4420".parse().unwrap(), "nqn.a");
+        let machine = Machine::of_recording("a", topology::Recording::default());
+        let choice =
+            |path: &ConnectOptions| kernel_choice(&machine, &topology, path, None, Some("eth0")).unwrap();
+        assert_eq!(choice(&path).doubt, None);
+        path.transport = engine::transport::Transport::Mptcp;
+        assert!(choice(&path).doubt.unwrap().starts_with("MPTCP's further subflows"));
+    }
+
+    #[test]
     fn the_systems_range_of_ports_is_read() {
         assert_eq!(port_range("32768\t60999\n"), Some(32_768..=60_999));
         for wrong in ["", "5", "9 5", "0 70", "a b", "1 2 3", "1 70000"] {
@@ -365,5 +422,9 @@ mod tests {
         let report = placed.report(&[], 2);
         assert_eq!(report[0].interface.as_deref(), Some("lo"));
         assert!(report[0].reason.contains("lo is the machine itself"), "{report:?}");
+        let choice = report[0].kernel_choice.as_ref().unwrap();
+        assert!(choice.device == "lo" && choice.doubt.is_some(), "{choice:?}");
+        let [rule] = <[String; 1]>::try_from(matching.rules()).unwrap();
+        assert!(rule.starts_with("127.0.0.1:4420: at most ") && rule.contains("July 2026"), "{rule}");
     }
 }

@@ -18,6 +18,9 @@ impl fmt::Display for MatchReport {
         let queues = units::plural(u64::from(self.limit), "queue");
         writeln!(f, "match   {} over {interface}: up to {queues}, {}", self.address, self.reason)?;
         self.hint.iter().try_for_each(|hint| writeln!(f, "        {hint}"))?;
+        if let Some(choice) = &self.kernel_choice {
+            writeln!(f, "        a kernel with the series of July 2026 creates {choice}")?;
+        }
         self.placement.iter().try_for_each(|reason| writeln!(f, "        {reason}"))?;
         write!(f, "{}", table(&self.queues))?;
         match self.queues.len().saturating_sub(QUEUES_SHOWN_MAX) {
@@ -53,6 +56,8 @@ pub(crate) struct AutoReport {
     /// The number that it began with, by the rule, and the most that was allowed.
     pub(crate) start: u16,
     pub(crate) most: u16,
+    /// The rule for each path, with its reason and the number that a kernel with the series of July 2026 creates.
+    pub(crate) rules: Vec<String>,
     pub(crate) trials: Vec<TrialReport>,
     pub(crate) settled: u16,
     pub(crate) reason: String,
@@ -91,6 +96,8 @@ impl fmt::Display for AutoReport {
 
 #[cfg(test)]
 mod tests {
+    use topology::KernelChoice;
+
     use super::*;
 
     #[test]
@@ -108,11 +115,26 @@ mod tests {
             limit: 40,
             reason: "the least of 72 online CPUs, 40 combined queues of eth0".to_owned(),
             hint: Some("`ethtool -L eth0 combined 63` would give it 63 queues".to_owned()),
+            kernel_choice: Some(KernelChoice {
+                device: "eth0".to_owned(),
+                queues: 40,
+                nic_queues: Some(40),
+                cpus: 72,
+                doubt: None,
+                remark: None,
+            }),
             placement: vec!["each worker sits somewhere".to_owned()],
             queues: (1..=40).map(queue).collect(),
         };
         let text = report.to_string();
-        for part in ["over eth0: up to 40 queues", "combined 63", "somewhere", "40032", "and 8 more"] {
+        for part in [
+            "over eth0: up to 40 queues",
+            "combined 63",
+            "somewhere",
+            "40032",
+            "and 8 more",
+            "creates 40 (the lesser of 72 CPUs",
+        ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
         let json = serde_json::to_value(report).unwrap();
@@ -131,8 +153,14 @@ mod tests {
         for part in ["4 queues", "412", "8.10 µs", "43 % busy", "the first"] {
             assert!(line.contains(part), "{part} is missing: {line}");
         }
-        let report =
-            AutoReport { start: 4, most: 8, trials: vec![trial], settled: 4, reason: "it is so".to_owned() };
+        let report = AutoReport {
+            start: 4,
+            most: 8,
+            rules: Vec::new(),
+            trials: vec![trial],
+            settled: 4,
+            reason: "it is so".to_owned(),
+        };
         assert_eq!(report.to_string(), "auto    4 queues after 1 trial: it is so\n");
         assert_eq!(serde_json::to_value(&report).unwrap()["trials"][0]["p99_us"], 412.0);
     }

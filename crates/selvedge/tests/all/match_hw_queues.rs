@@ -66,6 +66,12 @@ fn a_number_of_queues_is_found_by_trying() {
     assert!(report["match_hw_queues"].is_null());
     let content = stderr(&output);
     assert!(content.contains("-i auto: the trials write"), "{content}");
+    let rule = auto["rules"][0].as_str().expect("a rule");
+    assert!(
+        rule.contains("by the rule") && rule.contains("the number of queues says nothing here"),
+        "{rule}"
+    );
+    assert!(content.contains(&format!("-i auto: {rule}")), "{content}");
     assert_eq!(content.matches("µs of CPU a command").count(), trials.len(), "{content}");
     for refused in ["--rw randwrite --verify-state x", "--rw randwrite --verify"] {
         let output = run(&serving, &format!("{refused} -i auto"));

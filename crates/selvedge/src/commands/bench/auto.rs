@@ -65,6 +65,8 @@ pub(super) fn find(
     if workload.writes() {
         eprintln!("selvedge: -i auto: the trials write to the namespace, as the workload does");
     }
+    let rules = setting.rules();
+    rules.iter().for_each(|rule| eprintln!("selvedge: -i auto: {rule}"));
     let mut climb = Climb::new(start, most);
     let mut trials = Vec::new();
     loop {
@@ -80,7 +82,7 @@ pub(super) fn find(
                 trials.push(report);
             }
             Step::Settled { queues, reason } => {
-                return Ok(Some(AutoReport { start, most, trials, settled: queues, reason }));
+                return Ok(Some(AutoReport { start, most, rules, trials, settled: queues, reason }));
             }
         }
     }

@@ -61,6 +61,11 @@ impl<'a> Setting<'a> {
         self.matching.as_ref().map(|matching| matching.queues(None))
     }
 
+    /// The rule's number for each path with its reasons, where it is known.
+    pub(super) fn rules(&self) -> Vec<String> {
+        self.matching.as_ref().map(Matching::rules).unwrap_or_default()
+    }
+
     /// The queues that a workload asks for; `found` of them, where a number was found by trying.
     pub(in crate::commands) fn queues(&self, workload: &Workload, found: Option<u16>) -> Queues {
         let asked = match self.flags.nr_io_queues {

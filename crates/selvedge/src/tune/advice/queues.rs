@@ -3,7 +3,7 @@
 
 use chart::units;
 use engine::limits::IO_QUEUES_MAX;
-use topology::{Interface, InterfaceKind, QueueLimit, Topology, queue_limit};
+use topology::{Interface, InterfaceKind, KernelChoice, QueueLimit, Topology, queue_limit};
 
 use super::{Basis, Case, Measured, Path, Recommendation};
 use crate::flags::tune::Goal;
@@ -199,6 +199,11 @@ fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
     let mut why = format!("at most {} by the rule ({})", limit.queues, limit.reason);
     if case.cores < limit.queues {
         why.push_str(&format!(", {} CPUs may be used", case.cores));
+    }
+    for choice in interfaces(case).iter().filter_map(|name| KernelChoice::of(case.topology, name)) {
+        if choice.doubt.is_some() || choice.queues != queue_limit(case.topology, &choice.device).queues {
+            why.push_str(&format!("; a kernel with the series of July 2026 creates {choice}"));
+        }
     }
     if outstanding == queues {
         why.push_str(", and a queue without a command is idle");

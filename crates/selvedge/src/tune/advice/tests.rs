@@ -50,6 +50,23 @@ fn a_large_host_on_a_short_way_has_as_many_queues_as_its_nic() {
 }
 
 #[test]
+fn the_choice_of_a_kernel_stands_beside_where_it_differs() {
+    for (name, interface, value_is, words) in [
+        ("card", "eth0", "4", None),
+        ("vlan", "top0", "4", Some("creates 1 (the lesser of 8 CPUs and 1 queue of top0)")),
+        ("tunnel", "top0", "8", Some("the number of queues says nothing here: top0 is a tunnel")),
+    ] {
+        let topology = sample::stacked(name).unwrap();
+        let all = Recommendations::of(&case(&topology, interface, 50));
+        let queues = value(&all, "I/O queues (-i)").unwrap();
+        assert_eq!(queues.value, value_is, "{name}");
+        let is_said = queues.why.contains("a kernel with the series of July 2026");
+        assert_eq!(is_said, words.is_some(), "{name}: {}", queues.why);
+        assert!(words.is_none_or(|words| queues.why.contains(words)), "{name}: {}", queues.why);
+    }
+}
+
+#[test]
 fn a_path_with_losses_differs_from_one_that_had_some() {
     let mut topology = sample::topology("cpu72-queues32").unwrap();
     let congestion = |topology: &Topology| {
