@@ -74,8 +74,11 @@ Examples:
     Advise(AdviseFlags),
 }
 
-const PLAN_HELP: &str = "The number of I/O queues follows the Linux RFC: at most the combined queues of the
-interface (else its receive and transmit queues), and at most the online CPUs.
+const PLAN_HELP: &str =
+    "The number of I/O queues follows the Linux series of July 2026: at most the receive and
+transmit queues of the card, and at most the online CPUs. The number that a kernel
+with the series creates is shown beside that of this kernel, with the reason where
+it says nothing (a VLAN, a tunnel).
 Each existing flow gets a receive queue: by ntuple rules where the NIC supports
 them, else by entries of its RSS table. The queue's interrupt goes to the
 worker's CPU if that is on the NIC's node, else to a free CPU there; workers of
