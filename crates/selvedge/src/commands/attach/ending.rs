@@ -20,7 +20,7 @@ pub(super) enum EndingStep {
 
 impl Ending {
     /// Returns the next step, after a signal if `is_asked`; `user` looks for a user of the disks.
-    pub(super) fn step(&mut self, is_asked: bool, user: impl FnOnce() -> Option<String>) -> EndingStep {
+    pub(super) fn step(&mut self, is_asked: bool, user: impl Fn() -> Option<String>) -> EndingStep {
         match (is_asked, self.waits) {
             (false, false) => EndingStep::GoOn,
             (true, true) => EndingStep::End,
