@@ -57,6 +57,8 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
         programs: flags.configure_mptcp,
         network_settings: flags.configure_mptcp || has_privileged_congestion(fabric),
         ceph: has_images || ceph::is_installed(),
+        attach: false,
+        block_devices: false,
     }
 }
 
