@@ -61,7 +61,8 @@ const char *selvedge_last_error(void);
  *   ctrl_loss_tmo            seconds after which a lost path is given up, -1 for never [600]
  *   hdr_digest, data_digest  1 to enable digests [0]
  *
- * Files are read when a volume or queue is opened, and must not be readable by others.
+ * Files are read when a volume or queue is opened, and must not be readable by others. Reading a secret or a key sets the
+ * limit of core dumps of the process (RLIMIT_CORE) to 0.
  */
 selvedge_options *selvedge_options_new(void);
 
