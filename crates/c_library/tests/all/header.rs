@@ -7,7 +7,7 @@ const HEADER: &str = include_str!("../../include/selvedge.h");
 const CALLS: &str = include_str!("../../src/calls.rs");
 
 /// Names before a parenthesis on lines that begin as functions do.
-fn functions<'a>(text: &'a str, begins: impl Fn(&str) -> bool) -> BTreeSet<&'a str> {
+fn functions(text: &str, begins: impl Fn(&str) -> bool) -> BTreeSet<&str> {
     let lines = text.lines().filter(|line| begins(line));
     let names = lines
         .filter_map(|line| line.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next()));
