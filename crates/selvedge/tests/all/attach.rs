@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::other_process::with_default_hangup;
 use crate::serving::{NQN, stderr};
 
 /// A process that is killed when the test is over.
@@ -84,7 +85,8 @@ fn it_says_where_clients_connect_and_cleans_up() {
     let (_target, port) = target(folder.path());
     let socket = folder.path().join("a disk.nbd");
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let (attached, report) = attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
+        let more = arguments(&port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
+        let (attached, report) = attached(&mut with_default_hangup(&program(folder.path(), &more)));
         assert_eq!(report["nbd"], format!("unix:{}", socket.display()));
         assert_eq!(
             (&report["disks"][0]["size_bytes"], &report["disks"][1]["size_bytes"]),

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::other_process::with_default_hangup;
 use crate::serving::{Serving, stderr};
 
 fn selvedge(arguments: &[&str]) -> Command {
@@ -27,7 +28,7 @@ fn signal(child: &Child, signal: Signal) {
 fn a_run_that_is_ended_says_by_which_signal() {
     let serving = Serving::start("memory:16m");
     for (by, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60"]);
+        let mut bench = with_default_hangup(&serving.bench(&["--rw", "randread", "--runtime", "60"]));
         let mut bench =
             bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
         let mut said = [0; 1];

@@ -1,6 +1,20 @@
 //! Processes that a test has not started itself: the next ones of an upgrade.
 
+use std::process::{Command, Stdio};
+
 use rustix::process::{Pid, Signal, kill_process};
+
+/// The same command with SIGHUP at its default: a run of the tests under nohup has it ignored, and
+/// its children with it.
+pub(crate) fn with_default_hangup(command: &Command) -> Command {
+    let mut same = Command::new("env");
+    same.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    same.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        same.current_dir(folder);
+    }
+    same
+}
 
 pub(crate) fn signal(process: u32, signal: Signal) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
