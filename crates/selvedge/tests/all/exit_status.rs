@@ -72,9 +72,10 @@ fn a_look_that_is_cut_short_is_not_a_success() {
 
 /// A target whose stderr is a terminal that is gone, as far as that can be without one.
 fn target_without_terminal(control: &Path, ignores: bool) -> Child {
-    let script = if ignores { "trap '' HUP; exec \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
+    let disposition = if ignores { "--ignore-signal" } else { "--default-signal" };
+    let script = format!("exec env {disposition}=HUP \"$0\" \"$@\"");
     let mut target = Command::new("sh");
-    target.args(["-c", script, env!("CARGO_BIN_EXE_selvedge"), "serve", "-s", "0", "--log-level", "info"]);
+    target.args(["-c", &script, env!("CARGO_BIN_EXE_selvedge"), "serve", "-s", "0", "--log-level", "info"]);
     target.args(["--namespace", "memory:1m", "--control", &format!("unix:{}", control.display())]);
     target.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut target = target.spawn().expect("the program runs");
