@@ -103,7 +103,7 @@ fn doubt(topology: &Topology, interface: &Interface) -> Option<String> {
             Some(count) if without_card(leg).is_none() => {
                 format!("the {} of {}", counted(count, "queue"), leg.name)
             }
-            _ => format!("{}, whose queues are no card's or not known", leg.name),
+            _ => format!("{}, whose queues belong to no card or are unknown", leg.name),
         })
         .collect();
     let used = match below.as_slice() {

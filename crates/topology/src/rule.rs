@@ -43,7 +43,7 @@ pub fn queue_limit(topology: &Topology, interface: &str) -> QueueLimit {
     let mut hints = Vec::new();
     for leg in legs {
         if without_card(leg).is_some() {
-            parts.push(format!("not those of {}, which are no card's", leg.name));
+            parts.push(format!("not those of {}, which belong to no card", leg.name));
             continue;
         }
         let found = Queues::of(leg);
@@ -59,7 +59,7 @@ pub fn queue_limit(topology: &Topology, interface: &str) -> QueueLimit {
     QueueLimit { queues, reason: format!("the least of {}", parts.join(", ")), hint }
 }
 
-/// Nature of an interface whose queues are no card's, and which has none below it that could be counted.
+/// Nature of an interface whose queues belong to no card, and which has none below it that could be counted.
 pub(crate) fn without_card(interface: &Interface) -> Option<String> {
     let name = &interface.name;
     match interface.kind {

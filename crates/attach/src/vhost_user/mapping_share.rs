@@ -14,7 +14,7 @@ pub(super) struct MappingShare {
     taken: AtomicUsize,
 }
 
-/// One mapping of a share, until it is dropped.
+/// Mapping that counts against a share until it is dropped.
 #[derive(Debug)]
 pub(super) struct SharePart(Arc<MappingShare>);
 

@@ -19,7 +19,7 @@ const BODY_BYTES_MAX: u32 = 4096;
 /// Arrival of the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// Nothing has come.
+    /// No bytes have arrived.
     Nothing,
     /// Some has come, and more may; or its reply would have to wait.
     Part,

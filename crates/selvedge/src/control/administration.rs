@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use engine::backend::{BackendConfig, BackendError, RbdConfig};
 use engine::ceph::Cluster;
-use engine::limits::SNAPSHOT_HOLD_MS;
-use engine::ring::{Moment, Vital, now};
+use engine::ring::Vital;
 use engine::target::{
     Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, ReservationStatus,
     SealedSecret, SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
@@ -18,6 +17,7 @@ use serde_json::Value;
 use topology::Machine;
 
 use super::audit::AuditLog;
+use super::config_store::ConfigStore;
 use super::difference;
 use super::live::examiner::Examiner;
 use super::live::hub::SharedHub;
@@ -25,10 +25,11 @@ use super::live::packet_paths::PacketPaths;
 use super::refusal::Refusal;
 use super::sweeps::SweepBoard;
 use super::tasks::Tasks;
+use super::write_hold::{OwnHold, WriteHold};
 use crate::confinement::Confinement;
 use crate::spec::size::Size;
 use crate::state::StateFile;
-use gateway::{HeldWrites, Membership};
+use gateway::Membership;
 
 /// The target with everything that its API shows, and the store of its configuration.
 #[derive(Debug)]
@@ -54,15 +55,6 @@ pub(crate) struct Administration {
     packet_paths: PacketPaths,
 }
 
-/// Store of the configuration.
-#[derive(Debug)]
-enum ConfigStore {
-    Nowhere,
-    File(StateFile),
-    /// The shared state of a group of gateways.
-    Group(Arc<Membership>),
-}
-
 /// Permissions that a request for a change gives with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
@@ -78,44 +70,6 @@ pub(crate) struct Made {
     pub(crate) changes: Vec<Change>,
     /// The same with what was before and after, for the audit log, if one is kept.
     pub(super) record: Vec<Value>,
-}
-
-/// Writes that are held, until it is dropped.
-pub(super) enum WriteHold<'a> {
-    Own(OwnHold<'a>),
-    Group(HeldWrites<'a>),
-}
-
-/// The same at a target that is in no group.
-pub(super) struct OwnHold<'a> {
-    _store: MutexGuard<'a, ConfigStore>,
-    target: &'a Target,
-    namespaces: Vec<(String, u32)>,
-    until: Moment,
-}
-
-impl WriteHold<'_> {
-    /// Confirms that the writes have been held until now.
-    pub(super) fn confirm(&self) -> Result<(), Refusal> {
-        match self {
-            Self::Group(held) => Ok(held.confirm()?),
-            Self::Own(own) if own.target.holds_writes(&own.namespaces, own.until) => Ok(()),
-            Self::Own(_) => {
-                let what = format!(
-                    "the cluster took longer than the {} s for which writes are held",
-                    SNAPSHOT_HOLD_MS / 1000
-                );
-                Err(Refusal::new(503, what)
-                    .hint("name fewer images, or see whether the cluster is well: ceph -s"))
-            }
-        }
-    }
-}
-
-impl Drop for OwnHold<'_> {
-    fn drop(&mut self) {
-        self.target.release_writes(&self.namespaces);
-    }
 }
 
 impl Administration {
@@ -318,12 +272,7 @@ impl Administration {
         }
         // While this exists, no new process takes over, and no namespace is reopened.
         let store = self.lock();
-        let until = now().after(Duration::from_millis(SNAPSHOT_HOLD_MS));
-        let hold = OwnHold { _store: store, target: &self.target, namespaces: namespaces.to_vec(), until };
-        if !self.target.hold_writes(namespaces, until) {
-            return Err(Refusal::conflict("what is served has changed at the same moment"));
-        }
-        Ok(WriteHold::Own(hold))
+        Ok(WriteHold::Own(OwnHold::take(store, &self.target, namespaces)?))
     }
 
     /// Changes that `edit` would make, without making them.

@@ -13,6 +13,7 @@ mod audit_tail;
 mod browser;
 mod ceph_nvmeof;
 pub(crate) mod client;
+mod config_store;
 mod connection_limiter;
 mod connections;
 mod console;
@@ -54,6 +55,7 @@ pub(crate) mod tasks;
 mod test_target;
 pub(crate) mod tls;
 mod token;
+mod write_hold;
 
 pub(crate) use host_requests::HostRequestWorker;
 pub use in_process::{InProcess, Reply};

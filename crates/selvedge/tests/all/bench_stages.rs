@@ -50,7 +50,7 @@ fn a_bench_says_where_the_time_went() {
     assert!(text.contains("target and network") && text.contains("at the target itself: storage"), "{text}");
 }
 
-/// Its storage holds the first writes until long after the run.
+/// Target whose storage holds the first writes until long after the run.
 #[test]
 fn a_stall_at_the_end_of_a_run_is_in_its_latencies_and_its_duration() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -127,12 +127,17 @@ impl Fabric {
         self.trim_resized(&changes);
         // Last, since it may take until its timeout, and no host should have to wait for that.
         wait_for_release(&leaving);
-        if !reconnected.is_empty() {
-            // What the old connections have under way of these images will not be carried out, and may be done again.
-            self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
-        }
+        self.give_up_lost(!reconnected.is_empty());
         changes.iter().for_each(|change| tracing::info!("{change}"));
         Ok(changes)
+    }
+
+    /// Ends the commands on images whose connections to a cluster were replaced: the old connections
+    /// do not carry them out, and they may be repeated.
+    fn give_up_lost(&self, has_reconnected: bool) {
+        if has_reconnected {
+            self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
+        }
     }
 
     /// Checks that a host may have this configuration: no namespace that changes is reserved by

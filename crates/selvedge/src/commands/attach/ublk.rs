@@ -91,11 +91,6 @@ pub(super) fn serve(
     }
     let registration = &attaching.registration;
     let names: Vec<String> = devices.iter().map(|device| format!("ublkb{}", device.id().number)).collect();
-    let user = || {
-        let users = DiskUsers::live();
-        let of = |name: &String| users.of(name).or_else(|| users.opener(name));
-        names.iter().find_map(of)
-    };
     let has_ended = || {
         if registration.has_left_devices() {
             // The next process waits until they are free.
@@ -112,17 +107,28 @@ pub(super) fn serve(
             ended.path().display()
         ))
     };
-    let outcome = watch(stop, registration, &all_paths, has_ended, user);
+    let outcome = watch(stop, registration, &all_paths, has_ended, || user(&names));
     if registration.has_left_devices() {
         leave(devices, kept);
         return outcome;
     }
+    remove(attaching, devices, kept);
+    outcome
+}
+
+/// Returns a user of one of these block devices.
+fn user(names: &[String]) -> Option<String> {
+    let users = DiskUsers::live();
+    names.iter().find_map(|name| users.of(name).or_else(|| users.opener(name)))
+}
+
+/// Removes the devices, then their record.
+fn remove(attaching: &Attaching<'_>, devices: Vec<Device>, kept: Option<KeptRecord>) {
     let tallies: Vec<DeviceTally> = devices.into_iter().map(Device::stop).collect();
     drop(kept);
     if attaching.prints_text() {
         eprintln!("{}", summary(&tallies));
     }
-    outcome
 }
 
 /// Leaves the devices to another process; their users wait.
