@@ -41,6 +41,7 @@ mod packages;
 mod pages;
 mod paths;
 mod processor_time;
+mod promise_tests;
 mod proof;
 mod proof_record;
 mod races;

@@ -50,8 +50,9 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Has the system keep no image of this process when it crashes: there are secrets in it. A limit of 0 holds for programs that
-/// take such images, too.
+/// Has the system keep no image of this process when it crashes: there are secrets in it. The kernel obeys a limit of 0 for
+/// files. A program that `core_pattern` names gets the image all the same, and has to obey the limit itself, as
+/// systemd-coredump does.
 pub fn forbid_core_dumps() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // Where it is refused, an administrator has set a higher limit on purpose.
