@@ -122,8 +122,8 @@ pub struct SubsystemConfig {
     /// sealed with the key of `--encryption-key`, as the target has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
-    /// Groups of the key exchange with hosts whose entry in `host_keys` names none, the preferred one first. [default: all but
-    /// `ffdhe6144` and `ffdhe8192`, whose computation is expensive; `null` last]
+    /// Groups of the key exchange with hosts whose entry in `host_keys` names none, the preferred one first. Without any, all
+    /// but ffdhe6144 and ffdhe8192, whose computation is expensive; null is last then. [default: all but ffdhe6144, ffdhe8192]
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_dhgroup: Vec<Group>,
