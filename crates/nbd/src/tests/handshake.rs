@@ -79,8 +79,8 @@ fn go_tells_all_of_the_export() {
 fn what_cannot_be_written_is_said_to_be_so() {
     let (step, replies) = play(&Bytes::flags(3).option(7, &export_option("image", &[]))).unwrap();
     assert_eq!(chosen(step), Session { export: 1, headers: Headers::Simple, has_allocation: false });
-    // Flush, FUA and several connections; nothing that writes, and no unfragmented replies where all are.
-    assert_eq!(replies[0].2[2..], [0, 0, 0, 1, 0x80, 0, 0, 0, 0b1, 0b0000_1111]);
+    // Flush, FUA, the cache and several connections; nothing that writes, and no unfragmented replies where all are.
+    assert_eq!(replies[0].2[2..], [0, 0, 0, 1, 0x80, 0, 0, 0, 0b101, 0b0000_1111]);
 }
 
 #[test]

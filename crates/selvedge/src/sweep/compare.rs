@@ -409,7 +409,7 @@ mod tests {
         let document = compared.document();
         assert_eq!(document.title, "new compared with old");
         assert!(
-            document.findings[0].title.starts_with("1.50 ± 0.02 times the IOPS"),
+            document.findings[0].title.starts_with("1.50 ± 0.03 times the IOPS"),
             "{}",
             document.findings[0].title
         );

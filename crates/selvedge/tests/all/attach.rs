@@ -121,7 +121,7 @@ fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
         assert!(report.get("nbd").is_none() && report["disks"][0].get("uri").is_none(), "{report}");
         let schema = schema(folder.path());
         assert_eq!(crate::schema_tests::mistake(&schema, &schema, &report, "attach"), None, "{report}");
-        let taken = refused(folder.path(), &port, &["--vhost-user", "a.vhost"]);
+        let taken = refused(folder.path(), &port, &["--allow-second-attach", "--vhost-user", "a.vhost"]);
         assert!(stderr(&taken).contains("another process listens on a.vhost"), "{}", stderr(&taken));
         let status = if signal == Signal::KILL { None } else { Some(0) };
         assert_eq!(end(attached, signal), status);
