@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use engine::initiator::{CommandQueues as _, Data, Driver, Ended, InitiatorError, PathQueues, Paths};
@@ -120,7 +119,6 @@ pub(crate) struct Queue {
     // The driver is closed before the controllers of `paths` are shut down: fields are dropped in this order.
     driver: Driver<PathQueues, Piece>,
     paths: Paths,
-    owner: ThreadId,
     nsid: u32,
     block_size: u32,
     depth: usize,
@@ -143,7 +141,9 @@ impl Queue {
         }
         let paths = Paths::connect(options.queue(depth)?)?;
         let info = paths.namespace();
-        if info.metadata_bytes > 0 || info.block_size as usize > paths.transfer_length_max() {
+        if info.metadata_bytes > 0
+            || info.block_size as usize > paths.transfer_length_max().min(BUFFER_LENGTH_MAX)
+        {
             let (nsid, block, metadata) = (info.nsid, info.block_size, info.metadata_bytes);
             return Err(Failure::new(
                 libc::EOPNOTSUPP,
@@ -158,7 +158,6 @@ impl Queue {
         let mut queue = Self {
             driver: Driver::new(ring, queues, RECEIVE_LENGTH),
             paths,
-            owner: std::thread::current().id(),
             nsid: info.nsid,
             block_size: info.block_size,
             depth,
@@ -185,11 +184,6 @@ impl Queue {
             self.driver.flush();
             self.driver.turn(None).map_err(|error| ring_failed(&error))?;
         }
-    }
-
-    /// True if this thread has opened the queue.
-    pub(crate) fn is_own_thread(&self) -> bool {
-        self.owner == std::thread::current().id()
     }
 
     pub(crate) const fn block_size(&self) -> u32 {
