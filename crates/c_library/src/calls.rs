@@ -32,6 +32,12 @@ pub struct SelvedgeOptions(Options);
 #[derive(Debug)]
 pub struct SelvedgeVolume(Volume);
 
+// Threads that use a volume share a pointer, of which the compiler knows nothing.
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync>() {}
+    is_for_any_thread::<SelvedgeVolume>();
+};
+
 /// A queue of one thread: `selvedge_queue`.
 pub struct SelvedgeQueue {
     /// Thread that has opened it. Other threads read this alone, while the owner may be changing the rest.
