@@ -141,9 +141,7 @@ impl Queue {
         }
         let paths = Paths::connect(options.queue(depth)?)?;
         let info = paths.namespace();
-        if info.metadata_bytes > 0
-            || info.block_size as usize > paths.transfer_length_max().min(BUFFER_LENGTH_MAX)
-        {
+        if info.metadata_bytes > 0 || info.block_size as usize > paths.transfer_length_max() {
             let (nsid, block, metadata) = (info.nsid, info.block_size, info.metadata_bytes);
             return Err(Failure::new(
                 libc::EOPNOTSUPP,
