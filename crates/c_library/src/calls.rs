@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use engine::initiator::Volume;
@@ -31,8 +32,16 @@ pub struct SelvedgeOptions(Options);
 #[derive(Debug)]
 pub struct SelvedgeVolume(Volume);
 
+// Threads that use a volume share a pointer, of which the compiler knows nothing.
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync>() {}
+    is_for_any_thread::<SelvedgeVolume>();
+};
+
 /// A queue of one thread: `selvedge_queue`.
 pub struct SelvedgeQueue {
+    /// Thread that has opened it. Other threads read this alone, while the owner may be changing the rest.
+    owner: ThreadId,
     queue: Queue,
     /// Set while a call works on it. If it is set when another begins, the former one has panicked.
     is_entered: bool,
@@ -242,7 +251,11 @@ pub unsafe extern "C" fn selvedge_queue_open(
         let handle = handle.ok_or_else(|| null("queue"))?;
         *handle = std::ptr::null_mut();
         let queue = Queue::open(&options.ok_or_else(|| null("options"))?.0, depth)?;
-        *handle = Box::into_raw(Box::new(SelvedgeQueue { queue, is_entered: false }));
+        *handle = Box::into_raw(Box::new(SelvedgeQueue {
+            owner: thread::current().id(),
+            queue,
+            is_entered: false,
+        }));
         Ok(0)
     })
 }
@@ -254,8 +267,8 @@ pub unsafe extern "C" fn selvedge_queue_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn selvedge_queue_close(queue: *mut SelvedgeQueue) -> c_int {
     guard(|| {
-        // SAFETY: by this function's own conditions. The owner never changes.
-        if unsafe { queue.as_ref() }.is_some_and(|handle| !handle.queue.is_own_thread()) {
+        // SAFETY: by this function's own conditions.
+        if !queue.is_null() && !unsafe { is_own_thread(queue) } {
             return Err(other_thread());
         }
         // SAFETY: by this function's own conditions.
@@ -430,23 +443,35 @@ unsafe fn with_queue(
     call: impl FnOnce(&mut Queue) -> Result<c_int, Failure>,
 ) -> c_int {
     guard(|| {
-        // SAFETY: by this function's own conditions. Other threads read the owner at most, which never changes.
-        let is_own = unsafe { queue.as_ref() }.ok_or_else(|| null("queue"))?.queue.is_own_thread();
-        if !is_own {
+        if queue.is_null() {
+            return Err(null("queue"));
+        }
+        // SAFETY: by this function's own conditions.
+        if !unsafe { is_own_thread(queue) } {
             return Err(other_thread());
         }
-        // SAFETY: it is not null, and this thread is the only one that gets here.
-        let handle = unsafe { &mut *queue };
-        if std::mem::replace(&mut handle.is_entered, true) {
+        // SAFETY: it is not null, and this thread is the only one that gets here. Others may read the owner meanwhile.
+        let (own, is_entered) = unsafe { (&mut (*queue).queue, &mut (*queue).is_entered) };
+        if std::mem::replace(is_entered, true) {
             return Err(Failure::new(
                 libc::ENOTRECOVERABLE,
                 "an earlier call on this queue failed; close it",
             ));
         }
-        let result = call(&mut handle.queue);
-        handle.is_entered = false;
+        let result = call(own);
+        *is_entered = false;
         result
     })
+}
+
+/// True if this thread has opened a queue.
+///
+/// # Safety
+/// `queue` is from `selvedge_queue_open` and not closed.
+unsafe fn is_own_thread(queue: *const SelvedgeQueue) -> bool {
+    // SAFETY: by this function's own conditions. The owner never changes, and no reference covers it with the rest.
+    let owner = unsafe { (*queue).owner };
+    owner == thread::current().id()
 }
 
 /// The volume of a handle.

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use engine::initiator::{CommandQueues as _, Data, Driver, Ended, InitiatorError, PathQueues, Paths};
@@ -120,7 +119,6 @@ pub(crate) struct Queue {
     // The driver is closed before the controllers of `paths` are shut down: fields are dropped in this order.
     driver: Driver<PathQueues, Piece>,
     paths: Paths,
-    owner: ThreadId,
     nsid: u32,
     block_size: u32,
     depth: usize,
@@ -158,7 +156,6 @@ impl Queue {
         let mut queue = Self {
             driver: Driver::new(ring, queues, RECEIVE_LENGTH),
             paths,
-            owner: std::thread::current().id(),
             nsid: info.nsid,
             block_size: info.block_size,
             depth,
@@ -185,11 +182,6 @@ impl Queue {
             self.driver.flush();
             self.driver.turn(None).map_err(|error| ring_failed(&error))?;
         }
-    }
-
-    /// True if this thread has opened the queue.
-    pub(crate) fn is_own_thread(&self) -> bool {
-        self.owner == std::thread::current().id()
     }
 
     pub(crate) const fn block_size(&self) -> u32 {

@@ -270,7 +270,11 @@ impl Job {
             return self.begin_flush();
         }
         for at in 0..self.stalled.len() {
-            if let Some(io) = self.begin_drawn(self.stalled[at]) {
+            let drawn = self.stalled[at];
+            if self.is_behind_write(drawn, at) {
+                continue;
+            }
+            if let Some(io) = self.begin_drawn(drawn) {
                 self.stalled.remove(at);
                 return Next::Io(io);
             }
@@ -291,12 +295,21 @@ impl Job {
             }
             self.issued += 1;
             let drawn = Drawn { operation, slot, due_ns };
-            match self.begin_drawn(drawn) {
-                Some(io) => return Next::Io(io),
-                None => self.stalled.push(drawn),
+            if !self.is_behind_write(drawn, self.stalled.len())
+                && let Some(io) = self.begin_drawn(drawn)
+            {
+                return Next::Io(io);
             }
+            self.stalled.push(drawn);
         }
         Next::Completions
+    }
+
+    /// True for a read of a slot for which a write is among the first `count` that wait: on a range of few slots, reads that
+    /// pass it would keep it waiting forever.
+    fn is_behind_write(&self, drawn: Drawn, count: usize) -> bool {
+        let is_before = |other: &Drawn| other.operation == Operation::Write && other.slot == drawn.slot;
+        drawn.operation == Operation::Read && self.stalled.iter().take(count).any(is_before)
     }
 
     fn begin_drawn(&mut self, drawn: Drawn) -> Option<Io> {

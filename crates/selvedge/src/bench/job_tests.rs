@@ -303,3 +303,21 @@ fn a_held_block_does_not_keep_others_waiting() {
         assert_eq!(job.verified.corrupt, 0, "seed {seed}");
     }
 }
+
+#[test]
+fn reads_of_few_slots_do_not_keep_writes_waiting() {
+    for (seed, slots) in (0..20).zip([1, 2].into_iter().cycle()) {
+        let mut disk = Disk::new(seed);
+        let mut job = Job::new(&fitted(50, 1, slots, Some(Duration::from_secs(1))), 0, 9, None);
+        job.begin_counting(0);
+        for _ in 0..1000 {
+            assert!(disk.send(&mut job) && !disk.outstanding.is_empty());
+            disk.end_one(&mut job).unwrap();
+        }
+        let written = job.tallies.write.count();
+        assert!(written > 200, "seed {seed}, {slots} slots: {written} of 1000 were writes");
+        job.finish();
+        disk.run(&mut job).unwrap();
+        assert_eq!(job.verified.corrupt, 0, "seed {seed}");
+    }
+}

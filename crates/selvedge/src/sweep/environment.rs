@@ -29,6 +29,9 @@ const SYSCTLS: [&str; 14] = [
     "vm.dirty_ratio",
 ];
 
+/// Process identifier of the system's service manager.
+const SERVICE_MANAGER: u32 = 1;
+
 /// Time that all processors together have spent, since the system started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
@@ -163,7 +166,9 @@ pub(crate) fn listener(addresses: &[SocketAddr]) -> Option<u32> {
             .iter()
             .any(|address| address.port() == local.port() && (is_any || address.ip() == local.ip()))
     };
-    listening.find(|socket| serves(socket.local))?.pid.filter(|pid| *pid != std::process::id())
+    // A service manager has the sockets of services that it starts open, too (selvedge.socket), and is the first that is found.
+    let is_target = |pid: &u32| *pid != std::process::id() && *pid != SERVICE_MANAGER;
+    listening.find(|socket| serves(socket.local))?.pid.filter(is_target)
 }
 
 /// The interface of the route to `target`, as `ip` tells it.

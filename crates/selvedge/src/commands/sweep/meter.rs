@@ -40,6 +40,8 @@ pub(super) struct Meter<'a> {
     clock: Option<TargetClock>,
     /// True if the target is on this machine, whose other programs it is not among.
     is_local: bool,
+    /// Process of the target on this machine, if it is known.
+    target_process: Option<u32>,
 }
 
 /// Source of the target's processor time.
@@ -75,20 +77,20 @@ impl<'a> Meter<'a> {
         testbed: &Testbed,
     ) -> Result<Self, Failure> {
         let is_local = testbed.is_local();
-        let clock = match (&own.control, own.target_pid) {
-            (Some(endpoint), _) => {
+        let target_process = own.target_pid.or_else(|| testbed.target_process());
+        let clock = match &own.control {
+            Some(endpoint) => {
                 let token = own.control_token_file.as_deref();
                 Some(TargetClock::Control(Box::new(Client::new(Some(endpoint), token, &own.tls)?)))
             }
-            (None, Some(pid)) => Some(TargetClock::Process(pid)),
-            (None, None) => testbed.target_process().map(TargetClock::Process),
+            None => target_process.map(TargetClock::Process),
         };
         if let Some(clock) = &clock {
             clock.time().map_err(|reason| {
                 Failure::failed(format!("the target's processor time cannot be read: {reason}"))
             })?;
         }
-        Ok(Self { plan, stop, clock, is_local })
+        Ok(Self { plan, stop, clock, is_local, target_process })
     }
 
     /// Measures a point; `rate` is the one of each job, where its load is a share.
@@ -121,10 +123,10 @@ impl<'a> Meter<'a> {
             };
             run.run().map_err(lost)
         };
-        let (before, known) = (MachineTime::now(), self.known_time(&ignorant));
+        let (before, known) = (MachineTime::now(), self.known_time());
         let (mut rounds, rounds_iops) = self.rounds(fitted, run)?;
         let busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
-        let known = known.and_then(|before| Some(self.known_time(&ignorant)?.saturating_sub(before)));
+        let known = known.and_then(|before| Some(self.known_time()?.saturating_sub(before)));
         let foreign = busy.zip(known).map(|(busy, known)| busy.foreign(known));
         if ignorant.get() {
             rounds.iter_mut().for_each(|round| round.target_cpu = None);
@@ -135,16 +137,17 @@ impl<'a> Meter<'a> {
     }
 
     /// Processor time of both ends, as far as they are on this machine; nothing where a part of it is not known.
-    fn known_time(&self, ignorant: &Cell<bool>) -> Option<Duration> {
+    fn known_time(&self) -> Option<Duration> {
         let own = process_time(std::process::id()).ok()?;
-        match &self.clock {
-            Some(clock) if self.is_local => {
-                let target = self.time_of(clock, ignorant);
-                (!ignorant.get()).then_some(own + target)
-            }
-            None if self.is_local => None,
-            _ => Some(own),
-        }
+        let target = match (self.target_process, &self.clock) {
+            // The target's metrics leave out its threads beside the reactors, and a process that was named is here
+            // wherever its addresses seem to be.
+            (Some(pid), _) => process_time(pid).ok()?,
+            (None, Some(clock)) if self.is_local => clock.time().ok()?,
+            (None, None) if self.is_local => return None,
+            (None, _) => Duration::ZERO,
+        };
+        Some(own + target)
     }
 
     fn time_of(&self, clock: &TargetClock, ignorant: &Cell<bool>) -> Duration {
