@@ -36,7 +36,8 @@ impl DiskUsers {
     }
 
     /// Returns a process that has the disk with this name or a partition of it open, as far as this user
-    /// may see it. udev and others open a disk for moments, so an open disk alone does not justify a refusal.
+    /// may see it; a process that Landlock restricts or that has given capabilities up sees hardly any. udev and others open a
+    /// disk for moments, so an open disk alone does not justify a refusal.
     pub(crate) fn opener(&self, disk: &str) -> Option<String> {
         let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
         processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find_map(|pid| {

@@ -23,6 +23,11 @@ pub(crate) fn signal() -> Option<u8> {
     u8::try_from(signal).ok().filter(|signal| *signal > 0)
 }
 
+/// True if the last signal was that of a closed terminal.
+pub(crate) fn has_hung_up() -> bool {
+    signal().is_some_and(|signal| i32::from(signal) == SIGHUP)
+}
+
 /// Longest delay until a sleeper notices a signal.
 const LATENCY: Duration = Duration::from_millis(50);
 

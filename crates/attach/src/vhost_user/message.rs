@@ -75,8 +75,9 @@ fn message_bytes(stream: &UnixStream) -> io::Result<u64> {
     let mut header = [0; HEADER_BYTES as usize];
     let (length, _) = recv(stream, &mut header, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
     if length < header.len() {
-        // Written in pieces of which the kernel shows one at a time: readers put them together.
-        return Ok(HEADER_BYTES);
+        // Sent in pieces with descriptors, of which the kernel shows one at a time. No monitor does so, and the reader could wait
+        // for the rest without end: it never becomes whole.
+        return Ok(u64::MAX);
     }
     let [.., a, b, c, d] = header;
     let body_bytes = u32::from_ne_bytes([a, b, c, d]);
@@ -85,7 +86,10 @@ fn message_bytes(stream: &UnixStream) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::{IoSlice, Read as _, Write as _};
+    use std::os::fd::AsFd as _;
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     use super::*;
 
@@ -119,6 +123,25 @@ mod tests {
         // The reader refuses those.
         assert_eq!(arrivals(&[&message(4097, 0)]), [Whole]);
         assert_eq!(arrivals(&[&message(u32::MAX, 0)]), [Whole]);
+    }
+
+    #[test]
+    fn a_header_in_pieces_with_descriptors_is_never_whole() {
+        let (mut front, back) = UnixStream::pair().unwrap();
+        let sent = message(8, 0);
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut descriptors = SendAncillaryBuffer::new(&mut space);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let own = [file.as_fd()];
+        assert!(descriptors.push(SendAncillaryMessage::ScmRights(&own)));
+        sendmsg(&front, &[IoSlice::new(&sent[..4])], &mut descriptors, SendFlags::empty()).unwrap();
+        front.write_all(&sent[4..]).unwrap();
+        let mut next = Message::default();
+        assert_eq!(next.arrival(&back), Arrival::Part, "its reader would wait for eight more bytes");
+        front.write_all(&[0; 8]).unwrap();
+        assert_eq!(next.arrival(&back), Arrival::Part);
+        drop(front);
+        assert_eq!(next.arrival(&back), Arrival::Whole);
     }
 
     #[test]

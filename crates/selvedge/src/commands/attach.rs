@@ -40,7 +40,7 @@ use serde::Serialize;
 use self::confined::Prepared;
 use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
-use self::ending::{Ending, EndingStep};
+use self::ending::{EndRequest, Ending, EndingStep};
 pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
@@ -63,7 +63,7 @@ use crate::kernel_initiator::Controllers;
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 
 /// Interval of checks for remaining disks. Signals and upgrades are handled earlier.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -462,7 +462,12 @@ fn watch(
     loop {
         // Where another process serves, the signal is this one's own, and the disks stay.
         let is_over = registration.is_over();
-        match ending.step(stop.is_asked(), || user().filter(|_| !is_over)) {
+        let request = match stop.is_asked() {
+            false => EndRequest::None,
+            true if stop::has_hung_up() => EndRequest::HangUp,
+            true => EndRequest::Signal,
+        };
+        match ending.step(request, || user().filter(|_| !is_over)) {
             EndingStep::GoOn => {}
             EndingStep::Wait(user) => {
                 stop.postpone();

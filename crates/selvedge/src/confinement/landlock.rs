@@ -19,6 +19,8 @@ const VERSION: ABI = ABI::V7;
 /// kernel's files on disks, threads and congestion control. `/etc` is whole: a rule on one of its files ends when a program
 /// replaces the file, as programs replace `/etc/hosts`, `/etc/resolv.conf` and `/etc/passwd`.
 const READ: [&str; 8] = ["/etc", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys"];
+/// List of name servers. Services write it elsewhere (systemd-resolved, NetworkManager), and have a link here.
+const NAME_SERVERS: &str = "/etc/resolv.conf";
 /// Names of these folders in the status.
 const READ_SHOWN: &str = "/etc /usr /lib /proc /sys";
 /// Folders of programs, if programs may be run.
@@ -75,7 +77,7 @@ fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     if needs.is_closed() {
         let strings = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).collect() };
         let mut written = [needs.paths.clone(), needs.written.clone(), strings(&DEVICES)].concat();
-        let mut read = [needs.read.clone(), strings(&READ)].concat();
+        let mut read = [needs.read.clone(), strings(&READ), name_servers(Path::new(NAME_SERVERS))].concat();
         if needs.ceph {
             written.extend(strings(&CEPH_WRITTEN));
             read.extend(strings(&CEPH_READ));
@@ -92,6 +94,13 @@ fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         ruleset = ruleset.add_rules(path_beneath_rules(["/"], AccessFs::Refer))?;
     }
     ruleset.restrict_self()
+}
+
+/// Place of the list of name servers that this link leads to: the folder, as services replace the file, unless that has much else.
+fn name_servers(link: &Path) -> Vec<PathBuf> {
+    let Ok(file) = link.canonicalize() else { return Vec::new() };
+    let folder = file.parent().filter(|folder| folder.components().count() > 2).map(Path::to_owned);
+    vec![folder.unwrap_or(file)]
 }
 
 /// Accesses that need a rule. Every ruleset refuses to move a file to another folder, unless a rule
@@ -170,6 +179,19 @@ mod tests {
             }
         }
         assert!(describe(&Needs::default()).ends_with("any file is opened"));
+    }
+
+    #[test]
+    fn a_list_of_name_servers_is_read_where_its_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, written) = (folder.path().join("resolv.conf"), folder.path().join("resolve"));
+        assert!(name_servers(&link).is_empty(), "there is none");
+        std::fs::create_dir(&written).unwrap();
+        std::fs::write(written.join("stub.conf"), "").unwrap();
+        std::os::unix::fs::symlink("resolve/stub.conf", &link).unwrap();
+        assert_eq!(name_servers(&link), [written.canonicalize().unwrap()]);
+        // The folder has everything else too.
+        assert_eq!(name_servers(Path::new("/etc/passwd")), [PathBuf::from("/etc/passwd")]);
     }
 
     #[test]

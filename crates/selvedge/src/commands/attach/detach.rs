@@ -62,14 +62,17 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
         }
         orphans.push(*device);
     }
-    let devices = records.iter().flat_map(|known| known.devices(&found)).chain(&orphans);
+    let devices: Vec<&FoundDevice> =
+        records.iter().flat_map(|known| known.devices(&found)).chain(&orphans).collect();
     let users = DiskUsers::live();
-    let used =
-        devices.filter_map(|device| Some((device, users.of(&format!("ublkb{}", device.number))?))).next();
+    let name = |device: &FoundDevice| format!("ublkb{}", device.number);
+    let used = devices.iter().find_map(|device| Some((device, users.of(&name(device))?)));
     if let Some((device, reason)) = used.as_ref().filter(|_| !force) {
         return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
     }
-    let mut detached = Detached { insists: used.is_some(), ..Detached::default() };
+    // A process without confinement waits for programs that have its disks open, too.
+    let is_open = || devices.iter().any(|device| users.opener(&name(device)).is_some());
+    let mut detached = Detached { insists: force && (used.is_some() || is_open()), ..Detached::default() };
     records.into_iter().try_for_each(|known| detached.detach(known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     // A process whose record is gone too has left nothing else to find it by.

@@ -1,5 +1,15 @@
 //! End of a process whose disks may be in use: the first signal waits for their users, the next one does not.
 
+/// Request to end that has come since the last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndRequest {
+    None,
+    /// A closed terminal, of which the shell and the kernel send a signal each (SIGHUP): it never insists.
+    HangUp,
+    /// SIGINT or SIGTERM.
+    Signal,
+}
+
 /// Progress of the end.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
@@ -19,11 +29,11 @@ pub(super) enum EndingStep {
 }
 
 impl Ending {
-    /// Returns the next step, after a signal if `is_asked`; `user` looks for a user of the disks.
-    pub(super) fn step(&mut self, is_asked: bool, user: impl Fn() -> Option<String>) -> EndingStep {
-        match (is_asked, self.waits) {
-            (false, false) => EndingStep::GoOn,
-            (true, true) => EndingStep::End,
+    /// Returns the next step; `user` looks for a user of the disks.
+    pub(super) fn step(&mut self, request: EndRequest, user: impl Fn() -> Option<String>) -> EndingStep {
+        match (request, self.waits) {
+            (EndRequest::None, false) => EndingStep::GoOn,
+            (EndRequest::Signal, true) => EndingStep::End,
             (_, waits) => match user() {
                 Some(_) if waits => EndingStep::GoOn,
                 Some(user) => {
@@ -47,18 +57,27 @@ mod tests {
     #[test]
     fn a_disk_that_is_not_in_use_ends_with_the_first_signal() {
         let mut ending = Ending::default();
-        assert_eq!(ending.step(false, || unreachable!("no signal has come")), EndingStep::GoOn);
-        assert_eq!(ending.step(true, || None), EndingStep::End);
+        assert_eq!(ending.step(EndRequest::None, || unreachable!("no signal has come")), EndingStep::GoOn);
+        assert_eq!(ending.step(EndRequest::Signal, || None), EndingStep::End);
     }
 
     #[test]
     fn a_disk_in_use_ends_when_it_is_released_or_with_the_second_signal() {
         for is_released in [true, false] {
             let mut ending = Ending::default();
-            assert_eq!(ending.step(true, mounted), EndingStep::Wait(mounted().unwrap()));
-            assert_eq!(ending.step(false, mounted), EndingStep::GoOn);
+            assert_eq!(ending.step(EndRequest::Signal, mounted), EndingStep::Wait(mounted().unwrap()));
+            assert_eq!(ending.step(EndRequest::None, mounted), EndingStep::GoOn);
             let user = || mounted().filter(|_| !is_released);
-            assert_eq!(ending.step(!is_released, user), EndingStep::End);
+            let request = if is_released { EndRequest::None } else { EndRequest::Signal };
+            assert_eq!(ending.step(request, user), EndingStep::End);
         }
+    }
+
+    #[test]
+    fn a_closed_terminal_never_removes_a_disk_in_use() {
+        let mut ending = Ending::default();
+        assert_eq!(ending.step(EndRequest::HangUp, mounted), EndingStep::Wait(mounted().unwrap()));
+        assert_eq!(ending.step(EndRequest::HangUp, mounted), EndingStep::GoOn, "the other of both signals");
+        assert_eq!(ending.step(EndRequest::HangUp, || None), EndingStep::End);
     }
 }

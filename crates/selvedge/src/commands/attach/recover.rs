@@ -13,7 +13,7 @@ use super::{AttachProcess, confined, many, serve};
 use crate::failure::Failure;
 use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 
 /// Interval of checks for processes that have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -125,9 +125,11 @@ fn take_over_several(devices: &[u32], format: OutputFormat) -> Result<(), Failur
     while !children.is_empty() {
         if stop.is_asked() {
             stop.postpone();
+            // A second SIGTERM removes disks in use, and a closed terminal sends two signals.
+            let signal = if stop::has_hung_up() { Signal::HUP } else { Signal::TERM };
             // One that has just ended does not miss it.
             for child in &children {
-                let _ = kill_process(Pid::from_child(child), Signal::TERM);
+                let _ = kill_process(Pid::from_child(child), signal);
             }
         }
         std::thread::sleep(LOOK_INTERVAL);
