@@ -219,6 +219,8 @@ fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
             (is_sealed, "sealed keys"),
             (has_ports, "listeners of single subsystems"),
             (subsystem.namespaces.iter().any(is_encrypted), "encrypted images"),
+            (subsystem.io_queues_max.is_some(), "io_queues_max"),
+            (!subsystem.dhchap_dhgroup.is_empty(), "dhchap_dhgroup of a subsystem"),
         ];
         parts.into_iter().find_map(|(has, what)| has.then_some(what))
     })
@@ -295,6 +297,11 @@ mod tests {
             None
         );
         assert_eq!(with(|subsystem| subsystem.ports.push(1)), Some("listeners of single subsystems"));
+        assert_eq!(with(|subsystem| subsystem.io_queues_max = Some(4)), Some("io_queues_max"));
+        assert_eq!(
+            with(|subsystem| subsystem.dhchap_dhgroup.push(authentication::Group::MlKem768)),
+            Some("dhchap_dhgroup of a subsystem")
+        );
         assert_eq!(
             with(|subsystem| subsystem.dhchap_ctrl_secret_sealed = serde_json::from_value("x".into()).ok()),
             Some("sealed keys")

@@ -86,7 +86,9 @@ impl File {
     ) -> Result<Self, BackendError> {
         let location = &FileLocation::new(path, pin);
         let failed = |source| location.failed(source);
-        let is_missing = size.is_some() && !path.exists();
+        // A file that was there once is not made again, empty, where its file system is not mounted.
+        let may_make = size.is_some() && pin.is_none_or(|pin| pin.file.is_none());
+        let is_missing = may_make && !path.exists();
         let new = is_missing.then(|| NewFile::create(location)).transpose().map_err(failed)?;
         let mut opened = OpenedFile::open_regular(location, block_size)?;
         let lock = when_free(|| opened.lock(path, shared))?;

@@ -44,7 +44,7 @@ impl FileLocation {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let file = open_below(pin, &self.path, access | flags, Mode::empty())?;
         match &pin.file {
-            Some(known) if *known != identity(&file)? => Err(io::Error::other(format!(
+            Some(known) if !is_same(known, &identity(&file)?) => Err(io::Error::other(format!(
                 "another file is in the place of the one that was added ({known}); put that one back, or remove the namespace \
                  and add it again"
             ))),
@@ -89,6 +89,14 @@ fn identity(file: &fs::File) -> io::Result<String> {
     let created = facts.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let created = created.map(|at| format!(", created {}.{:09}", at.as_secs(), at.subsec_nanos()));
     Ok(format!("inode {}{}", facts.ino(), created.unwrap_or_default()))
+}
+
+/// True if two identities are of one file. A time of creation counts where both have one: another version of the kernel may be
+/// the first to report it, as for ZFS and NFS.
+fn is_same(known: &str, found: &str) -> bool {
+    let (known, was_created) = known.split_once(", ").unwrap_or((known, ""));
+    let (found, is_created) = found.split_once(", ").unwrap_or((found, ""));
+    known == found && (was_created == is_created || was_created.is_empty() || is_created.is_empty())
 }
 
 /// Path of a file without links; for a file that does not exist yet, that of its folder and its name.
@@ -204,6 +212,16 @@ mod tests {
         assert_eq!(open("a/disk"), Err(Errno::LOOP));
         assert_eq!(open("c/disk"), Err(Errno::LOOP), "also a link that stays inside");
         assert_eq!(open("../theirs/disk"), Err(Errno::XDEV));
+    }
+
+    #[test]
+    fn a_time_of_creation_counts_where_it_is_known() {
+        let created = "inode 7, created 1.000000002";
+        assert!(is_same(created, created) && is_same("inode 7", created) && is_same(created, "inode 7"));
+        for other in ["inode 77", "inode 7, created 1.000000003", "inode 8, created 1.000000002"] {
+            assert!(!is_same(created, other), "{other}");
+        }
+        assert!(!is_same("inode 7", "inode 77"));
     }
 
     #[test]

@@ -588,3 +588,15 @@ fn a_host_that_may_not_connect_any_longer_is_not_taken_over() {
     removed.wait_until_gone();
     assert!(read(&mut allowed, 0, BLOCK).iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn queues_beyond_a_limit_that_has_become_lower_go_on() {
+    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let host = Host::connect(testbed.address());
+    let mut queue = host.io(3);
+    testbed.config.fabric.subsystems[0].io_queues_max = Some(2);
+    testbed.pass_on();
+    assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
+    let later = Host::connect(testbed.address());
+    assert_eq!(later.try_io(3).1.status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
+}

@@ -300,6 +300,8 @@ fn a_pinned_file_is_served_again_and_no_other_in_its_place() {
     let start = || Target::start(&config).map(|target| pin_of(&target.config())).map_err(|e| e.to_string());
     assert_eq!(start(), Ok(Some(first.clone())), "the same file continues");
     std::fs::rename(&path, mine.join("kept")).unwrap();
+    let refused = start().unwrap_err();
+    assert!(refused.contains("No such file"), "it is not made again: {refused}");
     std::os::unix::fs::symlink(&theirs, &path).unwrap();
     let refused = start().unwrap_err();
     assert!(refused.contains("leads out of"), "{refused}");

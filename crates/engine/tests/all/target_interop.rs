@@ -324,6 +324,7 @@ fn a_subsystem_gives_its_controllers_as_many_queues_as_it_says() {
     let before = Host::connect(target.address());
     let _kept = before.io(3);
     target.apply(|fabric| fabric.subsystems[0].io_queues_max = Some(2));
+    let _granted_before = before.io(4);
     let mut host = Host::connect(target.address());
     let asked = NumberOfQueues::pairs(std::num::NonZero::new(4).unwrap()).encode();
     let reply = host.admin.set_feature(FeatureId::NUMBER_OF_QUEUES, asked, false, Give::Nothing);

@@ -69,6 +69,7 @@ fn exact(bytes: u64) -> String {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
+    use authentication::Group;
     use engine::backend::{BackendConfig, FilePin, RbdConfig, RbdEncryption};
     use engine::ceph::LuksFormat;
     use engine::target::{
@@ -211,6 +212,8 @@ mod tests {
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
                 command_quiesce_ms,
                 command_quiesce: if measured { CommandQuiesce::Auto } else { CommandQuiesce::Fixed },
+                dhchap_dhgroup: Group::ALL.into_iter().filter(|_| self.below(4) == 0).collect(),
+                io_queues_max: self.some(|chance| chance.one(&[1, 128])),
                 ..SubsystemConfig::new(&format!("nqn.subsystem:{number}"), "S 1", "A model")
             }
         }

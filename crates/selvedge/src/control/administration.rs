@@ -238,7 +238,7 @@ impl Administration {
             return Ok(false);
         }
         // A change as any other: not while another one is made, nor while the target is handed over.
-        let _keeper = self.lock();
+        let _guard = self.lock();
         self.target.notice_growth()
     }
 

@@ -70,8 +70,8 @@ pub(crate) fn get(entry: &SubmissionEntry, controller: &Controller, fabric: &Fab
     if request.select != Select::Capabilities && capability & capabilities::NAMESPACE_SPECIFIC != 0 {
         return namespace_features::get(&request, entry.nsid.get(), controller);
     }
+    let default = Features::new(controller.subsystem.state().config.io_queues_max());
     let state = controller.state();
-    let default = Features::default();
     let features = match request.select {
         Select::Capabilities => return Answer::Status(Status::SUCCESS, u64::from(capability)),
         Select::Current => &state.features,

@@ -128,7 +128,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         if let Err(error) = Nqn::new(host) {
             return wrong(format!("keys of host {host:?}: {error}"));
         }
-        key.check().or_else(wrong)?;
+        key.check(&config.dhchap_dhgroup).or_else(wrong)?;
         if config.host_keys[..at].iter().any(|other| other.host == *host) {
             return wrong(format!("host {host} has two entries with keys: one file may have several"));
         }

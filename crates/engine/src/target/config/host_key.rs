@@ -131,11 +131,11 @@ impl HostKeyConfig {
         files.into_iter().flatten()
     }
 
-    /// Sees that it has a key, and nothing that means nothing.
+    /// Sees that it has a key, and nothing that means nothing, in a subsystem with these groups.
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self, subsystem_groups: &[Group]) -> Result<(), String> {
         let host = &self.host;
         if !self.has_secret() && !self.has_tls_key() {
             return Err(format!("keys of host {host}: there is neither dhchap_secret_file nor tls_key_file"));
@@ -155,7 +155,7 @@ impl HostKeyConfig {
             ("tls_concat", self.tls_concat),
         ];
         if self.tls_concat {
-            self.check_concatenation()?;
+            self.check_concatenation(subsystem_groups)?;
         }
         match needing.iter().find(|(_, is_there)| *is_there && !self.has_secret()) {
             Some((name, _)) => Err(format!("keys of host {host}: {name} needs a dhchap_secret_file")),
@@ -166,13 +166,15 @@ impl HostKeyConfig {
 
 impl HostKeyConfig {
     /// Sees that a TLS key can come out of the host's authentication.
-    fn check_concatenation(&self) -> Result<(), String> {
+    fn check_concatenation(&self, subsystem_groups: &[Group]) -> Result<(), String> {
         let host = &self.host;
+        let groups: &[Group] =
+            if self.dhchap_dhgroup.is_empty() { subsystem_groups } else { &self.dhchap_dhgroup };
         let takes = |hash: &Hash| Concatenation::New.takes(*hash);
         if !self.dhchap_hash.is_empty() && !self.dhchap_hash.iter().any(takes) {
             return Err(format!("keys of host {host}: tls_concat needs sha256 or sha384 in dhchap_hash"));
         }
-        if !self.dhchap_dhgroup.is_empty() && self.dhchap_dhgroup.iter().all(|group| *group == Group::Null) {
+        if !groups.is_empty() && groups.iter().all(|group| *group == Group::Null) {
             return Err(format!(
                 "keys of host {host}: tls_concat needs a group other than null in dhchap_dhgroup"
             ));
@@ -193,7 +195,7 @@ mod tests {
 
     fn refused_of(mut key: HostKeyConfig, change: fn(&mut HostKeyConfig)) -> String {
         change(&mut key);
-        key.check().err().unwrap_or_default()
+        key.check(&[]).err().unwrap_or_default()
     }
 
     #[test]
@@ -220,6 +222,10 @@ mod tests {
         assert!(concat(|key| key.dhchap_hash = vec![Hash::Sha512]).contains("sha256 or sha384"));
         assert!(concat(|key| key.dhchap_dhgroup = vec![Group::Null]).contains("other than null"));
         assert_eq!(concat(|key| key.dhchap_dhgroup = vec![Group::Null, Group::MlKem768]), "");
+        let mut key = HostKeyConfig { tls_concat: true, ..HostKeyConfig::new("nqn.host", "/s".into()) };
+        assert!(key.check(&[Group::Null]).unwrap_err().contains("other than null"));
+        key.dhchap_dhgroup = vec![Group::MlKem768];
+        assert_eq!(key.check(&[Group::Null]), Ok(()), "the host's own list goes before");
     }
 
     #[test]

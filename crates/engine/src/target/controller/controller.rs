@@ -21,7 +21,7 @@ use super::features::Features;
 use super::guest::Guest;
 use super::parameter_location::parameter_location;
 use super::status::{AuthenticationStatus, ControllerStatus, Look, OpenQueue, QueueStatus};
-use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES};
+use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 use crate::target::reservation::ReservationLog;
@@ -110,6 +110,7 @@ impl Controller {
         now: Moment,
     ) -> Self {
         let table = RwLock::new(Arc::new(subsystem.table_for(&host.nqn, port)));
+        let features = Features::new(subsystem.state().config.io_queues_max());
         Self {
             id: instance.controller_id,
             instance,
@@ -132,7 +133,7 @@ impl Controller {
                 status: 0,
                 is_disabling: false,
                 is_shutting_down: false,
-                features: Features::default(),
+                features,
                 queues: Vec::new(),
                 events: Events::default(),
                 changed_namespaces: BTreeSet::new(),
@@ -243,13 +244,14 @@ impl Controller {
     /// No command of an I/O queue can still take effect: a reset is complete, and all but the identity is back where it
     /// began (Base 3.7.2).
     pub(crate) fn disabled(&self) {
+        let features = Features::new(self.subsystem.state().config.io_queues_max());
         let mut state = self.state();
         state.is_disabling = false;
         let configuration = state.configuration;
         let enabled = configuration & configuration::ENABLE != 0;
         let shutdown = if state.is_shutting_down { controller_status::SHUTDOWN_OCCURRING } else { 0 };
         state.status = with_shutdown(if enabled { self.status_enabled(configuration) } else { 0 }, shutdown);
-        state.features = Features::default();
+        state.features = features;
         state.events = Events::default();
         state.changed_namespaces.clear();
         state.reservation_log = ReservationLog::default();
@@ -368,18 +370,20 @@ impl Controller {
     }
 
     /// Takes an I/O queue, whose connection has this serial number; whether it is one of those that were granted. One that is
-    /// not is taken all the same, as long as a controller can have it.
+    /// not is taken all the same, as long as a controller can have it. A limit that has become lower takes no queue away that was
+    /// granted before, nor one that `is_former`: of a host that another process hands over.
     ///
     /// # Errors
     /// The status when the controller is not ready, cannot have the queue, or has it already.
-    pub(crate) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<bool, Status> {
-        let queues_max = self.subsystem.state().config.io_queues_max();
+    pub(crate) fn add_queue(&self, serial: u64, queue: OpenQueue, is_former: bool) -> Result<bool, Status> {
+        let queues_max =
+            if is_former { IO_QUEUES_MAX } else { self.subsystem.state().config.io_queues_max() };
         let mut state = self.state();
         let queue_id = queue.queue_id;
         if !self.is_ready() {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
-        if queue_id > queues_max {
+        if queue_id > queues_max.max(state.features.io_queues()) {
             return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
         }
         if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {

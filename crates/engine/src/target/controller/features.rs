@@ -5,7 +5,6 @@ use std::time::UNIX_EPOCH;
 
 use nvme::features::{AsyncEventConfig, HostBehavior, Timestamp};
 
-use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{self, Moment};
 
 /// Features that a host has set.
@@ -24,8 +23,9 @@ pub(crate) struct Features {
     pub(crate) reservation_masks: BTreeMap<u32, u32>,
 }
 
-impl Default for Features {
-    fn default() -> Self {
+impl Features {
+    /// Features of a controller that may have this number of I/O queues, before a host has set any.
+    pub(crate) fn new(io_queues: u16) -> Self {
         Self {
             arbitration: 0,
             // No temperature is reported, so that no threshold is ever passed.
@@ -33,7 +33,7 @@ impl Default for Features {
             error_recovery: 0,
             write_atomicity: 0,
             async_events: 0,
-            io_queues: IO_QUEUES_MAX,
+            io_queues,
             host_behavior: HostBehavior::default(),
             timestamp: None,
             reservation_masks: BTreeMap::new(),

@@ -359,12 +359,12 @@ fn connect_io(
         return Err(InvalidParameter::QUEUE_ID.into());
     }
     caller.fabric.take_queue(&controller).map_err(NoController::from)?;
-    let is_granted =
-        controller.add_queue(caller.address.serial, open_queue(connect, caller)).map_err(|status| {
-            caller.fabric.give_queue(&controller);
-            let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
-            Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
-        })?;
+    let (queue, is_former) = (open_queue(connect, caller), caller.former.is_some());
+    let is_granted = controller.add_queue(caller.address.serial, queue, is_former).map_err(|status| {
+        caller.fabric.give_queue(&controller);
+        let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
+        Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
+    })?;
     // The association's host is the admin queue's, whatever its other queues say: there are hosts that make up another
     // identifier for each of them.
     let has_own_id = controller.host.id != host.id;

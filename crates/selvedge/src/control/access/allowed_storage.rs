@@ -131,7 +131,7 @@ fn resources(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Resou
 }
 
 impl Resource<'_> {
-    /// The deepest folder of the lists below which a file or device is; none for a device in `/dev`, where only root makes links.
+    /// The folder below which a file or device is by all lists; none for a device in `/dev`, where only root makes links.
     fn pinned_below(&self, lists: &[AllowedStorage]) -> Result<Option<PathBuf>, ()> {
         let (path, is_device) = match self {
             Self::File(path) => (path, false),
@@ -147,8 +147,10 @@ impl Resource<'_> {
         if is_device && real != **path {
             return Err(());
         }
-        let roots = lists.iter().flat_map(|list| if is_device { &list.devices } else { &list.directories });
-        deepest(&real, roots).map(Some).ok_or(())
+        let roots =
+            |list: &AllowedStorage| bound(&real, if is_device { &list.devices } else { &list.directories });
+        let bounds: Vec<_> = lists.iter().map(roots).collect::<Option<_>>().ok_or(())?;
+        Ok(bounds.into_iter().max_by_key(|(depth, _)| *depth).map(|(_, root)| root))
     }
 
     fn shown(&self) -> String {
@@ -168,15 +170,16 @@ impl Resource<'_> {
     }
 }
 
-/// The deepest of these folders that has a path without links in it; the folder of a file that is listed itself.
-fn deepest<'a>(real: &Path, roots: impl Iterator<Item = &'a PathBuf>) -> Option<PathBuf> {
+/// The highest of a list's folders that has a path without links in it, with its depth: within it, others may make links in
+/// place of folders that are listed, too. The folder of a file that is listed itself.
+fn bound(real: &Path, roots: &[PathBuf]) -> Option<(usize, PathBuf)> {
     let folder = |root: &PathBuf| {
         let resolved = root.canonicalize().ok().filter(|resolved| real.starts_with(resolved))?;
         let is_file = resolved == real && !real.is_dir();
         let root = if is_file { real.parent()?.to_owned() } else { root.clone() };
         Some((resolved.components().count(), root))
     };
-    roots.filter_map(folder).max_by_key(|(depth, _)| *depth).map(|(_, root)| root)
+    roots.iter().filter_map(folder).min_by_key(|(depth, _)| *depth)
 }
 
 /// Pins files and directories of files that are named in `wanted` and not in `before` to the folders of the lists by which their
@@ -344,6 +347,10 @@ mod tests {
         let disk = || file(mine.join("disk"));
         assert_eq!(pinned(&lists, &none, disk()), Ok(pin(&mine)));
         assert_eq!(pinned(&lists[1..], &none, disk()), Ok(pin(&all)));
+        let both =
+            AllowedStorage { directories: vec![mine.clone(), all.clone()], ..AllowedStorage::default() };
+        assert_eq!(pinned(&[both], &none, disk()), Ok(pin(&all)), "`mine` may become a link in it");
+        assert!(pinned(&[list(&all), list(&mine.join("disk/no"))], &none, disk()).is_err());
         assert_eq!(pinned(&lists, &none, file(mine.join("new"))), Ok(pin(&mine)));
         assert!(pinned(&lists, &none, file(mine.join("no/disk"))).is_err());
         // The operator of the machine has no lists, and a sender cannot choose its own pin.
