@@ -19,6 +19,9 @@ use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
 use crate::serving::{NQN, json, stderr};
 
+/// I/O queues of a load.
+const BENCH_QUEUES: usize = 2;
+
 /// A target that is followed by others, whose last one is gone when the test is over.
 struct Testbed {
     folder: TempDir,
@@ -77,8 +80,9 @@ impl Testbed {
     fn bench(&self, seconds: u32, more: &[&str]) -> Child {
         let seconds = seconds.to_string();
         let mut command = program(self.folder.path());
+        let queues = BENCH_QUEUES.to_string();
         let load =
-            ["--rw", "randrw", "--bs", "4k", "--iodepth", "8", "-i", "2", "--verify", "--destroy-data"];
+            ["--rw", "randrw", "--bs", "4k", "--iodepth", "8", "-i", &queues, "--verify", "--destroy-data"];
         command.args(["bench", "-a", &self.address.to_string(), "-n", NQN, "--runtime", &seconds]);
         command.args(load).args(["-o", "json"]).args(more).stderr(Stdio::piped());
         command.spawn().expect("the program runs")
@@ -98,6 +102,13 @@ impl Testbed {
         let mut command = program(self.folder.path());
         command.args(words).args(["--control", "unix:control.sock", "-o", "json"]);
         json(&command.output().expect("the program runs"))
+    }
+
+    /// True once the last queue of a host's load has received data.
+    fn has_io(&self) -> bool {
+        let report = self.tell(&["connection", "list"]);
+        let queues = &report["controllers"][0]["queues"];
+        queues[BENCH_QUEUES]["stream"]["received_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 16)
     }
 
     fn controllers(&self) -> Vec<u64> {
@@ -182,7 +193,7 @@ fn under_load(namespace: &str) {
     let outlasts = |seconds: u32| {
         let mut testbed = Testbed::start(namespace);
         let mut bench = testbed.bench(seconds, &[]);
-        wait_until("it connects", || !testbed.controllers().is_empty());
+        wait_until("I/O is under way", || testbed.has_io());
         let before = testbed.controllers();
         for _ in 0..10 {
             testbed.pass_on();
@@ -308,8 +319,8 @@ fn whichever_is_killed_one_of_both_serves_on() {
     let mut testbed = Testbed::start(NAMESPACE);
     let mut random = Random::seeded("upgrades that are killed");
     let bench = testbed.bench(20, &["-c", "1"]);
-    // Only who has been connected connects again.
-    wait_until("it connects", || testbed.controllers().len() == 1);
+    // A host connects again only if all its queues have been connected before.
+    wait_until("I/O is under way", || testbed.has_io());
     let (mut rounds, mut late) = (0, 0);
     while rounds < 10 {
         assert!(late < 200, "each upgrade is over before");
