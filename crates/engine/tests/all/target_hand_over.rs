@@ -1,6 +1,5 @@
-//! A target hands its hosts to the next one while they write and read: no host connects again, and
-//! nothing is lost, torn or done twice. Both are in one process here, over one file, and share the
-//! socket that listens.
+//! Hand-over of hosts to the next target while they write and read: no host connects again, and nothing is lost, torn or
+//! done twice. Both targets are in one process, over one file, and share the listening socket.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -544,8 +543,7 @@ fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
             let (stall, patience) = (Duration::from_secs(60), Duration::from_secs(2));
             testbed.target().freeze_within(stall, patience).map(drop).unwrap_err()
         });
-        // Commands that are kept, of a queue whose storage is slow and of one whose host sends slowly, and amid a PDU of that one
-        // everything goes on.
+        // Commands of a queue with a slow storage and of one with a slow host are kept, and go on amid a PDU of that host.
         std::thread::sleep(Duration::from_millis(300));
         for (queue, block) in [(&mut slow, 8), (&mut sending, 16)] {
             let bytes = write_bytes(queue, 99, block, &data);
@@ -581,8 +579,8 @@ fn a_host_that_may_not_connect_any_longer_is_not_taken_over() {
     subsystem.hosts = vec![ALLOWED.to_owned(), TLS_HOST.to_owned()];
     let next = testbed.next();
     let failed = next.take_over(testbed.freeze()).unwrap();
-    let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, [format!("{} queue 0", both[1]), format!("{} queue 1", both[1])]);
+    let expected = [0, 1].map(|id| format!("{} queue {id}", both[1]));
+    assert!(failed.iter().map(|(name, _)| name).eq(&expected), "{failed:?}");
     testbed.target.replace(next).unwrap().leave();
     testbed.target().go_on();
     removed.wait_until_gone();
@@ -597,6 +595,6 @@ fn queues_beyond_a_limit_that_has_become_lower_go_on() {
     testbed.config.fabric.subsystems[0].io_queues_max = Some(2);
     testbed.pass_on();
     assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
-    let later = Host::connect(testbed.address());
-    assert_eq!(later.try_io(3).1.status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
+    let status = Host::connect(testbed.address()).try_io(3).1.status;
+    assert_eq!(status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
 }

@@ -97,8 +97,7 @@ impl Fabric {
             inherited: self.inherited(),
         };
         let prepared = preparation.prepare();
-        // Before the error is returned: a namespace may have failed while it was resized, and its hosts must learn of it
-        // although nothing of the change takes effect.
+        // Before the error is returned: hosts of a namespace that failed while it was resized learn of it in any case.
         old.subsystems.iter().flat_map(|s| s.namespaces()).for_each(|n| self.note_failure(&n));
         let prepared = prepared?;
         changes.extend(rescan(&old, &wanted, &changes));
