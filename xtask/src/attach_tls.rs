@@ -88,7 +88,8 @@ pub(crate) fn run(program: &str, port: &str, scratch: &Path) -> Result<usize, St
     let tls_port = tls_port.ok_or_else(|| format!("`{line}` has no port"))?.to_owned();
     let with_certificates = [
         &["--nbd", &address, "--nbd-tls-cert", &pki[0], "--nbd-tls-key", &pki[1]][..],
-        &["--nbd-tls-client-ca", &pki[2]],
+        // Both processes serve the same namespaces, to clients that take turns.
+        &["--nbd-tls-client-ca", &pki[2], "--allow-second-attach"],
     ]
     .concat();
     let (mut by_certificates, _) = attach(program, port, &with_certificates, "nbds+unix:///2")?;
