@@ -49,11 +49,7 @@ const FILES: [(&str, &str, bool); 17] = [
         "usr/lib/systemd/system/selvedge-gateway@.service",
         false,
     ),
-    (
-        "packaging/systemd/selvedge-attach@.service",
-        "usr/lib/systemd/system/selvedge-attach@.service",
-        false,
-    ),
+    ("packaging/systemd/selvedge-attach@.service", "usr/lib/systemd/system/selvedge-attach@.service", false),
     (
         "packaging/systemd/selvedge-connect@.service",
         "usr/lib/systemd/system/selvedge-connect@.service",
