@@ -11,11 +11,11 @@ use crate::run;
 /// The only machine that packages are made for where no other standard library is installed.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Crates that are optimized in a quick build, too: the data path, and code that is not safe by
+/// Packages that are optimized in a quick build, too: the data path, and code that is not safe by
 /// itself.
-const QUICK_AS_DELIVERED: [&str; 2] = ["engine", "nvme"];
-/// Crates that are not optimized in a quick build: optimizing them takes longer than the tests.
-const QUICK_AS_WRITTEN: [&str; 4] = ["selvedge", "lab", "chart", "topology"];
+const QUICK_AS_DELIVERED: [&str; 2] = ["selvedge-engine", "selvedge-nvme"];
+/// Packages that are not optimized in a quick build: optimizing them takes longer than the tests.
+const QUICK_AS_WRITTEN: [&str; 4] = ["selvedge", "lab", "chart", "selvedge-topology"];
 
 /// Linkage of the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
