@@ -13,17 +13,6 @@ const APART: [&str; 3] = ["book", "dist", "simulate"];
 const NAMING: [&str; 4] =
     ["docs/c-library.md", "docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
-/// Packages for programs in Rust: the engine, and what it is built of.
-const PUBLISHED: [&str; 7] = [
-    "selvedge-authentication",
-    "selvedge-engine",
-    "selvedge-nvme",
-    "selvedge-private-folder",
-    "selvedge-secure-channel",
-    "selvedge-tls-handshake",
-    "selvedge-topology",
-];
-
 /// A row of docs/compatibility.md, and the constant whose number it has.
 const FORMATS: [(&str, &str, &str); 12] = [
     ("what a target serves", "crates/selvedge/src/state.rs", "const VERSION: u32 = "),
@@ -56,7 +45,7 @@ const CHECKS: [Check; 6] = [
     ("the changelog has the version", changelog),
     ("documents name the version and the formats", documents),
     ("the release before is known", before),
-    ("the crates can be packed", crates),
+    ("the crates can be published", crates),
 ];
 /// These take hours.
 const LONG_CHECKS: [Check; 2] = [
@@ -184,12 +173,11 @@ fn before() -> Result<String, String> {
     Ok(format!("{}, {}", release.version, release.commit))
 }
 
-/// Packs the crates as a registry takes them, without building them.
+/// Packs the crates that are for other programs, in the order in which a registry takes them, and builds and sends none.
 fn crates() -> Result<String, String> {
-    let named = PUBLISHED.iter().flat_map(|package| ["-p", *package]);
-    let words: Vec<&str> = ["package", "--no-verify", "--allow-dirty"].into_iter().chain(named).collect();
+    let words = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty"];
     let step = workspace::cargo(&words).limit_s(300).run_quietly();
-    if step.passed { Ok(PUBLISHED.len().to_string()) } else { Err(step.output.trim().to_owned()) }
+    if step.passed { Ok(String::new()) } else { Err(step.output.trim().to_owned()) }
 }
 
 fn suites() -> Result<String, String> {
