@@ -495,9 +495,13 @@ fn watch(
 }
 
 fn summary(tally: &Tally) -> String {
-    let Tally { clients, requests, errors } = *tally;
+    let Tally { clients, requests, errors, unread } = *tally;
+    let closed = match unread {
+        0 => String::new(),
+        count => format!("; {} that read nothing closed for an upgrade", units::plural(count, "client")),
+    };
     format!(
-        "detached after {} of {}, {} answered with an error",
+        "detached after {} of {}, {} answered with an error{closed}",
         units::plural(requests, "request"),
         units::plural(clients, "client"),
         units::grouped(errors)
