@@ -236,6 +236,8 @@ pub struct Opening<'a> {
     pub is_shared: bool,
     /// Limit of a file or device that an administrator with a list of allowed storage has named.
     pub pin: Option<&'a FilePin>,
+    /// Set for a retry: another process that has a file or device locked is not waited for.
+    pub is_retry: bool,
     /// Set while another target writes to the image.
     pub is_standby: bool,
     /// UUID under which the previous process handed over this namespace's memory.
@@ -247,7 +249,15 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// Parameters for a backend that one target serves alone.
     pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
-        Self { block_size, is_shared: false, pin: None, is_standby: false, namespace: None, clusters }
+        Self {
+            block_size,
+            is_shared: false,
+            pin: None,
+            is_retry: false,
+            is_standby: false,
+            namespace: None,
+            clusters,
+        }
     }
 }
 
@@ -283,7 +293,8 @@ impl Backend {
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
     pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
-        let Opening { block_size, is_shared, pin, .. } = opening;
+        let Opening { block_size, pin, .. } = opening;
+        let locking = (opening.is_shared, opening.is_retry);
         if block_size == 0 {
             // A device that has come since it was looked for is asked for its sectors at the next try.
             let path = config.path().map(Path::to_owned).unwrap_or_default();
@@ -301,11 +312,11 @@ impl Backend {
             BackendConfig::Memory { size } => Self::Memory(memory(whole_blocks(*size), opening.namespace)?),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
-                let file = File::open_regular(path, pin, size.map(whole_blocks), block_size, is_shared)?;
+                let file = File::open_regular(path, pin, size.map(whole_blocks), block_size, locking)?;
                 Self::Device(Device::File(file))
             }
             BackendConfig::Block { path } => {
-                Self::Device(Device::File(File::open_device(path, pin, block_size, is_shared)?))
+                Self::Device(Device::File(File::open_device(path, pin, block_size, locking)?))
             }
             BackendConfig::Rbd(config) => {
                 let rbd = Rbd::open(config, block_size, opening.is_standby, opening.clusters)?;

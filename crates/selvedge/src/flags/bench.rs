@@ -271,8 +271,9 @@ pub(crate) struct PathFlags {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub(crate) quiesce_time: Option<u16>,
 
-    /// Resend writes of a lost path at once, as the kernel does. UNSAFE: the first write may still
-    /// arrive, and undo a newer one without any error
+    /// Resend writes of a lost path at once, as the kernel does, and with attach, write at once
+    /// although an earlier process of this host may have left controllers. UNSAFE: the first write,
+    /// or one of that process, may still arrive, and undo a newer one without any error
     #[arg(long, alias = "no-quiesce", conflicts_with = "quiesce_time")]
     pub(crate) retry_at_once: bool,
 

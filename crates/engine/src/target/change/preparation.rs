@@ -414,6 +414,7 @@ impl Preparation<'_> {
             block_size: config.block_size,
             is_shared: config.shared_storage,
             pin: config.file_pin.as_ref(),
+            is_retry: self.absence == Absence::TriedAgain,
             is_standby: self.directives.is_standby(&subsystem.nqn, config.nsid),
             namespace: config.uuid,
             clusters: self.clusters,

@@ -98,6 +98,7 @@ impl Target {
         }
         let is_over = self.await_service(channel, next, beside);
         if is_over {
+            self.configurator.leave();
             beside.leave();
         } else {
             // One that is about to end may still look whether this process has died at rest.

@@ -11,11 +11,14 @@ use crate::flags::attach::{AttachFlags, NbdEndpoint};
 use crate::flags::confinement::ConfinementKindFlags;
 use crate::flags::connection::Transport;
 use attach::ServerTls;
+use attach::ublk::FoundDevice;
 
 /// Everything that disks need of what is given up: their files, and names of addresses, whose look-up may load libraries.
 pub(super) struct Prepared {
     pub(super) connection: Connection,
     pub(super) nbd_tls: Option<ServerTls>,
+    /// Block devices of the kernel's driver, which answers privileged processes alone.
+    pub(super) found: Vec<FoundDevice>,
 }
 
 /// Checks the flags of disks, and reads the files that they name.
@@ -25,7 +28,8 @@ pub(super) fn prepare(flags: &AttachFlags) -> Result<Prepared, Failure> {
         ublk::prepare()?;
     }
     let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
-    Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls })
+    let found = FoundDevice::all().unwrap_or_default();
+    Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls, found })
 }
 
 /// Gives up all privileges and files that these disks do not need. No thread may run yet.
