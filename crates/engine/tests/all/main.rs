@@ -53,6 +53,7 @@ mod target_protection;
 mod target_quiesce;
 mod target_reservation;
 mod target_reset;
+mod target_secrets;
 mod target_shrink;
 mod target_status;
 mod target_succession;
