@@ -49,6 +49,7 @@ mod target_memory;
 mod target_metrics;
 mod target_panic;
 mod target_peers;
+mod target_promised_ids;
 mod target_protection;
 mod target_quiesce;
 mod target_reservation;
