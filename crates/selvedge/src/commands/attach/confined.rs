@@ -83,7 +83,47 @@ fn named_files(flags: &AttachFlags) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
     use super::*;
+    use crate::confinement::{Wish, Wishes};
+
+    #[test]
+    fn the_kernel_refuses_files_that_no_flag_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = ["named", "sockets", "outside"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "").unwrap();
+            path
+        });
+        let [secret, socket] = [folders[0].join("file"), folders[1].join("a.vhost")];
+        let text = format!(
+            "-a 127.0.0.1 --vhost-user {} --dhchap-secret-file {}",
+            socket.display(),
+            secret.display()
+        );
+        let needs = needs(&[&AttachFlags::of(&text)]);
+        let wishes = Wishes { landlock: Wish::Required, ..Wishes::all(Wish::Off) };
+        // This thread alone: the others run other tests.
+        let tried = std::thread::spawn(move || {
+            confinement::confine(wishes, &needs).map_err(|failure| failure.line().unwrap_or_default())?;
+            let opens = |folder: &Path, write| {
+                OpenOptions::new().read(true).write(write).open(folder.join("file")).is_ok()
+            };
+            let listens = |folder: &Path| UnixListener::bind(folder.join("socket")).is_ok();
+            Ok::<_, String>(
+                folders.map(|folder| [opens(&folder, false), opens(&folder, true), listens(&folder)]),
+            )
+        });
+        let (read, sockets, none) = ([true, false, false], [false, false, true], [false; 3]);
+        match tried.join().unwrap() {
+            Ok(allowed) => assert_eq!(allowed, [read, sockets, none]),
+            Err(reason) => prerequisite::missing(reason),
+        }
+    }
 
     #[test]
     fn disks_need_what_their_flags_name() {

@@ -527,6 +527,48 @@ fn a_caller_with_read_access_changes_nothing() {
 }
 
 #[test]
+fn a_certificate_with_read_access_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.toml");
+    let text = format!(
+        "[[certificate]]\nname = \"reader.example.org\"\nrole = \"read\"\n\
+         [[certificate]]\nname = \"operator.example.org\"\nrole = \"operate\"\nsubsystems = [\"{SERVED}\"]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let testbed = |name: &str| {
+        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let signed = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let certificate = Some(rustls::pki_types::CertificateDer::from(signed.der().to_vec()));
+        let access = Access::new(Some(&path), None::<&Token>).unwrap_or_else(|failure| panic!("{failure:?}"));
+        Testbed::with(access, Peer::Remote { address: ([192, 0, 2, 1], 7).into(), certificate })
+    };
+    let served = |testbed: &Testbed| {
+        let listed: SubsystemsInfoCli = testbed.ask("list_subsystems", &ListSubsystemsReq::default());
+        let hosts: HostsInfo = testbed.ask("list_hosts", &ListHostsReq { subsystem: SERVED.to_owned() });
+        (listed.status, listed.subsystems.len(), hosts.hosts.len())
+    };
+    let changes = |testbed: &Testbed| {
+        [
+            testbed.status("add_host", &add_host(SERVED, HOST)),
+            testbed.status("set_gateway_log_level", &SetGatewayLogLevelReq { log_level: 10 }),
+            testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status,
+            testbed.status("delete_subsystem", &DeleteSubsystemReq { force: Some(true), ..delete(SERVED) }),
+        ]
+    };
+    let reader = testbed("reader.example.org");
+    assert_eq!(changes(&reader), [EACCES; 4]);
+    assert_eq!(served(&reader), (0, 1, 0), "it sees what is served");
+    let operator = testbed("operator.example.org");
+    assert_eq!(changes(&operator), [0, EACCES, EACCES, EACCES]);
+    assert_eq!(served(&operator), (0, 1, 1));
+    let stranger = testbed("stranger.example.org");
+    assert_eq!(stranger.status("add_host", &add_host(SERVED, HOST)), EACCES);
+    let nothing: SubsystemsInfoCli = stranger.ask("list_subsystems", &ListSubsystemsReq::default());
+    assert_eq!((nothing.status, nothing.subsystems.len()), (EACCES, 0));
+}
+
+#[test]
 fn what_is_no_call_costs_its_sender_an_error() {
     let testbed = Testbed::new();
     let refused = |call: &str, body: Vec<u8>| {
