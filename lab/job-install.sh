@@ -3,7 +3,8 @@
 #
 #   job-install.sh BOOT
 #
-# Beside it are before.deb, the package of an earlier version, and now.deb.
+# Beside it are before.deb, the package of an earlier version, now.deb, the library's packages, and read-block, a program that was
+# compiled with them.
 . /job/guest-lib.sh
 
 readonly NQN=nqn.2026-01.org.example:disks
@@ -88,6 +89,17 @@ TOML
     selvedge config check /etc/selvedge/target.toml
     systemctl reload selvedge
     selvedge namespace list | grep -q disk.img
+}
+
+# The library without the program's package: its dependencies are here, the linker finds it, and it reads the disk that is served.
+library() {
+    dpkg --install /job/libselvedge0.deb /job/libselvedge-dev.deb
+    ldconfig -p | grep -F libselvedge.so.0
+    not grep -F 'not found' <(ldd /job/read-block)
+    /job/read-block 127.0.0.1 "$NQN" | grep -x '67108864 bytes'
+    [[ -f /usr/include/selvedge.h && -f /usr/lib/x86_64-linux-gnu/libselvedge.so ]]
+    dpkg --purge libselvedge-dev libselvedge0
+    not /job/read-block 127.0.0.1 "$NQN"
 }
 
 # The five lines of README, and what holds beyond a reboot.
@@ -265,6 +277,7 @@ case $1 in
     check "exposure of the service" exposure selvedge.service
     check "rights of the service" lacks_what_it_does_not_need
     check "a reload serves a disk" configure
+    check "a program in C reads it by the library" library
     check "the kernel's host mounts it" use_from_linux
     check "it is mounted at the next boot" persist
     cat /tmp/figures

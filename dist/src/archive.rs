@@ -34,6 +34,11 @@ pub(crate) fn tar<'a>(
                 header.set_size(bytes.len() as u64);
                 tar.append_data(&mut header, name, &bytes[..]).map_err(said)?;
             }
+            Kind::Link(to) => {
+                header.set_entry_type(tar::EntryType::Symlink);
+                header.set_size(0);
+                tar.append_link(&mut header, name, to).map_err(said)?;
+            }
         }
     }
     tar.into_inner().map_err(said)

@@ -23,6 +23,8 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     Folder,
     File(Vec<u8>),
+    /// Symbolic link to this path.
+    Link(String),
 }
 
 /// Purpose of the contents.
@@ -162,6 +164,11 @@ impl Contents {
         self.add(Entry { path: path.to_owned(), mode, owner: 0, kind, is_configuration: false });
     }
 
+    pub(crate) fn link(&mut self, path: &str, to: &str) {
+        let kind = Kind::Link(to.to_owned());
+        self.add(Entry { path: path.to_owned(), mode: 0o777, owner: 0, kind, is_configuration: false });
+    }
+
     pub(crate) fn folder(&mut self, path: &str, mode: u32, owner: u32) {
         self.add(Entry { path: path.to_owned(), mode, owner, kind: Kind::Folder, is_configuration: false });
     }
@@ -190,7 +197,7 @@ impl Contents {
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         self.entries.values().filter_map(|entry| match &entry.kind {
             Kind::File(bytes) => Some((entry, &bytes[..])),
-            Kind::Folder => None,
+            Kind::Folder | Kind::Link(_) => None,
         })
     }
 }
@@ -212,6 +219,6 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     Ok(found)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -5,11 +5,18 @@ use std::path::{Path, PathBuf};
 use crate::archive;
 use crate::checksums::put;
 use crate::contents::{Contents, Entry, Kind};
+use crate::library;
+use crate::licences::ThirdParty;
 use crate::program::Program;
 use crate::release::Release;
 
 const MAINTAINER: &str = "Selvedge developers <selvedge@users.noreply.github.com>";
 const SECTION: &str = "admin";
+/// Package of the library, whose number is that of its SONAME.
+pub(crate) const LIBRARY: &str = "libselvedge0";
+const DEVELOPMENT: &str = "libselvedge-dev";
+/// Folder of libraries for one architecture, beside those for others.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Writes the package, and gives its path.
 pub(crate) fn write(
@@ -23,9 +30,7 @@ pub(crate) fn write(
         // The changelog of a package whose version is upstream's and a revision.
         data.file(&entry.path, entry.mode, bytes.to_vec());
     }
-    data.file("usr/share/doc/selvedge/copyright", 0o644, copyright().into_bytes());
-    data.file("usr/share/doc/selvedge/changelog.Debian.gz", 0o644, changelog(release)?);
-    data.file("usr/share/lintian/overrides/selvedge", 0o644, overrides("selvedge"));
+    documents(release, "selvedge", &mut data)?;
     let depends = depends(program)?;
     let fields = format!(
         "Depends: {depends}\n\
@@ -51,25 +56,83 @@ pub(crate) fn write(
     package(release, "selvedge", &fields, control, &data, output)
 }
 
-/// The debug information, where debuggers look for it.
-pub(crate) fn write_debug(release: &Release, program: &Program, output: &Path) -> Result<PathBuf, String> {
+/// The library, and what programs are compiled with: two packages, since those that use it depend on the first alone.
+pub(crate) fn write_library(
+    release: &Release,
+    library: &Program,
+    licences: &ThirdParty,
+    output: &Path,
+) -> Result<[PathBuf; 2], String> {
+    let mut data = library::runtime(release, library, LIBRARIES)?;
+    data.file(
+        &format!("usr/share/doc/{LIBRARY}/THIRD-PARTY.gz"),
+        0o644,
+        archive::gzip(licences.text.as_bytes())?,
+    );
+    documents(release, LIBRARY, &mut data)?;
+    let mut control = Contents::default();
+    // Programs that are built with this version may call what it has added.
+    let needed = format!("libselvedge 0 {LIBRARY} (>= {})\n", release.version);
+    control.file("shlibs", 0o644, needed.into_bytes());
+    control.file("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec());
+    let fields = format!(
+        "Depends: {}\nSection: libs\nPriority: optional\nMulti-Arch: same\n\
+         Homepage: https://github.com/selvedge/selvedge\n\
+         Description: NVMe over TCP from userspace - shared library\n \
+         Programs use namespaces of any NVMe/TCP target by this library, over several\n \
+         paths, without root and without a kernel driver.\n",
+        depends(library)?
+    );
+    let runtime = package(release, LIBRARY, &fields, control, &data, output)?;
+
+    let folder = format!("usr/share/doc/{DEVELOPMENT}");
+    let mut data = library::development(release, LIBRARIES, &folder)?;
+    documents(release, DEVELOPMENT, &mut data)?;
+    let fields = format!(
+        "Depends: {LIBRARY} (= {})\nSuggests: pkgconf\n\
+         Section: libdevel\nPriority: optional\nMulti-Arch: same\n\
+         Homepage: https://github.com/selvedge/selvedge\n\
+         Description: NVMe over TCP from userspace - header and examples\n \
+         Programs in C are compiled with this header, by pkg-config for example.\n \
+         An example in Python and the source of an engine for fio are among the\n \
+         documents.\n",
+        version(release)
+    );
+    let development = package(release, DEVELOPMENT, &fields, Contents::default(), &data, output)?;
+    Ok([runtime, development])
+}
+
+/// The debug information of a package's program or library, where debuggers look for it.
+pub(crate) fn write_debug(
+    release: &Release,
+    of: &str,
+    program: &Program,
+    output: &Path,
+) -> Result<PathBuf, String> {
     let (folder, file) = program.build_id.split_at(2);
     let bytes =
         std::fs::read(&program.debug).map_err(|error| format!("{}: {error}", program.debug.display()))?;
     let mut data = Contents::default();
     data.file(&format!("usr/lib/debug/.build-id/{folder}/{file}.debug"), 0o644, bytes);
-    data.file("usr/share/doc/selvedge-dbgsym/copyright", 0o644, copyright().into_bytes());
-    data.file("usr/share/doc/selvedge-dbgsym/changelog.Debian.gz", 0o644, changelog(release)?);
-    data.file("usr/share/lintian/overrides/selvedge-dbgsym", 0o644, overrides("selvedge-dbgsym"));
+    let name = format!("{of}-dbgsym");
+    documents(release, &name, &mut data)?;
     let fields = format!(
-        "Depends: selvedge (= {})\nSection: debug\nPriority: optional\nBuild-Ids: {}\n\
-         Description: debug information for selvedge\n \
+        "Depends: {of} (= {})\nSection: debug\nPriority: optional\nBuild-Ids: {}\n\
+         Description: debug information for {of}\n \
          Debuggers and profilers find here which line of the source each address of\n \
          the program belongs to.\n",
         version(release),
         program.build_id
     );
-    package(release, "selvedge-dbgsym", &fields, Contents::default(), &data, output)
+    package(release, &name, &fields, Contents::default(), &data, output)
+}
+
+/// Files of every package: licence, changelog, and overrides of lintian.
+fn documents(release: &Release, name: &str, data: &mut Contents) -> Result<(), String> {
+    data.file(&format!("usr/share/doc/{name}/copyright"), 0o644, copyright().into_bytes());
+    data.file(&format!("usr/share/doc/{name}/changelog.Debian.gz"), 0o644, changelog(release)?);
+    data.file(&format!("usr/share/lintian/overrides/{name}"), 0o644, overrides(name));
+    Ok(())
 }
 
 fn package(
@@ -82,8 +145,10 @@ fn package(
 ) -> Result<PathBuf, String> {
     let version = version(release);
     let size_kib: u64 = data.entries().map(size_kib).sum();
+    // Lintian looks at packages of one source together.
+    let source = if name == "selvedge" { "" } else { "Source: selvedge\n" };
     let text = format!(
-        "Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: {MAINTAINER}\n\
+        "Package: {name}\n{source}Version: {version}\nArchitecture: amd64\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {size_kib}\n{fields}"
     );
     control.file("control", 0o644, text.into_bytes());
@@ -134,7 +199,7 @@ fn conffiles(contents: &Contents) -> String {
 /// Size of a file on a disk, as dpkg counts it.
 fn size_kib(entry: &Entry) -> u64 {
     match &entry.kind {
-        Kind::Folder => 1,
+        Kind::Folder | Kind::Link(_) => 1,
         Kind::File(bytes) => (bytes.len() as u64).div_ceil(1024),
     }
 }

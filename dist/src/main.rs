@@ -6,6 +6,7 @@ mod checksums;
 mod contents;
 mod deb;
 mod image;
+mod library;
 mod licences;
 mod materials;
 mod program;
@@ -27,8 +28,8 @@ use release::Release;
 const HELP: &str = "\
 cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--twice]
 
-Makes deb, rpm, static tarball, container image, bill of materials and checksums in DIR (target/dist without it), from
-the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
+Makes deb and rpm of program and C library, static tarball, container image, bill of materials and checksums in DIR
+(target/dist without it), from the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
 --earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --quick
 optimizes no more than the data path, and nothing across crates, which takes most of the time: for the suites.
 --twice makes everything again in a second folder and compares.";
@@ -86,6 +87,7 @@ fn make(wanted: &Wanted) -> Result<(), String> {
     step("vendor the crates", || builder.vendor())?;
     let dynamic = step("build for deb and rpm", || builder.build(Linkage::Dynamic))?;
     let fixed = step("build for tarball and image", || builder.build(Linkage::Static))?;
+    let library = step("build the library for C", || builder.build_library())?;
     let materials = step("list what is in it", || Materials::collect(&builder))?;
     let licences = ThirdParty::collect(&materials)?;
     let generated = builder.generate(&dynamic)?;
@@ -99,15 +101,22 @@ fn make(wanted: &Wanted) -> Result<(), String> {
         make_folder(&folder)?;
         step("deb of the earlier version", || deb::write(&earlier, &dynamic, &packaged, &folder))?;
     }
-    let made = vec![
+    let debs = step("debs of the library", || deb::write_library(&release, &library, &licences, output))?;
+    let rpms =
+        step("rpms of the library", || rpm_package::write_library(&release, &library, &licences, output))?;
+    let mut made = vec![
         step("deb", || deb::write(&release, &dynamic, &packaged, output))?,
-        step("deb of debug information", || deb::write_debug(&release, &dynamic, output))?,
+        step("deb of debug information", || deb::write_debug(&release, "selvedge", &dynamic, output))?,
+        step("deb of the library's debug information", || {
+            deb::write_debug(&release, deb::LIBRARY, &library, output)
+        })?,
         step("rpm", || rpm_package::write(&release, &dynamic, &packaged, output))?,
         step("tarball", || tarball::write(&release, &unpacked, output))?,
         step("debug information of the tarball", || tarball::write_debug(&release, &fixed, output))?,
         step("container image", || image::write(&release, &fixed, &licences, output))?,
         materials.write(&release, output)?,
     ];
+    made.extend(debs.into_iter().chain(rpms));
     checksums::write(&made, output)?;
     for file in &made {
         let size = std::fs::metadata(file).map_or(0, |data| data.len());

@@ -11,11 +11,11 @@ use crate::run;
 /// The only machine that packages are made for where no other standard library is installed.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Crates that are optimized in a quick build, too: the data path, and code that is not safe by
+/// Packages that are optimized in a quick build, too: the data path, and code that is not safe by
 /// itself.
-const QUICK_AS_DELIVERED: [&str; 2] = ["engine", "nvme"];
-/// Crates that are not optimized in a quick build: optimizing them takes longer than the tests.
-const QUICK_AS_WRITTEN: [&str; 4] = ["selvedge", "lab", "chart", "topology"];
+const QUICK_AS_DELIVERED: [&str; 2] = ["selvedge-engine", "selvedge-nvme"];
+/// Packages that are not optimized in a quick build: optimizing them takes longer than the tests.
+const QUICK_AS_WRITTEN: [&str; 4] = ["selvedge", "lab", "chart", "selvedge-topology"];
 
 /// Linkage of the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Linkage {
     Static,
 }
 
-/// A program without its debug information, and where that is.
+/// A program or shared library without its debug information, and where that is.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) debug: PathBuf,
@@ -85,25 +85,25 @@ impl<'a> Builder<'a> {
 
     /// Builds the program, and takes its debug information out.
     pub(crate) fn build(&self, linkage: Linkage) -> Result<Program, String> {
-        let name = match linkage {
-            Linkage::Dynamic => "dynamic",
-            Linkage::Static => "static",
+        // How the C library gets in is the linker's business, which the program alone meets: all crates are shared.
+        let (name, words): (&str, &[&str]) = match linkage {
+            Linkage::Dynamic => ("dynamic", &[]),
+            Linkage::Static => ("static", &["--bin", "selvedge", "--", "-Ctarget-feature=+crt-static"]),
         };
-        let built = self.cargo_build(&["selvedge"], linkage)?.join("selvedge");
-        let folder = self.work.join(name);
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        self.strip(&built, &folder)
+        let built = self.cargo_build("selvedge", words)?.join("selvedge");
+        self.strip(&built, name)
     }
 
-    /// Builds programs, and gives the folder that they are in until the next build.
-    fn cargo_build(&self, packages: &[&str], linkage: Linkage) -> Result<PathBuf, String> {
+    /// Builds the library for C in the same way, as a shared library alone: as a crate, too, it would not be optimized as a whole.
+    pub(crate) fn build_library(&self) -> Result<Program, String> {
+        let built = self.cargo_build("c_library", &["--lib", "--crate-type", "cdylib"])?;
+        self.strip(&built.join("libc_library.so"), "library")
+    }
+
+    /// Builds a package, with these words for `cargo rustc`, and gives the folder that it is in until the next build.
+    fn cargo_build(&self, package: &str, words: &[&str]) -> Result<PathBuf, String> {
         let output = self.work.join("target");
-        // How the C library gets in is the linker's business, which the program alone meets: all crates are shared.
-        let command = match linkage {
-            Linkage::Dynamic => "build",
-            Linkage::Static => "rustc",
-        };
-        let mut cargo = self.offline_cargo(command);
+        let mut cargo = self.offline_cargo(if words.is_empty() { "build" } else { "rustc" });
         cargo.args(["--profile", "dist", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
         if self.is_quick {
             // Each program would be optimized as a whole, for minutes.
@@ -115,12 +115,7 @@ impl<'a> Builder<'a> {
                 cargo.args(["--config", &format!("profile.dist.package.{package}.opt-level=0")]);
             }
         }
-        for package in packages {
-            cargo.args(["--package", package]);
-        }
-        if linkage == Linkage::Static {
-            cargo.args(["--bin", "selvedge", "--", "-Ctarget-feature=+crt-static"]);
-        }
+        cargo.args(["--package", package]).args(words);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags().join("\u{1f}"));
         cargo.env("SELVEDGE_COMMIT", &self.release.commit).env("CARGO_INCREMENTAL", "0");
         run::shown(&mut cargo)?;
@@ -141,7 +136,9 @@ impl<'a> Builder<'a> {
         ]
     }
 
-    fn strip(&self, built: &Path, folder: &Path) -> Result<Program, String> {
+    fn strip(&self, built: &Path, name: &str) -> Result<Program, String> {
+        let folder = self.work.join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let (path, debug) = (folder.join("selvedge"), folder.join("selvedge.debug"));
         let objcopy = || Command::new("objcopy");
         let apart = ["--only-keep-debug", "--compress-debug-sections=zlib"];

@@ -4,12 +4,20 @@ use std::path::{Path, PathBuf};
 
 use rpm::{BuildConfig, CompressionWithLevel, Dependency, FileOptions, PackageBuilder};
 
+use crate::archive;
 use crate::checksums::put;
 use crate::contents::{Contents, Kind};
+use crate::library;
+use crate::licences::ThirdParty;
 use crate::program::Program;
 use crate::release::Release;
 
 const GZIP_LEVEL: u32 = 9;
+const LIBRARY: &str = "selvedge-libs";
+const DEVELOPMENT: &str = "selvedge-devel";
+const LIBRARIES: &str = "usr/lib64";
+/// For systems whose libraries do not enter the linker's cache by themselves.
+const LDCONFIG: &str = "/sbin/ldconfig";
 
 /// Writes it, and gives its path.
 pub(crate) fn write(
@@ -18,13 +26,8 @@ pub(crate) fn write(
     contents: &Contents,
     output: &Path,
 ) -> Result<PathBuf, String> {
-    let date = u32::try_from(release.date).map_err(|_| "the commit's date is too late for RPM")?;
-    let config = BuildConfig::v4().source_date(date).compression(CompressionWithLevel::Gzip(GZIP_LEVEL));
     let summary = "NVMe over TCP in userspace: target, host, tuner and benchmark";
-    let mut package =
-        PackageBuilder::new("selvedge", &release.version, "MIT OR Apache-2.0", "x86_64", summary);
-    package.using_config(config).release(release.revision).url("https://github.com/selvedge/selvedge");
-    package.build_host("reproducible").cookie("selvedge").vendor("Selvedge developers");
+    let mut package = begun(release, "selvedge", summary)?;
     package.description(
         // 79 columns at most, as rpmlint asks.
         "Selvedge serves files, block devices, memory and images of a Ceph cluster to\n\
@@ -44,11 +47,67 @@ pub(crate) fn write(
     package.post_install_script(script("post")?);
     package.pre_uninstall_script(script("preun")?);
     package.post_uninstall_script(script("postun")?);
+    finished(release, "selvedge", package.build(), output)
+}
 
-    let built = package.build().map_err(|error| error.to_string())?;
+/// The library, and what programs are compiled with, as `deb` has them.
+pub(crate) fn write_library(
+    release: &Release,
+    library: &Program,
+    licences: &ThirdParty,
+    output: &Path,
+) -> Result<[PathBuf; 2], String> {
+    let mut contents = library::runtime(release, library, LIBRARIES)?;
+    let folder = format!("usr/share/doc/{LIBRARY}");
+    contents.file(&format!("{folder}/THIRD-PARTY.gz"), 0o644, archive::gzip(licences.text.as_bytes())?);
+    contents.file(&format!("{folder}/LICENSE-MIT"), 0o644, release.file("LICENSE-MIT")?);
+    contents.file(&format!("{folder}/LICENSE-APACHE"), 0o644, release.file("LICENSE-APACHE")?);
+    let mut package = begun(release, LIBRARY, "NVMe over TCP from userspace: shared library")?;
+    package.description(
+        "Programs use namespaces of any NVMe/TCP target by this library, over several\n\
+         paths, without root and without a kernel driver.",
+    );
+    add(&mut package, &contents).map_err(|error| error.to_string())?;
+    for need in needs(library) {
+        package.requires(need);
+    }
+    package.provides(Dependency::any(format!("{}()(64bit)", library::SONAME)));
+    package.post_install_script(LDCONFIG.to_owned());
+    package.post_uninstall_script(LDCONFIG.to_owned());
+    let runtime = finished(release, LIBRARY, package.build(), output)?;
+
+    let folder = format!("usr/share/doc/{DEVELOPMENT}");
+    let contents = library::development(release, LIBRARIES, &folder)?;
+    let mut package = begun(release, DEVELOPMENT, "NVMe over TCP from userspace: header and examples")?;
+    package.description(
+        "Programs in C are compiled with this header, by pkg-config for example. An\n\
+         example in Python and the source of an engine for fio are among the documents.",
+    );
+    add(&mut package, &contents).map_err(|error| error.to_string())?;
+    package.requires(Dependency::eq(LIBRARY, format!("{}-{}", release.version, release.revision)));
+    Ok([runtime, finished(release, DEVELOPMENT, package.build(), output)?])
+}
+
+/// A package with everything but description, dependencies and files.
+fn begun(release: &Release, name: &str, summary: &str) -> Result<PackageBuilder, String> {
+    let date = u32::try_from(release.date).map_err(|_| "the commit's date is too late for RPM")?;
+    let config = BuildConfig::v4().source_date(date).compression(CompressionWithLevel::Gzip(GZIP_LEVEL));
+    let mut package = PackageBuilder::new(name, &release.version, "MIT OR Apache-2.0", "x86_64", summary);
+    package.using_config(config).release(release.revision).url("https://github.com/selvedge/selvedge");
+    package.build_host("reproducible").cookie("selvedge").vendor("Selvedge developers");
+    Ok(package)
+}
+
+fn finished(
+    release: &Release,
+    name: &str,
+    built: Result<rpm::Package, rpm::Error>,
+    output: &Path,
+) -> Result<PathBuf, String> {
+    let built = built.map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     built.write(&mut bytes).map_err(|error| error.to_string())?;
-    put(&output.join(format!("selvedge-{}-{}.x86_64.rpm", release.version, release.revision)), &bytes)
+    put(&output.join(format!("{name}-{}-{}.x86_64.rpm", release.version, release.revision)), &bytes)
 }
 
 /// Files, and the folders that are this package's alone.
@@ -70,6 +129,9 @@ fn add(package: &mut PackageBuilder, contents: &Contents) -> Result<(), rpm::Err
                     options = options.doc();
                 }
                 package.with_file_contents(bytes.clone(), options)?;
+            }
+            Kind::Link(to) => {
+                package.with_symlink(FileOptions::symlink(path, to))?;
             }
         }
     }

@@ -133,8 +133,16 @@ fn peers(args: &[String]) -> Result<Infallible, String> {
 
 /// Builds the roofline, which has the bare server and its client, and says where it is.
 fn roofline_program() -> Result<String, String> {
-    let words =
-        ["bench", "--no-run", "--package", "engine", "--bench", "roofline", "--message-format", "json"];
+    let words = [
+        "bench",
+        "--no-run",
+        "--package",
+        "selvedge-engine",
+        "--bench",
+        "roofline",
+        "--message-format",
+        "json",
+    ];
     let built = workspace::cargo(&words).limit_s(1800).run_quietly();
     match executable(&built.output) {
         Some(path) if built.passed => Ok(path.to_owned()),
@@ -151,7 +159,7 @@ fn executable(messages: &str) -> Option<&str> {
 fn measure(name: &str, args: &[String]) -> ExitCode {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace::root());
-    command.args(["bench", "--quiet", "--package", "engine", "--bench", name, "--"]);
+    command.args(["bench", "--quiet", "--package", "selvedge-engine", "--bench", name, "--"]);
     match command.args(args).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

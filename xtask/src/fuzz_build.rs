@@ -47,22 +47,22 @@ const FLAGS: [&str; 9] = [
 /// inputs.
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
-/// The project's crates in a fuzzer.
+/// The project's packages in a fuzzer.
 const OWN: [&str; 14] = [
     "attach",
-    "authentication",
     "ceph_nvmeof",
     "chart",
-    "engine",
     "fuzz",
     "gateway",
     "nbd",
-    "nvme",
-    "private_folder",
-    "secure_channel",
     "selvedge",
-    "tls_handshake",
-    "topology",
+    "selvedge-authentication",
+    "selvedge-engine",
+    "selvedge-nvme",
+    "selvedge-private-folder",
+    "selvedge-secure-channel",
+    "selvedge-tls-handshake",
+    "selvedge-topology",
 ];
 
 /// Has this program stand in for the compiler.

@@ -17,6 +17,8 @@ const GUEST_LIMIT_S: u64 = 1500;
 const IMAGE_BYTES_MAX: u64 = 25 << 20;
 /// An upgrade needs something to come from.
 const VERSION_BEFORE: &str = "0.0.9";
+/// Packages of the library, by their names in Debian.
+const LIBRARY: [&str; 2] = ["libselvedge0", "libselvedge-dev"];
 
 /// The packages themselves, and each Debian in which they are installed.
 pub(crate) fn jobs() -> Vec<String> {
@@ -43,10 +45,12 @@ fn packages(made: &Path, scratch: &Path) -> Result<String, String> {
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;
     passes("promtool", &["test", "rules", "selvedge.rules.test.yaml"], &alerts)?;
     passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], made)?;
-    for package in files(made, ".deb")? {
-        let words = ["--allow-root", "--fail-on", "error,warning", &package.display().to_string()];
-        passes("lintian", &words, made)?;
-    }
+    // Together, since the library's link for compilers is in another package than the library.
+    let debs: Vec<String> =
+        files(made, ".deb")?.iter().map(|package| package.display().to_string()).collect();
+    let words =
+        ["--allow-root", "--fail-on", "error,warning"].into_iter().chain(debs.iter().map(String::as_str));
+    passes("lintian", &words.collect::<Vec<_>>(), made)?;
     for package in files(made, ".rpm")? {
         passes("rpm", &["--query", "--list", "--package", &package.display().to_string()], made)?;
     }
@@ -64,7 +68,33 @@ fn install(made: &Path, scratch: &Path, debian: &str) -> Result<(), Fault> {
     let (now, former) = (scratch.join("now.deb"), scratch.join("before.deb"));
     copy(&one_named(made, "selvedge_", ".deb")?, &now)?;
     copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, &former)?;
-    in_guest(debian, &now, &former)
+    let mut files = vec![now, former, program_in_c(made, scratch)?];
+    for name in LIBRARY {
+        let package = scratch.join(format!("{name}.deb"));
+        copy(&one_named(made, &format!("{name}_"), ".deb")?, &package)?;
+        files.push(package);
+    }
+    in_guest(debian, &files)
+}
+
+/// A program that is compiled with nothing but the packages of the library.
+fn program_in_c(made: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    let (root, program) = (scratch.join("library"), scratch.join("read-block"));
+    let folder = root.display().to_string();
+    for name in LIBRARY {
+        let package = one_named(made, &format!("{name}_"), ".deb")?.display().to_string();
+        passes("dpkg-deb", &["--extract", &package, &folder], scratch)?;
+    }
+    let compile = "cc -Wall -Werror \"$1\" $(pkg-config --cflags --libs selvedge) -o \"$2\"";
+    let source = workspace::root().join("lab/read-block.c").display().to_string();
+    let step = Step::new("sh", &["-ec", compile, "sh", &source, &program.display().to_string()])
+        .env("PKG_CONFIG_SYSROOT_DIR", &folder)
+        .env("PKG_CONFIG_LIBDIR", &format!("{folder}/usr/lib/x86_64-linux-gnu/pkgconfig"));
+    if step.run().passed {
+        Ok(program)
+    } else {
+        Err("no program can be compiled with the library".to_owned())
+    }
 }
 
 /// The static program needs nothing of the machine, not even the folder of devices.
@@ -84,15 +114,15 @@ fn run_in_an_empty_root(tarball: &Path, scratch: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn in_guest(suite: &str, now: &Path, before: &Path) -> Result<(), Fault> {
+fn in_guest(suite: &str, files: &[PathBuf]) -> Result<(), Fault> {
     let script = workspace::root().join("lab/installed-guest.sh").display().to_string();
     let build = Step::new(&script, &["build", suite]).limit_s(BUILD_LIMIT_S).run();
     if !build.passed {
         return Err(Fault::Laboratory("the guest was not built".to_owned()));
     }
-    let files = [now.display().to_string(), before.display().to_string()];
-    let job =
-        Step::new(&script, &["run", suite, "install", &files[0], &files[1]]).limit_s(GUEST_LIMIT_S).run();
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let words = ["run", suite, "install"].into_iter().chain(files.iter().map(String::as_str));
+    let job = Step::new(&script, &words.collect::<Vec<_>>()).limit_s(GUEST_LIMIT_S).run();
     for line in job.output.lines().filter(|line| line.starts_with("checks: ") || line.starts_with("figure: "))
     {
         println!("  {line}");

@@ -14,7 +14,7 @@ pub(crate) const BUILD_MAX_S: u64 = 1800;
 /// Time that all tests of one program may take, in seconds.
 const WELL_MAX_S: u64 = 900;
 
-/// A package, and the program of an integration test of it, if it is one.
+/// A folder of `crates`, and the program of an integration test of it, if it is one.
 type TestTarget<'a> = (&'a str, Option<&'a str>);
 
 /// The programs.
@@ -28,9 +28,10 @@ impl MutantTests {
     /// Builds the programs of these tests. What they are built of is shared with other tests, as far as it is not broken.
     pub(crate) fn build(tree: &Path, tests: &[&NamedTest]) -> Result<Self, String> {
         let manifest = tree.join("Cargo.toml").display().to_string();
+        let folders: BTreeSet<&str> = tests.iter().map(|test| &*test.package).collect();
+        let packages = folders.into_iter().map(workspace::package).collect::<Result<Vec<_>, _>>()?;
         let mut words = vec!["test", "--no-run", "--message-format", "json-render-diagnostics", "--lib"];
         words.extend(["--manifest-path", &manifest]);
-        let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.package).collect();
         words.extend(packages.iter().flat_map(|package| ["-p", package]));
         let programs: BTreeSet<&str> = tests.iter().filter_map(|test| test.program.as_deref()).collect();
         words.extend(programs.iter().flat_map(|program| ["--test", program]));

@@ -10,7 +10,7 @@ use crate::workspace;
 /// Files to copy: all crates, since the simulation and the tests that mutants name are built of them, and what they read.
 const PARTS: [&str; 6] = ["Cargo.toml", "Cargo.lock", "crates", "simulate", "packaging", "docs"];
 /// Of the engine's tests a dozen are run: optimizing it takes longer.
-const FEW_TESTS: &str = "\n[profile.dev.package.engine]\nopt-level = 0\n";
+const FEW_TESTS: &str = "\n[profile.dev.package.selvedge-engine]\nopt-level = 0\n";
 /// Code of each crate that looks up the mutant in force.
 const SWITCH: &str = "
 extern crate std;
@@ -22,7 +22,7 @@ pub fn is_mutant(name: &str) -> bool {
 }
 ";
 
-/// The version of the workspace's crates, and that of those which are broken.
+/// The version of the workspace's crates, and that of those which are broken. Each names its own, and those that it is built of.
 const VERSION: &str = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
 const VERSION_OF_TREE: &str = concat!("version = \"", env!("CARGO_PKG_VERSION"), "-mutants\"");
 
@@ -49,7 +49,7 @@ fn break_tree(tree: &Path, mutants: &[Mutant]) -> Result<(), String> {
     }
     edit(&tree.join("Cargo.toml"), |text| {
         // Crates of the same version and place would be taken for each other in a folder that both trees build in.
-        let mut text = text.replacen(VERSION, VERSION_OF_TREE, 1);
+        let mut text = text.replace(VERSION, VERSION_OF_TREE);
         if !text.contains(VERSION_OF_TREE) {
             return Err("the workspace has another version than mutants know".to_owned());
         }

@@ -57,11 +57,12 @@ pub(crate) const GUEST: [Package; 9] = [
 ];
 
 /// For making packages, checking them, and the Debians that they are installed in.
-pub(crate) const INSTALL: [Package; 10] = [
+pub(crate) const INSTALL: [Package; 11] = [
     Package { name: "prometheus", evidence: "promtool" },
     Package { name: "git", evidence: "git" },
     Package { name: "binutils", evidence: "objcopy" },
     Package { name: "lintian", evidence: "lintian" },
+    Package { name: "pkgconf", evidence: "pkg-config" },
     Package { name: "rpm", evidence: "rpm" },
     Package { name: "mmdebstrap", evidence: "mmdebstrap" },
     Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },

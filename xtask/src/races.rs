@@ -18,7 +18,7 @@ const UNDER_MIRI: [&str; 5] =
 /// Builds the models, and plays those that are named. A feature rather than a flag of the compiler:
 /// most of what it is built of is what the unit suite has built.
 fn step(last: &str) -> Step {
-    workspace::cargo(&["test", "-p", "engine", "--lib", "--features", "loom", last]).limit_s(LIMIT_S)
+    workspace::cargo(&["test", "-p", "selvedge-engine", "--lib", "--features", "loom", last]).limit_s(LIMIT_S)
 }
 
 /// Plays all models.
@@ -43,7 +43,7 @@ pub(crate) fn miri(args: &[String]) -> ExitCode {
     }
     let target_dir = workspace::target_dir().join("miri").display().to_string();
     let mut words =
-        vec!["+nightly", "miri", "test", "-p", "engine", "--lib", "--target-dir", &target_dir, "--"];
+        vec!["+nightly", "miri", "test", "-p", "selvedge-engine", "--lib", "--target-dir", &target_dir, "--"];
     words.extend(UNDER_MIRI);
     words.extend(["--skip", "zeroing_touches"]);
     let tests =

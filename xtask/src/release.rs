@@ -10,7 +10,8 @@ use crate::{dist, gate, proof, usage_error, workspace};
 /// Workspaces of their own, with the same version.
 const APART: [&str; 3] = ["book", "dist", "simulate"];
 /// Files that name a version to fetch.
-const NAMING: [&str; 3] = ["docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
+const NAMING: [&str; 4] =
+    ["docs/c-library.md", "docs/install.md", "packaging/compose.yaml", "packaging/kubernetes.yaml"];
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
 const FORMATS: [(&str, &str, &str); 12] = [
@@ -38,12 +39,13 @@ const FORMATS: [(&str, &str, &str); 12] = [
 
 type Check = (&'static str, fn() -> Result<String, String>);
 
-const CHECKS: [Check; 5] = [
+const CHECKS: [Check; 6] = [
     ("nothing is left to commit", committed),
     ("all workspaces have one version", versions),
     ("the changelog has the version", changelog),
     ("documents name the version and the formats", documents),
     ("the release before is known", before),
+    ("the crates can be published", crates),
 ];
 /// These take hours.
 const LONG_CHECKS: [Check; 2] = [
@@ -169,6 +171,13 @@ fn before() -> Result<String, String> {
         return Err(format!("commit {} has another version than {}", release.commit, release.version));
     }
     Ok(format!("{}, {}", release.version, release.commit))
+}
+
+/// Packs the crates that are for other programs, in the order in which a registry takes them, and builds and sends none.
+fn crates() -> Result<String, String> {
+    let words = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty"];
+    let step = workspace::cargo(&words).limit_s(300).run_quietly();
+    if step.passed { Ok(String::new()) } else { Err(step.output.trim().to_owned()) }
 }
 
 fn suites() -> Result<String, String> {

@@ -9,8 +9,8 @@ use crate::workspace;
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LIST: &str = include_str!("../releases.txt");
 const BUILD_LIMIT_S: u64 = 1800;
-/// Crates of every release: optimizing them takes longer than the tests that one is built for. What they are built of is optimized
-/// as it is in this version, and built already.
+/// Packages of the release before: optimizing them takes longer than the tests that it is built for. What they are built of is
+/// optimized as it is in this version, and built already. From 0.2 on, their names begin with `selvedge-`.
 const OWN: [&str; 4] = ["attach", "authentication", "engine", "nvme"];
 
 /// A release, by its number and its commit.

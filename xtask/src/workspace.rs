@@ -18,6 +18,14 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// Name of the package in a folder of `crates`: published ones have a longer name than their folder and their library.
+pub(crate) fn package(folder: &str) -> Result<String, String> {
+    let path = format!("crates/{folder}/Cargo.toml");
+    let text = std::fs::read_to_string(root().join(&path)).map_err(|error| format!("{path}: {error}"))?;
+    let name = text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    name.map(str::to_owned).ok_or_else(|| format!("{path} has no name"))
+}
+
 /// The cargo that runs us, so that a `+toolchain` given by the user stays in force.
 pub(crate) fn cargo(args: &[&str]) -> Step {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());

@@ -116,7 +116,7 @@ impl Options {
     /// When an option is missing, or a name or file cannot be read.
     pub(crate) fn volume(&self) -> Result<VolumeOptions, Failure> {
         let paths = self.paths(self.queue_entries.unwrap_or(QUEUE_ENTRIES))?;
-        Ok(VolumeOptions { threads: self.io_queues, ..VolumeOptions::from(paths) })
+        Ok(VolumeOptions::from(paths).with_threads(self.io_queues))
     }
 
     /// Options of the paths of one queue with this number of requests outstanding, which is to fit into its connections.

@@ -2,7 +2,7 @@
 //! runs: it goes on over the others.
 //!
 //! ```text
-//! cargo run -p engine --example multipath -- NQN NSID ADDRESS:PORT ADDRESS:PORT...
+//! cargo run -p selvedge-engine --example multipath -- NQN NSID ADDRESS:PORT ADDRESS:PORT...
 //! ```
 //!
 //! It overwrites the first block of the namespace.

@@ -1,7 +1,7 @@
 //! Connects to an NVMe/TCP target from userspace, lists its namespaces and prints the first bytes of one.
 //!
 //! ```text
-//! cargo run -p engine --example read_blocks -- 127.0.0.1:4420 nqn.2014-08.org.example:disk [nsid]
+//! cargo run -p selvedge-engine --example read_blocks -- 127.0.0.1:4420 nqn.2014-08.org.example:disk [nsid]
 //! ```
 //!
 //! It needs no root and no kernel driver. A program that knows the namespace needs the last step

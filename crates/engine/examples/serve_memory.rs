@@ -1,7 +1,7 @@
 //! Serves memory as a namespace over NVMe/TCP until its standard input ends.
 //!
 //! ```text
-//! cargo run -p engine --example serve_memory -- [ADDRESS:PORT]...
+//! cargo run -p selvedge-engine --example serve_memory -- [ADDRESS:PORT]...
 //! ```
 //!
 //! Each address is a port of the same subsystem, and so a path to the same namespace: try `multipath` with all of them.

@@ -62,6 +62,11 @@
     allow(dead_code, reason = "what only a real machine needs stays, unused")
 )]
 
+#![cfg_attr(
+    not(all(feature = "target", feature = "ceph")),
+    allow(dead_code, unused_imports, reason = "what only the target or Ceph's libraries need stays, unused")
+)]
+
 pub mod address;
 pub mod backend;
 pub mod ceph;
@@ -77,6 +82,7 @@ pub mod secret_file;
 pub mod secure_stream;
 pub mod seldom;
 mod sync;
+#[cfg(feature = "target")]
 pub mod target;
 pub mod time_bound;
 pub mod transport;
@@ -85,3 +91,8 @@ pub mod units;
 pub use histogram::Histogram;
 #[cfg(feature = "simulation")]
 pub use ring::simulated as simulation;
+
+/// Programs of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

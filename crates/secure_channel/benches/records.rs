@@ -1,5 +1,5 @@
 //! What a record costs: sealed where it stands, sealed from elsewhere, and opened, beside the copy that sealing from elsewhere
-//! saves. CPU time of one thread, in the processor's caches: `cargo bench -p secure_channel`.
+//! saves. CPU time of one thread, in the processor's caches: `cargo bench -p selvedge-secure-channel`.
 
 use std::time::Duration;
 

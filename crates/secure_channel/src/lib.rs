@@ -3,6 +3,7 @@
 //! that a simulation can have it too. The handshake itself is a library's.
 
 mod alert;
+mod cipher;
 mod client_hello;
 mod configured_psk;
 mod external_psk;

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
+
+use crate::Hash;
+use crate::cipher::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 /// Bytes of a nonce, which no two texts may share: a random one is good for 2^32 of them.
 pub const NONCE_BYTES: usize = 12;
@@ -51,8 +52,8 @@ impl SealingKey {
         if bytes.len() < KEY_BYTES_MIN {
             return Err("it has less than 32 bytes; `openssl rand -base64 32` makes one");
         }
-        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SALT), &bytes);
-        let key = UnboundKey::new(&AES_256_GCM, key.as_ref()).map_err(|_| "its key cannot be used")?;
+        let key = Hash::Sha256.hmac(SALT, &[&bytes[..]]);
+        let key = UnboundKey::new(&AES_256_GCM, &key).map_err(|_| "its key cannot be used")?;
         Ok(Self(LessSafeKey::new(key)))
     }
 

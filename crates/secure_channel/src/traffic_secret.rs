@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
 use crate::Suite;
+use crate::cipher::{self, AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use crate::nonces::{NONCE_BYTES, Nonces};
 use crate::record::HEADER_BYTES;
 
@@ -18,9 +18,10 @@ pub struct TrafficSecret {
 }
 
 impl TrafficSecret {
-    /// The one that a handshake left, if it is as long as the suite's secrets.
+    /// The one that a handshake left, if it is as long as the suite's secrets. `None` in builds without `ciphers`, too.
     pub fn new(suite: Suite, bytes: &[u8]) -> Option<Self> {
-        (bytes.len() == suite.hash().length()).then(|| Self { suite, bytes: Zeroizing::new(bytes.to_vec()) })
+        let is_usable = cipher::ARE_HERE && bytes.len() == suite.hash().length();
+        is_usable.then(|| Self { suite, bytes: Zeroizing::new(bytes.to_vec()) })
     }
 
     /// Suite of the secret.

@@ -1,5 +1,5 @@
 //! What a handshake costs at either end: CPU time of one thread, from the first byte to the secrets, with all that is set up and
-//! freed for it. `cargo bench -p tls_handshake`.
+//! freed for it. `cargo bench -p selvedge-tls-handshake`.
 
 use std::time::Duration;
 

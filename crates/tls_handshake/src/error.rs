@@ -3,6 +3,7 @@
 use secure_channel::{Alert, ChoiceError, HelloError, Peer};
 
 use crate::KEYS_MAX;
+use crate::library::Error;
 
 /// Why there is no channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,7 +135,7 @@ fn closed(peer: Peer) -> &'static str {
 impl HandshakeError {
     /// Converts the library's error about a peer's message. Most of its names are those of its own
     /// checks on lengths, so that they say less than they seem to.
-    pub(crate) fn of_library(peer: Peer, error: &s2n_tls::error::Error) -> Self {
+    pub(crate) fn of_library(peer: Peer, error: &Error) -> Self {
         let alert = match error.name() {
             "S2N_ERR_ALLOC" | "S2N_ERR_RANDOM" | "S2N_ERR_OPEN_RANDOM" => {
                 return Self::Library(error.message().to_owned());

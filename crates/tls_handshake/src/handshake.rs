@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use s2n_tls::error::{Error, ErrorType};
 use secure_channel::{
     Alert, ClientHello, ExternalPsk, FirstBytes, Peer, RecordLimit, Sealer, Suite, TrafficSecret,
 };
@@ -11,7 +10,7 @@ use secure_channel::{
 use crate::framing::{Framing, Violation};
 use crate::key::Key;
 use crate::key_log::Secrets;
-use crate::library::Library;
+use crate::library::{Error, ErrorType, Library};
 use crate::{HandshakeError, KEYS_MAX};
 
 /// A handshake that is not complete yet.

@@ -10,7 +10,7 @@ use std::task::Poll;
 use s2n_tls::config::Config;
 use s2n_tls::connection::Connection;
 use s2n_tls::enums::{Blinding, Mode, PskHmac, Version};
-use s2n_tls::error::Error;
+pub(crate) use s2n_tls::error::{Error, ErrorType};
 use s2n_tls::psk::Psk;
 use s2n_tls::security::Policy;
 use secure_channel::{Hash, Peer, Suite};

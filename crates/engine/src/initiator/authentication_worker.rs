@@ -133,6 +133,6 @@ impl<T> PendingStep<T> {
     }
 }
 
-#[cfg(all(test, not(feature = "simulation")))]
+#[cfg(all(test, feature = "target", not(feature = "simulation")))]
 #[path = "authentication_worker_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The engine's integration tests, as one program that is linked once: `cargo nextest run -p engine -E 'test(target_admin)'`
+//! The engine's integration tests, as one program that is linked once: `cargo nextest run -p selvedge-engine -E 'test(target_admin)'`
 //! runs those of one module. What measures its whole process is a program of its own beside this folder.
 
 mod authentication_between;

@@ -122,7 +122,7 @@ fn a_volume_is_found_by_its_uuid_and_by_discovery() {
 #[test]
 fn many_threads_share_a_volume() {
     let target = start(memory(2));
-    let options = VolumeOptions { threads: 2, depth: 8, ..options(&ports(&target)).into() };
+    let options = VolumeOptions::from(options(&ports(&target))).with_threads(2).with_depth(8);
     let volume = Volume::connect(options).unwrap();
     thread::scope(|scope| {
         for number in 0..8_u64 {

@@ -1,4 +1,4 @@
-//! The integration tests of what the bytes mean, as one program that is linked once: `cargo nextest run -p nvme -E
+//! The integration tests of what the bytes mean, as one program that is linked once: `cargo nextest run -p selvedge-nvme -E
 //! 'test(tcp_faults)'` runs those of one module.
 
 mod admin_properties;

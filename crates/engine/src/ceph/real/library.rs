@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+#[cfg(feature = "ceph")]
 use libloading::Library;
 
 use super::CephError;
@@ -50,6 +51,7 @@ macro_rules! functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
+        #[cfg(feature = "ceph")]
         impl $table {
             fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of the libraries' headers, whose meaning has been the same since 16.2,
@@ -220,19 +222,25 @@ pub(in crate::ceph) fn leave_out(reason: &str) {
 
 /// Both libraries, loaded when first asked for.
 pub(super) fn libraries() -> Result<&'static Libraries, CephError> {
-    let load = || {
-        let rados = load(&RADOS_NAMES)?;
-        let rbd = load(&RBD_NAMES)?;
-        let missing = |error: libloading::Error| format!("too old, 16.2 or later is needed: {error}");
-        let tables =
-            Libraries { rados: Rados::load(rados).map_err(missing)?, rbd: Rbd::load(rbd).map_err(missing)? };
-        Ok(tables)
-    };
-    let loaded = LOADED.get_or_init(load);
+    let loaded = LOADED.get_or_init(load_both);
     loaded.as_ref().map_err(|reason| CephError::Library { reason: reason.clone() })
 }
 
+#[cfg(feature = "ceph")]
+fn load_both() -> Result<Libraries, String> {
+    let rados = load(&RADOS_NAMES)?;
+    let rbd = load(&RBD_NAMES)?;
+    let missing = |error: libloading::Error| format!("too old, 16.2 or later is needed: {error}");
+    Ok(Libraries { rados: Rados::load(rados).map_err(missing)?, rbd: Rbd::load(rbd).map_err(missing)? })
+}
+
+#[cfg(not(feature = "ceph"))]
+fn load_both() -> Result<Libraries, String> {
+    Err("this program was built without Ceph".to_owned())
+}
+
 /// Loads the first of these that is there. It stays for as long as the process does.
+#[cfg(feature = "ceph")]
 fn load(names: &[&str]) -> Result<&'static Library, String> {
     let mut reason = String::new();
     for name in names {
@@ -258,7 +266,7 @@ pub(in crate::ceph) fn are_installed() -> bool {
     let chosen = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let chosen = chosen.split(':').filter(|folder| !folder.is_empty());
     let is_left_out = LOADED.get().is_some_and(Result::is_err);
-    !is_left_out && FOLDERS.into_iter().chain(chosen).any(within)
+    cfg!(feature = "ceph") && !is_left_out && FOLDERS.into_iter().chain(chosen).any(within)
 }
 
 /// The versions of librados and librbd.

@@ -37,8 +37,17 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// Options of a volume.
+/// Options of a volume: those of its paths, and more by its methods.
+///
+/// ```
+/// # use engine::initiator::{ConnectOptions, PathOptions};
+/// use engine::initiator::VolumeOptions;
+///
+/// # let paths = PathOptions::new(vec![ConnectOptions::new(([127, 0, 0, 1], 4420).into(), "nqn.2014-08.org.example:disk")], 1);
+/// let options = VolumeOptions::from(paths).with_threads(2).with_depth(32);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct VolumeOptions {
     /// The paths, and what to do when one is lost.
     pub paths: PathOptions,
@@ -47,6 +56,20 @@ pub struct VolumeOptions {
     pub threads: u16,
     /// Commands that one thread has outstanding at most; others wait.
     pub depth: usize,
+}
+
+impl VolumeOptions {
+    /// The same with this number of threads.
+    pub fn with_threads(mut self, threads: u16) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The same with at most this number of outstanding commands of each thread.
+    pub fn with_depth(mut self, depth: usize) -> Self {
+        self.depth = depth;
+        self
+    }
 }
 
 impl From<PathOptions> for VolumeOptions {
