@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use chart::units;
+
 use crate::control::audit::{Verified, head_in, verify};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -33,6 +35,7 @@ fn text(verified: &Verified) -> String {
     let before =
         if *first > 0 { format!("; those before {first} are in older files") } else { String::new() };
     format!(
-        "{records} records, {first} to {last}: none was changed or taken out{before}\n{end}\nSHA-256 {hash}\n"
+        "{}, {first} to {last}: none was changed or taken out{before}\n{end}\nSHA-256 {hash}\n",
+        units::plural(*records, "record")
     )
 }

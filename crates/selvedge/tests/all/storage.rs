@@ -201,7 +201,7 @@ fn a_table_for_other_sectors_and_an_end_within_a_block_are_reported() {
     let spec = format!("file:{}", disk.display());
     let target = Target::of(folder.path(), &spec);
     for words in
-        ["partition table for sectors of 512 bytes", "last 512 bytes are less than a block", "block_size=512"]
+        ["partition table for sectors of 512 bytes", "its last 512 bytes, which fill no block", "block_size=512"]
     {
         assert!(target.log().contains(words), "{words}: {}", target.log());
     }
