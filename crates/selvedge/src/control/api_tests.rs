@@ -378,6 +378,14 @@ fn bad_requests_are_refused_and_change_nothing() {
             ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a nqn.b\"}", 422, "nqn"),
             ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
             ("PUT", &format!("{subsystem}/ana-groups/0"), "{\"state\": \"optimized\"}", 404, "1 to"),
+            (
+                "PUT",
+                &format!("{subsystem}/ana-groups/9"),
+                "{\"state\": \"optimized\"}",
+                404,
+                "its only group is 1",
+            ),
+            ("GET", &format!("{subsystem}/ana-groups/9"), "", 404, "no ANA group 9"),
             ("PUT", &format!("{subsystem}/ana-groups/1"), "{\"state\": \"best\"}", 422, "best"),
             (
                 "PUT",
