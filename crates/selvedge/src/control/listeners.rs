@@ -187,9 +187,8 @@ fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listeni
         Ok(listening) => listening,
         Err(failure) => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!(
-                "no control socket: {reason}; this target cannot be administered; add --control unix:PATH"
-            );
+            // The reason has the remedy.
+            tracing::warn!("no control socket, so this target cannot be administered: {reason}");
             None
         }
     }
