@@ -264,11 +264,12 @@ impl Preparation<'_> {
         absent: &mut Vec<AbsentNamespace>,
     ) -> Result<(), TargetError> {
         let may_be_absent = match config.backend {
-            BackendConfig::Rbd(_) => true,
-            BackendConfig::File { .. } | BackendConfig::Block { .. } | BackendConfig::Memory { .. } => {
-                self.may_disks_be_absent
-            }
             BackendConfig::Null { .. } => false,
+            // Alone, an image of a cluster without configuration is a mistake in the flags, as a missing file is.
+            BackendConfig::Rbd(_) if !(self.wanted.has_one_namespace() && error.is_misconfiguration()) => {
+                true
+            }
+            _ => self.may_disks_be_absent,
         };
         if self.absence == Absence::Refused || !may_be_absent {
             return Err(error);
