@@ -181,7 +181,7 @@ impl File {
             })
         })?;
         if opened.file.metadata().map_err(failed)?.rdev() != metadata.rdev() {
-            return Err(failed(io::Error::other("another device has come in its place; try again")));
+            return Err(failed(io::Error::other("another device has taken its place; try again")));
         }
         let lock = match former {
             Some(former) => Lock::Former(Arc::new(Storage::new(former))),

@@ -92,7 +92,7 @@ impl<'a> Listeners<'a> {
         let Some(endpoint) = &self.flags.ceph_nvmeof_api else { return Ok(()) };
         self.check_tls("--ceph-nvmeof-api", endpoint)?;
         if self.flags.ceph_nvmeof_api_for_anybody {
-            tracing::warn!("everybody who reaches {endpoint} may change what is served");
+            tracing::warn!("any client that reaches {endpoint} may change the configuration");
             return Ok(());
         }
         if self.access.has_remote() {

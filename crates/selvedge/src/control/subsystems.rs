@@ -179,9 +179,8 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         if subsystem.hosts.len() == before {
             let refusal = Refusal::not_found(format!("host {host} is not on the list"));
             return Err(if subsystem.allow_any_host {
-                refusal.hint(
-                    "every host may use the subsystem: `host deny NQN --any` lets in those on its list alone",
-                )
+                refusal
+                    .hint("every host may use the subsystem: `host deny NQN --any` restricts it to its list")
             } else {
                 refusal
             });

@@ -434,7 +434,7 @@ impl Preparation<'_> {
         config: &NamespaceConfig,
     ) -> Result<Arc<Namespace>, TargetError> {
         let nqn = &subsystem.nqn;
-        let gone = || TargetError::Config(format!("namespace {} of {nqn} is another by now", config.nsid));
+        let gone = || TargetError::Config(format!("namespace {} of {nqn} was replaced", config.nsid));
         let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
         let Outcome::Opened(backend) = self.opener.outcome(request) else { return Err(gone()) };

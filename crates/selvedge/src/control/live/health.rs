@@ -262,7 +262,7 @@ fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         group.load_balancing_groups.iter().filter(|group| group.namespaces > 0 && group.owner.is_none())
     {
         let what = format!("no gateway serves load-balancing group {}", unserved.id);
-        findings.push(Finding::new(Level::Critical, what, "see who is well: selvedge gateways"));
+        findings.push(Finding::new(Level::Critical, what, "state of each gateway: selvedge gateways"));
     }
     if !group.unreached_hosts.is_empty() {
         let missing = units::plural(group.unreached_hosts.len() as u64, "path");
