@@ -84,7 +84,7 @@ impl Story {
         namespaces: &[NamespaceInfo],
     ) -> Result<(), Failure> {
         let identify = controller.identify();
-        self.heading("A host queries its discovery service")?;
+        self.heading("A host queries the discovery service")?;
         let mut text = format!(
             "   {}  controller {}, model {}, serial {}\n",
             controller.options().subsystem_nqn,
