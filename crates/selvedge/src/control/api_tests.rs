@@ -226,6 +226,13 @@ fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
             ("POST", &namespaces, "{\"nsid\": 2}", 422, "backend"),
             ("POST", &namespaces, "{\"backend\": \"memory\"}", 422, "backend"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {}}}", 422, "size"),
+            (
+                "POST",
+                &namespaces,
+                "{\"backend\": {\"memory\": {\"size\": 4096}, \"null\": {\"size\": 4096}}}",
+                422,
+                "keep one",
+            ),
             ("POST", &namespaces, "{\"backend\": {\"tape\": {\"size\": 1}}}", 422, "tape"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -4096}}}", 422, "negative"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 0}}}", 422, "whole number"),
