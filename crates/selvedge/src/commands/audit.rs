@@ -30,7 +30,7 @@ fn text(verified: &Verified) -> String {
     let end = match is_end_known {
         Some(true) => "the last is the last that was written",
         Some(false) => "the last is newer than the state directory knows",
-        None => "whether more were written, only the state directory knows (--state-dir)",
+        None => "--state-dir is required to detect missing records at the end",
     };
     let before =
         if *first > 0 { format!("; those before {first} are in older files") } else { String::new() };
