@@ -260,6 +260,8 @@ TOML
 purge() {
     systemctl stop selvedge
     rm -rf /var/lib/selvedge/disk.img /srv/pool
+    selvedge token create prometheus --role metrics >/dev/null
+    [[ -s /etc/selvedge/access.toml ]]
     dpkg --purge selvedge
     rm -rf /etc/systemd/system/nvmf-autoconnect.service.d /etc/modules-load.d/nvme-tcp.conf
     systemctl disable nvmf-autoconnect.service

@@ -245,7 +245,7 @@ fn handed_stream(state: StreamState) -> HandedStream {
 fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
     let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
     if stream.begun.len() > secure_channel::RECORD_BYTES_MAX {
-        return Err("more of a TLS record has come than one has".to_owned());
+        return Err("the TLS record received so far is longer than permitted".to_owned());
     }
     let direction = |key: &HandedKey| {
         let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;

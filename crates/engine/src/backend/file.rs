@@ -25,6 +25,7 @@ use super::{
 use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
+use crate::units::counted;
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -180,7 +181,7 @@ impl File {
             })
         })?;
         if opened.file.metadata().map_err(failed)?.rdev() != metadata.rdev() {
-            return Err(failed(io::Error::other("another device has come in its place; try again")));
+            return Err(failed(io::Error::other("another device has taken its place; try again")));
         }
         let lock = match former {
             Some(former) => Lock::Former(Arc::new(Storage::new(former))),
@@ -515,8 +516,9 @@ fn tail_remark(bytes: u64, block_size: u32) -> Option<String> {
     (lost > 0).then(|| {
         let smaller = if lost.is_multiple_of(512) { ", or use block_size=512" } else { "" };
         format!(
-            "last {lost} bytes are less than a block of {block_size} bytes, and hosts do not see them: make the file a whole number of \
-             blocks long{smaller}"
+            "hosts do not see its last {}, which fill no block of {block_size} bytes: make the file a whole number of blocks \
+             long{smaller}",
+            counted(lost, "byte")
         )
     })
 }

@@ -61,6 +61,7 @@ pub use rbd::Rbd;
 pub use simulated::{File, ZeroMethod};
 
 use crate::time_bound::TimeBound;
+use crate::units::counted;
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +95,11 @@ pub enum BackendError {
         source: io::Error,
     },
     /// The file or device is smaller than the namespace.
-    #[error("{} has {length} bytes, less than the {wanted} wanted; grow it with `truncate -s {wanted}`", path.display())]
+    #[error(
+        "{} has {}, less than the {wanted} wanted; grow it with `truncate -s {wanted}`",
+        path.display(),
+        counted(*length, "byte")
+    )]
     TooSmall {
         /// The file or device.
         path: PathBuf,
@@ -122,7 +127,7 @@ pub enum BackendError {
         block: u32,
     },
     /// The size is less than one block.
-    #[error("a size of {size} bytes is less than one block of {block}")]
+    #[error("a size of {} is less than one block of {block} bytes", counted(*size, "byte"))]
     NoBlock {
         /// Bytes asked for.
         size: u64,
@@ -130,7 +135,7 @@ pub enum BackendError {
         block: u32,
     },
     /// The backend cannot be resized.
-    #[error("{what} cannot be made {wanted} bytes long: {reason}")]
+    #[error("{what} cannot be made {} long: {reason}", counted(*wanted, "byte"))]
     Size {
         /// The backend, in a word.
         what: &'static str,

@@ -126,7 +126,7 @@ impl<'a> Demo<'a> {
             .ports()
             .first()
             .copied()
-            .ok_or_else(|| Failure::failed("the target listens nowhere; this is a bug"))?;
+            .ok_or_else(|| Failure::failed("the target has no listening address; this is a bug"))?;
         story.borrow_mut().target_is_up(address, reactors, NAMESPACE_BYTES, &file)?;
         Ok(Self { story, stop, target, nqn, address })
     }

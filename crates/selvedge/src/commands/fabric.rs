@@ -409,7 +409,9 @@ fn peculiarities(json: &Value) -> String {
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .map(|(kind, connections)| format!("  {kind}: {connections} connections\n"))
+        .map(|(kind, count)| {
+            format!("  {kind}: {}\n", units::plural(count.as_u64().unwrap_or_default(), "connection"))
+        })
         .collect();
     if seen.is_empty() {
         return String::new();
@@ -420,4 +422,16 @@ fn peculiarities(json: &Value) -> String {
 /// The API's document, which needs no target.
 pub(super) fn openapi() -> Result<(), Failure> {
     report::print_json(&openapi::document().map_err(Failure::failed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_connection_is_not_several() {
+        let status = json!({ "peculiarities": { "first": 1, "second": 1200 } });
+        assert!(peculiarities(&status).ends_with("\n  first: 1 connection\n  second: 1,200 connections\n"));
+        assert_eq!(peculiarities(&json!({})), "");
+    }
 }

@@ -8,6 +8,7 @@ mod testbed;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use chart::units;
 use serde::Serialize;
 
 use super::consent;
@@ -103,8 +104,9 @@ fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     }
     let takes = plan.run_takes() * runs as u32;
     text.push_str(&format!(
-        "{} points, {runs} measurements, {}{}\n",
-        points.len(),
+        "{}, {}, {}{}\n",
+        units::plural(points.len() as u64, "point"),
+        units::plural(runs as u64, "measurement"),
         if plan.steady_rounds_max.is_some() { "at least " } else { "about " },
         duration(takes)
     ));

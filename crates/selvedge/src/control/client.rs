@@ -67,7 +67,7 @@ impl Client {
             return Err(Failure::usage("over TCP the target wants a token: add --control-token-file FILE"));
         }
         if let (Endpoint::Tls { .. }, None, None) = (&endpoint, &token, &own) {
-            let what = "the target wants to know who you are: add --control-token-file FILE, or --control-cert and --control-key";
+            let what = "the target requires authentication: add --control-token-file FILE, or --control-cert and --control-key";
             return Err(Failure::usage(what));
         }
         let has_tls = matches!(endpoint, Endpoint::Tls { .. });
@@ -215,7 +215,7 @@ impl Client {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 "; no target serves there: `selvedge serve` starts one"
             }
-            io::ErrorKind::PermissionDenied => "; only the user who runs the target may use it",
+            io::ErrorKind::PermissionDenied => "; only the target's user may use it",
             io::ErrorKind::InvalidData if matches!(self.endpoint, Endpoint::Tcp(_)) => {
                 "; is it tls: and not tcp: there?"
             }

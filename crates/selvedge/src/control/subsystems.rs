@@ -1,6 +1,6 @@
 //! `/v1/subsystems` with their hosts and ANA groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::limits::ANA_GROUPS_MAX;
@@ -179,9 +179,8 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         if subsystem.hosts.len() == before {
             let refusal = Refusal::not_found(format!("host {host} is not on the list"));
             return Err(if subsystem.allow_any_host {
-                refusal.hint(
-                    "every host may use the subsystem: `host deny NQN --any` lets in those on its list alone",
-                )
+                refusal
+                    .hint("every host may use the subsystem: `host deny NQN --any` restricts it to its list")
             } else {
                 refusal
             });
@@ -198,11 +197,29 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn ana_groups(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
     let subsystem = ask.subsystem(&fabric)?;
-    let named = subsystem.ana_groups.iter().map(|group| group.id);
-    let mut ids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.ana_group).chain(named).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids = group_ids(subsystem);
     Answer::with(&AnaGroups { ana_groups: ids.into_iter().map(|id| group(subsystem, id)).collect() })
+}
+
+/// Numbers of the groups that exist, in ascending order.
+fn group_ids(subsystem: &SubsystemConfig) -> BTreeSet<u32> {
+    let named = subsystem.ana_groups.iter().map(|group| group.id);
+    subsystem.namespaces.iter().map(|namespace| namespace.ana_group).chain(named).collect()
+}
+
+/// Refuses a group that does not exist, and names those that do.
+fn check_group(subsystem: &SubsystemConfig, id: u32) -> Result<(), Refusal> {
+    let known = group_ids(subsystem);
+    if known.contains(&id) {
+        return Ok(());
+    }
+    let names: Vec<String> = known.iter().map(u32::to_string).collect();
+    let hint = match names.as_slice() {
+        [] => "it has none before its first namespace".to_owned(),
+        [only] => format!("its only group is {only}"),
+        several => format!("its groups are {}", several.join(", ")),
+    };
+    Err(Refusal::not_found(format!("there is no ANA group {id} in {}", subsystem.nqn)).hint(hint))
 }
 
 /// A group; one without a state of its own is optimized everywhere.
@@ -222,7 +239,9 @@ fn group_id(ask: &Ask<'_>) -> Result<u32, Refusal> {
 
 pub(super) fn ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
-    Answer::with(&group(ask.subsystem(&fabric)?, group_id(ask)?))
+    let (subsystem, id) = (ask.subsystem(&fabric)?, group_id(ask)?);
+    check_group(subsystem, id)?;
+    Answer::with(&group(subsystem, id))
 }
 
 pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -232,6 +251,7 @@ pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     ask.change(Permissions::default(), |fabric| {
         let known: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
         let subsystem = ask.subsystem_mut(fabric)?;
+        check_group(subsystem, id)?;
         if let Some(port) = wanted.ports.keys().find(|port| !known.contains(port)) {
             let what = format!("there is no port number {port}");
             return Err(Refusal::unprocessable(what).about(format!("ports.{port}")));

@@ -178,8 +178,10 @@ impl FromArgMatches for SweepFlags {
         let own = OwnFlags::from_arg_matches(matches)?;
         let given: Vec<Given> = bench_arguments().filter_map(|arg| given(&arg, matches)).collect();
         if let (Some(_), Some(first)) = (&own.resume, given.first()) {
-            let what =
-                format!("--resume goes on with the options in the folder, and takes no --{}", first.option);
+            let what = format!(
+                "--resume continues with the options in the folder, and does not accept --{}",
+                first.option
+            );
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what + "\n"));
         }
         Ok(Self { own, given })

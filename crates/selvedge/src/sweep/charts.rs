@@ -93,7 +93,7 @@ impl Wanted {
                 x: along.of(summary),
                 y: quantity.mean,
                 interval: quantity.interval,
-                note: Some(format!("{} runs", summary.runs)),
+                note: Some(units::plural(summary.runs as u64, "run")),
             };
             let points = family.members.iter().map(|summary| point(summary, &(self.of)(summary))).collect();
             lines.push(Series { name: family.label.clone(), style: Style::Solid, points });

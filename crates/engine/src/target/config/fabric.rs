@@ -572,6 +572,11 @@ impl FabricConfig {
         self
     }
 
+    /// True if exactly one namespace is configured.
+    pub(crate) fn has_one_namespace(&self) -> bool {
+        self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum::<usize>() == 1
+    }
+
     /// The subsystem with this name.
     pub fn subsystem(&self, nqn: &str) -> Option<&SubsystemConfig> {
         self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
