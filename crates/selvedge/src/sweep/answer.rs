@@ -370,3 +370,7 @@ fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;
