@@ -1,6 +1,7 @@
 //! Made-up sweeps of both presets with a question, whose answers are known.
 
 use super::*;
+use crate::sweep::compare::{Compared, Side};
 use crate::sweep::journal::{Header, Journal};
 use crate::sweep::measurement::Measurement;
 use crate::sweep::point;
@@ -121,16 +122,32 @@ fn one_kind_of_writes_is_no_comparison() {
     assert!(answer.text.contains("--sync"), "{}", answer.text);
 }
 
-#[test]
-fn a_namespace_without_a_cache_has_an_answer() {
-    let abilities = Abilities { transfer_bytes_max: 1 << 20, has_volatile_cache: false };
+/// A sweep of writes to a namespace with or without a volatile write cache.
+fn on_namespace(has_volatile_cache: bool) -> (Plan, Vec<Summary>) {
+    let abilities = Abilities { transfer_bytes_max: 1 << 20, has_volatile_cache };
     let (plan, _) = sweep(WRITES, |_| Vec::new());
     let plan = plan.within(abilities, &[]);
     let measured = |point: point::Point| {
         let all = runs(&point, target(&point));
         Summary::of(&plan, point, &all.iter().collect::<Vec<_>>(), Vec::new())
     };
-    let points: Vec<Summary> = plan.points().into_iter().map(measured).collect();
+    let points = plan.points().into_iter().map(measured).collect();
+    (plan, points)
+}
+
+#[test]
+fn namespaces_with_and_without_a_cache_are_compared() {
+    let side = |name: &str, has_volatile_cache: bool| {
+        let (plan, points) = on_namespace(has_volatile_cache);
+        Side { name: name.to_owned(), plan, points, facts: Vec::new() }
+    };
+    let compared = Compared::new(side("file", true), side("memory", false)).unwrap();
+    assert_eq!((compared.pairs.len(), compared.only_first, compared.only_second), (12, 24, 0));
+}
+
+#[test]
+fn a_namespace_without_a_cache_has_an_answer() {
+    let (plan, points) = on_namespace(false);
     let all = advice::findings(&plan, &points, Some(SURROUNDINGS));
     assert_eq!(all[0].title, "Acknowledgement is not a limit here: no write waits for a cache");
     assert!(all[0].text.contains("no volatile write cache"), "{}", all[0].text);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::family::ACKNOWLEDGEMENT;
 use super::plan::{LeftOut, Plan};
 use super::point::{Point, in_words};
 use crate::config::workload::Fitted;
@@ -155,10 +154,6 @@ impl Plan {
             left_out.extend(others.iter().map(|value| (axis.option.clone(), in_words(&axis.option, value))));
             axis.values = kept;
         }
-        // Without a cache there is one acknowledgement, which is not volatile.
-        let is_left_out = |option: &str| left_out.iter().any(|(other, _)| other == option);
-        self.axes
-            .retain(|axis| !ACKNOWLEDGEMENT.contains(&axis.option.as_str()) || !is_left_out(&axis.option));
         let words = |is_wanted: fn(&str) -> bool| {
             let wanted = left_out.iter().filter(|(option, _)| is_wanted(option));
             wanted.map(|(_, words)| words.as_str()).collect::<Vec<_>>().join(" and ")
