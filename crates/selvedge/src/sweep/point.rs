@@ -210,7 +210,7 @@ mod tests {
             (&[("sync", "sync"), ("fsync", "8")], "FUA, flush every 8", false),
             (&[("fsync", "0")], "volatile", true),
         ] {
-            let point = point(&[&[("rw", "randwrite")], values].concat());
+            let point = point(&[&[("rw", "randwrite")][..], values].concat());
             assert_eq!(point.label(|_| true), format!("randwrite, {label}"));
             assert_eq!(point.is_volatile(), is_volatile, "{label}");
         }
