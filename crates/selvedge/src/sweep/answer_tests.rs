@@ -199,6 +199,18 @@ fn a_slow_link_is_the_limit_at_each_size() {
 }
 
 #[test]
+fn sizes_that_want_different_queues_have_a_compromise() {
+    let (answer, _) = answered(&format!("{BLOCKS} --rw randread --bs 4k,16k"), |point| {
+        match (bytes(point) > 4096.0, point.queues()) {
+            (false, 1) | (true, 4) => 50_000.0,
+            (_, 2) => 90_000.0,
+            _ => 100_000.0,
+        }
+    });
+    assert_eq!(answer.title, "randread: commands are the limit up to 16 KiB (best -i 2)");
+}
+
+#[test]
 fn full_processors_are_named() {
     let (plan, points) = sweep(&format!("{BLOCKS} --rw randwrite"), |point| {
         let mut all = runs(point, (30_000.0 * point.queues() as f64).min(100_000.0).min(1e9 / bytes(point)));
