@@ -306,6 +306,7 @@ fn workload(read_percent: u8, seconds: u64) -> Workload {
         ramp: Duration::ZERO,
         rate_iops: None,
         flush_every: 0,
+        force_unit_access: false,
         seed: 1,
         verify: false,
     }

@@ -44,7 +44,11 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         return dry_run(&plan, own.output_flags.output_format);
     }
     let stop = Stop::on_signals()?;
-    let testbed = Testbed::look(&plan)?;
+    let typed = resumed.is_none().then_some(flags.given.as_slice());
+    let (testbed, plan) = Testbed::look(plan, typed)?;
+    for left_out in &plan.left_out {
+        eprintln!("selvedge: {} left out: {}", left_out.values, left_out.reason);
+    }
     // What was found once is measured at every point, and when the sweep goes on.
     let plan = plan.on(testbed.nqn());
     // Undone when the sweep is over.
