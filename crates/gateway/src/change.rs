@@ -317,7 +317,9 @@ mod tests {
             newer_part(&FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() })
         };
         assert_eq!(flagged(|_| {}), None);
-        for edit in [|n: &mut NamespaceConfig| n.trash_image = true, |n| n.disable_auto_resize = true] {
+        let edits: [fn(&mut NamespaceConfig); 2] =
+            [|namespace| namespace.trash_image = true, |namespace| namespace.disable_auto_resize = true];
+        for edit in edits {
             assert_eq!(flagged(edit), Some("trash_image and disable_auto_resize"));
         }
         assert_eq!(
