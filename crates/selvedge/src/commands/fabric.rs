@@ -55,10 +55,11 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             };
             done(control, text, &json)
         }
-        HostAction::Deny { subsystem: nqn, host: Some(host), control, .. } => {
+        HostAction::Deny { subsystem: nqn, host: Some(host), keep_connections, control, .. } => {
             let client = client(control)?;
             let path = format!("{}/hosts", subsystem(nqn));
-            client.delete(&format!("{path}/{}", encode(host)))?;
+            let query = if *keep_connections { "?keep_connections=true" } else { "" };
+            client.delete(&format!("{path}/{}{query}", encode(host)))?;
             let text = if is_open(&client.get(&path)?) {
                 format!(
                     "host {host} is off the list of {nqn}, and may use it all the same: {}",

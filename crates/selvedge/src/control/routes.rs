@@ -113,7 +113,10 @@ const PUT_FLAGS: &[(&str, &str)] = &[
     ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
 ];
 
-const DENY_FLAGS: &[(&str, &str)] = &[("with_key", "Remove the host's secrets and TLS keys, too")];
+const DENY_FLAGS: &[(&str, &str)] = &[
+    ("with_key", "Remove the host's secrets and TLS keys, too"),
+    ("keep_connections", "Leave the connections of the host; it cannot make new ones"),
+];
 
 const REMOVE_FLAGS: &[(&str, &str)] = &[
     ("delete_image", "Remove the namespace's image from its Ceph cluster as well, and all that is in it"),

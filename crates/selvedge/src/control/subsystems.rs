@@ -161,6 +161,7 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
             return Err(Refusal::conflict(format!("host {host} may use it already")).about("nqn"));
         }
         subsystem.hosts.push(host.clone());
+        subsystem.kept_hosts.retain(|known| known != host);
         if let Some(key) = key {
             host_keys::set(subsystem, key);
         }
@@ -172,11 +173,14 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
-    let with_key = ask.flag("with_key")?;
+    let (with_key, keep) = (ask.flag("with_key")?, ask.flag("keep_connections")?);
     change(ask, |subsystem| {
-        let before = subsystem.hosts.len();
+        let (before, kept) = (subsystem.hosts.len(), subsystem.kept_hosts.len());
         subsystem.hosts.retain(|known| known != host);
-        if subsystem.hosts.len() == before {
+        subsystem.kept_hosts.retain(|known| known != host);
+        // One that has left the list already, and kept its connections, may lose them by a second request.
+        let is_listed = subsystem.hosts.len() < before;
+        if !is_listed && (keep || subsystem.kept_hosts.len() == kept) {
             let refusal = Refusal::not_found(format!("host {host} is not on the list"));
             return Err(if subsystem.allow_any_host {
                 refusal
@@ -187,6 +191,9 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         }
         if with_key {
             subsystem.host_keys.retain(|known| known.host != host);
+        }
+        if keep {
+            subsystem.kept_hosts.push(host.to_owned());
         }
         Ok(())
     })?;

@@ -340,6 +340,9 @@ pub(crate) enum HostAction {
         /// Remove every host that is not on the list
         #[arg(long, conflicts_with = "host")]
         any: bool,
+        /// Leave the connections of the host; it cannot make new ones
+        #[arg(long, conflicts_with = "any")]
+        keep_connections: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
