@@ -1,9 +1,10 @@
 //! Lists by which a controller describes itself, compared with its conduct: every command, log page and feature that it lists
 //! is there, and no other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::raw_host::{Client, ENGINES, Give, Host, Options, TestTarget, assert_status, subsystem};
+use engine::target::{AnaGroupConfig, GroupState};
 use nvme::command::admin_opcode;
 use nvme::discovery::{
     CONTROLLER_ID_DYNAMIC, DISCOVERY_NQN, DiscoveryLog, DiscoveryLogHeader, TransportType, tcp_security,
@@ -13,8 +14,8 @@ use nvme::fabrics::{Capabilities, configuration, controller_status, property};
 use nvme::features::{FeatureId, Select, capabilities};
 use nvme::identify::{Cns, CommandSet, IdentifyRequest};
 use nvme::log_page::{
-    CommandsSupported, FeaturesSupported, LogPageId, LogPageRequest, SupportedLogPages, command_effects,
-    feature_effects,
+    AnaLog, CommandsSupported, FeaturesSupported, LogPageId, LogPageRequest, SupportedLogPages,
+    command_effects, feature_effects,
 };
 use nvme::{Status, SubmissionEntry};
 use prerequisite::wait_until;
@@ -75,6 +76,10 @@ fn a_discovery_controller_has_its_own_commands_only() {
             admin_opcode::KEEP_ALIVE,
         ];
         assert_eq!(known(&mut host.admin, 0), BTreeSet::from(expected));
+        for cns in (0..=u8::MAX).map(Cns).filter(|cns| *cns != Cns::CONTROLLER) {
+            let status = host.admin.identify(0, IdentifyRequest::new(cns)).status;
+            assert_status(status, Status::INVALID_FIELD, &format!("{cns:?} of a discovery controller"));
+        }
     }
 }
 
@@ -161,12 +166,63 @@ fn a_reset_brings_back_the_default_of_every_feature() {
             assert_eq!(value(&mut host, id, Select::Current), u64::from(set), "{id:?}");
             assert_ne!(value(&mut host, id, Select::Default), u64::from(set), "{id:?}");
         }
-        assert_eq!(host.admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
-        wait_until("the reset is complete", || host.admin.property(property::STATUS, false).result == 0);
-        host.enable();
+        reset(&mut host);
         for (id, _) in changed {
             let default = value(&mut host, id, Select::Default);
             assert_eq!(value(&mut host, id, Select::Current), default, "{id:?}");
+        }
+    }
+}
+
+/// Resets the controller, and enables it again.
+fn reset(host: &mut Host) {
+    assert_eq!(host.admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
+    wait_until("the reset is complete", || host.admin.property(property::STATUS, false).result == 0);
+    host.enable();
+}
+
+#[test]
+fn host_behavior_is_kept_until_a_reset() {
+    let id = FeatureId::HOST_BEHAVIOR;
+    let mut behavior = vec![0; 512];
+    behavior[..3].copy_from_slice(&[1, 0, 1]);
+    for engine in ENGINES {
+        let (_target, mut host) = TestTarget::with_host(engine);
+        assert_eq!(host.admin.get_feature(id, Select::Current, 0, 512).data, vec![0; 512]);
+        for give in [Give::Capsule(&behavior), Give::Asked(&behavior)] {
+            assert_eq!(host.admin.set_feature(id, 0, false, give).status, Status::SUCCESS);
+            assert_eq!(host.admin.get_feature(id, Select::Current, 0, 512).data, behavior);
+        }
+        let short = host.admin.set_feature(id, 0, false, Give::Capsule(&behavior[..4])).status;
+        assert_status(short, Status::DATA_SGL_LENGTH_INVALID, "a part of the structure");
+        reset(&mut host);
+        assert_eq!(host.admin.get_feature(id, Select::Current, 0, 512).data, vec![0; 512]);
+    }
+}
+
+#[test]
+fn the_ana_log_counts_its_changes() {
+    let counts = |host: &mut Host| {
+        let page = host.admin.logged(LogPageId::ANA, 0, 4096);
+        let log = AnaLog::parse(&page).unwrap();
+        let groups: Vec<(u32, u64)> = log.groups.iter().map(|group| (group.id, group.change_count)).collect();
+        (log.change_count, groups)
+    };
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        target.apply_to(8, |namespace| namespace.ana_group = 5);
+        let mut host = Host::connect(target.address());
+        let (mut count, mut groups) = counts(&mut host);
+        for state in [GroupState::NonOptimized, GroupState::Optimized] {
+            target.apply(|fabric| {
+                fabric.subsystems[0].ana_groups =
+                    vec![AnaGroupConfig { id: 5, state, ports: BTreeMap::new() }];
+            });
+            let (later, found) = counts(&mut host);
+            assert!(later > count, "the page has changed");
+            assert_eq!(found[0], groups[0], "another group has not");
+            assert_eq!(found[1], (5, later), "the group has changed with the page");
+            (count, groups) = (later, found);
         }
     }
 }
