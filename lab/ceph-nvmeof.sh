@@ -181,7 +181,7 @@ for address in "$A" "$B"; do until_open -a "$address" -n "$NQN" -q "$HOST" -S "$
 echo 'both gateways let the host in by its key, and not without'
 [[ $(rbd -c "$conf" info rbd/calls-two-$$ --format json) == *'"size":33554432'* ]] || die 'the image has another size'
 kill -KILL "${gateways[0]}"
-{ publish "$B" 17; unpublish "$B" 0 0; unpublish "$B" 2 19; } | calls
+{ publish "$B" 17; unpublish "$B" 0 0; unpublish "$B" 2 2; } | calls
 [[ $(rbd -c "$conf" ls rbd) == *calls-one-$$* ]] || die 'the image is gone with its namespace'
 
 # Only who shows a certificate may ask, and may do what its role may.

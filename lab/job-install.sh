@@ -61,6 +61,19 @@ exposure() {
     awk -v figure="$figure" -v most="$EXPOSURE_MAX" 'BEGIN { exit !(figure != "" && figure <= most) }'
 }
 
+# Rights of the running service: no capabilities, no home folders, no disks.
+lacks_what_it_does_not_need() {
+    local pid set
+    pid=$(systemctl show -P MainPID selvedge)
+    for set in CapInh CapPrm CapEff CapAmb; do
+        grep -q "^$set:[[:space:]]*0*$" "/proc/$pid/status" || return 1
+    done
+    touch /home/probe
+    [[ -e /home/probe && ! -e /proc/$pid/root/home/probe ]] || return 1
+    rm /home/probe
+    [[ -n $(find /dev -type b) && -z $(find "/proc/$pid/root/dev/" -type b) ]]
+}
+
 configure() {
     cat >/etc/selvedge/target.toml <<TOML
 [[port]]
@@ -247,6 +260,8 @@ TOML
 purge() {
     systemctl stop selvedge
     rm -rf /var/lib/selvedge/disk.img /srv/pool
+    selvedge token create prometheus --role metrics >/dev/null
+    [[ -s /etc/selvedge/access.toml ]]
     dpkg --purge selvedge
     rm -rf /etc/systemd/system/nvmf-autoconnect.service.d /etc/modules-load.d/nvme-tcp.conf
     systemctl disable nvmf-autoconnect.service
@@ -262,6 +277,7 @@ case $1 in
     check "nothing is served yet, to this machine alone" nothing_is_served_yet
     check "units verify" unit_is_right
     check "exposure of the service" exposure selvedge.service
+    check "rights of the service" lacks_what_it_does_not_need
     check "a reload serves a disk" configure
     check "a program in C reads it by the library" library
     check "the kernel's host mounts it" use_from_linux

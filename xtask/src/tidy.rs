@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::cited_tests;
 use crate::clock;
 use crate::command::Step;
 use crate::counted_rule::CountedRule;
 use crate::english;
 use crate::first_words;
 use crate::graph;
+use crate::ledger;
 use crate::links;
-use crate::promise_tests;
 use crate::regions::{self, Texts};
 use crate::seam;
 use crate::source::{code_only, functions, line_of, word_positions};
@@ -165,7 +166,8 @@ fn check(files: &[File]) -> Vec<String> {
     regions::judge(&texts(files), &mut problems);
     let all: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
     links::judge(&all, &mut problems);
-    promise_tests::judge(&all, &mut problems);
+    cited_tests::judge(&all, &mut problems);
+    ledger::judge(&all, &mut problems);
     first_words::judge(&all, text_of(files, first_words::BUDGETS), &mut problems);
     for rule in COUNTED {
         rule.judge(&all, text_of(files, rule.exceptions), &mut problems);

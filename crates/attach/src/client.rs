@@ -435,6 +435,27 @@ impl Client {
         self.leave(storage);
     }
 
+    /// Ends the client at a hand-over, since other clients wait for the buffers of its unread replies.
+    pub(crate) fn end_unread(&mut self, storage: &mut Storage) {
+        tracing::warn!(
+            client = self.peer,
+            buffer_bytes = self.held_bytes,
+            "NBD client leaves its replies unread, and other clients wait for their buffers; closing the connection for the upgrade"
+        );
+        storage.tally.unread += 1;
+        self.leave(storage);
+    }
+
+    /// Logs a client that is not handed over since its replies are unread.
+    pub(crate) fn report_unread(&self) {
+        if self.is_stalled() {
+            tracing::warn!(
+                client = self.peer,
+                "NBD client leaves its replies unread; the upgrade does not wait, and the next process has no connection to it"
+            );
+        }
+    }
+
     /// Ends the output too. Only its outstanding commands at a target are left.
     pub(crate) fn leave(&mut self, storage: &mut Storage) {
         if self.is_gone() {

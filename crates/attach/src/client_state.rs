@@ -27,9 +27,19 @@ impl Client {
         self.output.has_sent = false;
     }
 
-    /// True if it has read nothing since it was frozen, and nothing is under way: its other requests have no buffers.
+    /// True if its socket is full of replies, and nothing is under way: its other requests have no buffers.
+    pub(crate) const fn is_stalled(&self) -> bool {
+        self.commands == 0 && self.awaits_writable()
+    }
+
+    /// True if it is stalled, and has read nothing since it was frozen.
     pub(crate) const fn reads_nothing(&self) -> bool {
-        self.commands == 0 && self.awaits_writable() && !self.output.has_sent
+        self.is_stalled() && !self.output.has_sent
+    }
+
+    /// True if it reads its replies, and its requests wait for buffers that others hold.
+    pub(crate) fn waits_for_buffers(&self) -> bool {
+        self.commands == 0 && !self.listed.is_empty() && !self.awaits_writable()
     }
 
     /// True if none of its commands is outstanding at a target, and all its replies are ready to be
@@ -235,7 +245,7 @@ fn handed_stream(state: StreamState) -> HandedStream {
 fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
     let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
     if stream.begun.len() > secure_channel::RECORD_BYTES_MAX {
-        return Err("more of a TLS record has come than one has".to_owned());
+        return Err("the TLS record received so far is longer than permitted".to_owned());
     }
     let direction = |key: &HandedKey| {
         let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;

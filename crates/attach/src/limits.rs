@@ -43,7 +43,8 @@ pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;
 /// after that are handed over with it.
 pub const HAND_OVER_STALL_MS: u64 = 100;
 /// Time for a client that reads none of its replies, and so has requests that cannot be served, to begin to when it is handed
-/// over, in milliseconds. Its connection does not survive the hand-over, which it would block.
+/// over, in milliseconds. Its connection does not survive the hand-over, which it would block; nor does one whose unread replies
+/// have the buffers that other clients' requests wait for.
 pub const HAND_OVER_UNREAD_MS: u64 = 1_000;
 /// Time for a TLS handshake to complete when its client is handed over, in milliseconds: some round
 /// trips. Others wait meanwhile, and one that takes longer has to reconnect.

@@ -79,26 +79,52 @@ impl Worker {
         let Course::Quiesces { asker, since } = &self.course else { return };
         let is_past = |limit_ms: u64| now >= since.after(Duration::from_millis(limit_ms));
         let (is_late, is_over) = (is_past(HAND_OVER_STALL_MS), is_past(HAND_OVER_TIMEOUT_MS));
-        let handshakes_are_over = is_past(HAND_OVER_HANDSHAKE_MS);
-        let reads_nothing = |client: &Client| is_past(HAND_OVER_UNREAD_MS) && client.reads_nothing();
+        let (handshakes_are_over, is_unread) =
+            (is_past(HAND_OVER_HANDSHAKE_MS), is_past(HAND_OVER_UNREAD_MS));
+        let is_let_go = |client: &Client| {
+            is_unread && client.reads_nothing() || is_over && (client.is_answered() || client.is_stalled())
+        };
         let is_quiesced = |client: &Client| match client.is_securing() {
             true => handshakes_are_over,
-            false => client.is_quiesced(is_late) || is_over && client.is_answered() || reads_nothing(client),
+            false => client.is_quiesced(is_late) || is_let_go(client),
         };
         if !self.clients.iter().flatten().all(is_quiesced) {
+            if is_unread {
+                self.make_room();
+            }
             return;
         }
         let asker = asker.clone();
         self.course = Course::Rests;
         let quiesced = |client: &Client| -> Option<Quiesced> {
             let mut descriptors = vec![client.socket.as_ref()?.as_fd().try_clone_to_owned().ok()?];
-            let (state, unsent) = client.state(&mut self.storage)?;
+            let Some((state, unsent)) = client.state(&mut self.storage) else {
+                client.report_unread();
+                return None;
+            };
             if !unsent.is_empty() {
                 descriptors.push(file_of(&unsent).ok()?);
             }
             Some((state, descriptors))
         };
         let _ = asker.send(self.clients.iter().flatten().filter_map(quiesced).collect());
+    }
+
+    /// Closes a connection whose client leaves its replies unread, if another client waits for the buffers of such replies. The
+    /// next call closes another one, if this was not enough.
+    fn make_room(&mut self) {
+        let clients = || self.clients.iter().flatten();
+        // The end of a command may make room, too.
+        if clients().any(|client| client.commands > 0) || !clients().any(Client::waits_for_buffers) {
+            return;
+        }
+        let unread = clients().filter(|client| client.is_stalled() && client.held_bytes > 0);
+        let most = unread.max_by_key(|client| (client.reads_nothing(), client.held_bytes));
+        let Some(slot) = most.map(|client| client.slot) else { return };
+        if let Some(client) = &mut self.clients[slot] {
+            client.end_unread(&mut self.storage);
+        }
+        self.disconnect(slot);
     }
 
     /// Takes a client that another process had.

@@ -44,6 +44,8 @@ pub struct Tally {
     pub requests: u64,
     /// Number of those that were answered with an error.
     pub errors: u64,
+    /// Clients whose connections were closed at a hand-over, as other clients waited for the buffers of their unread replies.
+    pub unread: u64,
 }
 
 impl std::iter::Sum for Tally {
@@ -52,6 +54,7 @@ impl std::iter::Sum for Tally {
             clients: sum.clients + one.clients,
             requests: sum.requests + one.requests,
             errors: sum.errors + one.errors,
+            unread: sum.unread + one.unread,
         })
     }
 }

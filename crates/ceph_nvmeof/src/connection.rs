@@ -4,6 +4,8 @@
 pub struct ListConnectionsReq {
     #[prost(string, tag = "1")]
     pub subsystem: String,
+    #[prost(bool, optional, tag = "2")]
+    pub clear_alerts: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -30,6 +32,14 @@ pub struct Connection {
     pub use_psk: Option<bool>,
     #[prost(bool, optional, tag = "11")]
     pub use_dhchap: Option<bool>,
+    #[prost(string, optional, tag = "12")]
+    pub subsystem: Option<String>,
+    #[prost(bool, optional, tag = "13")]
+    pub disconnected_due_to_keepalive_timeout: Option<bool>,
+    #[prost(int32, optional, tag = "14")]
+    pub dhchap_controller_origin: Option<i32>,
+    #[prost(bool, optional, tag = "15")]
+    pub host_deleted: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -50,6 +50,10 @@ pub struct GatewayInfo {
     pub max_namespaces_per_subsystem: Option<u32>,
     #[prost(uint32, optional, tag = "17")]
     pub max_hosts: Option<u32>,
+    #[prost(bool, optional, tag = "18")]
+    pub gateway_initialization_over: Option<bool>,
+    #[prost(bool, optional, tag = "19")]
+    pub io_stats_enabled: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -71,11 +75,17 @@ pub struct GatewayLogLevelInfo {
     pub log_level: i32,
 }
 
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct GetSpdkNvmfLogFlagsAndLevelReq {}
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetSpdkNvmfLogFlagsAndLevelReq {
+    #[prost(bool, optional, tag = "1")]
+    pub all_log_flags: Option<bool>,
+}
 
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct DisableSpdkNvmfLogsReq {}
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DisableSpdkNvmfLogsReq {
+    #[prost(string, repeated, tag = "1")]
+    pub extra_log_flags: Vec<String>,
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SetSpdkNvmfLogsReq {
@@ -83,6 +93,8 @@ pub struct SetSpdkNvmfLogsReq {
     pub log_level: Option<i32>,
     #[prost(int32, optional, tag = "2")]
     pub print_level: Option<i32>,
+    #[prost(string, repeated, tag = "3")]
+    pub extra_log_flags: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

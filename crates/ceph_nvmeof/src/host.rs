@@ -14,6 +14,10 @@ pub struct AddHostReq {
     pub psk_encrypted: Option<bool>,
     #[prost(bool, optional, tag = "6")]
     pub key_encrypted: Option<bool>,
+    #[prost(string, optional, tag = "7")]
+    pub dhchap_ctrlr_key: Option<String>,
+    #[prost(bool, optional, tag = "8")]
+    pub ctrlr_key_encrypted: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -24,6 +28,8 @@ pub struct ChangeHostKeyReq {
     pub host_nqn: String,
     #[prost(string, optional, tag = "3")]
     pub dhchap_key: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    pub dhchap_ctrlr_key: Option<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -32,12 +38,18 @@ pub struct RemoveHostReq {
     pub subsystem_nqn: String,
     #[prost(string, tag = "2")]
     pub host_nqn: String,
+    #[prost(bool, optional, tag = "3")]
+    pub force: Option<bool>,
+    #[prost(bool, optional, tag = "4")]
+    pub keep_connections: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListHostsReq {
     #[prost(string, tag = "1")]
     pub subsystem: String,
+    #[prost(bool, optional, tag = "2")]
+    pub clear_alerts: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -48,6 +60,10 @@ pub struct Host {
     pub use_psk: Option<bool>,
     #[prost(bool, optional, tag = "3")]
     pub use_dhchap: Option<bool>,
+    #[prost(bool, optional, tag = "4")]
+    pub disconnected_due_to_keepalive_timeout: Option<bool>,
+    #[prost(int32, optional, tag = "5")]
+    pub dhchap_controller_origin: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -62,4 +78,12 @@ pub struct HostsInfo {
     pub subsystem_nqn: String,
     #[prost(message, repeated, tag = "5")]
     pub hosts: Vec<Host>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SetKeepHostConnectedReq {
+    #[prost(string, tag = "1")]
+    pub subsystem_nqn: String,
+    #[prost(string, tag = "2")]
+    pub host_nqn: String,
 }

@@ -1,4 +1,4 @@
-//! The messages of ceph-nvmeof's gRPC service `Gateway` (version 1.5), as Protocol Buffers: what
+//! The messages of ceph-nvmeof's gRPC service `Gateway` (version 1.7), as Protocol Buffers: what
 //! clients of Ceph's own gateway ask, and how they are answered. Names and numbers of fields are
 //! that project's, for recognition; unknown fields are skipped.
 //!
@@ -16,16 +16,20 @@
 mod connection;
 mod gateway;
 mod host;
+mod kmip;
 mod listener;
 mod namespace;
+mod statistics;
 mod subsystem;
 
 pub use connection::*;
 pub use gateway::*;
 pub use host::*;
+pub use kmip::*;
 pub use listener::*;
 pub use namespace::*;
 pub use prost::{DecodeError, Message};
+pub use statistics::*;
 pub use subsystem::*;
 
 /// The path that all calls have before their names.
@@ -54,4 +58,12 @@ pub enum AnaState {
     Optimized = 1,
     NonOptimized = 2,
     Inaccessible = 3,
+}
+
+/// Origin of the key by which a subsystem authenticates to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKeyOrigin {
+    NoKey = 0,
+    HostSpecific = 1,
+    SubsystemImplicit = 2,
 }

@@ -16,6 +16,8 @@ pub struct CreateListenerReq {
     pub secure: Option<bool>,
     #[prost(bool, optional, tag = "8")]
     pub verify_host_name: Option<bool>,
+    #[prost(bool, optional, tag = "9")]
+    pub force: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -60,6 +62,10 @@ pub struct ListenerInfo {
     pub trsvcid: u32,
     #[prost(bool, optional, tag = "6")]
     pub secure: Option<bool>,
+    #[prost(bool, optional, tag = "7")]
+    pub active: Option<bool>,
+    #[prost(bool, optional, tag = "8")]
+    pub manual: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

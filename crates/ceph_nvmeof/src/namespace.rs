@@ -26,12 +26,20 @@ pub struct NamespaceAddReq {
     pub no_auto_visible: Option<bool>,
     #[prost(bool, optional, tag = "12")]
     pub trash_image: Option<bool>,
+    #[prost(bool, optional, tag = "13")]
+    pub disable_auto_resize: Option<bool>,
     #[prost(bool, optional, tag = "14")]
     pub read_only: Option<bool>,
     #[prost(string, optional, tag = "15")]
     pub rbd_data_pool_name: Option<String>,
+    #[prost(string, optional, tag = "16")]
+    pub location: Option<String>,
     #[prost(string, optional, tag = "17")]
     pub rados_namespace_name: Option<String>,
+    #[prost(message, repeated, tag = "18")]
+    pub encryption_entries: Vec<EncryptionEntry>,
+    #[prost(int32, optional, tag = "19")]
+    pub encryption_algorithm: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -66,6 +74,8 @@ pub struct NamespaceSetQosReq {
     pub r_mbytes_per_second: Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     pub w_mbytes_per_second: Option<u64>,
+    #[prost(bool, optional, tag = "8")]
+    pub force: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -120,6 +130,8 @@ pub struct NamespaceAddHostReq {
     pub nsid: u32,
     #[prost(string, tag = "3")]
     pub host_nqn: String,
+    #[prost(bool, optional, tag = "4")]
+    pub force: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -186,6 +198,26 @@ pub struct NamespaceCli {
     pub ns_subsystem_nqn: Option<String>,
     #[prost(bool, optional, tag = "16")]
     pub trash_image: Option<bool>,
+    #[prost(bool, optional, tag = "17")]
+    pub disable_auto_resize: Option<bool>,
+    #[prost(bool, optional, tag = "18")]
+    pub read_only: Option<bool>,
+    #[prost(string, optional, tag = "19")]
+    pub cluster_name: Option<String>,
+    #[prost(uint32, optional, tag = "20")]
+    pub configured_load_balancing_group: Option<u32>,
+    #[prost(bool, optional, tag = "21")]
+    pub image_was_shrunk: Option<bool>,
+    #[prost(string, optional, tag = "22")]
+    pub rbd_data_pool_name: Option<String>,
+    #[prost(string, optional, tag = "23")]
+    pub location: Option<String>,
+    #[prost(string, optional, tag = "24")]
+    pub rados_namespace_name: Option<String>,
+    #[prost(int32, optional, tag = "25")]
+    pub encryption_algorithm: Option<i32>,
+    #[prost(message, repeated, tag = "26")]
+    pub encryption_entries: Vec<EncryptionEntry>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -264,4 +296,32 @@ pub struct NamespaceIoStatsInfo {
     pub min_copy_latency_ticks: u64,
     #[prost(message, repeated, tag = "27")]
     pub io_error: Vec<NamespaceIoError>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EncryptionEntry {
+    #[prost(int32, tag = "1")]
+    pub format: i32,
+    #[prost(string, tag = "2")]
+    pub key_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NamespaceChangeLocationReq {
+    #[prost(string, tag = "1")]
+    pub subsystem_nqn: String,
+    #[prost(uint32, tag = "2")]
+    pub nsid: u32,
+    #[prost(string, optional, tag = "3")]
+    pub location: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NamespaceSetAutoResizeReq {
+    #[prost(string, tag = "1")]
+    pub subsystem_nqn: String,
+    #[prost(uint32, tag = "2")]
+    pub nsid: u32,
+    #[prost(bool, tag = "3")]
+    pub auto_resize: bool,
 }

@@ -18,6 +18,12 @@ pub struct CreateSubsystemReq {
     pub dhchap_key: Option<String>,
     #[prost(bool, optional, tag = "7")]
     pub key_encrypted: Option<bool>,
+    #[prost(string, repeated, tag = "8")]
+    pub network_mask: Vec<String>,
+    #[prost(bool, optional, tag = "9")]
+    pub secure_listeners: Option<bool>,
+    #[prost(uint32, optional, tag = "10")]
+    pub port: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -26,6 +32,8 @@ pub struct DeleteSubsystemReq {
     pub subsystem_nqn: String,
     #[prost(bool, optional, tag = "2")]
     pub force: Option<bool>,
+    #[prost(bool, optional, tag = "3")]
+    pub i_am_sure: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -89,6 +97,8 @@ pub struct Subsystem {
     pub namespaces: Vec<Namespace>,
     #[prost(bool, optional, tag = "12")]
     pub has_dhchap_key: Option<bool>,
+    #[prost(string, repeated, tag = "13")]
+    pub network_mask: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -165,4 +175,22 @@ pub struct SubsystemCli {
     pub allow_any_host: Option<bool>,
     #[prost(bool, optional, tag = "12")]
     pub created_without_key: Option<bool>,
+    #[prost(string, repeated, tag = "13")]
+    pub network_mask: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AddSubsystemNetworkReq {
+    #[prost(string, tag = "1")]
+    pub subsystem_nqn: String,
+    #[prost(string, tag = "2")]
+    pub network_mask: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DelSubsystemNetworkReq {
+    #[prost(string, tag = "1")]
+    pub subsystem_nqn: String,
+    #[prost(string, tag = "2")]
+    pub network_mask: String,
 }

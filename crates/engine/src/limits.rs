@@ -145,6 +145,8 @@ pub const SUBSYSTEMS_MAX: usize = 1024;
 pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 16;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
+/// Networks of one subsystem: as many as ports of a gateway that may be in one each.
+pub const NETWORKS_MAX: usize = PORTS_MAX;
 /// ANA groups of a subsystem (ANAGRPMAX): as many as namespaces, so that each may have its own.
 pub const ANA_GROUPS_MAX: u32 = 1024;
 /// The longest a group of namespaces may be on its way from one ANA state to another, in seconds (ANATT): a state

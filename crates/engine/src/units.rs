@@ -63,7 +63,7 @@ impl fmt::Display for Size {
                 };
             }
         }
-        write!(f, "{} bytes", self.0)
+        f.write_str(&counted(self.0, "byte"))
     }
 }
 
@@ -91,6 +91,11 @@ impl<'de> Deserialize<'de> for Size {
         }
         deserializer.deserialize_any(SizeVisitor)
     }
+}
+
+/// A number of things in words: `1 byte`, `2 bytes`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Reads a field in bytes that is written as a size.
@@ -157,8 +162,12 @@ mod tests {
     fn a_size_survives_being_shown() {
         for bytes in [0, 1, 512, 4096, 5 << 20, 256 << 20, 3 << 40] {
             let shown = Size(bytes).to_string();
-            assert_eq!(shown.replace(" bytes", "").parse(), Ok(Size(bytes)), "{shown}");
+            assert_eq!(shown.replace(" bytes", "").replace(" byte", "").parse(), Ok(Size(bytes)), "{shown}");
         }
+        assert_eq!(
+            [Size(0), Size(1), Size(2)].map(|size| size.to_string()),
+            ["0 bytes", "1 byte", "2 bytes"]
+        );
         assert_eq!(Size(1_500_000).to_string(), "1.43 MiB");
     }
 

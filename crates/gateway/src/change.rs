@@ -215,9 +215,13 @@ fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
             || subsystem.host_keys.iter().any(HostKeyConfig::has_sealed);
         let has_ports = !subsystem.ports.is_empty();
         let is_encrypted = |namespace: &NamespaceConfig| matches!(&namespace.backend, BackendConfig::Rbd(image) if image.encryption.is_some());
+        let has_flags = |namespace: &NamespaceConfig| namespace.trash_image || namespace.disable_auto_resize;
         let parts = [
             (is_sealed, "sealed keys"),
             (has_ports, "listeners of single subsystems"),
+            (!subsystem.networks.is_empty(), "networks of subsystems"),
+            (!subsystem.kept_hosts.is_empty(), "hosts that keep their connections"),
+            (subsystem.namespaces.iter().any(has_flags), "trash_image and disable_auto_resize"),
             (subsystem.namespaces.iter().any(is_encrypted), "encrypted images"),
             (subsystem.io_queues_max.is_some(), "io_queues_max"),
             (!subsystem.dhchap_dhgroup.is_empty(), "dhchap_dhgroup of a subsystem"),
@@ -298,6 +302,26 @@ mod tests {
         );
         assert_eq!(with(|subsystem| subsystem.ports.push(1)), Some("listeners of single subsystems"));
         assert_eq!(with(|subsystem| subsystem.io_queues_max = Some(4)), Some("io_queues_max"));
+        assert_eq!(
+            with(|subsystem| subsystem.networks.push("10.0.0.0/24".parse().unwrap())),
+            Some("networks of subsystems")
+        );
+        assert_eq!(
+            with(|subsystem| subsystem.kept_hosts.push("nqn.host".to_owned())),
+            Some("hosts that keep their connections")
+        );
+        let flagged = |edit: fn(&mut NamespaceConfig)| {
+            let mut subsystem = SubsystemConfig::new("nqn.a", "A", "Selvedge");
+            subsystem.namespaces.push(NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096));
+            edit(&mut subsystem.namespaces[0]);
+            newer_part(&FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() })
+        };
+        assert_eq!(flagged(|_| {}), None);
+        let edits: [fn(&mut NamespaceConfig); 2] =
+            [|namespace| namespace.trash_image = true, |namespace| namespace.disable_auto_resize = true];
+        for edit in edits {
+            assert_eq!(flagged(edit), Some("trash_image and disable_auto_resize"));
+        }
         assert_eq!(
             with(|subsystem| subsystem.dhchap_dhgroup.push(authentication::Group::MlKem768)),
             Some("dhchap_dhgroup of a subsystem")

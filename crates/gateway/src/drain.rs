@@ -65,7 +65,7 @@ impl Membership {
             return Ok(words);
         }
         if others.is_empty() {
-            let refused = Refused::conflict(format!("no other gateway is there that could serve for {name}"));
+            let refused = Refused::conflict(format!("no other gateway can serve for {name}"));
             return Err(refused.hint("start one; or force it: it serves then until there is one"));
         }
         let hint = "connect them to another gateway, which counts after some seconds; or force it";

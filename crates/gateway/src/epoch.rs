@@ -34,7 +34,7 @@ impl Membership {
         let name = self.name();
         let is_given_up = !self.seen().is_alive();
         let reason = match (is_given_up, target.is_refused()) {
-            (true, _) => "the others have given it up",
+            (true, _) => "the other gateways have declared it dead",
             (false, true) => "its connections were put on the blocklist from outside the group",
             (false, false) => "it has commands of unknown fate",
         };

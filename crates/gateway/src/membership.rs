@@ -254,7 +254,7 @@ impl Membership {
                 self.follow_pause();
                 self.reset_for_others(&asked);
             }
-            Err(error) => tracing::debug!(%error, "the group's state cannot be looked at"),
+            Err(error) => tracing::debug!(%error, "cannot read the group's state"),
         }
     }
 

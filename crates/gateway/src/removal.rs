@@ -31,7 +31,7 @@ impl NotRemoved {
             Self::Unknown => Refused::new(Reason::Unknown, format!("the group has no gateway {name}"))
                 .hint("`selvedge gateways` shows those that there are"),
             Self::Alive => Refused::conflict(format!("gateway {name} is alive"))
-                .hint("end it first; one that is lost is given up within seconds"),
+                .hint("end it first; a lost gateway is declared dead within seconds"),
             Self::TakenOver(number) => {
                 Refused::conflict(format!("load-balancing group {number} is being taken over"))
                     .hint("ask again in a moment")
@@ -60,7 +60,7 @@ impl Membership {
         self.wake();
         // A heartbeat that is left behind is ignored.
         if let Err(error) = self.store().forget_beat(name) {
-            tracing::debug!(%error, "a removed gateway's last sign of life stays where it is");
+            tracing::debug!(%error, "cannot remove the heartbeat of a removed gateway");
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ impl std::fmt::Display for StoreError {
             Self::Gone(name) => write!(f, "the gateways' group {name} no longer exists"),
             Self::Full => write!(
                 f,
-                "the group has {GATEWAYS_MAX} gateways and can have no more; `selvedge gateways remove NAME` takes out one that is gone"
+                "the group has {GATEWAYS_MAX} gateways and can have no more; `selvedge gateways remove NAME` removes one that will not return"
             ),
             Self::Connections => write!(
                 f,

@@ -35,7 +35,10 @@ impl Membership {
         let serving = self.serving_guard();
         let (seen, now_ms) = (self.seen(), self.now_ms());
         let obstacles = [
-            (seen.standing != Standing::Member || !seen.is_alive(), "the group has given this gateway up"),
+            (
+                seen.standing != Standing::Member || !seen.is_alive(),
+                "the group has declared this gateway dead",
+            ),
             (!seen.has_lease(now_ms), "this gateway cannot reach its group's cluster"),
             (self.is_beginning.load(Ordering::Acquire), "this gateway is starting a new epoch"),
             (self.is_leaving.load(Ordering::Acquire), "this gateway is leaving its group"),
@@ -82,7 +85,7 @@ impl Membership {
     pub fn hand_over(&self, offered: &OfferedMember, serving: &Serving) -> Result<HandedMember, String> {
         let (seen, now_ms) = (self.seen(), self.now_ms());
         if seen.me.epoch != offered.epoch || !seen.is_alive() {
-            return Err("the group has given this gateway up meanwhile".to_owned());
+            return Err("the group has declared this gateway dead meanwhile".to_owned());
         }
         if serving.has_given_up || late_operations() != seen.late_before {
             return Err("commands on its images have taken too long meanwhile".to_owned());
@@ -133,7 +136,7 @@ impl Membership {
             self.catch_up();
         }
         if !self.seen().is_alive() {
-            return Err("the group has given this gateway up".to_owned());
+            return Err("the group has declared this gateway dead".to_owned());
         }
         if handed.fenced != offered.fenced {
             // Connections that were made before may work by older maps.

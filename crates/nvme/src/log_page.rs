@@ -15,8 +15,8 @@ pub use cross_reset::{
     CROSS_RESET_ENTRIES_MAX, CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog,
     CrossResetParseError, CrossResetStatus, cross_reset_flags,
 };
-pub use effects::{CommandsSupported, SupportedLogPages};
-pub use effects::{command_effects, log_page_support};
+pub use effects::{CommandsSupported, FeaturesSupported, SupportedLogPages};
+pub use effects::{command_effects, feature_effects, log_page_support};
 pub use health::{ChangedNamespaceList, ErrorLogEntry, FirmwareSlotLog, SmartLog, critical_warning};
 pub use reservation::{ReservationNotification, ReservationNotificationLog};
 
@@ -41,6 +41,8 @@ impl LogPageId {
     pub const COMMANDS_SUPPORTED: Self = Self(0x05);
     /// Asymmetric Namespace Access (LID 0Ch, Base 5.1.12.1.13).
     pub const ANA: Self = Self(0x0C);
+    /// Feature Identifiers Supported and Effects (LID 12h, Base 5.1.12.1.18).
+    pub const FEATURES_SUPPORTED: Self = Self(0x12);
     /// Cross-Controller Reset (LID 1Eh, Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET: Self = Self(0x1E);
     /// Discovery (LID 70h, Base 5.1.12.3.1).

@@ -160,7 +160,7 @@ impl ClusterConnections {
     fn note(self: &Arc<Self>, cluster: &Arc<Cluster>) {
         let new = match Connection::of(cluster) {
             Ok(new) if new.is_sound() => new,
-            Ok(new) => return tracing::warn!(?new, "a connection whose name is none is not kept"),
+            Ok(new) => return tracing::warn!(?new, "a connection without a valid name is not recorded"),
             Err(error) => return tracing::warn!(%error, "a connection is not kept"),
         };
         let left = {

@@ -80,6 +80,11 @@ pub(crate) fn changed_level() -> Option<String> {
     LEVEL.get().filter(|level| level.is_changed.load(Ordering::Relaxed)).map(|level| lock(level).clone())
 }
 
+/// Checks a level before it is sent to another process.
+pub(crate) fn check_level(text: &str) -> Result<String, String> {
+    parse(text).map(|_| text.to_owned())
+}
+
 /// Changes it, for the whole process.
 pub(crate) fn set_level(text: &str) -> Result<(), String> {
     let filter = parse(text)?;

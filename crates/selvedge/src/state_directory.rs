@@ -52,7 +52,7 @@ impl StateDirectory {
         let directory = Self { folder, lock, lock_inode };
         // Whose it is, for those who find it taken; what is locked is as good without.
         if let Err(error) = directory.sign() {
-            tracing::warn!(%error, "the lock of the state directory does not say whose it is");
+            tracing::warn!(%error, "cannot determine the holder of the state directory's lock");
         }
         Ok(directory)
     }

@@ -52,7 +52,7 @@ fn reason(error: &ChoiceError) -> String {
             "it offers no pre-shared key, as a client that expects a certificate".to_owned()
         }
         ChoiceError::NoModes | ChoiceError::NoDhe => {
-            "it wants its key without a key exchange: have it allow ECDHE-PSK".to_owned()
+            "it uses its key without a key exchange: enable ECDHE-PSK there".to_owned()
         }
         ChoiceError::Identity(name) => format!("no key has the name `{name}`"),
         ChoiceError::Suite(name, suite) => format!("it has the key of `{name}`, and does not offer {suite}"),

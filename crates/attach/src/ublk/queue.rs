@@ -191,7 +191,7 @@ impl Queue {
                 self.live -= 1;
                 if result != -Errno::NODEV.raw_os_error() {
                     let error = io::Error::from_raw_os_error(-result);
-                    tracing::error!(%error, tag, "the kernel's ublk driver gives no more requests");
+                    tracing::error!(%error, tag, "cannot fetch requests from the kernel's ublk driver");
                 }
             }
         }

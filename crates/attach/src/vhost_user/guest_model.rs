@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use vhost::vhost_user::message::VhostUserMemoryRegion;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
+use super::call::Call;
 use super::chain::Chain;
 use super::device::Device;
 use super::guest_memory::GuestMemory;
@@ -128,7 +129,7 @@ impl GuestModel {
             inflight: None,
             again: VecDeque::new(),
             kick: event()?,
-            call: Some(event()?),
+            call: Some(Call::plain(event()?)),
             front_end: 0,
             connection: Arc::new(connection),
         }));

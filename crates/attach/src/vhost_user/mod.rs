@@ -9,6 +9,7 @@
 //! fails, and one whose rings are invalid loses its connection. Nothing of it reaches other front ends.
 
 mod backend_channel;
+mod call;
 mod chain;
 mod descriptor;
 mod device;

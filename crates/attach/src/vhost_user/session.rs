@@ -21,6 +21,7 @@ use virtio_queue::{Queue, QueueT as _};
 use vm_memory::GuestMemoryMmap;
 
 use super::backend_channel::BackendChannel;
+use super::call::Call;
 use super::descriptor;
 use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
@@ -157,7 +158,7 @@ impl Session {
             inflight,
             again,
             kick: kick.clone(),
-            call: vring.call.clone(),
+            call: vring.call.clone().map(Call::new),
             front_end: self.front_end,
             connection: self.connection.clone(),
         };
@@ -327,6 +328,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         let call = file.map(descriptor::event).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
         self.vring(index.into())?.call = call.clone();
         if self.vring(index.into())?.is_running {
+            let call = call.map(Call::new);
             self.worker(index.into()).send(VringCommand::Call(self.vring_index(index.into()), call));
         }
         Ok(())

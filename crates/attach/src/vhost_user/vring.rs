@@ -12,6 +12,7 @@ use std::sync::mpsc::Sender;
 use virtio_queue::{Error, Queue, QueueOwnedT as _, QueueT as _};
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
+use super::call::Call;
 use super::chain::{BadChain, Chain};
 use super::guest_memory::Memory;
 use super::inflight::InflightQueue;
@@ -32,7 +33,7 @@ pub(super) struct Plan {
     /// descriptors that they begin with.
     pub(super) again: VecDeque<u16>,
     pub(super) kick: Arc<OwnedFd>,
-    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) call: Option<Call>,
     pub(super) front_end: usize,
     /// The connection of the front end, which ends when it breaks its rings.
     pub(super) connection: Arc<UnixStream>,
@@ -44,7 +45,7 @@ pub(super) struct Vring {
     inflight: Option<InflightQueue>,
     again: VecDeque<u16>,
     pub(super) kick: Arc<OwnedFd>,
-    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) call: Option<Call>,
     pub(super) front_end: usize,
     connection: Arc<UnixStream>,
     /// Requests that commands are still to be made of.
@@ -171,12 +172,8 @@ impl Vring {
             return;
         }
         let memory: &GuestMemoryMmap = &self.memory;
-        match (self.queue.needs_notification(memory), &self.call) {
-            (Ok(true), Some(call)) => {
-                // A full counter notifies as well. The write does not block, which was checked when
-                // the descriptor came.
-                let _ = rustix::io::write(call, &1u64.to_ne_bytes());
-            }
+        match (self.queue.needs_notification(memory), &mut self.call) {
+            (Ok(true), Some(call)) => call.signal(),
             (Ok(_), _) => {}
             (Err(error), _) => self.fail(&error),
         }

@@ -1,7 +1,6 @@
 //! A thread that serves virtqueues: its loop round the ring, the queues of all namespaces and the virtqueues.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -11,6 +10,7 @@ use engine::initiator::Paths;
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Event, Moment, Ring, Waker};
 
+use super::call::Call;
 use super::device::Device;
 use super::guest_memory::Memory;
 use super::namespace::Namespace;
@@ -30,7 +30,7 @@ pub(super) enum VringCommand {
     /// is gone (`true`), the guest gets no notifications.
     Stop(usize, bool, Sender<Stopped>),
     /// Descriptor by which the guest is notified.
-    Call(usize, Option<Arc<OwnedFd>>),
+    Call(usize, Option<Call>),
     /// The memory of a front end has changed.
     Memory(usize, Arc<Memory>),
 }

@@ -9,7 +9,7 @@ use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holde
 use prerequisite::{patience, wait_for};
 use virtio_bindings::virtio_blk as blk;
 
-use crate::client::{FLUSH, FORMS, Form, READ, WRITE};
+use crate::client::{CACHE, FLUSH, FORMS, Form, READ, WRITE};
 use crate::guest::{DATA, Guest};
 use crate::tls::Authority;
 use crate::world::{Plan, VhostWorld, World};
@@ -99,6 +99,32 @@ fn unread_answers_are_read_from_the_next_server() {
     assert_eq!(pass_on(&mut world, None), []);
     assert!(client.answer(cookie, 0, 30 << 20).pieces == [(0, data.clone())]);
     assert!(client.read(1 << 20, 4096, 0) == data[1 << 20..][..4096]);
+}
+
+#[test]
+fn a_request_that_waits_for_buffers_of_unread_replies_is_answered_before_a_hand_over() {
+    let mut world = World::new(&Plan { threads: 2, ..Plan::default() });
+    // Threads get clients in turn. The replies of these four, which share a thread, have all buffers for first requests of a user.
+    let length = nbd::limits::PAYLOAD_BYTES_MAX as usize;
+    let mut of_other_thread = Vec::new();
+    let mut lazy = Vec::new();
+    for _ in 0..4 {
+        let mut client = world.stranger().go("1", Form::Simple);
+        client.send(READ, 0, (0, length as u64), &[]);
+        client.bytes(16);
+        lazy.push(client);
+        of_other_thread.push(world.stranger());
+    }
+    let mut waiting = world.stranger().go("1", Form::Simple);
+    let cookie = waiting.send(READ, 0, (0, 8 << 20), &[]);
+    // The reply shows that the read, which came before, is known.
+    assert_eq!(waiting.ask(CACHE, 0, (0, 4096)), 0);
+    assert_eq!(pass_on(&mut world, None), []);
+    assert!(waiting.answer(cookie, 0, 8 << 20).pieces == [(0, vec![0; 8 << 20])]);
+    let is_closed =
+        |client: &mut crate::client::Client| client.stream.read_exact(&mut vec![0; length]).is_err();
+    let closed = lazy.iter_mut().map(is_closed).filter(|is_closed| *is_closed).count();
+    assert_eq!(closed, 1, "no more are closed than is needed");
 }
 
 #[test]

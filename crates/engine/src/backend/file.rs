@@ -25,6 +25,7 @@ use super::{
 use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
+use crate::units::counted;
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -76,13 +77,13 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a regular file; makes it when it is missing and `size` is given.
+    /// Opens a regular file; makes it when it is missing and `size` is given. A retry does not wait for another process's lock.
     pub(super) fn open_regular(
         path: &Path,
         pin: Option<&FilePin>,
         size: Option<u64>,
         block_size: u32,
-        shared: bool,
+        (shared, is_retry): (bool, bool),
     ) -> Result<Self, BackendError> {
         let location = &FileLocation::new(path, pin);
         let failed = |source| location.failed(source);
@@ -91,7 +92,7 @@ impl File {
         let is_missing = may_make && !path.exists();
         let new = is_missing.then(|| NewFile::create(location)).transpose().map_err(failed)?;
         let mut opened = OpenedFile::open_regular(location, block_size)?;
-        let lock = when_free(|| opened.lock(path, shared))?;
+        let lock = when_free(is_retry, || opened.lock(path, shared))?;
         let mut remarks: Vec<String> = lock.remark().into_iter().collect();
         let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
         let file = &opened.file;
@@ -155,12 +156,12 @@ impl File {
         })
     }
 
-    /// Opens a block device, for this process alone unless it is `shared`.
+    /// Opens a block device, for this process alone unless it is `shared`. A retry does not wait for another process's lock.
     pub(super) fn open_device(
         path: &Path,
         pin: Option<&FilePin>,
         block_size: u32,
-        shared: bool,
+        (shared, is_retry): (bool, bool),
     ) -> Result<Self, BackendError> {
         let location = &FileLocation::new(path, pin);
         let failed = |source| location.failed(source);
@@ -173,18 +174,18 @@ impl File {
         // O_EXCL on a device refuses one that is mounted or part of another device.
         let is_exclusive = !shared && former.is_none();
         let flags = if is_exclusive { OFlags::DIRECT | OFlags::EXCL } else { OFlags::DIRECT };
-        let mut opened = when_free(|| {
+        let mut opened = when_free(is_retry, || {
             OpenedFile::open(location, flags).map_err(|error| match error.kind() {
                 io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned(), holder: None },
                 _ => failed(error),
             })
         })?;
         if opened.file.metadata().map_err(failed)?.rdev() != metadata.rdev() {
-            return Err(failed(io::Error::other("another device has come in its place; try again")));
+            return Err(failed(io::Error::other("another device has taken its place; try again")));
         }
         let lock = match former {
             Some(former) => Lock::Former(Arc::new(Storage::new(former))),
-            None => when_free(|| opened.lock(path, shared))?,
+            None => when_free(is_retry, || opened.lock(path, shared))?,
         };
         let remark = lock.remark();
         let claim = lock.former().filter(|claim| !works_by(claim, &mut opened.file));
@@ -269,7 +270,7 @@ impl File {
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
         if !is_same {
             // Another file has been put there, which is what is asked for then.
-            let _ = when_free(|| opened.lock(&self.location.path, self.is_shared))?;
+            let _ = when_free(false, || opened.lock(&self.location.path, self.is_shared))?;
         }
         let file = Self::regular(&self.location, opened, self.is_shared)?;
         let (present, wanted) = (file.length(), self.length());
@@ -295,7 +296,7 @@ impl File {
         let is_alive = rustix::fs::seek(&*claim, rustix::fs::SeekFrom::End(0)).is_ok_and(|end| end > 0);
         if !(is_same && is_alive) {
             // It has gone and come again: the new one is not locked yet.
-            return Self::open_device(&self.location.path, self.pin(), block_size, self.is_shared);
+            return Self::open_device(&self.location.path, self.pin(), block_size, (self.is_shared, false));
         }
         // O_EXCL would refuse it to ourselves, who have it by the claim.
         let opened = OpenedFile::open(&self.location, OFlags::DIRECT).map_err(failed)?;
@@ -515,8 +516,9 @@ fn tail_remark(bytes: u64, block_size: u32) -> Option<String> {
     (lost > 0).then(|| {
         let smaller = if lost.is_multiple_of(512) { ", or use block_size=512" } else { "" };
         format!(
-            "last {lost} bytes are less than a block of {block_size} bytes, and hosts do not see them: make the file a whole number of \
-             blocks long{smaller}"
+            "hosts do not see its last {}, which fill no block of {block_size} bytes: make the file a whole number of blocks \
+             long{smaller}",
+            counted(lost, "byte")
         )
     })
 }

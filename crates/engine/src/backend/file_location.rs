@@ -196,6 +196,15 @@ mod tests {
     }
 
     #[test]
+    fn a_new_file_is_its_owners_alone() {
+        let teams = Teams::new();
+        for location in [FileLocation::free(&teams.path("new")), teams.mine("mine/new")] {
+            let mode = location.create().unwrap().metadata().unwrap().mode();
+            assert_eq!(mode & 0o7777, 0o600, "{}", location.path.display());
+        }
+    }
+
+    #[test]
     fn a_link_that_is_put_under_way_after_the_check_opens_nothing() {
         let teams = Teams::new();
         fs::create_dir(teams.path("mine/a")).unwrap();

@@ -51,8 +51,12 @@ impl Lock {
 }
 
 /// Retries for a while what fails because another process has the file: the system may keep the files of a killed process until
-/// its last requests have ended, and udev has a shared lock on a device while it examines it.
-pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
+/// its last requests have ended, and udev has a shared lock on a device while it examines it. A retry of the caller's is one
+/// attempt: other changes of the configuration wait for it.
+pub(super) fn when_free<T>(
+    is_retry: bool,
+    mut attempt: impl FnMut() -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
     let begun = Instant::now();
     let mut known = None;
     loop {
@@ -60,6 +64,9 @@ pub(super) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>)
             Err(BackendError::Locked { path, .. }) => path,
             outcome => return outcome,
         };
+        if is_retry {
+            return Err(BackendError::Locked { holder: LockHolder::of(&path), path });
+        }
         if begun.elapsed() >= patience(known.as_ref()) {
             let holder = LockHolder::of(&path);
             if known.is_some() || holder.as_ref().is_none_or(|holder| !holder.is_shared) {
@@ -145,13 +152,28 @@ mod tests {
     }
 
     #[test]
+    fn a_retry_does_not_wait_for_a_lock() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let other = fs::File::open(path.path()).unwrap();
+        flock(&other, FlockOperation::NonBlockingLockShared).unwrap();
+        let own = fs::File::open(path.path()).unwrap();
+        let mut attempts = 0;
+        let refused = when_free(true, || {
+            attempts += 1;
+            lock(&own, path.path(), false)
+        });
+        assert!(matches!(refused, Err(BackendError::Locked { .. })), "{refused:?}");
+        assert_eq!(attempts, 1);
+    }
+
+    #[test]
     fn a_file_is_taken_as_soon_as_its_lock_is_free() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let mut other = Some(fs::File::open(path.path()).unwrap());
         flock(other.as_ref().unwrap(), FlockOperation::NonBlockingLockShared).unwrap();
         let own = fs::File::open(path.path()).unwrap();
         let mut attempts = 0;
-        let taken = when_free(|| {
+        let taken = when_free(false, || {
             attempts += 1;
             if attempts == 3 {
                 other = None;

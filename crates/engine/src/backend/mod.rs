@@ -61,6 +61,7 @@ pub use rbd::Rbd;
 pub use simulated::{File, ZeroMethod};
 
 use crate::time_bound::TimeBound;
+use crate::units::counted;
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +95,11 @@ pub enum BackendError {
         source: io::Error,
     },
     /// The file or device is smaller than the namespace.
-    #[error("{} has {length} bytes, less than the {wanted} wanted; grow it with `truncate -s {wanted}`", path.display())]
+    #[error(
+        "{} has {}, less than the {wanted} wanted; grow it with `truncate -s {wanted}`",
+        path.display(),
+        counted(*length, "byte")
+    )]
     TooSmall {
         /// The file or device.
         path: PathBuf,
@@ -122,7 +127,7 @@ pub enum BackendError {
         block: u32,
     },
     /// The size is less than one block.
-    #[error("a size of {size} bytes is less than one block of {block}")]
+    #[error("a size of {} is less than one block of {block} bytes", counted(*size, "byte"))]
     NoBlock {
         /// Bytes asked for.
         size: u64,
@@ -130,7 +135,7 @@ pub enum BackendError {
         block: u32,
     },
     /// The backend cannot be resized.
-    #[error("{what} cannot be made {wanted} bytes long: {reason}")]
+    #[error("{what} cannot be made {} long: {reason}", counted(*wanted, "byte"))]
     Size {
         /// The backend, in a word.
         what: &'static str,
@@ -236,6 +241,8 @@ pub struct Opening<'a> {
     pub is_shared: bool,
     /// Limit of a file or device that an administrator with a list of allowed storage has named.
     pub pin: Option<&'a FilePin>,
+    /// Set for a retry: another process that has a file or device locked is not waited for.
+    pub is_retry: bool,
     /// Set while another target writes to the image.
     pub is_standby: bool,
     /// UUID under which the previous process handed over this namespace's memory.
@@ -247,7 +254,15 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// Parameters for a backend that one target serves alone.
     pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
-        Self { block_size, is_shared: false, pin: None, is_standby: false, namespace: None, clusters }
+        Self {
+            block_size,
+            is_shared: false,
+            pin: None,
+            is_retry: false,
+            is_standby: false,
+            namespace: None,
+            clusters,
+        }
     }
 }
 
@@ -283,7 +298,8 @@ impl Backend {
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
     pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
-        let Opening { block_size, is_shared, pin, .. } = opening;
+        let Opening { block_size, pin, .. } = opening;
+        let locking = (opening.is_shared, opening.is_retry);
         if block_size == 0 {
             // A device that has come since it was looked for is asked for its sectors at the next try.
             let path = config.path().map(Path::to_owned).unwrap_or_default();
@@ -301,11 +317,11 @@ impl Backend {
             BackendConfig::Memory { size } => Self::Memory(memory(whole_blocks(*size), opening.namespace)?),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
-                let file = File::open_regular(path, pin, size.map(whole_blocks), block_size, is_shared)?;
+                let file = File::open_regular(path, pin, size.map(whole_blocks), block_size, locking)?;
                 Self::Device(Device::File(file))
             }
             BackendConfig::Block { path } => {
-                Self::Device(Device::File(File::open_device(path, pin, block_size, is_shared)?))
+                Self::Device(Device::File(File::open_device(path, pin, block_size, locking)?))
             }
             BackendConfig::Rbd(config) => {
                 let rbd = Rbd::open(config, block_size, opening.is_standby, opening.clusters)?;

@@ -37,7 +37,7 @@ impl File {
         _pin: Option<&FilePin>,
         size: Option<u64>,
         block_size: u32,
-        shared: bool,
+        (shared, _): (bool, bool),
     ) -> Result<Self, BackendError> {
         let locked = || BackendError::Locked { path: path.to_owned(), holder: None };
         let storage = Storage::open(path, size.unwrap_or(0), block_size, shared).ok_or_else(locked)?;
@@ -100,9 +100,9 @@ impl File {
         path: &Path,
         pin: Option<&FilePin>,
         block_size: u32,
-        shared: bool,
+        locking: (bool, bool),
     ) -> Result<Self, BackendError> {
-        Self::open_regular(path, pin, None, block_size, shared)
+        Self::open_regular(path, pin, None, block_size, locking)
     }
 
     /// Pin of the path; a simulated disk has no links.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::units::Size;
+
 /// Why a connection, a pool or an image is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum CephError {
@@ -164,7 +166,11 @@ pub enum CephError {
         snapshot: String,
     },
     /// The image would become smaller, which was not permitted.
-    #[error("{image} would become smaller: {before} bytes to {wanted}; what is beyond its new end is lost")]
+    #[error(
+        "{image} would become smaller: {} to {}; data beyond its new end is lost",
+        Size(*before),
+        Size(*wanted)
+    )]
     WouldShrink {
         /// The image.
         image: String,

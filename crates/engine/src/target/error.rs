@@ -4,6 +4,7 @@ use std::io;
 
 use crate::address::NetAddress;
 use crate::backend::BackendError;
+use crate::ceph::CephError;
 
 /// Why a target could not start.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,17 @@ pub enum TargetError {
         /// Why not.
         reason: String,
     },
+}
+
+impl TargetError {
+    /// True if a namespace lacks Ceph's libraries or configuration, which no waiting brings.
+    pub(crate) fn is_misconfiguration(&self) -> bool {
+        let Self::Namespace { source: BackendError::Ceph(error), .. } = self else { return false };
+        matches!(
+            error,
+            CephError::Library { .. } | CephError::Configuration { .. } | CephError::Setting { .. }
+        )
+    }
 }
 
 fn listen_hint(error: &io::Error) -> &'static str {

@@ -165,6 +165,9 @@ fn an_unproved_host_gets_nothing_but_an_identifier() {
     let get = nvme::fabrics::PropertyAccess { offset: 0, wide: true, value: 0 }.encode_get();
     let refused = client.run(get, Give::Nothing).status;
     assert_eq!(refused.without_flags(), Status::AUTHENTICATION_REQUIRED);
+    let receive = nvme::authentication::Transfer { length: 1024 }.encode_receive();
+    let early = client.run(receive, Give::Room(1024)).status;
+    assert_eq!(early.without_flags(), Status::COMMAND_SEQUENCE_ERROR, "it has sent no message");
     // The host itself has its identifier meanwhile, and its controller.
     testbed.connect(HOST, Some(1), None).unwrap();
     // An I/O queue of a controller that is not there, by a name that is not proved.

@@ -67,6 +67,21 @@ fn a_controller_tells_of_itself_and_its_namespaces() {
 }
 
 #[test]
+fn each_namespace_has_a_volatile_cache_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = BackendConfig::File { path: folder.path().join("disk"), size: Some(SIZE) };
+    let memory = BackendConfig::Memory { size: SIZE };
+    let namespaces = vec![NamespaceConfig::new(1, file, 4096), NamespaceConfig::new(2, memory, 4096)];
+    let subsystem = SubsystemConfig::new(NQN, "1", "test").with(namespaces);
+    let target = Target::start(&configure(Engine::Epoll, vec![subsystem])).unwrap();
+    let controller = Controller::connect(options(target.ports()[0], Engine::Epoll)).unwrap();
+    assert!(controller.has_volatile_cache(1).unwrap(), "a file is durable after a Flush");
+    assert!(!controller.has_volatile_cache(2).unwrap(), "memory has nothing to flush");
+    controller.disconnect().unwrap();
+    assert!(controller.has_volatile_cache(1).is_err(), "nothing is known without a connection");
+}
+
+#[test]
 fn queues_are_connected_from_the_ports_of_their_place() {
     let (_target, address) = target(Engine::Epoll);
     let free_port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -242,11 +242,11 @@ fn a_file_serves_one_target_at_a_time() {
 
 #[test]
 fn sizes_that_cannot_be_had_are_refused() {
-    for size in [0, 100] {
+    for (size, shown) in [(0, "0 bytes"), (1, "1 byte"), (100, "100 bytes")] {
         for backend in [BackendConfig::Memory { size }, BackendConfig::Null { size }] {
             let (error, text) = refusal(&config(backend, 512));
             assert!(matches!(error, BackendError::NoBlock { .. }), "{size}: {error:?}");
-            assert_eq!(text, format!("a size of {size} bytes is less than one block of 512"));
+            assert_eq!(text, format!("a size of {shown} is less than one block of 512 bytes"));
         }
     }
     let (error, _) = refusal(&config(BackendConfig::Memory { size: u64::MAX }, 512));

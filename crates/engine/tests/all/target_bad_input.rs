@@ -343,6 +343,21 @@ fn nothing_follows_a_termination_request_though_storage_is_still_at_work() {
 }
 
 #[test]
+fn a_terminated_connection_is_closed_though_its_host_stays() {
+    for engine in ENGINES {
+        let (target, _host) = TestTarget::with_host(engine);
+        let before = target.connections();
+        let mut client = Client::initialized(target.address(), PLAIN);
+        wait_until("the connection is there", || target.connections() == before + 1);
+        client.send(&initialize(|_| {}));
+        client.expect_termination();
+        wait_until("the target closes it", || target.connections() == before);
+        // The host has its end open all the time.
+        drop(client);
+    }
+}
+
+#[test]
 fn a_data_digest_mismatch_costs_the_command_only() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);

@@ -180,6 +180,76 @@ fn a_registration_keeps_no_other_host_off_and_is_its_hosts_alone() {
     }
 }
 
+/// State that the first host has when the second one comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Connected,
+    /// Gone, with a reservation.
+    Registered,
+    ConnectedAndRegistered,
+    /// Gone, with a reservation, and the target has started again since.
+    Restarted,
+}
+
+impl First {
+    const ALL: [Self; 4] = [Self::Connected, Self::Registered, Self::ConnectedAndRegistered, Self::Restarted];
+
+    fn is_connected(self) -> bool {
+        matches!(self, Self::Connected | Self::ConnectedAndRegistered)
+    }
+
+    fn has_reservation(self) -> bool {
+        self != Self::Connected
+    }
+}
+
+/// Brings the first host into this state: the target, and the host if it is connected.
+fn first_host(first: First, number: u8, folder: &Path) -> (Target, Option<Party>) {
+    let target = start(ENGINES[1], folder);
+    let mut party = connect(target.ports()[0], number).unwrap();
+    if first.has_reservation() {
+        reserve(&mut party);
+    }
+    if first.is_connected() {
+        return (target, Some(party));
+    }
+    drop(party);
+    wait_until("it is gone", || target.status().controllers.is_empty());
+    if first != First::Restarted {
+        return (target, None);
+    }
+    drop(target);
+    (start(ENGINES[1], folder), None)
+}
+
+#[test]
+fn each_order_of_two_hosts_has_its_outcome_in_each_state() {
+    for first in First::ALL {
+        for (numbers, gets_in_beside, stays_beside) in ORDERS {
+            let what = format!("host {} after host {}, which is {first:?}", numbers.1, numbers.0);
+            let folder = tempfile::tempdir().unwrap();
+            let (target, mut held) = first_host(first, numbers.0, folder.path());
+            let came = connect(target.ports()[0], numbers.1);
+            let stays = held.is_some() && stays_beside;
+            assert_eq!(target.metrics().displaced, u64::from(held.is_some() && !stays), "{what}");
+            match &mut held {
+                Some(held) if stays => held.check_access(SPACE, true, true, &what),
+                Some(held) => held.host.admin.wait_until_gone(),
+                None => {}
+            }
+            if !gets_in_beside && held.is_some() {
+                assert_in_use(came.as_ref().map(drop), &what);
+                continue;
+            }
+            let mut second = came.unwrap_or_else(|refused| panic!("{what}: {refused:?}"));
+            // A reservation outlives its host's connection, and its target, until an operator clears it.
+            second.check_access(SPACE, true, !first.has_reservation(), &what);
+            target.clear_reservations(NQN, 1, None).unwrap();
+            second.check_access(SPACE, true, true, &what);
+        }
+    }
+}
+
 #[test]
 fn a_denied_host_leaves_no_registration() {
     let folder = tempfile::tempdir().unwrap();

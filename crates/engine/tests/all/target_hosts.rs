@@ -5,12 +5,13 @@ use std::path::Path;
 
 use crate::raw_host::admin::abort;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, assert_status, configure, pattern, subsystem,
+    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, TestTarget, assert_status, configure, pattern,
+    subsystem,
 };
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{NamespaceConfig, Reactors, Target, TargetConfig};
+use engine::target::{NO_PORT, NamespaceConfig, Reactors, Target, TargetConfig};
 use nvme::command::admin_opcode;
 use nvme::discovery::{DISCOVERY_NQN, DiscoveryLog, SubsystemType, transport_requirements};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, InvalidParameter};
@@ -209,5 +210,54 @@ fn a_host_aborts_its_own_commands_only() {
         queue.answer(&request);
         let reply = queue.wait();
         assert_eq!((reply.command_id, reply.status), (id, Status::SUCCESS), "A's command goes on");
+    }
+}
+
+#[test]
+fn a_host_that_leaves_the_list_may_keep_its_connections() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let nqn = || options(1, 1).host_nqn;
+        target.apply(|fabric| {
+            fabric.subsystems[0].allow_any_host = false;
+            fabric.subsystems[0].hosts = vec![nqn()];
+        });
+        let host = Host::connect_with(target.address(), options(1, 1));
+        let mut queue = host.io(1);
+        target.apply(|fabric| {
+            fabric.subsystems[0].hosts.clear();
+            fabric.subsystems[0].kept_hosts = vec![nqn()];
+        });
+        assert_eq!(queue.read(SPACES[0], 0, 1).status, Status::SUCCESS, "it stays");
+        assert!(!host.try_io(2).1.status.is_success(), "another queue");
+        assert!(!connect(target.address(), &options(1, 1)).1.status.is_success(), "another controller");
+        target.apply(|fabric| fabric.subsystems[0].kept_hosts.clear());
+        queue.expect_end();
+    }
+}
+
+#[test]
+fn a_subsystem_is_found_at_the_addresses_of_its_networks() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let networks = |networks: &[&str]| {
+            target.apply(|fabric| {
+                fabric.subsystems[0].ports = vec![NO_PORT];
+                fabric.subsystems[0].networks = networks.iter().map(|text| text.parse().unwrap()).collect();
+            });
+        };
+        networks(&["192.0.2.0/24", "127.0.0.0/8"]);
+        let (_host, mut queue) = Host::with_queue(target.address());
+        assert_eq!(queue.read(SPACES[0], 0, 1).status, Status::SUCCESS);
+        networks(&["192.0.2.0/24"]);
+        queue.expect_end();
+        assert!(!connect(target.address(), &Options::default()).1.status.is_success());
+        networks(&["127.0.0.1"]);
+        assert!(connect(target.address(), &Options::default()).1.status.is_success());
+        let too_many = target.try_apply(|fabric| {
+            fabric.subsystems[0].networks =
+                (0..65).map(|at| format!("10.0.{at}.0/24").parse().unwrap()).collect();
+        });
+        assert!(too_many.unwrap_err().to_string().contains("at most 64 networks"));
     }
 }

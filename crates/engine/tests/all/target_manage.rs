@@ -280,6 +280,10 @@ fn namespace_management_is_offered_where_it_is_done() {
         assert_ne!(identify.write_protection & write_protection::WRITE_PROTECT, 0);
         assert_eq!(identify.unallocated_capacity_bytes.get(), u128::from(ROOM));
         assert_eq!(identify.total_capacity_bytes.get(), u128::from(ROOM + 6 * SIZE));
+        let common = host.admin.identified_namespace(NSID_ALL);
+        let sizes = common.lba_formats[..2].iter().map(|format| format.block_bytes());
+        assert_eq!(sizes.collect::<Vec<_>>(), [Some(512), Some(4096)], "for new namespaces");
+        assert_eq!((common.lba_formats_count, common.size_blocks.get()), (1, 0), "0's based");
         let log = host.admin.logged(LogPageId::COMMANDS_SUPPORTED, 0, 4096);
         let log = CommandsSupported::read_from_bytes(&log).unwrap();
         let effects = log.admin[usize::from(admin_opcode::NAMESPACE_MANAGEMENT)].get();

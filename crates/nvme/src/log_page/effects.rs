@@ -1,8 +1,9 @@
-//! The log pages that say what a controller supports: log pages and commands.
+//! The log pages that say what a controller supports: log pages, commands and features.
 //!
 //! What this implementation supports is filled in by the target.
 
 use super::LogPageId;
+use crate::features::FeatureId;
 use crate::identify::zeroed_default;
 use core::mem::offset_of;
 use zerocopy::little_endian::U32;
@@ -61,4 +62,36 @@ pub mod command_effects {
     pub const NAMESPACE_INVENTORY_CHANGE: u32 = 1 << 3;
 }
 
-zeroed_default!(SupportedLogPages, CommandsSupported);
+/// Feature Identifiers Supported and Effects log page (LID 12h, Base 5.1.12.1.18).
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct FeaturesSupported {
+    /// By feature identifier: [`feature_effects`] (FIS0 to FIS255).
+    pub features: [U32; 256],
+}
+
+const _: () = assert!(size_of::<FeaturesSupported>() == 1024);
+
+impl FeaturesSupported {
+    /// Says that a feature is supported, with its scope: bits of [`feature_effects`].
+    pub fn set(&mut self, id: FeatureId, scope: u32) {
+        self.features[usize::from(id.0)] = (feature_effects::SUPPORTED | scope).into();
+    }
+
+    /// True if a feature is supported (FSUPP).
+    pub const fn supports(&self, id: FeatureId) -> bool {
+        self.features[id.0 as usize].get() & feature_effects::SUPPORTED != 0
+    }
+}
+
+/// Bits of the FID Supported and Effects data structure (Base 5.1.12.1.18).
+pub mod feature_effects {
+    /// The feature is supported (FSUPP).
+    pub const SUPPORTED: u32 = 1 << 0;
+    /// Each namespace has its own value (FSP bit 0).
+    pub const NAMESPACE_SCOPE: u32 = 1 << 20;
+    /// Each controller has its own value (FSP bit 1).
+    pub const CONTROLLER_SCOPE: u32 = 1 << 21;
+}
+
+zeroed_default!(SupportedLogPages, CommandsSupported, FeaturesSupported);

@@ -17,8 +17,8 @@ use nvme::identify::{
 };
 use nvme::log_page::{
     AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState, ChangedNamespaceList,
-    CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, ReservationNotification,
-    ReservationNotificationLog, SmartLog, SupportedLogPages,
+    CommandsSupported, ErrorLogEntry, FeaturesSupported, FirmwareSlotLog, LogPageId, LogPageRequest,
+    ReservationNotification, ReservationNotificationLog, SmartLog, SupportedLogPages,
 };
 use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
 use nvme::{Status, SubmissionEntry};
@@ -98,6 +98,7 @@ proptest! {
         check_round_trip::<ChangedNamespaceList>(&bytes);
         check_round_trip::<CommandsSupported>(&bytes);
         check_round_trip::<SupportedLogPages>(&bytes);
+        check_round_trip::<FeaturesSupported>(&bytes);
         check_round_trip::<DiscoveryEntry>(&bytes);
         check_round_trip::<Timestamp>(&bytes);
         check_round_trip::<ReservationNotificationLog>(&bytes);

@@ -9,3 +9,4 @@ mod reservation_properties;
 mod tcp_faults;
 mod tcp_pair;
 mod tcp_properties;
+mod wire_bytes;

@@ -4,7 +4,7 @@ use prerequisite::{missing, patience, wait_for_end};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use engine::target::PortConfig;
+use engine::target::{PortConfig, SubsystemConfig};
 use mdns_sd::{ResolvedService, ServiceEvent};
 
 use super::*;
@@ -43,6 +43,16 @@ fn the_discovery_service_has_its_own_name_if_it_was_given_one() {
     assert_eq!(records.get_property_val_str("p"), Some("tcp"));
     assert_eq!(records.get_fullname(), "storage._nvme-disc._tcp.local.");
     assert_eq!(records.get_hostname(), "storage-nvme-8009.local.");
+}
+
+#[test]
+fn nothing_that_is_served_is_in_an_announcement() {
+    let mut fabric = fabric(&["127.0.0.1:8009"]);
+    let empty = Notice::of(&fabric);
+    let mut subsystem = SubsystemConfig::new("nqn.2026-01.org.example:disks", "S1", "Selvedge");
+    subsystem.hosts = vec!["nqn.2026-01.org.example:host".to_owned()];
+    fabric.subsystems = vec![subsystem];
+    assert_eq!(Notice::of(&fabric), empty);
 }
 
 #[test]

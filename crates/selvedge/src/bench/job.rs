@@ -409,6 +409,11 @@ impl Job {
         self.begin(Operation::Read, slot).map_or(Next::Completions, Next::Io)
     }
 
+    /// True if the job's writes have Force Unit Access.
+    pub(crate) const fn forces_unit_access(&self) -> bool {
+        self.workload.force_unit_access
+    }
+
     /// Makes the data that a write sends.
     pub(crate) fn fill(&self, io: &Io, data: &mut [u8]) {
         if self.workload.verify {

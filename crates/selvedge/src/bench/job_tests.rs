@@ -26,6 +26,7 @@ fn fitted(read_percent: u8, jobs: u32, slots: u64, runtime: Option<Duration>) ->
         ramp: Duration::ZERO,
         rate_iops: None,
         flush_every: 5,
+        force_unit_access: false,
         seed: 3,
         verify: true,
     };

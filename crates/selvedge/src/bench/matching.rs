@@ -51,8 +51,9 @@ impl Matching {
             Ok(topology) => (topology, Vec::new()),
             Err(error) => {
                 let processors = topology::Processors { online: allowed.clone(), ..Default::default() };
-                let text =
-                    format!("this machine cannot be looked at, and only its CPUs are counted: {error}");
+                let text = format!(
+                    "cannot read this machine's packet paths, and only its CPUs are counted: {error}"
+                );
                 (Topology { processors, ..Topology::default() }, vec![text])
             }
         };

@@ -312,17 +312,15 @@ impl Worker {
     fn send(&mut self, job: usize, io: Io) {
         let start = io.position / u64::from(self.unit_bytes);
         let blocks = self.block_bytes / self.unit_bytes;
-        let (command, data) = match io.operation {
-            Operation::Read => {
-                let command = IoCommand::Read { start, blocks, force_unit_access: false };
-                (command, Data::Receive(self.take_buffer()))
-            }
+        let command = command(io.operation, start, blocks, self.jobs[job].forces_unit_access());
+        let data = match io.operation {
+            Operation::Read => Data::Receive(self.take_buffer()),
             Operation::Write => {
                 let mut buffer = self.take_buffer();
                 self.jobs[job].fill(&io, &mut buffer);
-                (IoCommand::Write { start, blocks, force_unit_access: false }, Data::Send(buffer))
+                Data::Send(buffer)
             }
-            Operation::Flush => (IoCommand::Flush, Data::None),
+            Operation::Flush => Data::None,
         };
         self.driver.submit(command.encode(self.nsid), data, (job, io));
     }
@@ -407,5 +405,29 @@ impl Clock {
             Some(end) if !self.finished => next.min(end),
             _ => next,
         }
+    }
+}
+
+/// The command of an operation on some blocks; only writes have Force Unit Access.
+const fn command(operation: Operation, start: u64, blocks: u32, force_unit_access: bool) -> IoCommand {
+    match operation {
+        Operation::Read => IoCommand::Read { start, blocks, force_unit_access: false },
+        Operation::Write => IoCommand::Write { start, blocks, force_unit_access },
+        Operation::Flush => IoCommand::Flush,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_alone_have_force_unit_access() {
+        let write = |force_unit_access| IoCommand::Write { start: 8, blocks: 2, force_unit_access };
+        assert_eq!(command(Operation::Write, 8, 2, true), write(true));
+        assert_eq!(command(Operation::Write, 8, 2, false), write(false));
+        let read = IoCommand::Read { start: 8, blocks: 2, force_unit_access: false };
+        assert_eq!(command(Operation::Read, 8, 2, true), read);
+        assert_eq!(command(Operation::Flush, 0, 0, true), IoCommand::Flush);
     }
 }

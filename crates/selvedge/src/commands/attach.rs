@@ -14,6 +14,8 @@ mod other_attachment;
 mod path_notice;
 mod process;
 mod record;
+mod record_keeping;
+mod records_lock;
 mod recover;
 mod succession;
 mod ublk;
@@ -29,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use attach::ublk::Device;
+use attach::ublk::{Device, FoundDevice};
 use attach::{Disk, Server, ServerOptions, ServerTls, Tally};
 use chart::units;
 use engine::initiator::{PathState, Paths};
@@ -46,7 +48,7 @@ use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
 use self::other_attachment::OtherAttachment;
 use self::path_notice::PathNotice;
-use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
+use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, RecordedDisk, identity};
 use self::succession::{
     DiskGroup, GroupServer, HandedState, Inheritance, Predecessor, Registration, Successor,
 };
@@ -59,7 +61,6 @@ use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, NbdEndpoint};
-use crate::kernel_initiator::Controllers;
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -77,9 +78,10 @@ const OTHER_WAY: &str = "the former process serves these disks in another way: s
 /// Maximum length of a Unix socket's path that clients can connect to (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Reason why the kernel must not connect to a subsystem: a living process has a namespace of it attached for writing.
+/// Reason why the kernel must not connect to a subsystem: a namespace of it is attached for writing.
 pub(super) fn writer_of(nqn: &Nqn) -> Option<String> {
-    OtherAttachment::writer_of(nqn.as_str(), &KnownRecord::all())
+    let found = FoundDevice::all().unwrap_or_default();
+    OtherAttachment::writer_of(nqn.as_str(), &KnownRecord::all(), &found)
 }
 
 /// Does what was typed.
@@ -141,7 +143,7 @@ fn serve(
     line: CommandLine,
     previous: Option<KnownRecord>,
     process: &AttachProcess,
-    Prepared { connection, nbd_tls }: Prepared,
+    Prepared { connection, nbd_tls, found }: Prepared,
 ) -> Result<(), Failure> {
     let registration = process.predecessor.register(&line.arguments);
     let inheritance = process.successor.as_ref().and_then(|successor| successor.take(&line.arguments));
@@ -161,6 +163,7 @@ fn serve(
         nqn: &nqn,
         threads,
         controllers,
+        found,
         registration,
     };
     let disks = attaching.disks()?;
@@ -181,6 +184,8 @@ struct Attaching<'a> {
     nqn: &'a Nqn,
     threads: u16,
     controllers: Arc<AllControllers>,
+    /// Block devices of the kernel's driver when the process began.
+    found: Vec<FoundDevice>,
     /// By which the process that comes after this one gets the disks.
     registration: Registration<'a>,
 }
@@ -231,7 +236,7 @@ impl Attaching<'_> {
     /// these are.
     ///
     /// # Errors
-    /// When another process has attached one of them for writing.
+    /// When another process has attached one of them for writing, or its block device waits for a recovery.
     fn recorded(
         &self,
         disks: &[Disk],
@@ -256,63 +261,6 @@ impl Attaching<'_> {
             self.check_alone(&mut recorded, None)?;
         }
         Ok(recorded)
-    }
-
-    /// Looks for other attachments of these namespaces, except in the record at `own`.
-    ///
-    /// # Errors
-    /// When one of them writes, and this process would.
-    fn check_alone(&self, disks: &mut [RecordedDisk], own: Option<&Path>) -> Result<(), Failure> {
-        let records = KnownRecord::all();
-        for disk in disks {
-            let mut others = OtherAttachment::find(disk, &records, own);
-            others.extend(OtherAttachment::of_kernel(&Controllers::live(), self.nqn.as_str(), disk.nsid));
-            disk.is_second |= !others.is_empty();
-            let refusal = OtherAttachment::refusal(disk, &others);
-            if let Some(reason) = refusal.filter(|_| !self.flags.allow_second_attach) {
-                return Err(Failure::failed(reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the record of this process, in the place of the previous one's.
-    ///
-    /// # Errors
-    /// When another process has attached one of the disks at the same time.
-    fn keep(
-        &self,
-        method: AttachMethod,
-        mut disks: Vec<RecordedDisk>,
-        previous: Option<&Path>,
-    ) -> Result<Option<KeptRecord>, Failure> {
-        let kept = self.try_keep(method, disks.clone(), previous);
-        if let Some(kept) = kept.as_ref().filter(|_| previous.is_none()) {
-            // Of two processes that began at once, each finds the other's record now.
-            self.check_alone(&mut disks, Some(&kept.content().1))?;
-        }
-        Ok(kept)
-    }
-
-    fn try_keep(
-        &self,
-        method: AttachMethod,
-        disks: Vec<RecordedDisk>,
-        previous: Option<&Path>,
-    ) -> Option<KeptRecord> {
-        let record = Record::new(self.line.clone(), method, self.nqn, disks);
-        let kept = record.keep(previous);
-        if let Err(reason) = &kept {
-            // Sockets are created again by the next process; a device is lost without the record.
-            match method {
-                AttachMethod::Ublk => tracing::warn!(
-                    reason,
-                    "cannot write the record of attached disks; if this process is killed, its devices cannot be recovered"
-                ),
-                _ => tracing::debug!(reason, "cannot write the record of attached disks"),
-            }
-        }
-        kept.ok()
     }
 
     fn serve_clients(
@@ -495,9 +443,13 @@ fn watch(
 }
 
 fn summary(tally: &Tally) -> String {
-    let Tally { clients, requests, errors } = *tally;
+    let Tally { clients, requests, errors, unread } = *tally;
+    let closed = match unread {
+        0 => String::new(),
+        count => format!("; {} that read nothing closed for an upgrade", units::plural(count, "client")),
+    };
     format!(
-        "detached after {} of {}, {} answered with an error",
+        "detached after {} of {}, {} answered with an error{closed}",
         units::plural(requests, "request"),
         units::plural(clients, "client"),
         units::grouped(errors)

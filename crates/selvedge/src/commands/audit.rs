@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use chart::units;
+
 use crate::control::audit::{Verified, head_in, verify};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -28,11 +30,12 @@ fn text(verified: &Verified) -> String {
     let end = match is_end_known {
         Some(true) => "the last is the last that was written",
         Some(false) => "the last is newer than the state directory knows",
-        None => "whether more were written, only the state directory knows (--state-dir)",
+        None => "--state-dir is required to detect missing records at the end",
     };
     let before =
         if *first > 0 { format!("; those before {first} are in older files") } else { String::new() };
     format!(
-        "{records} records, {first} to {last}: none was changed or taken out{before}\n{end}\nSHA-256 {hash}\n"
+        "{}, {first} to {last}: none was changed or taken out{before}\n{end}\nSHA-256 {hash}\n",
+        units::plural(*records, "record")
     )
 }

@@ -28,7 +28,7 @@ pub(super) fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]
         let (offset, length) = range.bytes(namespace.size_bytes());
         let Some(found) = first_data(namespace, offset, length)? else { continue };
         return ask_about(&format!(
-            "{who} writes all over {} of namespace {} of {nqn}, and there is data in it (at offset {found})",
+            "{who} overwrites {} of namespace {} of {nqn}, which has data (at offset {found})",
             Size(length),
             namespace.info().nsid
         ));

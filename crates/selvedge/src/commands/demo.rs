@@ -126,7 +126,7 @@ impl<'a> Demo<'a> {
             .ports()
             .first()
             .copied()
-            .ok_or_else(|| Failure::failed("the target listens nowhere; this is a bug"))?;
+            .ok_or_else(|| Failure::failed("the target has no listening address; this is a bug"))?;
         story.borrow_mut().target_is_up(address, reactors, NAMESPACE_BYTES, &file)?;
         Ok(Self { story, stop, target, nqn, address })
     }
@@ -306,6 +306,7 @@ fn workload(read_percent: u8, seconds: u64) -> Workload {
         ramp: Duration::ZERO,
         rate_iops: None,
         flush_every: 0,
+        force_unit_access: false,
         seed: 1,
         verify: false,
     }

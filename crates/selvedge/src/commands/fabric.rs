@@ -55,10 +55,11 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             };
             done(control, text, &json)
         }
-        HostAction::Deny { subsystem: nqn, host: Some(host), control, .. } => {
+        HostAction::Deny { subsystem: nqn, host: Some(host), keep_connections, control, .. } => {
             let client = client(control)?;
             let path = format!("{}/hosts", subsystem(nqn));
-            client.delete(&format!("{path}/{}", encode(host)))?;
+            let query = if *keep_connections { "?keep_connections=true" } else { "" };
+            client.delete(&format!("{path}/{}{query}", encode(host)))?;
             let text = if is_open(&client.get(&path)?) {
                 format!(
                     "host {host} is off the list of {nqn}, and may use it all the same: {}",
@@ -409,7 +410,9 @@ fn peculiarities(json: &Value) -> String {
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .map(|(kind, connections)| format!("  {kind}: {connections} connections\n"))
+        .map(|(kind, count)| {
+            format!("  {kind}: {}\n", units::plural(count.as_u64().unwrap_or_default(), "connection"))
+        })
         .collect();
     if seen.is_empty() {
         return String::new();
@@ -420,4 +423,16 @@ fn peculiarities(json: &Value) -> String {
 /// The API's document, which needs no target.
 pub(super) fn openapi() -> Result<(), Failure> {
     report::print_json(&openapi::document().map_err(Failure::failed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_connection_is_not_several() {
+        let status = json!({ "peculiarities": { "first": 1, "second": 1200 } });
+        assert!(peculiarities(&status).ends_with("\n  first: 1 connection\n  second: 1,200 connections\n"));
+        assert_eq!(peculiarities(&json!({})), "");
+    }
 }

@@ -23,9 +23,18 @@ const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n\
     0 is success, 1 a failure whose reason is on standard error, 2 a wrong command line, 3 a difference that \
     \\fBselvedge config diff\\fR found, and 129, 130 and 143 an end by SIGHUP, SIGINT and SIGTERM.\n";
 
+/// Section about files, on the page of the program.
+const FILES: &str = ".SH FILES\n\
+    .TP\n/etc/selvedge/target.toml\nConfiguration that the service serves; see selvedge\\-target.toml(5).\n\
+    .TP\n/etc/selvedge/access.toml\nTokens and roles of administrators; see selvedge\\-token(1).\n\
+    .TP\n/run/selvedge\nControl sockets of running targets.\n\
+    .TP\n/var/lib/selvedge\nState of the service.\n\
+    .TP\n/etc/nvme/hostnqn, /etc/nvme/hostid\nNames of this host.\n";
+
 /// Writes all of it.
 pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
-    let mut command = Flags::command();
+    // Its page would be that of each command once more.
+    let mut command = Flags::command().disable_help_subcommand(true);
     command.build();
     let man = flags.output.join("man");
     make(&man)?;
@@ -52,13 +61,15 @@ pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
 /// Writes the pages of a command and of each command below it.
 fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failure> {
     let source = format!("Selvedge {}", env!("CARGO_PKG_VERSION"));
-    let page = Man::new(command.clone()).title(name).manual("Selvedge").source(source);
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim_start().to_owned();
+    let page = Man::new(command.clone().override_usage(usage));
+    let page = page.title(name).manual("Selvedge").source(source);
     let mut text = Vec::new();
     page.render(&mut text).map_err(Failure::failed)?;
     let text = with_usual_sections(&String::from_utf8_lossy(&text));
     write(&folder.join(format!("{name}.1")), text.as_bytes())?;
-    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
-    {
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
         pages(inner, &format!("{name}-{}", inner.get_name()), folder)?;
     }
     Ok(())
@@ -67,9 +78,11 @@ fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failu
 /// The page of a command with the names of sections that readers of man pages look for.
 fn with_usual_sections(page: &str) -> String {
     let text = page.replace(".SH EXTRA\n", ".SH \"NOTES AND EXAMPLES\"\n");
-    // The version is the last section.
-    let (before, version) = text.split_at(text.rfind(".SH VERSION").unwrap_or(text.len()));
-    format!("{before}{EXIT_STATUS}{version}")
+    // The version is the last section, of the first page alone.
+    match text.rfind(".SH VERSION") {
+        Some(at) => format!("{}{EXIT_STATUS}{FILES}{}", &text[..at], &text[at..]),
+        None => format!("{text}{EXIT_STATUS}"),
+    }
 }
 
 /// The first lines of a page about a file.
@@ -197,7 +210,8 @@ mod tests {
         let page = with_usual_sections(".SH OPTIONS\nall\n.SH EXTRA\nExample\n.SH VERSION\nv1\n");
         let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is not in {page}"));
         assert!(at(".SH OPTIONS") < at(".SH \"NOTES AND EXAMPLES\"\nExample"));
-        assert!(at("Example") < at(".SH \"EXIT STATUS\"\n0 is success") && at("SIGTERM.\n.SH VERSION") > 0);
+        assert!(at("Example") < at(".SH \"EXIT STATUS\"\n0 is success") && at("SIGTERM.\n.SH FILES") > 0);
+        assert!(at("/run/selvedge\n") < at(".SH VERSION"));
         assert!(!page.contains("EXTRA"));
         let page = with_usual_sections(".SH NAME\nselvedge\n");
         assert!(page.starts_with(".SH NAME") && page.ends_with("SIGTERM.\n"), "{page}");

@@ -158,7 +158,7 @@ fn random(length: usize) -> zeroize::Zeroizing<Vec<u8>> {
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
-            "; a secret that is there is not replaced: name another file"
+            "; an existing file is not replaced: name another one"
         } else {
             ""
         };

@@ -23,7 +23,7 @@ pub(super) fn run(flags: &SlowCommandsFlags) -> Result<(), Failure> {
 
 fn text(json: &Value) -> String {
     let Some(threshold_ms) = json["threshold_ms"].as_f64() else {
-        return "slow commands are not kept: --threshold 50ms keeps those that take 50 ms and longer\n"
+        return "slow commands are not recorded: --threshold 50ms records commands of 50 ms and longer\n"
             .to_owned();
     };
     let commands = items(json, "commands");
@@ -56,7 +56,7 @@ fn text(json: &Value) -> String {
         ]);
     }
     let more =
-        if json["has_left_out"] == true { "there were more than are kept of one second\n" } else { "" };
+        if json["has_left_out"] == true { "some were omitted, beyond the limit of a second\n" } else { "" };
     format!("{table}{more}")
 }
 

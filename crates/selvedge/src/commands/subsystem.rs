@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use chart::units;
 use engine::target::{StorageConfig, SubsystemConfig};
 use hyper::Method;
 use serde::Deserialize;
@@ -163,11 +164,11 @@ fn describe(config: &SubsystemConfig, states: &States) -> String {
     if let Some(storage) = &config.storage {
         let _ = writeln!(
             text,
-            "  storage    {}, at most {}; for one host {} and {} namespaces",
+            "  storage    {}, at most {}; for one host {} and {}",
             storage.directory.display(),
             Size(storage.bytes_max),
             Size(storage.host_bytes_max()),
-            storage.host_namespaces_max()
+            units::plural(storage.host_namespaces_max().into(), "namespace")
         );
         for (host, (bytes, count)) in used_by_hosts(config, storage) {
             let _ = writeln!(text, "             {host} has {} in {count}", Size(bytes));

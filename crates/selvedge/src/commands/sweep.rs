@@ -8,6 +8,7 @@ mod testbed;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use chart::units;
 use serde::Serialize;
 
 use super::consent;
@@ -43,7 +44,11 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         return dry_run(&plan, own.output_flags.output_format);
     }
     let stop = Stop::on_signals()?;
-    let testbed = Testbed::look(&plan)?;
+    let typed = resumed.is_none().then_some(flags.given.as_slice());
+    let (testbed, plan) = Testbed::look(plan, typed)?;
+    for left_out in &plan.left_out {
+        eprintln!("selvedge: {} left out: {}", left_out.values, left_out.reason);
+    }
     // What was found once is measured at every point, and when the sweep goes on.
     let plan = plan.on(testbed.nqn());
     // Undone when the sweep is over.
@@ -103,8 +108,9 @@ fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     }
     let takes = plan.run_takes() * runs as u32;
     text.push_str(&format!(
-        "{} points, {runs} measurements, {}{}\n",
-        points.len(),
+        "{}, {}, {}{}\n",
+        units::plural(points.len() as u64, "point"),
+        units::plural(runs as u64, "measurement"),
         if plan.steady_rounds_max.is_some() { "at least " } else { "about " },
         duration(takes)
     ));

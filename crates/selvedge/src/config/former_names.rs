@@ -176,8 +176,12 @@ fn replace_backend(namespace: &mut DeTable<'_>, span: Range<usize>) -> Result<()
         found.extend(take(namespace, name).map(|value| (kind, value)));
     }
     let (size, conf, id) = (take(namespace, "size"), take(namespace, "conf"), take(namespace, "id"));
-    let is_given = namespace.contains_key("backend");
-    if found.len() + usize::from(is_given) != 1 {
+    // Two keys of the table are two backends.
+    let given = match namespace.get("backend").map(Spanned::get_ref) {
+        Some(DeValue::Table(backends)) => backends.len(),
+        other => usize::from(other.is_some()),
+    };
+    if found.len() + given != 1 {
         let what =
             "a namespace has exactly one of memory, null, file, block and rbd as its backend".to_owned();
         return Err(Mistake { what, span: Some(span) });

@@ -154,6 +154,8 @@ mod tests {
                     directory: "/srv/a \"b\"".into(),
                     file: chance.some(|_| "inode 7, created 1.000000002".to_owned()),
                 }),
+                trash_image: self.below(2) == 0,
+                disable_auto_resize: self.below(2) == 0,
                 shared_storage: is_stored && self.below(2) == 0,
                 write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)
@@ -210,6 +212,10 @@ mod tests {
                     pinned_below: chance.some(|_| "/srv".into()),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
+                networks: (0..self.below(2))
+                    .map(|_| self.one(&["10.0.0.0/24", "::/0"]).parse().unwrap())
+                    .collect(),
+                kept_hosts: (0..self.below(2)).map(|at| format!("nqn.kept:{at}")).collect(),
                 command_quiesce_ms,
                 command_quiesce: if measured { CommandQuiesce::Auto } else { CommandQuiesce::Fixed },
                 dhchap_dhgroup: Group::ALL.into_iter().filter(|_| self.below(4) == 0).collect(),

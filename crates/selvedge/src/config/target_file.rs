@@ -346,6 +346,11 @@ id = "gateway"
             (format!("{port}{subsystem}{namespace}memory = \"1x\"\n"), 6, "not a size"),
             (format!("{port}{subsystem}{namespace}nsid = 1\n"), 5, "exactly one of"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nnull = \"1m\"\n"), 5, "exactly one of"),
+            (
+                format!("{port}{subsystem}{namespace}backend.null.size = 512\nbackend.memory.size = 512\n"),
+                5,
+                "exactly one of",
+            ),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nsize = \"1m\"\n"), 7, "file only"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nblock = 1024\n"), 7, "512 and 4096"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nuuid = \"x\"\n"), 7, "not a UUID"),

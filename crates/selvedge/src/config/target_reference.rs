@@ -11,10 +11,11 @@ use super::target_file::RunTable;
 
 /// Settings that targets write for themselves, and former names. They are not documented, since
 /// people should not write them.
-const HIDDEN: [&str; 9] = [
+const HIDDEN: [&str; 10] = [
     "created_by_host",
     "protected_by_host",
     "file_pin",
+    "kept_hosts",
     "pinned_below",
     "standby",
     "load_balancing_group",

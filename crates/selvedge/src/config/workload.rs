@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::fio::job_file::Job;
 use crate::fio::job_options::JobOptions;
 use crate::fio::typed::TypedOptions;
-use crate::flags::bench::{BenchFlags, Kind, VerifyMethod, WorkloadFlags};
+use crate::flags::bench::{BenchFlags, Kind, SyncMode, VerifyMethod, WorkloadFlags};
 use crate::spec::extent::Extent;
 use crate::spec::size::Size;
 
@@ -48,6 +48,8 @@ pub(crate) struct Workload {
     pub(crate) rate_iops: Option<u64>,
     /// Writes of a job between two flushes; 0 for no flushes.
     pub(crate) flush_every: u32,
+    /// True if writes have Force Unit Access, and so are durable when acknowledged.
+    pub(crate) force_unit_access: bool,
     pub(crate) seed: u64,
     pub(crate) verify: bool,
 }
@@ -136,7 +138,7 @@ impl Workload {
         let mut merged = over(flags, &job.options, another_seed);
         // fio passes over it where nothing is written, so that it can stand in [global].
         if matches!(merged.kind, None | Some(Kind::Read | Kind::Randread)) {
-            merged.fsync = None;
+            (merged.fsync, merged.sync) = (None, None);
         }
         Self::check(&merged).map(|(workload, _)| workload)
     }
@@ -163,6 +165,10 @@ impl Workload {
         }
         if flush_every > 0 && !writes {
             return Err("--fsync flushes after writes, and this workload does none".into());
+        }
+        let force_unit_access = flags.sync.is_some_and(SyncMode::forces_unit_access);
+        if force_unit_access && !writes {
+            return Err("--sync makes writes durable, and this workload does none".into());
         }
         let block_bytes = match flags.bs.map_or(BLOCK_BYTES_DEFAULT, |bs| bs.0) {
             0 => return Err("--bs must be more than 0".into()),
@@ -196,6 +202,7 @@ impl Workload {
             ramp: flags.ramp_time.unwrap_or_default(),
             rate_iops: flags.rate_iops,
             flush_every,
+            force_unit_access,
             seed: flags.randseed.unwrap_or(1),
             verify: flags.verify.is_some() || state != VerifyState::None,
         };
@@ -347,6 +354,7 @@ fn over(flags: &WorkloadFlags, options: &JobOptions, another_seed: u64) -> Workl
         rwmixread: flags.rwmixread.or(options.rwmixread),
         rate_iops: flags.rate_iops.or(options.rate_iops),
         fsync: flags.fsync.or(options.fsync),
+        sync: flags.sync.or(options.sync),
         randseed: flags.randseed.or(options.randseed).or(options.another_order.then_some(another_seed)),
         verify: flags.verify.or(options.verify.then_some(VerifyMethod::Crc32c)),
         verify_state: flags.verify_state.clone(),
@@ -456,6 +464,7 @@ mod tests {
             ("--rw read --bs 0", "--bs"),
             ("--rw read --bs 2m", "over the limit of 1 MiB"),
             ("--rw read --fsync 1", "does none"),
+            ("--rw randread --sync sync", "does none"),
             ("--rw randread --verify-state s", "records writes"),
             ("--rw read --size 0", "--size"),
             ("--rw read --runtime 0", "--runtime"),

@@ -146,6 +146,9 @@ pub(crate) fn folder_of(path: &Path) -> Option<PathBuf> {
 mod tests {
     use std::fs::OpenOptions;
 
+    use rustix::fs::{FileType, Mode};
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
@@ -217,6 +220,34 @@ mod tests {
         match tried.join().unwrap() {
             Ok(opened) => assert_eq!(opened, [[true, true], [true, false], [false, false]]),
             Err(reason) => prerequisite::missing(format!("Landlock: {reason}")),
+        }
+    }
+
+    /// Error of an attempt to make a file of this kind.
+    fn made(path: &Path, kind: FileType) -> Option<Errno> {
+        let device = rustix::fs::makedev(1, 3);
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, Mode::RUSR | Mode::WUSR, device).err()
+    }
+
+    #[test]
+    fn a_thread_makes_no_device_file_in_any_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().to_owned();
+        // Only root makes devices, and not in each container: without the rules, the error is another one.
+        let free = made(&here.join("free"), FileType::CharacterDevice);
+        assert!(matches!(free, None | Some(Errno::PERM)), "{free:?}");
+        let listed = Needs { extent: Extent::Listed, paths: vec![here.clone()], ..Needs::default() };
+        for (at, needs) in [Needs::default(), listed].into_iter().enumerate() {
+            let here = here.clone();
+            let tried = std::thread::spawn(move || {
+                restrict(&needs)?;
+                let kinds = [FileType::CharacterDevice, FileType::BlockDevice, FileType::Fifo];
+                Ok::<_, String>(kinds.map(|kind| made(&here.join(format!("{at}-{kind:?}")), kind)))
+            });
+            match tried.join().unwrap() {
+                Ok(errors) => assert_eq!(errors, [Some(Errno::ACCESS), Some(Errno::ACCESS), None]),
+                Err(reason) => return prerequisite::missing(format!("Landlock: {reason}")),
+            }
         }
     }
 

@@ -4,6 +4,8 @@
 
 mod capabilities;
 mod landlock;
+#[cfg(test)]
+mod ring_tests;
 mod seccomp;
 mod system_calls;
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +38,8 @@ pub(crate) struct Administration {
     target: Arc<Target>,
     /// Store of the configuration. The holder of the lock may change what is served.
     store: Mutex<ConfigStore>,
+    /// Set once another process serves in place of this one, which makes all further changes.
+    has_left: AtomicBool,
     /// Long tasks. They change nothing that is served, and need no lock of these.
     tasks: Tasks,
     /// The gateway that this target is, if it is one.
@@ -100,8 +103,19 @@ impl Administration {
         let (store, tasks) = (Mutex::new(store), Tasks::default());
         let (live, examiner) = (SharedHub::default(), Examiner::default());
         let sweeps = SweepBoard::default();
-        let packet_paths = PacketPaths::on(Machine::live());
-        Self { target, store, tasks, membership, audit, confinement, live, examiner, sweeps, packet_paths }
+        Self {
+            target,
+            store,
+            has_left: AtomicBool::new(false),
+            tasks,
+            membership,
+            audit,
+            confinement,
+            live,
+            examiner,
+            sweeps,
+            packet_paths: PacketPaths::on(Machine::live()),
+        }
     }
 
     /// The same, with a record of who has changed what.
@@ -113,6 +127,11 @@ impl Administration {
     /// Lets nothing be changed as long as what this gives is there.
     pub(crate) fn hold_still(&self) -> impl Sized + '_ {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves all further changes to another process, also those that wait for the guard of [`Self::hold_still`].
+    pub(crate) fn leave(&self) {
+        self.has_left.store(true, Ordering::Release);
     }
 
     pub(crate) const fn audit(&self) -> &AuditLog {
@@ -224,7 +243,7 @@ impl Administration {
 
     /// Reopens a namespace that has failed. The configuration stays as it is.
     pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
-        let _guard = self.lock();
+        let _guard = self.lock()?;
         Ok(self.target.reopen(nqn, nsid)?)
     }
 
@@ -238,7 +257,7 @@ impl Administration {
             return Ok(false);
         }
         // A change as any other: not while another one is made, nor while the target is handed over.
-        let _guard = self.lock();
+        let Ok(_guard) = self.lock() else { return Ok(false) };
         self.target.notice_growth()
     }
 
@@ -254,7 +273,7 @@ impl Administration {
         nsid: u32,
         host: Option<&str>,
     ) -> Result<Vec<String>, Refusal> {
-        let _guard = self.lock();
+        let _guard = self.lock()?;
         let cleared = self.target.clear_reservations(nqn, nsid, host)?;
         tracing::info!(subsystem = nqn, nsid, hosts = ?cleared, "Cleared registrations of a namespace by an operator's order");
         Ok(cleared)
@@ -267,11 +286,12 @@ impl Administration {
 
     /// Lets no write to these namespaces begin that is asked for from now on, at any gateway of the group.
     pub(super) fn hold_writes(&self, namespaces: &[(String, u32)]) -> Result<WriteHold<'_>, Refusal> {
+        self.check_serves()?;
         if let Some(membership) = &self.membership {
             return Ok(WriteHold::Group(membership.hold_writes(namespaces)?));
         }
         // While this exists, no new process takes over, and no namespace is reopened.
-        let store = self.lock();
+        let store = self.lock()?;
         Ok(WriteHold::Own(OwnHold::take(store, &self.target, namespaces)?))
     }
 
@@ -321,7 +341,7 @@ impl Administration {
         host: Option<&KnownHost>,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Made), Refusal> {
-        let store = self.lock();
+        let store = self.lock()?;
         if let ConfigStore::Group(membership) = &*store {
             return self.change_all(membership, permissions, host, edit);
         }
@@ -447,9 +467,15 @@ impl Administration {
         )
     }
 
-    fn lock(&self) -> MutexGuard<'_, ConfigStore> {
+    /// Lock for a change, or the reason why none is made here from now on.
+    fn lock(&self) -> Result<MutexGuard<'_, ConfigStore>, Refusal> {
         // What panicked here had changed nothing yet, or has ended the process.
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_serves().map(|()| store)
+    }
+
+    fn check_serves(&self) -> Result<(), Refusal> {
+        if self.has_left.load(Ordering::Acquire) { Err(Refusal::served_elsewhere()) } else { Ok(()) }
     }
 }
 

@@ -226,6 +226,13 @@ fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
             ("POST", &namespaces, "{\"nsid\": 2}", 422, "backend"),
             ("POST", &namespaces, "{\"backend\": \"memory\"}", 422, "backend"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {}}}", 422, "size"),
+            (
+                "POST",
+                &namespaces,
+                "{\"backend\": {\"memory\": {\"size\": 4096}, \"null\": {\"size\": 4096}}}",
+                422,
+                "keep one",
+            ),
             ("POST", &namespaces, "{\"backend\": {\"tape\": {\"size\": 1}}}", 422, "tape"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -4096}}}", 422, "negative"),
             ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 0}}}", 422, "whole number"),
@@ -378,6 +385,14 @@ fn bad_requests_are_refused_and_change_nothing() {
             ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a nqn.b\"}", 422, "nqn"),
             ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
             ("PUT", &format!("{subsystem}/ana-groups/0"), "{\"state\": \"optimized\"}", 404, "1 to"),
+            (
+                "PUT",
+                &format!("{subsystem}/ana-groups/9"),
+                "{\"state\": \"optimized\"}",
+                404,
+                "its only group is 1",
+            ),
+            ("GET", &format!("{subsystem}/ana-groups/9"), "", 404, "no ANA group 9"),
             ("PUT", &format!("{subsystem}/ana-groups/1"), "{\"state\": \"best\"}", 422, "best"),
             (
                 "PUT",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::target::{Change, FabricConfig, SubsystemConfig};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use super::access::Caller;
@@ -155,6 +155,12 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
+        // Two keys where one names the alternative: serde_json takes the second for a fault of syntax.
+        let is_ambiguous = error.to_string().starts_with("expected value")
+            && serde_json::from_slice::<IgnoredAny>(body).is_ok();
+        if is_ambiguous {
+            return Refusal::unprocessable("it names several alternatives: keep one").about(path);
+        }
         // What is JSON and not what is wanted is another mistake than what is not JSON at all.
         let status = if error.is_data() { 422 } else { 400 };
         let refusal = Refusal::new(status, error);

@@ -5,7 +5,8 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -21,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::Token;
 pub(crate) use super::ask::encode;
-use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT};
+use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, SUCCESSION_INTERVAL, SUCCESSION_TIMEOUT};
 use super::socket::{default_folders, living_sockets};
 use super::tls::{ClientTls, OwnCertificate};
 use crate::failure::Failure;
@@ -66,7 +67,7 @@ impl Client {
             return Err(Failure::usage("over TCP the target wants a token: add --control-token-file FILE"));
         }
         if let (Endpoint::Tls { .. }, None, None) = (&endpoint, &token, &own) {
-            let what = "the target wants to know who you are: add --control-token-file FILE, or --control-cert and --control-key";
+            let what = "the target requires authentication: add --control-token-file FILE, or --control-cert and --control-key";
             return Err(Failure::usage(what));
         }
         let has_tls = matches!(endpoint, Endpoint::Tls { .. });
@@ -136,7 +137,36 @@ impl Client {
         })
     }
 
+    /// Sends a request. One that reaches the former process of a target which is handed over is sent to the next process.
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
+        let request = self.request(method, path, body)?;
+        let mut until: Option<Instant> = None;
+        loop {
+            let outcome = self.exchange(request.clone());
+            let is_awaited = match &outcome {
+                Ok((status, _)) => *status == StatusCode::MISDIRECTED_REQUEST,
+                // Between both, no process listens.
+                Err(error) => {
+                    let is_gone =
+                        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+                    is_gone && until.is_some()
+                }
+            };
+            if !is_awaited || until.is_some_and(|until| Instant::now() >= until) {
+                let (status, answer) = outcome.map_err(|error| self.failed(&error))?;
+                return if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) };
+            }
+            until.get_or_insert_with(|| Instant::now() + SUCCESSION_TIMEOUT);
+            thread::sleep(SUCCESSION_INTERVAL);
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder().method(method).uri(path).header(HOST, "selvedge");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.header());
@@ -145,10 +175,14 @@ impl Client {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let request = request.body(Full::new(Bytes::from(body))).map_err(Failure::failed)?;
+        request.body(Full::new(Bytes::from(body))).map_err(Failure::failed)
+    }
+
+    /// Sends a request by a connection of its own, and returns the response.
+    fn exchange(&self, request: Request<Full<Bytes>>) -> io::Result<(StatusCode, Bytes)> {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_io().enable_time().build().map_err(|error| self.failed(&error))?;
-        let (status, answer) = runtime.block_on(async {
+        let runtime = runtime.enable_io().enable_time().build()?;
+        runtime.block_on(async {
             let exchange = async {
                 match &self.endpoint {
                     Endpoint::Unix(path) => exchange(UnixStream::connect(path), request).await,
@@ -161,9 +195,8 @@ impl Client {
                 }
             };
             let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut));
-            timeout(self.patience, exchange).await.unwrap_or_else(late).map_err(|error| self.failed(&error))
-        })?;
-        if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) }
+            timeout(self.patience, exchange).await.unwrap_or_else(late)
+        })
     }
 
     async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
@@ -182,7 +215,7 @@ impl Client {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 "; no target serves there: `selvedge serve` starts one"
             }
-            io::ErrorKind::PermissionDenied => "; only the user who runs the target may use it",
+            io::ErrorKind::PermissionDenied => "; only the target's user may use it",
             io::ErrorKind::InvalidData if matches!(self.endpoint, Endpoint::Tcp(_)) => {
                 "; is it tls: and not tcp: there?"
             }
@@ -259,4 +292,52 @@ where
     })?;
     driving.abort();
     Ok((status, body.to_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+
+    use prerequisite::patience;
+
+    use super::*;
+
+    /// Takes a request on each connection, and sends these responses.
+    fn serve(socket: &Path, responses: &'static [&'static str]) -> thread::JoinHandle<()> {
+        let listener = UnixListener::bind(socket).expect("a socket");
+        thread::spawn(move || {
+            for response in responses {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                stream.set_read_timeout(Some(patience())).expect("it can have one");
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("a head");
+                    request.extend(byte);
+                }
+                stream.write_all(response.as_bytes()).expect("it can be sent");
+            }
+        })
+    }
+
+    #[test]
+    fn a_request_to_the_former_process_is_sent_to_the_next_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control.sock");
+        let client = |path: &Path| Client {
+            endpoint: Endpoint::Unix(path.to_owned()),
+            token: None,
+            tls: None,
+            patience: patience(),
+        };
+        const ELSEWHERE: &str =
+            "HTTP/1.1 421 Misdirected Request\r\ncontent-length: 15\r\n\r\n{\"error\": \"it\"}";
+        const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n7";
+        let served = serve(&socket, &[ELSEWHERE, ELSEWHERE, DONE]);
+        assert_eq!(client(&socket).get::<u32>("/v1/status").ok(), Some(7));
+        served.join().expect("three requests");
+        // Nothing listens at the beginning: that is not waited for.
+        assert!(client(&folder.path().join("none.sock")).get::<u32>("/v1/status").is_err());
+    }
 }

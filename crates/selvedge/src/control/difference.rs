@@ -86,7 +86,7 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
     match kind {
         "access_changed" => {
             let keys = ["host_keys", "dhchap_ctrl_secret_sealed", "dhchap_dhgroup"];
-            only(&[&["allow_any_host", "hosts", "ports"][..], &keys[..]].concat())
+            only(&[&["allow_any_host", "hosts", "kept_hosts", "ports", "networks"][..], &keys[..]].concat())
         }
         "storage_changed" => only(&["storage"]),
         "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),

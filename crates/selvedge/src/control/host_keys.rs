@@ -257,7 +257,7 @@ fn seal(ask: &Ask<'_>, secret: &Plain, kind: KeyKind, host: &str) -> Result<Seal
     };
     checked.map_err(|what| Refusal::unprocessable(what).about(kind.name()))?;
     ask.administration.seal(text, kind, ask.part("nqn"), host).ok_or_else(|| {
-        let what = "the target has nothing to seal keys with";
+        let what = "the target has no key for sealing";
         let refusal = Refusal::new(CANNOT_SEAL, what).about(kind.name());
         refusal
             .hint("start it with --encryption-key FILE, the same at all gateways of a group; or name a file")

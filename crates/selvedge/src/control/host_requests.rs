@@ -175,6 +175,7 @@ fn change<T>(
     });
     made.map_err(|refusal| {
         let status = refusal.for_host.unwrap_or(match refusal.status {
+            421 => Status::COMMAND_INTERRUPTED,
             500 => Status::INTERNAL_ERROR,
             507 => Status::NAMESPACE_INSUFFICIENT_CAPACITY,
             _ => Status::INVALID_FIELD.do_not_retry(),

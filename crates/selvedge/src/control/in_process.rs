@@ -44,10 +44,19 @@ impl InProcess {
     /// When the system has no thread for it.
     pub fn new(target: Arc<Target>) -> io::Result<Self> {
         let administration = Arc::new(Administration::new(target, None)?);
+        Self::of_peer(administration, Arc::new(Access::of_this_process()), Peer::Process)
+    }
+
+    /// The API as it is for this peer, with the rights that `access` gives it.
+    pub(super) fn of_peer(
+        administration: Arc<Administration>,
+        access: Arc<Access>,
+        peer: Peer,
+    ) -> io::Result<Self> {
         let runtime =
             Builder::new_current_thread().enable_time().max_blocking_threads(THREADS_MAX).build()?;
-        let router = routes::router(administration, Arc::new(Access::of_this_process()));
-        Ok(Self { runtime, service: TowerToHyperService::new(router.layer(Extension(Peer::Process))) })
+        let router = routes::router(administration, access);
+        Ok(Self { runtime, service: TowerToHyperService::new(router.layer(Extension(peer))) })
     }
 
     /// Asks, and waits for the answer; `None` where the method or the path is none that HTTP knows.

@@ -92,7 +92,7 @@ impl<'a> Listeners<'a> {
         let Some(endpoint) = &self.flags.ceph_nvmeof_api else { return Ok(()) };
         self.check_tls("--ceph-nvmeof-api", endpoint)?;
         if self.flags.ceph_nvmeof_api_for_anybody {
-            tracing::warn!("everybody who reaches {endpoint} may change what is served");
+            tracing::warn!("any client that reaches {endpoint} may change the configuration");
             return Ok(());
         }
         if self.access.has_remote() {
@@ -187,9 +187,8 @@ fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listeni
         Ok(listening) => listening,
         Err(failure) => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!(
-                "no control socket: {reason}; this target cannot be administered; add --control unix:PATH"
-            );
+            // The reason has the remedy.
+            tracing::warn!("no control socket, so this target cannot be administered: {reason}");
             None
         }
     }

@@ -29,6 +29,8 @@ mod in_process;
 mod limits;
 mod listeners;
 mod live;
+#[cfg(test)]
+mod local_caller_tests;
 mod log_level;
 mod metrics;
 mod namespaces;

@@ -39,6 +39,8 @@ impl Patched for NamespaceConfig {
         "host_write_protection",
         "owner",
         "write_delay_ms",
+        "trash_image",
+        "disable_auto_resize",
     ];
     const OPTIONAL: &'static [&'static str] = &["qos", "owner"];
     const BESIDE: &'static [&'static str] = &["size", "shrink"];
@@ -52,6 +54,7 @@ impl Patched for SubsystemConfig {
         "allow_any_host",
         "storage",
         "ports",
+        "networks",
         "dhchap_dhgroup",
         "command_quiesce_ms",
         "command_quiesce",

@@ -53,6 +53,11 @@ impl Refusal {
         Self::new(422, what)
     }
 
+    /// Status 421: another process has taken the target over, which a client reaches by another connection.
+    pub(super) fn served_elsewhere() -> Self {
+        Self::new(421, "another process serves this target now, and nothing was changed").hint("ask again")
+    }
+
     /// The same about this field.
     #[must_use]
     pub(crate) fn about(mut self, field: impl fmt::Display) -> Self {

@@ -113,7 +113,10 @@ const PUT_FLAGS: &[(&str, &str)] = &[
     ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
 ];
 
-const DENY_FLAGS: &[(&str, &str)] = &[("with_key", "Remove the host's secrets and TLS keys, too")];
+const DENY_FLAGS: &[(&str, &str)] = &[
+    ("with_key", "Remove the host's secrets and TLS keys, too"),
+    ("keep_connections", "Leave the connections of the host; it cannot make new ones"),
+];
 
 const REMOVE_FLAGS: &[(&str, &str)] = &[
     ("delete_image", "Remove the namespace's image from its Ceph cluster as well, and all that is in it"),
@@ -326,7 +329,7 @@ fn router_of(
     paths.sort_unstable();
     paths.dedup();
     let hint = match paths.contains(&"/v1/openapi.json") {
-        true => "GET /v1/openapi.json says what there is",
+        true => "GET /v1/openapi.json describes all requests",
         false => "GET /metrics has the metrics",
     };
     for path in paths {
@@ -355,7 +358,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
         return next.run(request).await;
     };
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
-        return refuse(&Refusal::new(500, "who asks is not known"));
+        return refuse(&Refusal::new(500, "the caller is unknown"));
     };
     let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
     // Names of users may have to be looked up elsewhere.
@@ -373,7 +376,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
             })
         }
     });
-    let unknown = || (Refusal::new(500, "who asks could not be found out"), (Duration::ZERO, None));
+    let unknown = || (Refusal::new(500, "the caller could not be identified"), (Duration::ZERO, None));
     match known.await.unwrap_or_else(|_| Err(unknown())) {
         Ok(caller) => {
             identified.iter().for_each(Identified::set);
@@ -418,7 +421,7 @@ async fn perform(
 ) -> Result<Answer, Refusal> {
     let Path(parts) = parts.map_err(|_| Refusal::new(400, "the path is not UTF-8"))?;
     let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.ok_or_else(|| Refusal::new(500, "who asks is not known"))?;
+    let caller = caller.ok_or_else(|| Refusal::new(500, "the caller is unknown"))?;
     let peer = request.extensions().get::<Peer>().map(ToString::to_string);
     let what = format!("{} {}", route.method, request.uri());
     let subsystem = parts.iter().find(|(name, _)| name == "nqn").map(|(_, nqn)| nqn.as_str());
@@ -475,7 +478,7 @@ fn show_preview(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let found = ROUTES.iter().find_map(find);
     let (route, planned) = found.ok_or_else(|| {
         let what = format!("there is no preview of {} {}", wanted.method, wanted.path);
-        Refusal::unprocessable(what).hint("GET /v1/openapi.json says what there is")
+        Refusal::unprocessable(what).hint("GET /v1/openapi.json describes all requests")
     })?;
     let subsystem = planned.path.iter().find(|(name, _)| name == "nqn").map(|(_, nqn)| nqn.as_str());
     ask.caller.check(route.needs, subsystem)?;

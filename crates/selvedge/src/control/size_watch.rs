@@ -48,19 +48,19 @@ impl Drop for SizeWatch {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::path::Path;
 
     use engine::backend::BackendConfig;
-    use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig};
+    use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 
     use super::*;
+    use crate::control::administration::Permissions;
     use crate::control::test_target;
 
-    #[test]
-    fn growth_is_a_change_of_the_administration() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("grows");
-        File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        let backend = BackendConfig::File { path: path.clone(), size: None };
+    /// Administration of a target with a file of 1 MiB.
+    fn administration_of(path: &Path) -> (Arc<Target>, Arc<Administration>) {
+        File::create(path).unwrap().set_len(1 << 20).unwrap();
+        let backend = BackendConfig::File { path: path.to_owned(), size: None };
         let subsystem = SubsystemConfig::new("nqn.test:a", "A", "Selvedge");
         let fabric = FabricConfig {
             ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
@@ -68,9 +68,20 @@ mod tests {
             ..FabricConfig::default()
         };
         let target = test_target::start(fabric);
-        let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+        (target.clone(), Arc::new(Administration::new(target, None).unwrap()))
+    }
+
+    fn grow(path: &Path) {
+        File::options().write(true).open(path).unwrap().set_len(2 << 20).unwrap();
+    }
+
+    #[test]
+    fn growth_is_a_change_of_the_administration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grows");
+        let (target, administration) = administration_of(&path);
         assert!(!administration.notice_growth().unwrap());
-        File::options().write(true).open(&path).unwrap().set_len(2 << 20).unwrap();
+        grow(&path);
         // While another process takes over, the file is not even looked at a second time.
         let still = administration.hold_still();
         let noticing = thread::spawn({
@@ -81,5 +92,30 @@ mod tests {
         drop(still);
         assert!(noticing.join().unwrap().unwrap());
         assert!(!target.has_grown() && !administration.notice_growth().unwrap());
+    }
+
+    #[test]
+    fn a_process_that_has_handed_its_target_over_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grows");
+        let (target, administration) = administration_of(&path);
+        grow(&path);
+        let still = administration.hold_still();
+        let waiting = thread::spawn({
+            let administration = administration.clone();
+            move || {
+                let changed = administration.change(Permissions::default(), |fabric| {
+                    fabric.subsystems[0].namespaces.clear();
+                    Ok(())
+                });
+                (changed.map(drop), administration.notice_growth())
+            }
+        });
+        administration.leave();
+        drop(still);
+        let (changed, noticed) = waiting.join().unwrap();
+        assert_eq!(changed.unwrap_err().status, 421);
+        assert!(!noticed.unwrap() && target.has_grown());
+        assert_eq!(target.config().subsystems[0].namespaces.len(), 1);
     }
 }

@@ -186,12 +186,14 @@ impl Listening {
             Endpoint::None => Ok(None),
             Endpoint::Unix(path) => {
                 let failed = |error| {
-                    Failure::failed(format!("the control socket {} cannot be made: {error}", path.display()))
+                    Failure::failed(format!(
+                        "the control socket {} cannot be created: {error}; choose another with --control unix:PATH",
+                        path.display()
+                    ))
                 };
                 let (listener, file) = listen(path, is_open_to_others).map_err(|error| match error.kind() {
                     io::ErrorKind::AddrInUse => Failure::failed(format!(
-                        "another process listens on the control socket {}; end it, or choose another place with \
-                         --control unix:PATH",
+                        "another process listens on the control socket {}; end it, or choose another with --control unix:PATH",
                         path.display()
                     )),
                     _ => failed(error),
@@ -347,14 +349,15 @@ mod tests {
         let endpoint = Endpoint::Unix(path.clone());
         let first = UnixListener::bind(&path).unwrap();
         let refused = Listening::on(&endpoint, false).unwrap_err().line().unwrap();
-        assert!(refused.contains("--control unix:PATH"), "{refused}");
+        assert_eq!(refused.matches("--control unix:PATH").count(), 1, "{refused}");
         drop(first);
         assert!(path.exists() && living_sockets(folder.path()).is_empty());
         let second = Listening::on(&endpoint, false).unwrap();
         assert_eq!(living_sockets(folder.path()).len(), 1);
         drop(second);
         fs::write(&path, "precious").unwrap();
-        assert!(Listening::on(&endpoint, false).is_err());
+        let refused = Listening::on(&endpoint, false).unwrap_err().line().unwrap();
+        assert_eq!(refused.matches("--control unix:PATH").count(), 1, "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }

@@ -1,6 +1,6 @@
 //! `/v1/subsystems` with their hosts and ANA groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::limits::ANA_GROUPS_MAX;
@@ -161,6 +161,7 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
             return Err(Refusal::conflict(format!("host {host} may use it already")).about("nqn"));
         }
         subsystem.hosts.push(host.clone());
+        subsystem.kept_hosts.retain(|known| known != host);
         if let Some(key) = key {
             host_keys::set(subsystem, key);
         }
@@ -172,22 +173,27 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
-    let with_key = ask.flag("with_key")?;
+    let (with_key, keep) = (ask.flag("with_key")?, ask.flag("keep_connections")?);
     change(ask, |subsystem| {
-        let before = subsystem.hosts.len();
+        let (before, kept) = (subsystem.hosts.len(), subsystem.kept_hosts.len());
         subsystem.hosts.retain(|known| known != host);
-        if subsystem.hosts.len() == before {
+        subsystem.kept_hosts.retain(|known| known != host);
+        // One that has left the list already, and kept its connections, may lose them by a second request.
+        let is_listed = subsystem.hosts.len() < before;
+        if !is_listed && (keep || subsystem.kept_hosts.len() == kept) {
             let refusal = Refusal::not_found(format!("host {host} is not on the list"));
             return Err(if subsystem.allow_any_host {
-                refusal.hint(
-                    "every host may use the subsystem: `host deny NQN --any` lets in those on its list alone",
-                )
+                refusal
+                    .hint("every host may use the subsystem: `host deny NQN --any` restricts it to its list")
             } else {
                 refusal
             });
         }
         if with_key {
             subsystem.host_keys.retain(|known| known.host != host);
+        }
+        if keep {
+            subsystem.kept_hosts.push(host.to_owned());
         }
         Ok(())
     })?;
@@ -198,11 +204,29 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn ana_groups(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
     let subsystem = ask.subsystem(&fabric)?;
-    let named = subsystem.ana_groups.iter().map(|group| group.id);
-    let mut ids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.ana_group).chain(named).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids = group_ids(subsystem);
     Answer::with(&AnaGroups { ana_groups: ids.into_iter().map(|id| group(subsystem, id)).collect() })
+}
+
+/// Numbers of the groups that exist, in ascending order.
+fn group_ids(subsystem: &SubsystemConfig) -> BTreeSet<u32> {
+    let named = subsystem.ana_groups.iter().map(|group| group.id);
+    subsystem.namespaces.iter().map(|namespace| namespace.ana_group).chain(named).collect()
+}
+
+/// Refuses a group that does not exist, and names those that do.
+fn check_group(subsystem: &SubsystemConfig, id: u32) -> Result<(), Refusal> {
+    let known = group_ids(subsystem);
+    if known.contains(&id) {
+        return Ok(());
+    }
+    let names: Vec<String> = known.iter().map(u32::to_string).collect();
+    let hint = match names.as_slice() {
+        [] => "it has none before its first namespace".to_owned(),
+        [only] => format!("its only group is {only}"),
+        several => format!("its groups are {}", several.join(", ")),
+    };
+    Err(Refusal::not_found(format!("there is no ANA group {id} in {}", subsystem.nqn)).hint(hint))
 }
 
 /// A group; one without a state of its own is optimized everywhere.
@@ -222,7 +246,9 @@ fn group_id(ask: &Ask<'_>) -> Result<u32, Refusal> {
 
 pub(super) fn ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
-    Answer::with(&group(ask.subsystem(&fabric)?, group_id(ask)?))
+    let (subsystem, id) = (ask.subsystem(&fabric)?, group_id(ask)?);
+    check_group(subsystem, id)?;
+    Answer::with(&group(subsystem, id))
 }
 
 pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -232,6 +258,7 @@ pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     ask.change(Permissions::default(), |fabric| {
         let known: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
         let subsystem = ask.subsystem_mut(fabric)?;
+        check_group(subsystem, id)?;
         if let Some(port) = wanted.ports.keys().find(|port| !known.contains(port)) {
             let what = format!("there is no port number {port}");
             return Err(Refusal::unprocessable(what).about(format!("ports.{port}")));

@@ -198,6 +198,12 @@ impl ClientTls {
                     "its certificate is signed by none of {ca}; give the one that signed it, or itself, with --control-ca FILE"
                 )
             }
+            // An authority's own certificate, which rustls takes for no server's unless it is a trusted one itself.
+            Error::InvalidCertificate(error @ CertificateError::Other(_))
+                if error.to_string().contains("CaUsedAsEndEntity") =>
+            {
+                format!("its certificate signs itself and is not in {ca}; give it with --control-ca FILE")
+            }
             Error::InvalidCertificate(error) => match expiry(error) {
                 Some(when) => format!("its certificate has expired at {when}"),
                 None => format!("its certificate is not the one of this host: {error}"),

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::flags::bench::Kind;
+use crate::flags::bench::{Kind, SyncMode};
 use crate::spec::extent::Extent;
 use crate::spec::size::Size;
 
@@ -218,6 +218,7 @@ prop_compose! {
             (option::of(extents(1)), option::of(extents(0)), option::of(extents(1))),
         (runtime, ramp_time, time_based) in (option::of(times()), option::of(times()), any::<bool>()),
         (rate_iops, fsync) in (option::of(1..=1_000_000_000_u64), option::of(1..=u32::MAX)),
+        sync in option::of(prop::sample::select(vec![SyncMode::None, SyncMode::Sync, SyncMode::Dsync])),
         (randseed, another_order, verify) in (option::of(any::<u64>()), any::<bool>(), any::<bool>()),
     ) -> JobOptions {
         let bs = bs.map(Size);
@@ -226,7 +227,7 @@ prop_compose! {
         let rate_iops = rate_iops.filter(|_| !is_mixed);
         JobOptions {
             description, stonewall, startdelay, kind, rwmixread, bs, iodepth, numjobs, size, offset, offset_increment, runtime,
-            time_based, ramp_time, rate_iops, fsync, randseed, another_order, verify,
+            time_based, ramp_time, rate_iops, fsync, sync, randseed, another_order, verify,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! options.
 
 /// Options that are done, with what they mean.
-pub(crate) const OPTIONS: [(&[&str], &str); 20] = [
+pub(crate) const OPTIONS: [(&[&str], &str); 21] = [
     (
         &["rw", "readwrite"],
         "What the job does: read, write, randread, randwrite, readwrite, rw or randrw; read without it.",
@@ -33,6 +33,7 @@ pub(crate) const OPTIONS: [(&[&str], &str); 20] = [
     (&["rwmixread", "rwmixwrite"], "Reads, or writes, among 100 commands of a mix."),
     (&["rate_iops"], "Commands each second, for each job."),
     (&["fsync", "fdatasync"], "A Flush after this number of writes."),
+    (&["sync"], "With sync or dsync, writes with FUA, each of which is durable when it is acknowledged."),
     (&["randseed"], "The number that random orders follow from."),
     (&["randrepeat", "allrandrepeat"], "With 0, each run has another random order."),
     (

@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use super::engine::Engine;
 
 use super::storage;
-use crate::flags::bench::Kind;
+use crate::flags::bench::{Kind, SyncMode};
 use crate::flags::fio_names::{FIXED, MEANINGLESS, PLACEMENT};
 use crate::spec::extent::Extent;
 use crate::spec::fio_numbers::{extent, flag, number, only_size, same_for_all, time, within};
@@ -39,6 +39,8 @@ pub(crate) struct JobOptions {
     pub(crate) rate_iops: Option<u64>,
     /// Writes between two flushes.
     pub(crate) fsync: Option<u32>,
+    /// Durability of each write.
+    pub(crate) sync: Option<SyncMode>,
     pub(crate) randseed: Option<u64>,
     /// Each run shall have another random order.
     pub(crate) another_order: bool,
@@ -163,6 +165,10 @@ impl JobOptions {
                 self.fsync = Some(every).filter(|every| *every > 0);
                 "fsync"
             }
+            "sync" => {
+                self.sync = Some(sync_mode(value).map_err(wrong)?);
+                "sync"
+            }
             "rwmixread" => {
                 self.rwmixread = Some(within(value, 0, 100).map_err(wrong)? as u8);
                 "rwmixread"
@@ -249,6 +255,7 @@ impl JobOptions {
     /// Returns the options in fio's syntax, one line each.
     fn lines(&self) -> Vec<String> {
         let kind = self.kind.and_then(|kind| kind.to_possible_value());
+        let sync = self.sync.and_then(|sync| sync.to_possible_value());
         let time = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
         let part = |extent: Option<Extent>| extent.map(|extent| extent.to_string());
         let yes = |yes: bool| yes.then(|| "1".to_owned());
@@ -269,6 +276,7 @@ impl JobOptions {
             ("ramp_time", time(self.ramp_time)),
             ("rate_iops", self.rate_iops.map(|rate| rate.to_string())),
             ("fsync", self.fsync.map(|every| every.to_string())),
+            ("sync", sync.map(|sync| sync.get_name().to_owned())),
             ("randseed", self.randseed.map(|seed| seed.to_string())),
             ("randrepeat", self.another_order.then(|| "0".to_owned())),
             ("verify", self.verify.then(|| "crc32c".to_owned())),
@@ -276,6 +284,11 @@ impl JobOptions {
         let given = values.into_iter().filter_map(|(name, value)| Some((name, value?)));
         given.map(|(name, value)| format!("{name}={value}")).collect()
     }
+}
+
+/// Parses a value of `sync`.
+fn sync_mode(value: &str) -> Result<SyncMode, String> {
+    SyncMode::from_str(value, false).map_err(|_| format!("`{value}` is none of none, sync and dsync"))
 }
 
 impl fmt::Display for JobOptions {
@@ -315,6 +328,15 @@ mod tests {
         assert_eq!(taken("rwmixwrite", "30").rwmixread, Some(70));
         assert_eq!(taken("readwrite", "rw").kind, Some(Kind::Readwrite));
         assert_eq!(taken("numjobs", "1k").numjobs, Some(1024));
+        for (value, mode) in [
+            ("0", SyncMode::None),
+            ("none", SyncMode::None),
+            ("1", SyncMode::Sync),
+            ("sync", SyncMode::Sync),
+            ("dsync", SyncMode::Dsync),
+        ] {
+            assert_eq!(taken("sync", value).sync, Some(mode), "{value}");
+        }
         assert!(taken("time_based", "").time_based);
         assert!(!taken("stonewall", "0").stonewall);
         assert!(taken("randrepeat", "0").another_order);
@@ -362,6 +384,8 @@ mod tests {
             ("size", "101%"),
             ("size", "$SIZE"),
             ("offset_increment", "many"),
+            ("sync", ""),
+            ("sync", "2"),
         ] {
             assert!(JobOptions::default().take(name, value).is_err(), "{name}={value}");
         }

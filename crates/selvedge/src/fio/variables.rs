@@ -35,7 +35,7 @@ pub(super) fn replace(line: &str, lookup: Lookup<'_>) -> Result<String, String> 
     replaced.push_str(rest);
     for word in WORDS {
         if replaced.contains(word) {
-            let value = lookup(word).ok_or_else(|| format!("{word} is not known here"))?;
+            let value = lookup(word).ok_or_else(|| format!("{word} is unknown"))?;
             replaced = replaced.replace(word, &value);
         }
     }

@@ -85,6 +85,26 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// Durability of writes, as fio's `sync` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SyncMode {
+    /// Durable after a Flush, where there is a volatile write cache
+    #[value(alias = "0")]
+    None,
+    /// Durable when acknowledged, by Force Unit Access (FUA)
+    #[value(alias = "1")]
+    Sync,
+    /// The same: a namespace has no metadata beside its blocks
+    Dsync,
+}
+
+impl SyncMode {
+    /// True if each write has Force Unit Access.
+    pub(crate) const fn forces_unit_access(self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
 /// Method of verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyMethod {
@@ -271,8 +291,9 @@ pub(crate) struct PathFlags {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub(crate) quiesce_time: Option<u16>,
 
-    /// Resend writes of a lost path at once, as the kernel does. UNSAFE: the first write may still
-    /// arrive, and undo a newer one without any error
+    /// Resend writes of a lost path at once, as the kernel does, and with attach, write at once
+    /// although an earlier process of this host may have left controllers. UNSAFE: the first write,
+    /// or one of that process, may still arrive, and undo a newer one without any error
     #[arg(long, alias = "no-quiesce", conflicts_with = "quiesce_time")]
     pub(crate) retry_at_once: bool,
 
@@ -353,6 +374,11 @@ pub(crate) struct WorkloadFlags {
     #[arg(long, value_name = "N")]
     pub(crate) fsync: Option<u32>,
 
+    /// Durability of writes: sync and dsync write with FUA, as the kernel does to a device opened
+    /// with O_SYNC or O_DSYNC [default: none]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sync: Option<SyncMode>,
+
     /// Seed of the random order [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) randseed: Option<u64>,
@@ -367,7 +393,7 @@ pub(crate) struct WorkloadFlags {
 
     /// Check a namespace against the record of --verify-state, without writing
     #[arg(long, requires = "verify_state")]
-    #[arg(conflicts_with_all = ["kind", "size", "offset", "offset_increment", "runtime", "rate_iops", "fsync", "verify"])]
+    #[arg(conflicts_with_all = ["kind", "size", "offset", "offset_increment", "runtime", "rate_iops", "fsync", "sync", "verify"])]
     pub(crate) verify_only: bool,
 }
 

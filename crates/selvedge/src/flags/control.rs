@@ -13,6 +13,7 @@ use nvme::discovery::Nqn;
 use super::OutputFlags;
 use super::connection::Transport;
 use super::tls_use::TlsUse;
+use crate::log::check_level;
 use crate::spec::endpoint::Endpoint;
 
 /// TLS options of a connection to the control API.
@@ -154,6 +155,7 @@ The level applies until the target ends; --log-level of `selvedge serve` sets th
 pub(crate) struct LogFlags {
     /// Level: error, warn, info, debug or trace, or a list with levels of modules; without one, the
     /// current level is shown
+    #[arg(value_parser = check_level)]
     pub(crate) level: Option<String>,
     #[command(flatten)]
     pub(crate) control: ControlFlags,
@@ -338,6 +340,9 @@ pub(crate) enum HostAction {
         /// Remove every host that is not on the list
         #[arg(long, conflicts_with = "host")]
         any: bool,
+        /// Leave the connections of the host; it cannot make new ones
+        #[arg(long, conflicts_with = "any")]
+        keep_connections: bool,
         #[command(flatten)]
         control: ControlFlags,
     },

@@ -112,7 +112,6 @@ pub(crate) const FIXED: &[(&str, &[&str], &str)] = &[
     ("nrfiles", &["1"], "there is one namespace"),
     ("random_distribution", &["random"], "every block comes as often as every other"),
     ("rwmixcycle", &["0"], "reads and writes are drawn one by one"),
-    ("sync", &["0", "none"], "use fsync=1 to flush after every write"),
     ("thinktime", &["0"], "use rate_iops to go slower"),
     ("unified_rw_reporting", &["0", "none"], "reads and writes are reported separately"),
     ("verify_backlog", &["0"], "what was written is read back at the end"),

@@ -48,7 +48,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage,
 130 ended by Ctrl-C, 143 by SIGTERM.
-Environment: SELVEDGE_LOG=debug logs more."
+Environment: SELVEDGE_LOG=debug logs more.
+Man pages and shell completions: selvedge generate --output DIR."
 )]
 pub(crate) struct Flags {
     #[command(subcommand)]

@@ -18,7 +18,7 @@ use crate::spec::size::parse_time;
 
 /// Options of `bench` that take a list, as they are spelled, in the order in which points vary: the
 /// last one changes first.
-pub(crate) const AXES: [&str; 15] = [
+pub(crate) const AXES: [&str; 16] = [
     "rw",
     "rwmixread",
     "bs",
@@ -27,6 +27,7 @@ pub(crate) const AXES: [&str; 15] = [
     "congestion",
     "engine",
     "poll-us",
+    "sync",
     "fsync",
     "queue-size",
     "numjobs",
@@ -79,6 +80,12 @@ pub(crate) enum Preset {
     #[value(alias = "seed-003")]
     #[serde(alias = "seed-003")]
     Load,
+    /// Outstanding I/O x queues, 4 KiB random writes: volatile, with FUA, with a Flush every 64; the
+    /// loads at which acknowledgement, not queues, is the limit
+    Writes,
+    /// Outstanding I/O x queues, random reads and writes of 4 KiB to 1 MiB: the size from which
+    /// bandwidth is the limit, and the best value of -i below and above
+    Blocks,
 }
 
 /// Options of `sweep` beside those of `bench`.
@@ -178,8 +185,10 @@ impl FromArgMatches for SweepFlags {
         let own = OwnFlags::from_arg_matches(matches)?;
         let given: Vec<Given> = bench_arguments().filter_map(|arg| given(&arg, matches)).collect();
         if let (Some(_), Some(first)) = (&own.resume, given.first()) {
-            let what =
-                format!("--resume goes on with the options in the folder, and takes no --{}", first.option);
+            let what = format!(
+                "--resume continues with the options in the folder, and does not accept --{}",
+                first.option
+            );
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what + "\n"));
         }
         Ok(Self { own, given })
@@ -285,6 +294,7 @@ Examples:
   selvedge sweep $T --preset queues --runtime 5 --output first
   selvedge sweep $T --rw randread --bs 4k,16k --iodepth 1..64 -i 1,2,4
   selvedge sweep $T --preset load --destroy-data
+  selvedge sweep $T --preset writes --size 1g --destroy-data
   selvedge sweep $T --preset quick --publish --control unix:/run/selvedge/4420.sock
   selvedge sweep --resume first";
 

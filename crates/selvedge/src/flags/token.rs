@@ -102,4 +102,11 @@ mod tests {
         assert_eq!(expiry("2m"), Ok(Expiry::After(Duration::from_secs(120))));
         assert!(expiry("soon").unwrap_err().ends_with("or write never"));
     }
+
+    #[test]
+    fn purging_the_package_removes_the_access_file() {
+        let script = include_str!("../../../../packaging/deb/postrm");
+        let (_, purge) = script.split_once("\npurge)\n").expect("a part about purging");
+        assert!(purge.contains(&format!("rm -f {ACCESS_FILE} ")), "{purge}");
+    }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Options {
     pub(crate) ramp_time_s: f64,
     pub(crate) rate_iops: Option<u64>,
     pub(crate) fsync: u32,
+    /// True if writes have Force Unit Access (`--sync`).
+    pub(crate) force_unit_access: bool,
     pub(crate) randseed: u64,
     pub(crate) verify: bool,
 }
@@ -105,6 +107,7 @@ impl Options {
             ramp_time_s: workload.ramp.as_secs_f64(),
             rate_iops: workload.rate_iops,
             fsync: workload.flush_every,
+            force_unit_access: workload.force_unit_access,
             randseed: workload.seed,
             verify: workload.verify,
         }
@@ -298,9 +301,10 @@ impl fmt::Display for BenchReport {
         writeln!(f, "{} namespace {} at {}", options.nqn, options.nsid, options.address)?;
         writeln!(
             f,
-            "{} {}, {} x depth {}, {} of {}, {:.1} s, {}{}",
+            "{} {}{}, {} x depth {}, {} of {}, {:.1} s, {}{}",
             options.rw,
             Size(u64::from(options.bs)),
+            if options.force_unit_access { " with FUA" } else { "" },
             units::plural(u64::from(options.numjobs), "job"),
             options.iodepth,
             units::plural(self.queues.granted as u64, "queue"),

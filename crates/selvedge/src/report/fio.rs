@@ -365,6 +365,7 @@ fn options(workload: &Workload, fitted: &Fitted, description: Option<&str>) -> N
         ("ramp_time", Some(workload.ramp).filter(|ramp| !ramp.is_zero()).map(time)),
         ("rate_iops", workload.rate_iops.map(|rate| rate.to_string())),
         ("fsync", some(u64::from(workload.flush_every))),
+        ("sync", workload.force_unit_access.then(|| "sync".to_owned())),
         ("randseed", workload.random.then(|| workload.seed.to_string())),
         ("verify", workload.verify.then(|| "crc32c".to_owned())),
     ];

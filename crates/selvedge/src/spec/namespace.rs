@@ -10,6 +10,7 @@ use engine::limits::NAMESPACES_MAX;
 use engine::target::{
     BLOCK_SIZE_DEFAULT, NamespaceConfig, WriteProtection, check_block_size, parse_uuid, parse_write_delay,
 };
+use engine::units::counted;
 
 use super::ceph;
 use super::size::Size;
@@ -172,7 +173,10 @@ pub(crate) fn check(namespace: &NamespaceConfig) -> Result<(), Wrong> {
 /// A size is one block at least, a whole number of them, and no more than the system can address.
 pub(crate) fn check_size(bytes: u64, block_size: u32) -> Result<u64, String> {
     if bytes == 0 || !bytes.is_multiple_of(u64::from(block_size)) {
-        return Err(format!("a size of {bytes} bytes is not a whole number of {block_size}-byte blocks"));
+        return Err(format!(
+            "a size of {} is not a whole number of {block_size}-byte blocks",
+            counted(bytes, "byte")
+        ));
     }
     if i64::try_from(bytes).is_err() {
         return Err(format!("a size of {bytes} bytes is more than 8 EiB"));
@@ -255,6 +259,7 @@ mod tests {
             ("memory:1m,block_size=1k", "512 and 4096"),
             ("memory:1000", "whole number"),
             ("memory:0", "whole number"),
+            ("memory:1", "a size of 1 byte is not"),
             ("file:", "needs a path"),
             ("file:/x,readonly", "size=SIZE"),
             ("null:1g,nsid=0", "1 to 1024"),

@@ -4,6 +4,7 @@
 use chart::units;
 use serde::{Deserialize, Serialize};
 
+use super::answer;
 use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_points};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
@@ -40,13 +41,20 @@ pub(crate) struct Surroundings {
 pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surroundings>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let others = others(summaries);
-    for workload in workloads(plan, summaries) {
-        findings.extend(queues(plan, &workload));
-        findings.extend(load(plan, &workload));
-        findings.extend(around.and_then(|around| limit(plan, &workload, around)));
-        findings.extend(outstanding(plan, &workload));
-        findings.extend(queue_effect(plan, &workload));
+    let workloads = workloads(plan, summaries);
+    let is_brief = answer::is_brief(plan, workloads.len());
+    for workload in &workloads {
+        findings.extend(queues(plan, workload));
+        if !is_brief {
+            findings.extend(load(plan, workload));
+        }
+        findings.extend(around.and_then(|around| limit(plan, workload, around)));
+        if !is_brief {
+            findings.extend(outstanding(plan, workload));
+            findings.extend(queue_effect(plan, workload));
+        }
     }
+    findings.extend(answer::left_out(plan));
     findings.extend(missing(summaries));
     findings.extend(unsure(plan, summaries));
     findings.sort_by_key(|finding| match finding.kind {
@@ -54,8 +62,8 @@ pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surrou
         FindingKind::Observation => 1,
         FindingKind::Caution => 2,
     });
-    // Before everything that it makes doubtful.
-    others.into_iter().chain(findings).collect()
+    // The load of others stands before everything that it makes doubtful.
+    others.into_iter().chain(answer::finding(plan, summaries)).chain(findings).collect()
 }
 
 /// Load of this machine by others, if it was noticeable.

@@ -3,6 +3,7 @@
 use chart::units;
 use chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
 
+use super::answer;
 use super::choice::{Knee, knee};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
@@ -16,12 +17,16 @@ const CLOSER_MAX: usize = 3;
 
 /// All pictures of a sweep.
 pub(crate) fn all(plan: &Plan, summaries: &[Summary]) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    for workload in workloads(plan, summaries) {
-        charts.extend(by_outstanding(plan, &workload));
-        charts.extend(by_queues(plan, &workload));
-        charts.extend(curves(plan, &workload));
-        charts.extend(closer(plan, &workload));
+    let mut charts: Vec<Chart> = answer::picture(plan, summaries).into_iter().collect();
+    let workloads = workloads(plan, summaries);
+    let is_brief = answer::is_brief(plan, workloads.len());
+    for workload in &workloads {
+        charts.extend(by_outstanding(plan, workload));
+        charts.extend(by_queues(plan, workload));
+        charts.extend(curves(plan, workload));
+        if !is_brief {
+            charts.extend(closer(plan, workload));
+        }
     }
     charts.retain(|chart| match &chart.drawing {
         Drawing::Lines(lines) => lines.iter().any(|line| !line.points.is_empty()),
@@ -93,7 +98,7 @@ impl Wanted {
                 x: along.of(summary),
                 y: quantity.mean,
                 interval: quantity.interval,
-                note: Some(format!("{} runs", summary.runs)),
+                note: Some(units::plural(summary.runs as u64, "run")),
             };
             let points = family.members.iter().map(|summary| point(summary, &(self.of)(summary))).collect();
             lines.push(Series { name: family.label.clone(), style: Style::Solid, points });

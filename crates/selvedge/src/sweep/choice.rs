@@ -136,3 +136,119 @@ fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
         |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     families.iter().max_by(|a, b| most(a).total_cmp(&most(b)))
 }
+
+/// The rule by which the limit of writes is found, in words.
+pub(crate) const WRITE_LIMIT_RULE: &str = "of the gain by volatile writes and the gain by more queues, each at the number of \
+     queues that does most, the larger one is the limit, if it is more than 5 % and the runs tell it";
+
+/// Limit of writes at a number of outstanding commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteLimit {
+    Acknowledgement,
+    Queues,
+    Neither,
+}
+
+/// Writes with a number of outstanding commands, beside volatile ones.
+#[derive(Debug)]
+pub(crate) struct WriteCell<'a> {
+    pub(crate) outstanding: u64,
+    /// Volatile writes, with the queues that do most.
+    pub(crate) volatile: &'a Summary,
+    /// Writes with an acknowledgement, with the queues that do most.
+    pub(crate) best: &'a Summary,
+    /// The same with the fewest queues.
+    pub(crate) fewest: &'a Summary,
+}
+
+impl WriteCell<'_> {
+    /// The limit, by [`WRITE_LIMIT_RULE`].
+    pub(crate) fn limit(&self) -> WriteLimit {
+        let by_acknowledgement = gain(self.best, self.volatile);
+        let by_queues = gain(self.fewest, self.best);
+        match (by_acknowledgement, by_queues) {
+            (None, None) => WriteLimit::Neither,
+            (Some(ratio), other) if other.is_none_or(|other| ratio >= other) => WriteLimit::Acknowledgement,
+            _ => WriteLimit::Queues,
+        }
+    }
+}
+
+/// Ratio of throughput, if the second point does more than 5 % more and the runs tell it.
+fn gain(from: &Summary, to: &Summary) -> Option<f64> {
+    let both = compare(&from.iops.sample(), &to.iops.sample())?;
+    (both.ratio * AS_GOOD > 1.0 && both.differs != Some(false)).then_some(both.ratio)
+}
+
+/// The cells of writes beside volatile ones of the same kind, by outstanding commands.
+pub(crate) fn write_cells<'a>(
+    plan: &Plan,
+    volatile: &Workload<'a>,
+    writes: &Workload<'a>,
+) -> Vec<WriteCell<'a>> {
+    let volatile = families(plan, &volatile.at_full_load(), Along::Queues);
+    let mut cells = Vec::new();
+    for family in families(plan, &writes.at_full_load(), Along::Queues) {
+        let other = volatile.iter().find(|other| other.label == family.label);
+        let Some(volatile) = other.and_then(most) else { continue };
+        let (Some(best), Some(fewest)) = (most(&family), family.members.first().copied()) else { continue };
+        cells.push(WriteCell { outstanding: best.outstanding, volatile, best, fewest });
+    }
+    cells.sort_by_key(|cell| cell.outstanding);
+    cells
+}
+
+/// The member that does most; the one with the fewest queues of several.
+fn most<'a>(family: &Family<'a>) -> Option<&'a Summary> {
+    let members = family.members.iter().copied();
+    members.reduce(|best, other| if other.iops.mean > best.iops.mean { other } else { best })
+}
+
+/// The rule by which bandwidth is the limit, in words.
+pub(crate) const BANDWIDTH_RULE: &str = "bandwidth is the limit from the size on from which four times the block brings less than \
+     twice the bandwidth, at the point of each size with the most bandwidth";
+
+/// First of some ascending sizes from which bandwidth is the limit, by [`BANDWIDTH_RULE`]; each is its bytes and bandwidth. `None`
+/// if commands are the limit up to the largest.
+pub(crate) fn bandwidth_from(sizes: &[(f64, f64)]) -> Option<usize> {
+    // For other factors than four it is the same: bandwidth grows by less than their square root.
+    let is_limited = |pair: &[(f64, f64)]| {
+        let ((size, bandwidth), (larger, more)) = (pair[0], pair[1]);
+        more < bandwidth * (larger / size).sqrt()
+    };
+    let steps: Vec<bool> = sizes.windows(2).map(is_limited).collect();
+    let limited = steps.iter().rev().take_while(|is_limited| **is_limited).count();
+    (limited > 0).then(|| steps.len() - limited)
+}
+
+/// Number of queues to use for several workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommonQueues {
+    pub(crate) queues: u64,
+    /// True if the runs tell it from another number for any of them.
+    pub(crate) is_decided: bool,
+}
+
+/// The fewest queues that the runs do not tell from the best for any of these workloads; without such a number, the one whose
+/// lowest share of the best throughput is the highest.
+pub(crate) fn common_queues(plan: &Plan, workloads: &[&Workload<'_>]) -> Option<CommonQueues> {
+    let mut chosen = Vec::new();
+    for workload in workloads {
+        chosen.push(queues(plan, workload, None)?);
+    }
+    let share = |queues: u64| {
+        let shares = chosen.iter().map(|(family, _)| {
+            let best = most(family).map_or(0.0, |best| best.iops.mean);
+            let own = family.members.iter().find(|summary| summary.queues == queues);
+            own.map_or(0.0, |own| own.iops.mean / best.max(f64::MIN_POSITIVE))
+        });
+        shares.fold(1.0, f64::min)
+    };
+    let (family, _) = chosen.first()?;
+    let numbers: Vec<u64> = family.members.iter().map(|summary| summary.queues).collect();
+    let is_alike = |number: &&u64| chosen.iter().all(|(_, choice)| choice.alike.contains(*number));
+    let alike = numbers.iter().find(is_alike).copied();
+    let best = || numbers.iter().copied().max_by(|a, b| share(*a).total_cmp(&share(*b)));
+    let is_decided = chosen.iter().any(|(_, choice)| choice.is_decided);
+    Some(CommonQueues { queues: alike.or_else(best)?, is_decided })
+}

@@ -6,7 +6,9 @@ use super::point::{Load, in_words};
 use super::summary::Summary;
 
 /// The options that make a workload.
-const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "bs"];
+const WORKLOAD: [&str; 5] = ["rw", "rwmixread", "bs", "sync", "fsync"];
+/// Those of them that make the acknowledgement of writes.
+pub(crate) const ACKNOWLEDGEMENT: [&str; 2] = ["sync", "fsync"];
 
 /// All measured points of one workload.
 pub(crate) struct Workload<'a> {
@@ -47,6 +49,13 @@ pub(crate) fn workloads<'a>(plan: &Plan, summaries: &'a [Summary]) -> Vec<Worklo
 }
 
 impl<'a> Workload<'a> {
+    /// Label without some of the options, for workloads that differ in these only.
+    pub(crate) fn label_without(&self, options: &[&str]) -> String {
+        let point = self.members.first().map(|summary| &summary.point);
+        let is_wanted = |option: &str| WORKLOAD.contains(&option) && !options.contains(&option);
+        point.map(|point| point.label(is_wanted)).unwrap_or_default()
+    }
+
     /// Points with full load.
     pub(crate) fn at_full_load(&self) -> Vec<&'a Summary> {
         let is_full = |summary: &&&Summary| summary.point.load() == Ok(Load::Full);

@@ -73,6 +73,7 @@ fn plan(runs: &[FioRun], groups: &[(Point, Vec<&FioJob>)]) -> Plan {
         in_order: true,
         seed: 0,
         latency_target_ns: None,
+        left_out: Vec::new(),
     }
 }
 

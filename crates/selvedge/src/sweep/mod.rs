@@ -2,6 +2,7 @@
 //! them say together. Measuring itself is the bench's; how reports look is `report`'s.
 
 pub(crate) mod advice;
+mod answer;
 pub(crate) mod axis;
 pub(crate) mod charts;
 pub(crate) mod choice;

@@ -39,6 +39,17 @@ pub(crate) struct Plan {
     /// Of the order.
     pub(crate) seed: u64,
     pub(crate) latency_target_ns: Option<u64>,
+    /// Values of the preset that the target does not support.
+    #[serde(default)]
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// Values of a preset that the target does not support.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    /// The values in words: `FUA and flush every 64`.
+    pub(crate) values: String,
+    pub(crate) reason: String,
 }
 
 /// A measurement that is to be made.
@@ -109,6 +120,7 @@ impl Plan {
             in_order: own.in_order,
             seed,
             latency_target_ns: target.map(|target| target.as_nanos() as u64),
+            left_out: Vec::new(),
         }
     }
 
@@ -169,6 +181,10 @@ impl Plan {
             point = point.without("rwmixread");
         }
         if !point.writes() {
+            point = point.without("sync").without("fsync");
+        }
+        // Writes with FUA leave nothing to a Flush.
+        if point.forces_unit_access() && self.varies("sync") && self.varies("fsync") {
             point = point.without("fsync");
         }
         if self.fixed("traddr").is_none_or(|addresses| addresses.len() < 2) {
@@ -288,6 +304,8 @@ mod tests {
             1
         );
         assert_eq!(points("--rw read,write --fsync 1,32"), 1 + 2);
+        assert_eq!(points("--rw read,write --sync none,sync --fsync 0,64"), 1 + 3);
+        assert_eq!(points("--rw write --sync sync --fsync 0,64"), 2);
     }
 
     #[test]

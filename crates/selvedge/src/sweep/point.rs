@@ -72,6 +72,31 @@ impl Point {
         !matches!(self.kind(), "read" | "randread") && !reads_only
     }
 
+    /// True if writes have Force Unit Access.
+    pub(crate) fn forces_unit_access(&self) -> bool {
+        self.value("sync").is_some_and(|mode| !matches!(mode, "none" | "0"))
+    }
+
+    /// Number of writes between two flushes, if there are flushes.
+    fn flush_every(&self) -> Option<&str> {
+        self.value("fsync").filter(|every| *every != "0")
+    }
+
+    /// True if writes are acknowledged without being made durable.
+    pub(crate) fn is_volatile(&self) -> bool {
+        !self.forces_unit_access() && self.flush_every().is_none()
+    }
+
+    /// Acknowledgement of writes in words: `volatile`, `FUA`, `flush every 64`.
+    pub(crate) fn acknowledgement(&self) -> String {
+        match (self.forces_unit_access(), self.flush_every()) {
+            (false, None) => "volatile".to_owned(),
+            (true, None) => "FUA".to_owned(),
+            (false, Some(every)) => format!("flush every {every}"),
+            (true, Some(every)) => format!("FUA, flush every {every}"),
+        }
+    }
+
     /// The load.
     ///
     /// # Errors
@@ -112,7 +137,13 @@ impl Point {
     /// In words, as far as `tells` says that an option is worth telling.
     pub(crate) fn label(&self, tells: impl Fn(&str) -> bool) -> String {
         let parts = self.values.iter().filter(|(option, _)| tells(option));
-        let parts: Vec<String> = parts.map(|(option, value)| in_words(option, value)).collect();
+        let words = |(option, value): &(String, String)| match option.as_str() {
+            "sync" | "fsync" => self.acknowledgement(),
+            _ => in_words(option, value),
+        };
+        let mut parts: Vec<String> = parts.map(words).collect();
+        // Both options of an acknowledgement have the same words.
+        parts.dedup();
         parts.join(", ")
     }
 }
@@ -134,6 +165,8 @@ pub(crate) fn in_words(option: &str, value: &str) -> String {
         "rate_iops" if value.ends_with('%') => format!("{} % load", value.trim_end_matches('%')),
         "rate_iops" => format!("{value} IOPS per job"),
         "poll-us" => format!("polling {value} µs"),
+        "sync" if matches!(value, "none" | "0") => "no FUA".to_owned(),
+        "sync" => "FUA".to_owned(),
         "fsync" => format!("flush every {value}"),
         other => format!("{other} {value}"),
     }
@@ -166,6 +199,21 @@ mod tests {
         assert_eq!((rate[1].option.as_str(), rate[1].values[0].as_str()), ("rate_iops", "77"));
         assert_eq!(shared.options(None).len(), 1);
         assert_eq!(point(&[("rate_iops", "max")]).options(Some(77)), []);
+    }
+
+    #[test]
+    fn an_acknowledgement_is_named_once() {
+        for (values, label, is_volatile) in [
+            (&[("sync", "none"), ("fsync", "0")][..], "volatile", true),
+            (&[("sync", "none"), ("fsync", "64")], "flush every 64", false),
+            (&[("sync", "dsync")], "FUA", false),
+            (&[("sync", "sync"), ("fsync", "8")], "FUA, flush every 8", false),
+            (&[("fsync", "0")], "volatile", true),
+        ] {
+            let point = point(&[&[("rw", "randwrite")][..], values].concat());
+            assert_eq!(point.label(|_| true), format!("randwrite, {label}"));
+            assert_eq!(point.is_volatile(), is_volatile, "{label}");
+        }
     }
 
     #[test]

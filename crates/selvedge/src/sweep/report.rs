@@ -15,6 +15,7 @@ use super::summary::Summary;
 use super::{advice, charts, tables};
 use crate::failure::Failure;
 use crate::fio::json::FioRun;
+use crate::flags::sweep::Preset;
 use crate::report::document::{Document, FactGroup};
 use crate::report::paragraph;
 use crate::report::table::{Side, Table};
@@ -38,10 +39,15 @@ impl SweepReport {
         let mut facts = vec![asked(plan)];
         facts.extend(header.facts.iter().cloned());
         let runs: usize = summaries.iter().map(|summary| summary.runs).sum();
+        let sweep = format!("Sweep of {}", header.identity.nqn);
+        let (title, namespace) = match plan.preset.and_then(Preset::question) {
+            Some(question) => (question.to_owned(), format!("{sweep}, namespace")),
+            None => (sweep, "Namespace".to_owned()),
+        };
         let head = Document {
-            title: format!("Sweep of {}", header.identity.nqn),
+            title,
             subtitle: format!(
-                "Namespace {}, {} in {}, begun {}",
+                "{namespace} {}, {} in {}, begun {}",
                 header.identity.nsid,
                 units::plural(summaries.len() as u64, "point"),
                 units::plural(runs as u64, "measurement"),

@@ -107,8 +107,8 @@ fn model(f: &mut fmt::Formatter<'_>, prediction: &Prediction) -> fmt::Result {
         table.row(vec![what.to_owned(), of(before), of(after)]);
     };
     row("IOPS", &|modelled| count(modelled.iops));
-    row("mean, us", &|modelled| format!("{:.0}", modelled.mean_us));
-    row("p99, us", &|modelled| format!("{:.0}", modelled.p99_us));
+    row("mean, µs", &|modelled| format!("{:.0}", modelled.mean_us));
+    row("p99, µs", &|modelled| format!("{:.0}", modelled.p99_us));
     row("flows handed over between CPUs", &|modelled| modelled.handed_over.to_string());
     row("CPUs used", &|modelled| modelled.cpus_used.to_string());
     row("CPUs over 90 % busy", &|modelled| modelled.cpus_full.to_string());

@@ -293,7 +293,10 @@ fn typing_errors_are_named() {
         assert!(text.contains("non-optimized"), "it names those there are: {text}");
     }
     let (status, text) = serving.tell(&["ana", "set", NQN, "9", "optimized"]);
-    assert!(status == Some(0) && text.ends_with("; no namespace is in it\n"), "{text}");
+    assert!(
+        status == Some(1) && text.contains("no ANA group 9") && text.contains("only group is 1"),
+        "{text}"
+    );
     let (_, text) = serving.tell(&["ana", "set", NQN, "1", "optimized"]);
     assert!(text.ends_with("is optimized\n"), "{text}");
 

@@ -1,6 +1,7 @@
 //! `selvedge attach list`, `detach` and `recover` as processes, with disks that need no driver of
 //! the kernel: records, lists, detached disks, and remains of a killed process.
 
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -107,6 +108,31 @@ fn what_is_attached_is_listed_and_detached() {
     assert!(clients.0.wait().expect("it has ended").success());
     assert!(world.list().is_empty() && world.records().is_empty());
     assert!(!world.path("a.vhost").exists() && !world.path("c.nbd").exists());
+}
+
+#[test]
+fn one_of_two_that_attach_at_once_gets_the_disk() {
+    let world = World::new();
+    for round in 0..8 {
+        let mut both = ["a.nbd", "b.nbd"].map(|name| {
+            let place = format!("unix:{name}");
+            let mut command = program(world.folder.path(), &arguments(&world.port, &["--nbd", &place]));
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            (Running(command.spawn().expect("the program runs")), world.place(name))
+        });
+        let has_ended = |one: &mut Running| one.0.try_wait().expect("it can be asked").is_some();
+        prerequisite::wait_until("one is refused", || both.iter_mut().any(|(one, _)| has_ended(one)));
+        let refused = usize::from(has_ended(&mut both[1].0));
+        let mut said = String::new();
+        let errors = both[refused].0.0.stderr.as_mut().expect("a pipe");
+        errors.read_to_string(&mut said).expect("text");
+        assert!(said.contains("attached for writing as"), "round {round}: {said}");
+        let [first, second] = both;
+        let (one, place) = if refused == 0 { second } else { first };
+        let listed = || String::from_utf8_lossy(&world.run(&["list"]).stdout).into_owned();
+        prerequisite::wait_until("the other one is attached", || listed().contains(&place));
+        assert_eq!(end(one, Signal::TERM), Some(0), "round {round}");
+    }
 }
 
 #[test]

@@ -90,6 +90,32 @@ fn wrong_usage_is_status_2_and_failure_is_status_1() {
 }
 
 #[test]
+fn a_number_is_named_where_a_text_is_not_one() {
+    for (arguments, expected) in [
+        (&["key", "generate", "-l", "x"][..], "not a number"),
+        (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "99999999999"], "not in"),
+        (&["namespace", "show", NQN, ""], "not a number"),
+        (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "4k"], "not a number"),
+    ] {
+        let output = run(arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected) && !text.contains("string"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn an_image_of_a_cluster_without_configuration_or_libraries_is_refused() {
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_selvedge"), "serve", "-s", "0", "--control", "none"]);
+    command.args(["--namespace", "rbd:rbd/disk,conf=/nowhere/ceph.conf"]);
+    let output = command.output().expect("timeout runs");
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("name another with conf=FILE") || text.contains("install Ceph's"), "{text}");
+}
+
+#[test]
 fn a_target_is_found_used_and_ended() {
     let serving = Serving::start("memory:16m", "0");
     let list = json(&run(&["list", "-a", "127.0.0.1", "-s", &serving.port, "-o", "json"]));

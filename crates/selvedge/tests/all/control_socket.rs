@@ -30,10 +30,15 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(mut command: Command, folder: &Path) -> Self {
+    fn start(command: Command, folder: &Path) -> Self {
+        Self::start_with(command, folder, &[])
+    }
+
+    /// The same with these arguments besides.
+    fn start_with(mut command: Command, folder: &Path, more: &[&str]) -> Self {
         let errors = folder.join("errors");
         let log = std::fs::File::create(&errors).expect("the folder takes a file");
-        command.args(["serve", "-s", "0", "--reactors", "1", "--namespace", "null:1m"]);
+        command.args(["serve", "-s", "0", "--reactors", "1", "--namespace", "null:1m"]).args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the program runs");
         let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
         let mut printed = String::new();
@@ -142,4 +147,51 @@ fn what_killed_targets_leave_is_swept_up() {
     // Each of them waits for its successor a moment later.
     await_both(".sock.upgrade");
     drop((living, last));
+}
+
+#[test]
+fn a_process_of_another_user_may_do_what_the_access_file_gives_it_and_no_more() {
+    const NQN: &str = "nqn.2026-01.io.selvedge:target";
+    if !rustix::process::geteuid().is_root() {
+        return prerequisite::missing("another user, which only root can be");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // Makes a copy of the program that all users can run.
+    drop(unprivileged(folder.path()));
+    let copy = folder.path().join("selvedge");
+    let access = folder.path().join("access.toml");
+    let named = UNPRIVILEGED.to_string();
+    std::fs::write(&access, format!("[[user]]\nname = \"{named}\"\nrole = \"read\"\n")).expect("a file");
+    std::fs::set_permissions(&access, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let control = format!("unix:{}", folder.path().join("control.sock").display());
+    let access = access.to_str().expect("UTF-8");
+    let more = ["-n", NQN, "--control", &control, "--control-access", access];
+    let serving = Serving::start_with(program(selvedge()), folder.path(), &more);
+    assert!(serving.printed.contains(&control), "{}", serving.printed);
+    let ask = |uid: u32, arguments: &[&str]| {
+        let mut command = program(&copy);
+        command.uid(uid).gid(uid).current_dir("/").args(arguments).args(["--control", &control]);
+        let output = command.output().expect("the program runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let looks = [&["status"][..], &["config", "dump"], &["subsystem", "show", NQN], &["host", "list", NQN]];
+    let changes = [
+        &["host", "allow", NQN, "nqn.2026-01.org.example:h"][..],
+        &["namespace", "remove", NQN, "1"],
+        &["log", "debug"],
+    ];
+    for arguments in [&looks[..], &changes].concat() {
+        let (is_done, error) = ask(UNPRIVILEGED - 1, arguments);
+        assert!(!is_done && error.contains("may not use this target"), "{arguments:?}: {error}");
+    }
+    for arguments in looks {
+        let (is_done, error) = ask(UNPRIVILEGED, arguments);
+        assert!(is_done, "{arguments:?}: {error}");
+    }
+    for arguments in changes {
+        let (is_done, error) = ask(UNPRIVILEGED, arguments);
+        assert!(!is_done && error.contains("and this is read"), "{arguments:?}: {error}");
+    }
+    let (is_done, error) = ask(0, &["namespace", "show", NQN, "1"]);
+    assert!(is_done, "the namespace is there: {error}");
 }

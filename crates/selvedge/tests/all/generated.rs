@@ -46,7 +46,11 @@ fn every_command_has_a_page_with_an_example() {
             "{page} is missing or names another command"
         );
         assert!(text.contains("Example"), "{page}");
+        assert!(!text.contains("\\-help(1)"), "{page} refers to a page that does not exist");
     }
+    let bench = std::fs::read_to_string(folder.path().join("man/selvedge-bench.1")).expect("a page");
+    let synopsis = bench.split(".SH ").find(|section| section.starts_with("SYNOPSIS")).expect("a synopsis");
+    assert!(synopsis.contains("[OPTIONS]") && !synopsis.contains("iodepth"), "{synopsis}");
     for (page, settings) in [
         (
             "selvedge-target.toml.5",

@@ -111,7 +111,7 @@ fn what_cannot_be_had_is_named_and_nothing_runs() {
     let again = testbed.run("[a]\nrw=read\nsize=4k\n[b]\nstonewall\nrw=write\nsize=1m\n", &["-o", "json"]);
     assert_eq!(again.status.code(), Some(2));
     assert!(
-        again.stdout.is_empty() && stderr(&again).contains("this job file writes all over 1 MiB"),
+        again.stdout.is_empty() && stderr(&again).contains("this job file overwrites 1 MiB"),
         "{}",
         stderr(&again)
     );

@@ -25,7 +25,7 @@ fn the_level_changes_while_it_runs() {
     // Unheard of: nothing but errors is logged.
     assert!(selvedge(&["list", "-a", "127.0.0.1", "-s", &port]).status.success());
     let wrong = selvedge(&["log", "loud", "--control", &control]);
-    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("error, warn, info, debug or trace"), "{}", stderr(&wrong));
     let changed = selvedge(&["log", "info", "--control", &control]);
     assert!(changed.status.success(), "{}", stderr(&changed));

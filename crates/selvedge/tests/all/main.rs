@@ -47,6 +47,7 @@ mod reservation_party;
 #[allow(dead_code, reason = "the rest is for the API's tests")]
 #[path = "../../src/control/schema_tests.rs"]
 mod schema_tests;
+mod secret_exposure;
 mod service;
 mod serving;
 mod slow_commands;

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use crate::serving::{NQN, Serving};
+use crate::serving::{NQN, Serving, selvedge, stderr};
 
 const LISTED: &str = "nqn.2026-01.org.example:listed";
 const STRANGER: &str = "nqn.2026-01.org.example:stranger";
@@ -29,4 +29,17 @@ fn who_is_not_on_the_list_or_asks_for_nothing_that_is_here_is_named() {
         "{lines:?}"
     );
     assert!(refused(&[LISTED, OTHER, "127.0.0.1", "no such subsystem", "unknown_subsystem"]), "{lines:?}");
+}
+
+#[test]
+fn an_announcement_by_mdns_lets_in_no_host() {
+    let serving = Serving::start_with("memory:1m", &["--allow-host", LISTED, "--mdns"]);
+    for (host, is_listed) in [(LISTED, true), (STRANGER, false)] {
+        let address = ["-a", "127.0.0.1", "-s", &serving.port, "-q", host];
+        let found = selvedge(&[&["discover"], &address[..]].concat());
+        assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+        assert_eq!(String::from_utf8_lossy(&found.stdout).contains(NQN), is_listed, "{host}");
+        let used = selvedge(&[&["identify", "-n", NQN], &address[..]].concat());
+        assert_eq!(used.status.success(), is_listed, "{host}: {}", stderr(&used));
+    }
 }

@@ -200,9 +200,11 @@ fn a_table_for_other_sectors_and_an_end_within_a_block_are_reported() {
     image.write_all_at(b"EFI PART", 512).expect("it can be written");
     let spec = format!("file:{}", disk.display());
     let target = Target::of(folder.path(), &spec);
-    for words in
-        ["partition table for sectors of 512 bytes", "last 512 bytes are less than a block", "block_size=512"]
-    {
+    for words in [
+        "partition table for sectors of 512 bytes",
+        "its last 512 bytes, which fill no block",
+        "block_size=512",
+    ] {
         assert!(target.log().contains(words), "{words}: {}", target.log());
     }
     let remarks = target.namespaces()[0]["remarks"].clone();

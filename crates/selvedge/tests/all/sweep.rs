@@ -300,6 +300,66 @@ fn nonsense_is_named_before_anything_is_done() {
     assert!(!testbed.results().exists());
 }
 
+/// Options that keep a preset with many points short.
+const FEW: &str = "--numjobs 2 --iodepth 1,2 -i 1 --repeat 1 --destroy-data";
+
+fn titles(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().expect("a report has findings");
+    findings.iter().filter_map(|finding| finding["title"].as_str()).collect()
+}
+
+#[test]
+fn writes_to_a_file_have_three_acknowledgements() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let testbed = Testbed::new(&format!("file:{},size=16m", folder.path().join("disk").display()));
+    let output = testbed.sweep(&format!("--preset writes {FEW}"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("left out"), "{}", stderr(&output));
+    let report = report(&testbed.results());
+    let title = "Where is acknowledgement, not the number of queues, the limit of writes?";
+    assert_eq!(report["title"], title);
+    let labels: Vec<&str> =
+        report["points"].as_array().unwrap().iter().filter_map(|point| point["label"].as_str()).collect();
+    let expected = ["volatile", "flush every 64", "FUA"];
+    let expected = expected.iter().flat_map(|kind| ["depth 1", "depth 2"].map(|at| format!("{kind}, {at}")));
+    assert_eq!(labels, expected.collect::<Vec<_>>());
+    assert!(
+        titles(&report).iter().any(|title| title.starts_with("Acknowledgement")),
+        "{:?}",
+        titles(&report)
+    );
+    assert_eq!(report["charts"][0]["id"], "acknowledgement");
+}
+
+#[test]
+fn writes_without_a_cache_leave_out_what_has_no_effect() {
+    let testbed = Testbed::new("memory:16m");
+    let output = testbed.sweep(&format!("--preset writes {FEW}"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("FUA and flush every 64 left out: the namespace has no volatile"), "{message}");
+    let report = report(&testbed.results());
+    assert_eq!(report["points"].as_array().unwrap().len(), 2);
+    for expected in ["Acknowledgement is not a limit here", "FUA and flush every 64 left out"] {
+        assert!(titles(&report).iter().any(|title| title.starts_with(expected)), "{:?}", titles(&report));
+    }
+}
+
+#[test]
+fn a_namespace_that_is_too_small_for_a_preset_is_refused() {
+    let testbed = Testbed::new("memory:16m");
+    let output = testbed.sweep("--preset blocks --destroy-data");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("the range has 16 MiB") && message.contains("--iodepth"), "{message}");
+    assert!(!testbed.results().exists(), "nothing was begun");
+    let output = testbed.sweep(&format!("--preset blocks --bs 4k,64k {FEW}"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = report(&testbed.results());
+    assert_eq!(report["points"].as_array().unwrap().len(), 2 * 2 * 2);
+    assert_eq!(report["charts"][0]["id"], "block-sizes");
+}
+
 #[test]
 fn loads_are_shares_of_what_was_measured() {
     let testbed = Testbed::new("memory:16m");

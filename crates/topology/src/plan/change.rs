@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rule::counted;
 use crate::{Channels, CpuSet, NtupleRule};
 
 /// A change, and why.
@@ -163,7 +164,7 @@ impl fmt::Display for Change {
         match self {
             Self::Channels { interface, channels } => {
                 let count = channels.combined.now.max(channels.receive.now.min(channels.transmit.now));
-                write!(f, "{interface}: {count} queues")
+                write!(f, "{interface}: {}", counted(count, "queue"))
             }
             Self::NtupleOn { interface } => write!(f, "{interface}: rules for single flows on"),
             Self::Rule { interface, rule } => match rule.flow.zip(rule.queue) {

@@ -25,7 +25,7 @@ use self::assignment::Assignment;
 use self::group::Group;
 use self::placement::{Placement, Taken};
 use self::worse::Worse;
-use super::rule::{QueueLimit, queue_limit};
+use super::rule::{QueueLimit, counted, queue_limit};
 use super::{Channels, CpuSet, Interface, InterfaceKind, KernelQueues, QueueCount, Topology};
 
 /// Options of a plan.
@@ -253,7 +253,7 @@ fn channels(plan: &mut Plan, planned: &mut Topology, options: &PlanOptions) -> R
         let count = channels.combined.now.max(channels.receive.now);
         plan.steps.push(Step {
             change: Change::Channels { interface: name.clone(), channels },
-            why: format!("{count} queues were asked for; the link may be down for a moment"),
+            why: format!("{} requested; the link may be down for a moment", counted(count, "queue")),
         });
         if interface.rss.is_some() || has_interrupts(interface) {
             waits = true;

@@ -10,7 +10,7 @@ use super::fixture::MARKUP;
 use super::real::NQN;
 use super::{LIVE, Set, enter, open, show_token, wait};
 
-const HOST: &str = "nqn.2026-01.org.example:it's <i>mine</i>";
+const HOST: &str = "nqn.2026-01.org.example:it's<i>mine</i>";
 
 /// A kind of change, what is typed, words of what it comes to, and its command.
 struct Change {

@@ -161,7 +161,7 @@ pub(super) fn findings() -> Value {
         "cause": "1 host of this target with TLS by keys as nvme-cli before 2025 derives them",
         "evidence": [format!("derivation compat: 2 queues of {}", longest())],
         "cure": "Insert the key by `selvedge key identity --insert` on the host, or upgrade its nvme-cli, and connect again.",
-        "expected": "The host is let in by every target that follows the specification, too; this one takes both.",
+        "expected": "Every target that follows the specification accepts the host; this one accepts both derivations.",
         "commands": [],
     });
     json!({

@@ -47,7 +47,7 @@ impl Object {
     pub fn pairs(&self, prefix: &str) -> Result<Option<Pairs>, CephError> {
         match self.part(c"", &text(prefix)?)? {
             Some((_, true)) => {
-                Err(self.failed("reading", io::Error::other("it has more pairs than anything of ours")))
+                Err(self.failed("reading", io::Error::other("it has more pairs than Selvedge writes")))
             }
             part => Ok(part.map(|(pairs, _)| pairs)),
         }
@@ -73,7 +73,7 @@ impl Object {
                 (false, _) => return Ok(Some(all)),
                 (true, false) => {}
                 (true, true) => {
-                    let error = io::Error::other("the cluster speaks of more pairs, and shows none");
+                    let error = io::Error::other("the cluster announces more pairs, and returns none");
                     return Err(self.failed("reading", error));
                 }
             }
@@ -149,7 +149,7 @@ impl Object {
                 (self.rados().buffer_free)(replies);
             }
         }
-        answer(code).map(drop).map_err(|error| self.failed("telling those who watch", error))
+        answer(code).map(drop).map_err(|error| self.failed("notifying its watchers", error))
     }
 
     pub(super) const fn name(&self) -> &CString {

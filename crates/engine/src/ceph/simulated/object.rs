@@ -81,7 +81,7 @@ impl Object {
     pub fn notify(&self, timeout_ms: u64) -> Result<(), CephError> {
         let cluster = self.pool.cluster();
         let outcome = rados::notify(cluster.id(), &self.name, timeout_ms);
-        self.outcome("telling those who watch", outcome).map(drop)
+        self.outcome("notifying its watchers", outcome).map(drop)
     }
 
     pub(super) fn name(&self) -> &str {

@@ -5,8 +5,12 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use nvme::Status;
-use nvme::identify::bits::{attributes, features, sharing};
-use nvme::identify::{Cns, IdentifyNamespace, IdentifyRequest, NamespaceIdentifiers, NamespaceList};
+use nvme::identify::bits::{attributes, common_features, features, sharing, volatile_write_cache};
+use nvme::identify::{
+    Cns, IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyRequest, NamespaceIdentifiers,
+    NamespaceList,
+};
+use zerocopy::FromBytes;
 
 use super::controller::Controller;
 use crate::initiator::InitiatorError;
@@ -15,6 +19,8 @@ use crate::initiator::InitiatorError;
 const NAMESPACES_LISTED_MAX: usize = 1 << 16;
 /// The version that brought the list of namespace identification descriptors: 1.3.
 const VERSION_WITH_DESCRIPTORS: u32 = 0x0001_0300;
+/// The version that brought Identify for any I/O command set, with the namespace's own volatile write cache: 2.0.
+const VERSION_WITH_INDEPENDENT: u32 = 0x0002_0000;
 
 /// A namespace as its controller describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +152,30 @@ impl Controller {
             is_write_protected: namespace.attributes & attributes::WRITE_PROTECTED != 0,
             ana_group_id: namespace.ana_group_id.get(),
         })
+    }
+
+    /// True if writes to a namespace are durable only after a Flush or with FUA: the controller has a volatile write cache (VWC),
+    /// and the namespace does not report that it has none (VWCNP, CNS 08h).
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn has_volatile_cache(&self, nsid: u32) -> Result<bool, InitiatorError> {
+        if self.identify().volatile_write_cache & volatile_write_cache::PRESENT == 0 {
+            return Ok(false);
+        }
+        if self.version() < VERSION_WITH_INDEPENDENT {
+            return Ok(true);
+        }
+        let request = IdentifyRequest::new(Cns::INDEPENDENT_NAMESPACE);
+        let reply = self.identify_bytes(request, nsid, Duration::MAX)?;
+        // A controller that refuses reports nothing about its namespaces.
+        if !reply.status.is_success() {
+            return Ok(true);
+        }
+        let Ok(namespace) = IdentifyNamespaceIndependent::read_from_bytes(&reply.data) else {
+            return Ok(true);
+        };
+        Ok(namespace.features & common_features::NO_VOLATILE_WRITE_CACHE == 0)
     }
 
     /// Identify Namespace as the controller sent it (CNS 00h); all zero for one that is not active.

@@ -10,6 +10,7 @@ use nvme::features::{
     AsyncEventConfig, FeatureId, GetFeatures, HostBehavior, NumberOfQueues, Select, SetFeatures, Timestamp,
     capabilities, value,
 };
+use nvme::log_page::{FeaturesSupported, feature_effects};
 use nvme::{Status, SubmissionEntry};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -49,6 +50,19 @@ fn capability_of(id: FeatureId, controller: &Controller, fabric: &Fabric) -> Opt
         let of_namespace = namespace_features::capability(id, fabric);
         of_namespace.filter(|_| !is_discovery)
     })
+}
+
+/// The features that the controller has, for the log page that lists them.
+pub(crate) fn supported(controller: &Controller, fabric: &Fabric) -> FeaturesSupported {
+    let mut log = FeaturesSupported::default();
+    for id in (0..=u8::MAX).map(FeatureId) {
+        if let Some(capability) = capability_of(id, controller, fabric) {
+            let is_of_namespace = capability & capabilities::NAMESPACE_SPECIFIC != 0;
+            let of_namespace = feature_effects::NAMESPACE_SCOPE;
+            log.set(id, if is_of_namespace { of_namespace } else { feature_effects::CONTROLLER_SCOPE });
+        }
+    }
+    log
 }
 
 /// True for a Get Features command of a feature that only exists with interrupts.

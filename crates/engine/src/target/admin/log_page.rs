@@ -16,14 +16,14 @@ use zerocopy::little_endian::{U32, U128};
 
 use super::answer::Answer;
 use super::identify::FIRMWARE;
-use super::namespace_admin;
+use super::{features, namespace_admin};
 use crate::limits::{BUFFER_LENGTH_MAX, ERROR_LOG_ENTRIES};
 use crate::ring;
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::Fabric;
 
 /// The log pages an I/O controller has.
-const PAGES: [LogPageId; 10] = [
+const PAGES: [LogPageId; 11] = [
     LogPageId::SUPPORTED_LOG_PAGES,
     LogPageId::ERROR_INFORMATION,
     LogPageId::SMART,
@@ -31,6 +31,7 @@ const PAGES: [LogPageId; 10] = [
     LogPageId::CHANGED_NAMESPACES,
     LogPageId::ANA,
     LogPageId::COMMANDS_SUPPORTED,
+    LogPageId::FEATURES_SUPPORTED,
     LogPageId::CROSS_CONTROLLER_RESET,
     LogPageId::RESERVATION_NOTIFICATION,
     LogPageId::COMMAND_STAGES,
@@ -81,13 +82,15 @@ pub(crate) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             ana(controller, request.specific_parameter & ANA_GROUPS_ONLY != 0)
         }
         LogPageId::COMMANDS_SUPPORTED => {
-            let mut log = commands(namespace_admin::is_offered(&controller.subsystem, fabric));
+            let is_managed = namespace_admin::is_offered(&controller.subsystem, fabric);
+            let mut log = commands(is_managed, fabric.offers_reservations());
             if request.command_set != CommandSet::NVM {
                 // No I/O command of another set is there. `nvme effects-log` asks for two of them, and takes no error.
                 log.io = [U32::ZERO; 256];
             }
             log.as_bytes().to_vec()
         }
+        LogPageId::FEATURES_SUPPORTED => features::supported(controller, fabric).as_bytes().to_vec(),
         LogPageId::CROSS_CONTROLLER_RESET => return cross_resets(controller, &request),
         LogPageId::RESERVATION_NOTIFICATION => return reservation(controller, &request),
         LogPageId::COMMAND_STAGES => match command_stages(controller, entry.nsid.get()) {
@@ -215,8 +218,8 @@ fn critical_warning(controller: &Controller) -> u8 {
     degraded | if is_read_only { critical_warning::READ_ONLY } else { 0 }
 }
 
-/// Effects of each supported command. `manages` is set if hosts may manage namespaces.
-fn commands(manages: bool) -> CommandsSupported {
+/// Effects of each supported command. `manages` is set if hosts may manage namespaces, and `reserves` if they may reserve them.
+fn commands(manages: bool, reserves: bool) -> CommandsSupported {
     let mut log = CommandsSupported::default();
     let supported = command_effects::SUPPORTED;
     for opcode in [
@@ -239,17 +242,16 @@ fn commands(manages: bool) -> CommandsSupported {
         log.admin[usize::from(admin_opcode::NAMESPACE_MANAGEMENT)] =
             U32::new(inventory | command_effects::CONTENT_CHANGE);
     }
-    for opcode in [
-        io_opcode::FLUSH,
-        io_opcode::READ,
-        io_opcode::COMPARE,
-        io_opcode::VERIFY,
+    let reservations = [
         io_opcode::RESERVATION_REGISTER,
         io_opcode::RESERVATION_REPORT,
         io_opcode::RESERVATION_ACQUIRE,
         io_opcode::RESERVATION_RELEASE,
-    ] {
-        log.io[usize::from(opcode)] = U32::new(supported);
+    ];
+    let reservations = if reserves { &reservations[..] } else { &[] };
+    let others = [io_opcode::FLUSH, io_opcode::READ, io_opcode::COMPARE, io_opcode::VERIFY];
+    for opcode in others.iter().chain(reservations) {
+        log.io[usize::from(*opcode)] = U32::new(supported);
     }
     for opcode in [
         io_opcode::WRITE,

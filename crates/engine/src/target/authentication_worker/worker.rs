@@ -287,6 +287,9 @@ mod tests {
         let right = job(4, "nqn.a", 1, (Step::Take(offer(Group::Null)), &waits));
         queue.put(right);
         assert_eq!(order(&mut queue), [4], "it is next, whatever has failed before");
+        queue.work(job(4, "nqn.a", 1, (Step::Take(offer(Group::Null)), &waits)), now);
+        let waiting = |queue: &Queue| queue.refusals.iter().any(|refusal| refusal.asker.command_id == 4);
+        assert!(!waiting(&queue), "and its answer does not wait either");
         let left = |queue: &mut Queue, ms| {
             let due = queue.due_refusals(now.after(Duration::from_millis(ms)));
             due.iter().map(|refusal| refusal.asker.command_id).collect::<Vec<_>>()

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::change_request::ChangeRequest;
 use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_requests, pairs};
 use super::standby;
-use crate::backend;
+use crate::backend::{self, BackendConfig};
 use crate::ring::{self, thread};
 use crate::target::TargetError;
 use crate::target::config::{
@@ -399,8 +399,12 @@ fn rescan(old: &Directory, wanted: &FabricConfig, changes: &[Change]) -> Vec<Cha
     let mut resized = Vec::new();
     for config in &wanted.subsystems {
         let Some(subsystem) = kept_subsystem(old, &config.nqn, changes) else { continue };
+        let keeps_size = |namespace: &&NamespaceConfig| {
+            namespace.disable_auto_resize && matches!(namespace.backend, BackendConfig::Rbd(_))
+        };
+        let kept: BTreeSet<u32> = config.namespaces.iter().filter(keeps_size).map(|n| n.nsid).collect();
         for namespace in subsystem.namespaces() {
-            if namespace.rescan() {
+            if !kept.contains(&namespace.nsid) && namespace.rescan() {
                 resized.push(Change::NamespaceResized { nqn: config.nqn.clone(), nsid: namespace.nsid });
             }
         }
@@ -550,5 +554,6 @@ fn may_stay(controller: &Controller, directory: &Directory) -> bool {
     let is_there = directory.subsystems.iter().any(|known| Arc::ptr_eq(known, subsystem));
     // Who came before its host had to authenticate may be anybody.
     let is_proved = controller.proof.is_some() || !subsystem.wants_proof(&controller.host.nqn);
-    is_there && is_proved && subsystem.allows(&controller.host.nqn) && subsystem.is_on(port)
+    let host = &controller.host.nqn;
+    is_there && is_proved && (subsystem.allows(host) || subsystem.keeps(host)) && subsystem.is_on(port)
 }

@@ -1,6 +1,7 @@
 //! Component that puts configurations into effect, one request at a time: for administrators, for hosts that manage namespaces,
 //! and for images that change. It keeps the listener, since only a change of the configuration opens or closes a port.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::change_request::ChangeRequest;
@@ -16,11 +17,13 @@ pub(crate) struct Configurator {
     fabric: Arc<Fabric>,
     /// `None` once the target has ended. Its lock makes orders wait for each other.
     listener: Mutex<Option<Listener>>,
+    /// Set once another process serves in place of this target.
+    has_left: AtomicBool,
 }
 
 impl Configurator {
     pub(crate) const fn new(fabric: Arc<Fabric>, listener: Listener) -> Self {
-        Self { fabric, listener: Mutex::new(Some(listener)) }
+        Self { fabric, listener: Mutex::new(Some(listener)), has_left: AtomicBool::new(false) }
     }
 
     pub(crate) const fn fabric(&self) -> &Arc<Fabric> {
@@ -30,15 +33,23 @@ impl Configurator {
     /// Carries out a request, all of it or nothing, and says what has changed.
     pub(crate) fn carry_out(&self, request: &ChangeRequest<'_>) -> Result<Vec<Change>, TargetError> {
         let listener = self.lock();
+        if self.has_left.load(Ordering::Acquire) {
+            return Err(TargetError::Config("another process serves this target now".to_owned()));
+        }
         let Some(listener) = &*listener else {
             return Err(TargetError::Config("the target has ended".to_owned()));
         };
         self.fabric.apply(request, listener)
     }
 
-    /// True if orders are refused, because the target has ended.
+    /// True if orders are refused, because the target has ended, or is another process's.
     pub(crate) fn has_ended(&self) -> bool {
-        self.lock().is_none()
+        self.has_left.load(Ordering::Acquire) || self.lock().is_none()
+    }
+
+    /// Leaves all further orders to another process, which serves in place of this target.
+    pub(crate) fn leave(&self) {
+        self.has_left.store(true, Ordering::Release);
     }
 
     /// Accepts nothing from now on, or what waits.

@@ -264,11 +264,12 @@ impl Preparation<'_> {
         absent: &mut Vec<AbsentNamespace>,
     ) -> Result<(), TargetError> {
         let may_be_absent = match config.backend {
-            BackendConfig::Rbd(_) => true,
-            BackendConfig::File { .. } | BackendConfig::Block { .. } | BackendConfig::Memory { .. } => {
-                self.may_disks_be_absent
-            }
             BackendConfig::Null { .. } => false,
+            // Alone, an image of a cluster without configuration is a mistake in the flags, as a missing file is.
+            BackendConfig::Rbd(_) if !(self.wanted.has_one_namespace() && error.is_misconfiguration()) => {
+                true
+            }
+            _ => self.may_disks_be_absent,
         };
         if self.absence == Absence::Refused || !may_be_absent {
             return Err(error);
@@ -414,6 +415,7 @@ impl Preparation<'_> {
             block_size: config.block_size,
             is_shared: config.shared_storage,
             pin: config.file_pin.as_ref(),
+            is_retry: self.absence == Absence::TriedAgain,
             is_standby: self.directives.is_standby(&subsystem.nqn, config.nsid),
             namespace: config.uuid,
             clusters: self.clusters,
@@ -433,7 +435,7 @@ impl Preparation<'_> {
         config: &NamespaceConfig,
     ) -> Result<Arc<Namespace>, TargetError> {
         let nqn = &subsystem.nqn;
-        let gone = || TargetError::Config(format!("namespace {} of {nqn} is another by now", config.nsid));
+        let gone = || TargetError::Config(format!("namespace {} of {nqn} was replaced", config.nsid));
         let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
         let Outcome::Opened(backend) = self.opener.outcome(request) else { return Err(gone()) };

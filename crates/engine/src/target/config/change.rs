@@ -244,7 +244,8 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
         }
     }
     let is_same_access = from.allow_any_host == to.allow_any_host
-        && (&from.hosts, &from.ports) == (&to.hosts, &to.ports)
+        && (&from.hosts, &from.kept_hosts) == (&to.hosts, &to.kept_hosts)
+        && (&from.ports, &from.networks) == (&to.ports, &to.networks)
         && (&from.host_keys, &from.dhchap_ctrl_secret_sealed, &from.dhchap_dhgroup)
             == (&to.host_keys, &to.dhchap_ctrl_secret_sealed, &to.dhchap_dhgroup);
     if !is_same_access {
@@ -284,6 +285,8 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("owner", from.owner == to.owner),
         ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
         ("file_pin", from.file_pin == to.file_pin),
+        ("trash_image", from.trash_image == to.trash_image),
+        ("disable_auto_resize", from.disable_auto_resize == to.disable_auto_resize),
     ] {
         if !same {
             fields.push(name);
@@ -341,6 +344,9 @@ mod tests {
         named(after(|fabric| fabric.subsystems.clear()), "SubsystemRemoved");
         named(after(|fabric| fabric.subsystems[0].serial = "B".to_owned()), "SubsystemReplaced");
         named(after(|fabric| fabric.subsystems[0].allow_any_host = false), "AccessChanged");
+        let network = "10.0.0.0/24".parse().expect("a network");
+        named(after(|fabric| fabric.subsystems[0].networks.push(network)), "AccessChanged");
+        named(after(|fabric| fabric.subsystems[0].kept_hosts.push("nqn.host".to_owned())), "AccessChanged");
         named(after(|fabric| fabric.subsystems[0].command_quiesce_ms = Some(9)), "CommandQuiesceChanged");
         let auto = crate::target::CommandQuiesce::Auto;
         named(after(|fabric| fabric.subsystems[0].command_quiesce = auto), "CommandQuiesceChanged");
@@ -358,6 +364,8 @@ mod tests {
         named(namespace(|n| n.nguid = "7".repeat(32).parse().ok()), "NamespaceReplaced");
         named(namespace(|n| n.qos.iops = Some(5)), "NamespaceChanged");
         named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
+        named(namespace(|n| n.trash_image = true), "NamespaceChanged");
+        named(namespace(|n| n.disable_auto_resize = true), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");
         let group = crate::target::config::AnaGroupConfig {
             id: 1,

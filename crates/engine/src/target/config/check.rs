@@ -6,8 +6,8 @@ use super::fabric::{FabricConfig, NO_PORT, NamespaceConfig, PortConfig, Referral
 use super::quiesce_check::check_quiesce;
 use crate::backend::BackendConfig;
 use crate::limits::{
-    ANA_GROUPS_MAX, HOSTS_MAX, IO_QUEUES_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX,
-    WRITE_DELAY_MS_MAX,
+    ANA_GROUPS_MAX, HOSTS_MAX, IO_QUEUES_MAX, NAMESPACES_MAX, NETWORKS_MAX, PORTS_MAX, REFERRALS_MAX,
+    SUBSYSTEMS_MAX, WRITE_DELAY_MS_MAX,
 };
 use crate::target::TargetError;
 use crate::transport::congestion;
@@ -109,7 +109,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         return wrong(format!("model {:?} is not at most 40 ASCII characters", config.model));
     }
     let hosts = config.namespaces.iter().flat_map(|namespace| namespace.visible.hosts());
-    for host in config.hosts.iter().chain(hosts) {
+    for host in config.hosts.iter().chain(&config.kept_hosts).chain(hosts) {
         if let Err(error) = Nqn::new(host) {
             return wrong(format!("host {host}: {error}"));
         }
@@ -117,8 +117,11 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     if config.io_queues_max.is_some_and(|queues| !(1..=IO_QUEUES_MAX).contains(&queues)) {
         return wrong(format!("a controller has 1 to {IO_QUEUES_MAX} I/O queues"));
     }
-    if config.hosts.len() > HOSTS_MAX {
+    if config.hosts.len().max(config.kept_hosts.len()) > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
+    }
+    if config.networks.len() > NETWORKS_MAX {
+        return wrong(format!("at most {NETWORKS_MAX} networks can be named"));
     }
     if config.host_keys.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can have keys"));

@@ -14,9 +14,11 @@ use super::command_quiesce::CommandQuiesce;
 use super::forgotten::Forgotten;
 use super::host_key::HostKeyConfig;
 use super::known_host::KnownHost;
+use super::network_mask::NetworkMask;
 use super::nguid::Nguid;
 use super::sealed_secret::SealedSecret;
 use super::tls_use::TlsUse;
+use super::visibility::Visibility;
 use super::write_protection::WriteProtection;
 use super::{names, written};
 use crate::address::{HostAddress, NetAddress};
@@ -115,6 +117,9 @@ pub struct SubsystemConfig {
     /// NQNs of the hosts that may connect.
     #[serde(default, deserialize_with = "written::nqns")]
     pub hosts: Vec<String>,
+    /// Hosts that are no longer among these, and whose connections stay until they end.
+    #[serde(default, deserialize_with = "written::nqns", skip_serializing_if = "Vec::is_empty")]
+    pub kept_hosts: Vec<String>,
     /// Secrets by which hosts have to authenticate, and keys of their TLS connections, an entry for each such host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_keys: Vec<HostKeyConfig>,
@@ -139,6 +144,10 @@ pub struct SubsystemConfig {
     /// The ports it is found on, by their numbers; on all where this is empty, and on none where it is 0 alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
+    /// Networks, such as `10.0.0.0/24`: where `ports` names some, it is found on the ports at their addresses as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub networks: Vec<NetworkMask>,
     /// Milliseconds after the loss of its host during which the commands of a controller may still
     /// take effect (CQT), as reported to hosts. [default: 2000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,67 +254,17 @@ pub struct NamespaceConfig {
     /// not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_pin: Option<FilePin>,
+    /// Moves its image to the trash of the pool when the call `namespace_delete` of ceph-nvmeof removes it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trash_image: bool,
+    /// Keeps the size that hosts know when its image gets another one, until the target opens the image again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disable_auto_resize: bool,
     /// A run-time order that former versions stored here, and that is in
     /// [`Directives`](super::Directives) now.
     #[doc(hidden)]
     #[serde(default, rename = "standby", skip_serializing)]
     pub former_standby: Forgotten,
-}
-
-/// Hosts that see a namespace, of those that may use its subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Visibility {
-    /// All but these.
-    AllExcept(#[serde(deserialize_with = "written::nqns")] Vec<String>),
-    /// These and no others.
-    Only(#[serde(deserialize_with = "written::nqns")] Vec<String>),
-}
-
-impl Default for Visibility {
-    fn default() -> Self {
-        Self::AllExcept(Vec::new())
-    }
-}
-
-impl Visibility {
-    /// True if the host with this name sees the namespace.
-    pub fn includes(&self, host_nqn: &str) -> bool {
-        let named = |hosts: &[String]| hosts.iter().any(|host| host == host_nqn);
-        match self {
-            Self::AllExcept(hosts) => !named(hosts),
-            Self::Only(hosts) => named(hosts),
-        }
-    }
-
-    /// Lets the host with this name see it.
-    pub fn attach(&mut self, host_nqn: &str) {
-        match self {
-            Self::AllExcept(hosts) => hosts.retain(|host| host != host_nqn),
-            Self::Only(hosts) if !hosts.iter().any(|host| host == host_nqn) => {
-                hosts.push(host_nqn.to_owned());
-            }
-            Self::Only(_) => {}
-        }
-    }
-
-    /// Hides it from the host with this name.
-    pub fn detach(&mut self, host_nqn: &str) {
-        match self {
-            Self::AllExcept(hosts) if !hosts.iter().any(|host| host == host_nqn) => {
-                hosts.push(host_nqn.to_owned());
-            }
-            Self::AllExcept(_) => {}
-            Self::Only(hosts) => hosts.retain(|host| host != host_nqn),
-        }
-    }
-
-    /// The hosts it names.
-    pub fn hosts(&self) -> &[String] {
-        match self {
-            Self::AllExcept(hosts) | Self::Only(hosts) => hosts,
-        }
-    }
 }
 
 /// Limits on the use of a namespace by all its hosts together. Unset limits are unlimited.
@@ -464,6 +423,7 @@ impl SubsystemConfig {
             model: model.to_owned(),
             allow_any_host: true,
             hosts: Vec::new(),
+            kept_hosts: Vec::new(),
             host_keys: Vec::new(),
             dhchap_ctrl_secret_sealed: None,
             dhchap_dhgroup: Vec::new(),
@@ -471,6 +431,7 @@ impl SubsystemConfig {
             ana_groups: Vec::new(),
             storage: None,
             ports: Vec::new(),
+            networks: Vec::new(),
             command_quiesce_ms: None,
             command_quiesce: CommandQuiesce::Fixed,
             io_queues_max: None,
@@ -521,7 +482,17 @@ impl SubsystemConfig {
 
     /// True if the subsystem is served on this port.
     pub fn is_on(&self, port: &PortConfig) -> bool {
-        !port.discovery_only && (self.ports.is_empty() || self.ports.contains(&port.id))
+        let is_named = self.ports.is_empty() || self.ports.contains(&port.id);
+        !port.discovery_only && (is_named || self.is_in_networks(port))
+    }
+
+    /// True if the address that hosts learn of the port is in a network of the subsystem.
+    fn is_in_networks(&self, port: &PortConfig) -> bool {
+        let address = match &port.advertise {
+            Some(advertised) => advertised.parse().ok(),
+            None => Some(port.address.ip()),
+        };
+        address.is_some_and(|address| self.networks.iter().any(|network| network.contains(address)))
     }
 }
 
@@ -545,6 +516,8 @@ impl NamespaceConfig {
             write_delay_ms: 0,
             shared_storage: false,
             file_pin: None,
+            trash_image: false,
+            disable_auto_resize: false,
             former_standby: Forgotten,
         }
     }
@@ -570,6 +543,11 @@ impl FabricConfig {
             subsystem.number();
         }
         self
+    }
+
+    /// True if exactly one namespace is configured.
+    pub(crate) fn has_one_namespace(&self) -> bool {
+        self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum::<usize>() == 1
     }
 
     /// The subsystem with this name.

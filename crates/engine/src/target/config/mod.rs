@@ -9,6 +9,7 @@ mod forgotten;
 mod host_key;
 mod known_host;
 mod names;
+mod network_mask;
 mod nguid;
 mod quiesce_check;
 mod rights;
@@ -16,6 +17,7 @@ mod sealed_secret;
 mod separated;
 mod tls_rule;
 mod tls_use;
+mod visibility;
 mod write_protection;
 mod written;
 
@@ -25,10 +27,11 @@ pub use directives::{Directives, OtherPort};
 pub(crate) use directives::{RESERVATIONS, STANDBY};
 pub use fabric::{
     AnaGroupConfig, FabricConfig, GroupState, NO_PORT, NamespaceConfig, PortConfig, QosConfig,
-    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
+    ReferralConfig, StorageConfig, SubsystemConfig, free_nsid, free_port,
 };
 pub use host_key::HostKeyConfig;
 pub use known_host::KnownHost;
+pub use network_mask::NetworkMask;
 pub use nguid::Nguid;
 pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
@@ -36,6 +39,7 @@ pub(crate) use sealed_secret::KeySource;
 pub use sealed_secret::{KeyKind, SealedSecret};
 pub use separated::SeparatedName;
 pub use tls_use::TlsUse;
+pub use visibility::Visibility;
 pub use write_protection::WriteProtection;
 pub use written::{
     BLOCK_SIZE_DEFAULT, MODEL_DEFAULT, check_block_size, check_congestion, check_serial, check_subsystem_nqn,

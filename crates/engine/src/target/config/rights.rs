@@ -12,6 +12,7 @@ use super::known_host::KnownHost;
 use super::write_protection::WriteProtection;
 use crate::backend::BackendConfig;
 use crate::limits::HOST_NAMESPACES;
+use crate::units::counted;
 
 /// The highest write protection that a host may set for a namespace that it creates: the operator can take it back, and a
 /// restart ends it.
@@ -229,7 +230,7 @@ impl FabricConfig {
         let own = subsystem.namespaces.iter().filter(|namespace| namespace.is_of(&host.nqn)).count();
         let max = storage.host_namespaces_max();
         if own >= max as usize {
-            let rule = format!("it has {own} namespaces, and one host may have {max}");
+            let rule = format!("it has {}, and one host may have {max}", counted(own as u64, "namespace"));
             return deny(Status::NAMESPACE_ID_UNAVAILABLE, rule);
         }
         Ok(NamespaceOwned { owner, host_write_protection: OWN_PROTECTION_MAX })

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::super::fabric::Visibility;
+use super::super::visibility::Visibility;
 use super::*;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:a";

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::limits::{NAMESPACES_MAX, WRITE_DELAY_MS_MAX};
 use crate::transport::congestion;
-use crate::units::{Size, parse_time};
+use crate::units::{Size, counted, parse_time};
 
 /// Block size where none is given: every backend can serve it, and every disk likes it.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -92,7 +92,7 @@ pub fn check_serial(serial: &str) -> Result<String, String> {
 pub fn check_block_size(bytes: u64) -> Result<u32, String> {
     match bytes {
         512 | 4096 => Ok(bytes as u32),
-        _ => Err(format!("a block of {bytes} bytes is not offered: 512 and 4096 are")),
+        _ => Err(format!("a block of {} is not offered: 512 and 4096 are", counted(bytes, "byte"))),
     }
 }
 

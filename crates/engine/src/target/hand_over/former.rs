@@ -98,6 +98,7 @@ impl Target {
         }
         let is_over = self.await_service(channel, next, beside);
         if is_over {
+            self.configurator.leave();
             beside.leave();
         } else {
             // One that is about to end may still look whether this process has died at rest.
@@ -159,7 +160,7 @@ fn await_ready(channel: &impl Channel, beside: &mut impl Lends) -> Result<(), St
                 })?;
             }
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
             Err(error) => {
                 let why = why(&error, PREPARATION);
                 return Err(format!("the next process has not become ready: {why}"));
@@ -210,7 +211,7 @@ fn give(channel: &impl Channel, hand_over: HandOver, beside: &mut impl Lends) ->
             return Err(NotGiven { reason: reasons.join("; "), has_refused: true });
         }
         Ok(_) => {
-            let reason = "the next process says something else than what it has taken".to_owned();
+            let reason = "unexpected message of the next process, instead of its result".to_owned();
             return Err(NotGiven::silently(reason));
         }
         Err(error) => return Err(untaken(&error)),

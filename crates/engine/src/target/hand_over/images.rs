@@ -70,7 +70,11 @@ impl Target {
             && !images.is_empty()
             && let Err(error) = self.shut_out(from)
         {
-            tracing::warn!(%error, "the next process is not shut out: its images are available when it has ended");
+            tracing::warn!(
+                %error,
+                "the connections of the new process to the cluster are not blocklisted; hosts can write to its images when it \
+                 has ended"
+            );
         }
         let mut images: Vec<&Namespace> = images.iter().map(Arc::as_ref).collect();
         let end = now().after(Duration::from_millis(IMAGES_BACK_MS));

@@ -59,7 +59,7 @@ pub(crate) enum SharedReservationError {
         reason: String,
     },
     /// The image is not this gateway's.
-    #[error("the image is another gateway's by now")]
+    #[error("another gateway has taken over the image")]
     NotHere,
 }
 

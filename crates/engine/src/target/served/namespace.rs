@@ -385,7 +385,7 @@ impl Namespace {
                 Backend::Device(device) => device.durability(),
                 Backend::Memory(_) | Backend::Null(_) => None,
             };
-            durability.ok_or("it has nothing that could have failed")?.fail(failure);
+            durability.ok_or("its storage has no state of failure")?.fail(failure);
             self.note_failure();
         }
         Ok(())

@@ -86,6 +86,11 @@ impl Subsystem {
         config.lets_in(host_nqn) && !keys.is_locked(host_nqn)
     }
 
+    /// True if the connections of the host with this name stay, although it may no longer connect.
+    pub(crate) fn keeps(&self, host_nqn: &str) -> bool {
+        self.state().config.kept_hosts.iter().any(|host| host == host_nqn)
+    }
+
     /// True if the host with this name is locked out, because a key of it cannot be opened.
     pub(crate) fn is_locked(&self, host_nqn: &str) -> bool {
         self.state().keys.is_locked(host_nqn)

@@ -11,11 +11,14 @@ use crate::flags::attach::{AttachFlags, NbdEndpoint};
 use crate::flags::confinement::ConfinementKindFlags;
 use crate::flags::connection::Transport;
 use attach::ServerTls;
+use attach::ublk::FoundDevice;
 
 /// Everything that disks need of what is given up: their files, and names of addresses, whose look-up may load libraries.
 pub(super) struct Prepared {
     pub(super) connection: Connection,
     pub(super) nbd_tls: Option<ServerTls>,
+    /// Block devices of the kernel's driver, which answers privileged processes alone.
+    pub(super) found: Vec<FoundDevice>,
 }
 
 /// Checks the flags of disks, and reads the files that they name.
@@ -25,7 +28,8 @@ pub(super) fn prepare(flags: &AttachFlags) -> Result<Prepared, Failure> {
         ublk::prepare()?;
     }
     let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
-    Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls })
+    let found = FoundDevice::all().unwrap_or_default();
+    Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls, found })
 }
 
 /// Gives up all privileges and files that these disks do not need. No thread may run yet.
@@ -79,7 +83,47 @@ fn named_files(flags: &AttachFlags) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
     use super::*;
+    use crate::confinement::{Wish, Wishes};
+
+    #[test]
+    fn the_kernel_refuses_files_that_no_flag_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = ["named", "sockets", "outside"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "").unwrap();
+            path
+        });
+        let [secret, socket] = [folders[0].join("file"), folders[1].join("a.vhost")];
+        let text = format!(
+            "-a 127.0.0.1 --vhost-user {} --dhchap-secret-file {}",
+            socket.display(),
+            secret.display()
+        );
+        let needs = needs(&[&AttachFlags::of(&text)]);
+        let wishes = Wishes { landlock: Wish::Required, ..Wishes::all(Wish::Off) };
+        // This thread alone: the others run other tests.
+        let tried = std::thread::spawn(move || {
+            confinement::confine(wishes, &needs).map_err(|failure| failure.line().unwrap_or_default())?;
+            let opens = |folder: &Path, write| {
+                OpenOptions::new().read(true).write(write).open(folder.join("file")).is_ok()
+            };
+            let listens = |folder: &Path| UnixListener::bind(folder.join("socket")).is_ok();
+            Ok::<_, String>(
+                folders.map(|folder| [opens(&folder, false), opens(&folder, true), listens(&folder)]),
+            )
+        });
+        let (read, sockets, none) = ([true, false, false], [false, false, true], [false; 3]);
+        match tried.join().unwrap() {
+            Ok(allowed) => assert_eq!(allowed, [read, sockets, none]),
+            Err(reason) => prerequisite::missing(reason),
+        }
+    }
 
     #[test]
     fn disks_need_what_their_flags_name() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use attach::ublk::FoundDevice;
@@ -29,7 +29,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     let found = FoundDevice::all().unwrap_or_default();
     let is_all = named.iter().any(|name| name == ALL);
     let mut places: Vec<String> = named.iter().filter(|name| *name != ALL).map(|name| place(name)).collect();
-    let (mut records, mut orphans) = (Vec::new(), Vec::new());
+    let (mut named_records, mut orphans) = (Vec::new(), Vec::new());
     let all = KnownRecord::all();
     // A process with disks of a file has a record of each.
     let of_process = |process: Process| {
@@ -48,7 +48,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
             return Err(Failure::failed(format!("process {pid} has {other} too: name all of its disks")));
         }
         places.retain(|place| !own.contains(place));
-        records.push(known);
+        named_records.push(known.path.clone());
     }
     for place in places {
         let Some(device) = found.iter().find(|device| device.path() == Path::new(&place)) else {
@@ -62,6 +62,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
         }
         orphans.push(*device);
     }
+    let records = ended_first(all, &named_records);
     let devices: Vec<&FoundDevice> =
         records.iter().flat_map(|known| known.devices(&found)).chain(&orphans).collect();
     let users = DiskUsers::live();
@@ -73,11 +74,19 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     // A process without confinement waits for programs that have its disks open, too.
     let is_open = || devices.iter().any(|device| users.opener(&name(device)).is_some());
     let mut detached = Detached { insists: force && (used.is_some() || is_open()), ..Detached::default() };
-    records.into_iter().try_for_each(|known| detached.detach(known, &found))?;
+    records.into_iter().try_for_each(|known| detached.detach(&known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     // A process whose record is gone too has left nothing else to find it by.
     record::remove_left_places();
     report::print_as(format, &detached)
+}
+
+/// Returns the records with these paths, those of ended processes first. Each ended one is locked, and other commands wait for it:
+/// not until a process of another disk has ended. All other records are unlocked.
+fn ended_first(all: Vec<KnownRecord>, named: &[PathBuf]) -> Vec<KnownRecord> {
+    let mut records: Vec<KnownRecord> = all.into_iter().filter(|known| named.contains(&known.path)).collect();
+    records.sort_by_key(KnownRecord::is_alive);
+    records
 }
 
 /// Why there is nothing to detach there.
@@ -209,7 +218,28 @@ impl fmt::Display for Detached {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use super::super::record::tests::record_of;
     use super::*;
+
+    #[test]
+    fn records_of_other_disks_are_not_locked_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let known = |name: &str, is_alive: bool| {
+            let path = folder.path().join(name);
+            let file = File::create(&path).unwrap();
+            file.lock().unwrap();
+            KnownRecord { path, record: record_of(3, 7), lock: (!is_alive).then_some(file) }
+        };
+        let all = vec![known("other", false), known("living", true), known("ended", false)];
+        let paths = ["living", "ended", "other"].map(|name| folder.path().join(name));
+        let records = ended_first(all, &paths[..2]);
+        let order: Vec<&Path> = records.iter().map(|known| known.path.as_path()).collect();
+        assert_eq!(order, [&*paths[1], &*paths[0]]);
+        let is_free = |path: &Path| File::open(path).unwrap().try_lock().is_ok();
+        assert!(is_free(&paths[2]) && !is_free(&paths[1]));
+    }
 
     #[test]
     fn a_place_is_found_however_it_is_written() {

@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// Another version of the program may not know what another number means.
 const VERSION: u32 = 1;
 /// In the runtime directory.
-const FOLDER: &str = "attach";
+pub(super) const FOLDER: &str = "attach";
 const SUFFIX: &str = "json";
 /// The end of the name of where a process waits for its successor.
 const SUCCESSION_SUFFIX: &str = "upgrade";

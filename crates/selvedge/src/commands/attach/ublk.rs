@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use attach::Disk;
 use attach::limits::USER_REQUEST_TIMEOUT_MS;
-use attach::ublk::{Device, DeviceOptions, DeviceTally, FoundDevice, bear_memory_pressure, is_unprivileged};
+use attach::ublk::{Device, DeviceOptions, DeviceTally, bear_memory_pressure, is_unprivileged};
 use chart::units;
 use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
-use super::record::{AttachMethod, KeptRecord, KnownRecord, RecordedDisk};
+use super::record::{AttachMethod, KeptRecord, RecordedDisk};
 use super::succession::{GroupServer, HandedState, Inheritance};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::disk_users::DiskUsers;
@@ -61,7 +61,7 @@ pub(super) fn serve(
     let left = left.or(previous.map(|previous| &previous.record.disks));
     let recorded = attaching.recorded(disks, left.map(Vec::as_slice))?;
     let mut devices = match left {
-        None => add(attaching, disks, &recorded)?,
+        None => add(attaching, disks)?,
         Some(left) => adopt(attaching, disks, (&recorded, left))?,
     };
     if let Some(inheritance) = &mut inheritance {
@@ -150,33 +150,11 @@ fn succeed(attaching: &Attaching<'_>, inheritance: &mut Inheritance) -> Result<(
 }
 
 /// New devices, which are not there yet.
-fn add(attaching: &Attaching<'_>, disks: &[Disk], recorded: &[RecordedDisk]) -> Result<Vec<Device>, Failure> {
-    is_not_waited_for(recorded)?;
+fn add(attaching: &Attaching<'_>, disks: &[Disk]) -> Result<Vec<Device>, Failure> {
     let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
     let options = DeviceOptions { queues, depth, ring: attaching.ring() };
     let add = |disk| Device::add(disk, Uuid::new_v4().as_u64_pair().0, options);
     disks.iter().map(add).collect::<Result<_, _>>().map_err(Failure::failed)
-}
-
-/// Fails if a device of an ended process waits for a recovery: its user would find blocks changed
-/// by a second device.
-fn is_not_waited_for(recorded: &[RecordedDisk]) -> Result<(), Failure> {
-    let found = FoundDevice::all().map_err(Failure::failed)?;
-    for known in KnownRecord::all() {
-        let recoverable = known.recoverable(&found);
-        let is_same = |old: &RecordedDisk| {
-            let waits = old.device.is_some_and(|device| recoverable.iter().any(|found| device.is(found)));
-            waits && recorded.iter().any(|new| new.namespace == old.namespace)
-        };
-        if let Some(old) = known.record.disks.iter().find(|old| is_same(old)) {
-            let (nsid, device) = (old.nsid, old.place());
-            return Err(Failure::failed(format!(
-                "namespace {nsid} is {device} already, whose process is gone: run `selvedge attach recover`, or `selvedge \
-                 attach detach {device}`"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// The devices of a process that is gone, as they were left.

@@ -157,7 +157,7 @@ fn disk(export: &nbd::Export, socket: PathBuf) -> AttachedDisk {
 }
 
 fn summary(tally: &Tally) -> String {
-    let Tally { clients, requests, errors } = *tally;
+    let Tally { clients, requests, errors, .. } = *tally;
     format!(
         "detached after {} of {}, {} answered with an error",
         units::plural(requests, "request"),

@@ -224,6 +224,7 @@ fn overrides(typed: &WorkloadFlags, job: &Job) -> Vec<String> {
         ("rwmixread", typed.rwmixread.is_some()),
         ("rate_iops", typed.rate_iops.is_some()),
         ("fsync", typed.fsync.is_some()),
+        ("sync", typed.sync.is_some()),
         ("randseed", typed.randseed.is_some()),
         ("verify", typed.verify.is_some()),
     ];

@@ -84,7 +84,7 @@ impl Story {
         namespaces: &[NamespaceInfo],
     ) -> Result<(), Failure> {
         let identify = controller.identify();
-        self.heading("A host asks it what there is")?;
+        self.heading("A host queries the discovery service")?;
         let mut text = format!(
             "   {}  controller {}, model {}, serial {}\n",
             controller.options().subsystem_nqn,

@@ -62,8 +62,7 @@ impl Publisher {
                 self.pause = pause_after(self.failures);
                 self.failures += 1;
                 let reason = failure.line().unwrap_or_default();
-                let warning =
-                    format!("cannot publish the sweep: {reason}; measuring goes on, and it is tried again");
+                let warning = format!("cannot publish the sweep: {reason}; the sweep continues, and retries");
                 (!std::mem::replace(&mut self.has_warned, true)).then_some(warning)
             }
         }

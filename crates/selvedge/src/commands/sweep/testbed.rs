@@ -16,6 +16,7 @@ use crate::config::workload::{Queues, Workload};
 use crate::failure::Failure;
 use crate::flags::bench::BenchFlags;
 use crate::flags::connection::Transport;
+use crate::flags::sweep::Given;
 use crate::mptcp::Applied;
 use crate::report::document::FactGroup;
 use crate::spec::size::Size;
@@ -23,6 +24,7 @@ use crate::sweep::advice::Surroundings;
 use crate::sweep::environment;
 use crate::sweep::journal::Identity;
 use crate::sweep::plan::Plan;
+use crate::sweep::preset::Abilities;
 
 /// A target with a namespace, as they were found.
 pub(super) struct Testbed {
@@ -34,13 +36,13 @@ pub(super) struct Testbed {
 }
 
 impl Testbed {
-    /// Connects once, and asks whether every point can be measured.
-    pub(super) fn look(plan: &Plan) -> Result<Self, Failure> {
-        let points = plan.points();
-        let first = points.first().ok_or_else(|| Failure::usage("there is no point to measure"))?;
+    /// Connects once, and checks that every point can be measured. A new sweep, with its typed options, leaves out values of its
+    /// preset that the target does not support; the plan of a resumed one stays.
+    pub(super) fn look(plan: Plan, typed: Option<&[Given]>) -> Result<(Self, Plan), Failure> {
+        let first = plan.points().into_iter().next();
+        let first = first.ok_or_else(|| Failure::usage("there is no point to measure"))?;
         // Any rate does: a share becomes a number when the full load is known.
-        let flags = |point| plan.bench_flags(point, Some(1)).map_err(Failure::usage);
-        let bench = flags(first)?;
+        let bench = plan.bench_flags(&first, Some(1)).map_err(Failure::usage)?;
         let connection = Connection::new(&bench.connection)?;
         let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
         let queues = Queues { count: 1, entries: 32 };
@@ -53,12 +55,21 @@ impl Testbed {
         )?;
         let found = Paths::connect(options).map_err(Failure::failed)?;
         let (controllers, namespace) = (found.controllers(), found.namespace());
-        for point in &points {
-            let (workload, _) = Workload::new(&flags(point)?)?;
-            fit(workload, &controllers, &namespace, None)?;
+        let plan = match typed {
+            Some(typed) => plan.within(abilities(&controllers, &namespace)?, typed),
+            None => plan,
+        };
+        for point in &plan.points() {
+            let flags = plan.bench_flags(point, Some(1)).map_err(Failure::usage)?;
+            let (workload, _) = Workload::new(&flags)?;
+            let fitted = fit(workload, &controllers, &namespace, None)?;
+            if let Some(preset) = plan.preset {
+                preset.check_room(point, &fitted).map_err(Failure::usage)?;
+            }
         }
         let target = about(&nqn, &controllers, &namespace);
-        Ok(Self { nqn, addresses: connection.socket_addresses(), flags: bench, namespace, target })
+        let addresses = connection.socket_addresses();
+        Ok((Self { nqn, addresses, flags: bench, namespace, target }, plan))
     }
 
     /// Sets what MPTCP needs on this machine, if any point uses it and that was asked for.
@@ -134,6 +145,16 @@ impl Testbed {
     pub(super) const fn nqn(&self) -> &Nqn {
         &self.nqn
     }
+}
+
+/// Abilities over all paths: values of a preset must work on each of them.
+fn abilities(controllers: &[Controller], namespace: &NamespaceInfo) -> Result<Abilities, Failure> {
+    let longest = controllers.iter().map(Controller::transfer_length_max).min().unwrap_or(0);
+    let mut has_volatile_cache = false;
+    for controller in controllers {
+        has_volatile_cache |= controller.has_volatile_cache(namespace.nsid).map_err(Failure::failed)?;
+    }
+    Ok(Abilities { transfer_bytes_max: longest as u64, has_volatile_cache })
 }
 
 fn description(identity: &Identity) -> String {

@@ -37,7 +37,7 @@ fn text(restored: &Restored) -> String {
         return "The machine has been started again since: everything is as the system sets it\n".to_owned();
     }
     if restored.was_anothers {
-        return "The plan was applied in a network namespace that is gone: nothing is changed in this one\n"
+        return "The network namespace of the plan no longer exists: nothing is changed in this one\n"
             .to_owned();
     }
     let mut text = format!("{} undone", plural(restored.undone as u64, "change"));

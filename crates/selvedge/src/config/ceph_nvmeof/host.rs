@@ -40,10 +40,7 @@ impl Reader<'_> {
         }
         config.allow_any_host = open.is_some() && !is_one_lost;
         if let Some(open) = open.filter(|_| is_one_lost) {
-            self.lose(
-                open,
-                "not every host is let in, or those that are left out would be, without their keys",
-            );
+            self.lose(open, "not adopted: hosts that are left out could connect without their keys");
         }
     }
 

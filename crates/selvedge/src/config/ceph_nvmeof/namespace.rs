@@ -97,14 +97,11 @@ impl Reader<'_> {
         if self.flag(entry, "read_only")? {
             config.write_protection = WriteProtection::On;
         }
-        if self.flag(entry, "disable_auto_resize")? {
-            self.lose(entry, "disable_auto_resize: a namespace follows the size of its image");
-        }
-        if self.flag(entry, "trash_image")? {
-            self.warn(
-                entry,
-                "trash_image: removing a namespace keeps its image, unless that is asked for then",
-            );
+        config.disable_auto_resize = self.flag(entry, "disable_auto_resize")?;
+        config.trash_image = self.flag(entry, "trash_image")?;
+        if config.trash_image {
+            let what = "trash_image: the call namespace_delete moves its image to the trash; `selvedge namespace remove` keeps it";
+            self.warn(entry, what);
         }
         Some(config)
     }

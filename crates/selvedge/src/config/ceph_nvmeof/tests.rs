@@ -97,6 +97,11 @@ fn a_group_becomes_a_target_with_the_same_names() {
     assert_eq!((first.qos.iops, first.qos.read_bytes, first.qos.bytes), (Some(5000), Some(100 << 20), None));
     assert!(second.qos.is_unlimited());
     assert_eq!(open.namespaces[0].backend, image("shared_disk"), "names of images have what separates keys");
+    assert!(open.namespaces[0].trash_image && !first.trash_image);
+    let fixed = changed(&format!("namespace_{STORE}_1"), |value| value["disable_auto_resize"] = json!(true));
+    let fixed = imported(&fixed);
+    let kept = fixed.fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    assert_eq!(kept.filter(|namespace| namespace.disable_auto_resize).count(), 1);
     let warnings: Vec<_> = all.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("it and 1 more are left to the target that takes the place of node-b"));
@@ -254,7 +259,7 @@ fn losses_name_their_keys() {
     let (open, qos) = (format!("host_{OPEN}_*"), format!("qos_{STORE}_1"));
     let listener = format!("listener_{OPEN}_node-a_TCP_192.168.13.3_4420");
     type Change<'a> = &'a dyn Fn(&mut Value);
-    let changes: [(&str, Change<'_>, &str); 22] = [
+    let changes: [(&str, Change<'_>, &str); 21] = [
         (&store, &|v| v["network_mask"] = json!(["10.0.0.0/8"]), "network_mask"),
         (&store, &|v| v["serial_number"] = json!("x".repeat(21)), "serial_number"),
         (&store, &|v| v["new_field"] = json!(true), "new_field: there is nothing like it"),
@@ -262,7 +267,6 @@ fn losses_name_their_keys() {
         (&store, &|v| v["dhchap_key"] = json!("x"), "dhchap_key"),
         (&namespace, &|v| v["block_size"] = json!(1024), "block_size"),
         (&namespace, &|v| v["encryption_entries"] = json!([{"format": "luks2"}]), "encrypted by librbd"),
-        (&namespace, &|v| v["disable_auto_resize"] = json!(true), "disable_auto_resize"),
         (&namespace, &|v| v["location"] = json!("rack1"), "location"),
         (&namespace, &|v| v["uuid"] = json!("6f1c5b2e-8a4b-4f0e-9d27-00000000000"), "uuid"),
         (&namespace, &|v| v["anagrpid"] = json!(4000), "anagrpid"),

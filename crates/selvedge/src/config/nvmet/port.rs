@@ -33,7 +33,7 @@ impl Reader {
             return self.lose(&join(path, "portid"), "port numbers are 1 to 65535 here");
         };
         if fabric.ports.iter().any(|port| port.id == id || port.address == address) {
-            return self.lose(path, "a port with this number or address is there already");
+            return self.lose(path, "a port with this number or address exists already");
         }
         let parameters = self.object(port, path, "param");
         self.parameters(&join(path, "param"), &parameters);
@@ -140,7 +140,7 @@ impl Reader {
             match (id, GroupState::deserialize(&state)) {
                 (Some(id), Ok(state)) => {
                     if groups.insert(id, state).is_some() {
-                        self.lose(&path, "a group with this number is there already");
+                        self.lose(&path, "a group with this number exists already");
                     }
                 }
                 (None, _) => self.lose(&join(&path, "grpid"), "it is not a group number"),

@@ -140,7 +140,7 @@ impl Reader {
             match self.hosts.get(&host) {
                 Some(false) => config.hosts.push(host),
                 Some(true) => {
-                    self.lose(&path, format!("`{host}` has to prove who it is, so that it is left out"));
+                    self.lose(&path, format!("`{host}` has to authenticate, and is left out"));
                 }
                 None => self.lose(&path, format!("`{host}` is not among the hosts, so that it is left out")),
             }

@@ -243,7 +243,7 @@ fn local(file: &AccessFile, uid: u32) -> Result<(Identity, Rights), Refusal> {
         Some(rights) => Ok((identity, rights.clone())),
         None => {
             let refusal = Refusal::new(403, format!("{identity} may not use this target"));
-            Err(refusal.hint("root and the target's own user may, and whom the access file names"))
+            Err(refusal.hint("permitted are root, the target's user, and entries of the access file"))
         }
     }
 }

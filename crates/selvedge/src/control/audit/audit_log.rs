@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use chart::units;
 use jiff::Timestamp;
 use private_folder::PrivateFolder;
 
@@ -173,7 +174,7 @@ impl AuditLog {
             }
             inner.missed
         };
-        let result = format!("{missed} records could not be written before this one");
+        let result = format!("{} could not be written before this one", units::plural(missed, "record"));
         self.write(Event { kind: Kind::Gap, result, ..Event::default() });
         match &self.lock().trouble {
             None => Ok(()),

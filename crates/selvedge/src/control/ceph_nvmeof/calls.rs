@@ -20,7 +20,10 @@ use super::super::administration::Administration;
 use super::super::limits::{CALL_BYTES_MAX, CONNECTION_TIMEOUT};
 use super::failed::Reply;
 use super::native::Native;
-use super::{connections, gateway, hosts, listeners, namespace_settings, namespaces, subsystems};
+use super::{
+    connections, gateway, hosts, kmip, listeners, namespace_settings, namespaces, networks, statistics,
+    subsystems,
+};
 
 /// Parts of a server of calls.
 #[derive(Clone)]
@@ -86,34 +89,47 @@ macro_rules! calls {
 async fn dispatch(name: &str, native: Native, request: Request) -> Response {
     calls!(name, native, request, {
         "add_host" => hosts::add,
+        "add_kmip_server_endpoints" => kmip::add,
+        "add_subsystem_network" => networks::add,
         "change_host_key" => hosts::change_key,
         "change_subsystem_key" => subsystems::change_key,
         "create_listener" => listeners::create,
         "create_subsystem" => subsystems::create,
+        "del_kmip_server_endpoints" => kmip::delete,
+        "del_subsystem_network" => networks::delete,
         "delete_listener" => listeners::delete,
         "delete_subsystem" => subsystems::delete,
         "disable_spdk_nvmf_logs" => gateway::disable_spdk_logs,
+        "get_connection_io_statistics" => statistics::of_connection,
         "get_gateway_info" => gateway::info,
         "get_gateway_log_level" => gateway::log_level,
+        "get_gateway_stats" => statistics::of_gateway,
         "get_spdk_nvmf_log_flags_and_level" => gateway::spdk_level,
+        "get_thread_stats" => statistics::of_threads,
         "list_connections" => connections::list,
         "list_hosts" => hosts::list,
+        "list_kmip_server_endpoints" => kmip::list,
         "list_listeners" => listeners::list,
         "list_namespaces" => namespaces::list,
+        "list_namespaces_io_stats" => statistics::of_namespaces,
         "list_subsystems" => subsystems::list,
         "namespace_add" => namespaces::add,
         "namespace_add_host" => namespace_settings::add_host,
         "namespace_change_load_balancing_group" => namespace_settings::change_group,
+        "namespace_change_location" => namespace_settings::change_location,
         "namespace_change_visibility" => namespace_settings::change_visibility,
         "namespace_delete" => namespaces::delete,
         "namespace_delete_host" => namespace_settings::delete_host,
-        "namespace_get_io_stats" => namespace_settings::io_stats,
+        "namespace_get_io_stats" => statistics::of_namespace,
         "namespace_resize" => namespace_settings::resize,
+        "namespace_set_auto_resize" => namespace_settings::set_auto_resize,
         "namespace_set_qos_limits" => namespace_settings::set_qos,
         "namespace_set_rbd_trash_image" => namespace_settings::set_trash,
         "remove_host" => hosts::remove,
         "set_ana_state" => listeners::set_ana_state,
+        "set_gateway_io_stats_mode" => statistics::set_mode,
         "set_gateway_log_level" => gateway::set_log_level,
+        "set_keep_host_connected" => hosts::set_keep_connected,
         "set_spdk_nvmf_logs" => gateway::set_spdk_level,
         "show_gateway_listeners_info" => listeners::of_gateway,
     })

@@ -3,8 +3,8 @@
 use ceph_nvmeof::{Connection, ConnectionsInfo, ListConnectionsReq};
 use engine::target::{PortConfig, SubsystemConfig};
 use libc::ENODEV;
-use serde::Deserialize;
 
+use super::controllers::{Controller, controllers_of};
 use super::failed::Failed;
 use super::hosts::host_of;
 use super::listeners::listeners_of;
@@ -12,77 +12,70 @@ use super::native::Native;
 
 /// Address of a host that is not connected.
 const NOWHERE: &str = "<n/a>";
-
-/// A controller, as the control API shows it.
-#[derive(Deserialize)]
-struct Controller {
-    cntlid: u16,
-    subsystem: String,
-    host_nqn: String,
-    port: u16,
-    ending: bool,
-    queues: Vec<Queue>,
-}
-
-#[derive(Deserialize)]
-struct Queue {
-    id: u16,
-    tls: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Controllers {
-    controllers: Vec<Controller>,
-}
+/// Every subsystem.
+const ALL: &str = "*";
 
 pub(super) async fn list(native: Native, request: ListConnectionsReq) -> Result<ConnectionsInfo, Failed> {
-    let nqn = &request.subsystem;
+    let wanted = &request.subsystem;
     let failed = |failed: Failed| failed.amid("Failure listing connections");
-    let subsystem = native.subsystem(nqn, ENODEV).await.map_err(failed)?;
-    let shown = native.ask("GET", "/v1/connections", None).await.map_err(|refused| failed(refused.into()))?;
-    let shown: Controllers =
-        serde_json::from_value(shown).map_err(|error| failed(Failed::new(libc::EIO, error.to_string())))?;
+    let wants_all = wanted.is_empty() || wanted == ALL;
+    let subsystems = match wants_all {
+        true => native.subsystems().await.map_err(failed)?,
+        false => vec![native.subsystem(wanted, ENODEV).await.map_err(failed)?],
+    };
+    let controllers = controllers_of(&native).await.map_err(failed)?;
     let ports = native.ports().await?;
-    let is_its = |controller: &&Controller| controller.subsystem == *nqn && !controller.ending;
-    let connected: Vec<&Controller> = shown.controllers.iter().filter(is_its).collect();
+    let connections = subsystems.iter().flat_map(|subsystem| of(subsystem, &controllers, &ports)).collect();
+    let subsystem_nqn = if wants_all { ALL.to_owned() } else { wanted.clone() };
+    Ok(ConnectionsInfo { subsystem_nqn, connections, ..ConnectionsInfo::default() })
+}
+
+/// Controllers of a subsystem, and hosts on its list that have none.
+fn of(subsystem: &SubsystemConfig, controllers: &[Controller], ports: &[PortConfig]) -> Vec<Connection> {
+    let is_its = |controller: &&Controller| controller.subsystem == subsystem.nqn && !controller.ending;
+    let connected: Vec<&Controller> = controllers.iter().filter(is_its).collect();
     let is_away = |host: &&String| !connected.iter().any(|controller| controller.host_nqn == **host);
-    let away = subsystem.hosts.iter().filter(is_away).map(|host| away(&subsystem, host));
-    let here = connected.iter().map(|controller| here(&subsystem, &ports, controller));
-    let connections = here.chain(away).collect();
-    Ok(ConnectionsInfo { subsystem_nqn: nqn.clone(), connections, ..ConnectionsInfo::default() })
+    let away = subsystem.hosts.iter().filter(is_away).map(|host| away(subsystem, host));
+    connected.iter().map(|controller| here(subsystem, ports, controller)).chain(away).collect()
 }
 
 fn here(subsystem: &SubsystemConfig, ports: &[PortConfig], controller: &Controller) -> Connection {
     let port: Vec<PortConfig> = ports.iter().filter(|port| port.id == controller.port).cloned().collect();
     let listener = listeners_of(&port, "", subsystem).pop().unwrap_or_default();
-    let host = host_of(subsystem, &controller.host_nqn);
-    let queues = controller.queues.iter().filter(|queue| queue.id > 0).count();
+    let queues = controller.queues.iter().filter(|queue| queue.queue_id > 0).count();
     Connection {
-        nqn: controller.host_nqn.clone(),
         traddr: listener.traddr,
         trsvcid: listener.trsvcid,
-        trtype: "TCP".to_owned(),
         adrfam: listener.adrfam,
         connected: true,
         qpairs_count: i32::try_from(queues).unwrap_or(i32::MAX),
         controller_id: controller.cntlid.into(),
         secure: Some(controller.queues.iter().any(|queue| queue.tls.is_some())),
-        use_psk: host.use_psk,
-        use_dhchap: host.use_dhchap,
+        ..named(subsystem, &controller.host_nqn)
     }
 }
 
 fn away(subsystem: &SubsystemConfig, host: &str) -> Connection {
-    let keys = host_of(subsystem, host);
     Connection {
-        nqn: host.to_owned(),
         traddr: NOWHERE.to_owned(),
-        trtype: "TCP".to_owned(),
         qpairs_count: -1,
         controller_id: -1,
         secure: Some(false),
-        use_psk: keys.use_psk,
-        use_dhchap: keys.use_dhchap,
+        ..named(subsystem, host)
+    }
+}
+
+/// The part of a connection that follows from the configuration of its host.
+fn named(subsystem: &SubsystemConfig, nqn: &str) -> Connection {
+    let host = host_of(subsystem, nqn);
+    Connection {
+        nqn: host.nqn,
+        trtype: "TCP".to_owned(),
+        use_psk: host.use_psk,
+        use_dhchap: host.use_dhchap,
+        subsystem: Some(subsystem.nqn.clone()),
+        dhchap_controller_origin: host.dhchap_controller_origin,
+        host_deleted: Some(subsystem.kept_hosts.iter().any(|kept| kept == nqn)),
         ..Connection::default()
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use ceph_nvmeof::{
-    ConnectionsInfo, GatewayInfo, GatewayListenersInfo, GatewayLogLevelInfo, HostsInfo, ListenersInfo,
+    ConnectionIoStatistics, ConnectionsInfo, GatewayInfo, GatewayListenersInfo, GatewayLogLevelInfo,
+    GatewayStatsInfo, HostsInfo, KmipServerEndpointsInfo, ListNamespacesIoStatsInfo, ListenersInfo,
     NamespaceIoStatsInfo, NamespacesInfo, NsidStatus, ReqStatus, SpdkNvmfLogFlagsAndLevelInfo, SubsysStatus,
-    SubsystemsInfoCli,
+    SubsystemsInfoCli, ThreadStatsInfo,
 };
 
 /// Message of a success, as strerror(3) has it.
@@ -54,17 +55,22 @@ macro_rules! reply {
 }
 
 reply!(
+    ConnectionIoStatistics,
     ConnectionsInfo,
     GatewayListenersInfo,
     GatewayLogLevelInfo,
+    GatewayStatsInfo,
     HostsInfo,
+    KmipServerEndpointsInfo,
+    ListNamespacesIoStatsInfo,
     ListenersInfo,
     NamespaceIoStatsInfo,
     NamespacesInfo,
     NsidStatus,
     SpdkNvmfLogFlagsAndLevelInfo,
     SubsysStatus,
-    SubsystemsInfoCli
+    SubsystemsInfoCli,
+    ThreadStatsInfo
 );
 
 impl Reply for ReqStatus {

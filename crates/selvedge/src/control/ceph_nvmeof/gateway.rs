@@ -5,7 +5,7 @@ use ceph_nvmeof::{
     GetSpdkNvmfLogFlagsAndLevelReq, GwLogLevel, ReqStatus, SetGatewayLogLevelReq, SetSpdkNvmfLogsReq,
     SpdkNvmfLogFlagsAndLevelInfo,
 };
-use engine::limits::{NAMESPACES_MAX, SUBSYSTEMS_MAX};
+use engine::limits::{HOSTS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use gateway::GroupStatus;
 use libc::ENOKEY;
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::native::Native;
 use super::subsystems::group_name;
 
 /// Version of ceph-nvmeof that has these calls; its command compares it with its own.
-pub(super) const VERSION: &str = "1.5.1";
+pub(super) const VERSION: &str = "1.7.0";
 /// Log level by default.
 const USUAL_LEVEL: &str = "warn";
 
@@ -37,6 +37,9 @@ pub(super) async fn info(native: Native, request: GetGatewayInfoReq) -> Result<G
         max_subsystems: u32::try_from(SUBSYSTEMS_MAX).ok(),
         max_namespaces: u32::try_from(SUBSYSTEMS_MAX).ok().map(|most| most.saturating_mul(NAMESPACES_MAX)),
         max_namespaces_per_subsystem: Some(NAMESPACES_MAX),
+        max_hosts_per_subsystem: u32::try_from(HOSTS_MAX).ok(),
+        gateway_initialization_over: Some(true),
+        io_stats_enabled: Some(true),
         ..GatewayInfo::default()
     })
 }

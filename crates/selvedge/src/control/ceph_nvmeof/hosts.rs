@@ -1,17 +1,23 @@
 //! Calls about the hosts that may use a subsystem.
 
-use ceph_nvmeof::{AddHostReq, ChangeHostKeyReq, Host, HostsInfo, ListHostsReq, RemoveHostReq, ReqStatus};
-use engine::target::{HostKeyConfig, SubsystemConfig};
-use libc::{EEXIST, EINVAL, ENODEV, ENOENT, ENOKEY};
+use ceph_nvmeof::{
+    AddHostReq, ChangeHostKeyReq, ControllerKeyOrigin, Host, HostsInfo, ListHostsReq, RemoveHostReq,
+    ReqStatus, SetKeepHostConnectedReq,
+};
+use engine::target::{HostKeyConfig, SubsystemConfig, Visibility};
+use libc::{EACCES, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY};
 use serde_json::{Value, json};
 
 use super::super::ask::encode;
+use super::controllers::{controllers_of, is_connected};
 use super::failed::Failed;
 use super::native::{Native, of_subsystem};
 
 /// Every host.
 const ANY: &str = "*";
-const NEEDS_KEY: &str = "Host must have a DH-HMAC-CHAP key if the subsystem has one";
+const NEEDS_KEY: &str = "Host must have a DH-HMAC-CHAP key if the subsystem or the controller has one";
+/// Key that stays.
+const EXISTING: &str = "-";
 
 pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, host) = (&request.subsystem_nqn, &request.host_nqn);
@@ -23,13 +29,16 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
     let (psk, secret) = (given(&request.psk), given(&request.dhchap_key));
+    let own_controller_key = given(&request.dhchap_ctrlr_key);
     let controller_key = subsystem.dhchap_ctrl_secret_sealed.is_some();
     if host == ANY {
         if controller_key {
             let what = "Can't allow any host access on a subsystem having a DH-HMAC-CHAP key";
             return Err(failed(Failed::new(EINVAL, what)));
         }
-        for (key, name) in [(psk, "PSK"), (secret, "DH-HMAC-CHAP key")] {
+        for (key, name) in
+            [(psk, "PSK"), (secret, "DH-HMAC-CHAP key"), (own_controller_key, "DH-HMAC-CHAP controller key")]
+        {
             if key.is_some() {
                 return Err(failed(Failed::new(
                     EINVAL,
@@ -45,11 +54,17 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
     if subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(EEXIST, "Host is already added")));
     }
-    if controller_key && secret.is_none() {
+    if controller_key && own_controller_key.is_some() {
+        let what = "A controller key of a host and a DH-HMAC-CHAP key of its subsystem exclude each other";
+        return Err(failed(Failed::new(EKEYREJECTED, what)));
+    }
+    if (controller_key || own_controller_key.is_some()) && secret.is_none() {
         return Err(failed(Failed::new(ENOKEY, NEEDS_KEY)));
     }
     let mut body = json!({ "nqn": host });
-    for (name, key) in [("dhchap_secret", secret), ("tls_key", psk)] {
+    for (name, key) in
+        [("dhchap_secret", secret), ("dhchap_ctrl_secret", own_controller_key), ("tls_key", psk)]
+    {
         if let Some(key) = key {
             body["key"][name] = key.into();
         }
@@ -68,15 +83,60 @@ pub(super) async fn remove(native: Native, request: RemoveHostReq) -> Result<Req
         format!("Failure removing host {host} access from {nqn}")
     };
     let failed = |failed: Failed| failed.amid(&doing);
+    if host == ANY && request.keep_connections() {
+        return Err(failed(Failed::new(EINVAL, "Connections can only be kept for specific hosts")));
+    }
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
+    let user = namespace_of(&subsystem, host);
+    if let (Some(nsid), false) = (user, request.force()) {
+        let what = format!(
+            "The list of hosts of namespace {nsid} relies on it. Either change the list or use the '--force' command line option"
+        );
+        return Err(failed(Failed::new(EACCES, what)));
+    }
     if host == ANY {
-        return open(&native, nqn, false).await.map_err(failed);
+        open(&native, nqn, false).await.map_err(failed)?;
+        return still_used(&doing, false, user);
     }
     if !subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(ENOENT, "Host is not found")));
     }
-    let path = format!("{}/hosts/{}?with_key=true", of_subsystem(nqn), encode(host));
+    let was_connected = is_connected(&controllers_of(&native).await.map_err(failed)?, nqn, host);
+    let keep = request.keep_connections();
+    let path = format!("{}/hosts/{}?with_key=true&keep_connections={keep}", of_subsystem(nqn), encode(host));
     native.ask("DELETE", &path, None).await.map_err(|refused| failed(refused.into()))?;
+    still_used(&doing, was_connected, user)
+}
+
+/// The answer to a removal that has succeeded: clients learn by EBUSY that a host was connected, or is in a list.
+fn still_used(doing: &str, was_connected: bool, user: Option<u32>) -> Result<ReqStatus, Failed> {
+    let what = match (was_connected, user) {
+        (false, None) => return Ok(ReqStatus::default()),
+        (true, _) => {
+            "it is removed; it was connected, and connects again only if it is added again".to_owned()
+        }
+        (false, Some(nsid)) => {
+            format!("it is removed, and is still in the list of hosts of namespace {nsid}")
+        }
+    };
+    Err(Failed::new(EBUSY, what).amid(doing))
+}
+
+/// A namespace whose list has a host that may use the subsystem as this one, or because any host may.
+fn namespace_of(subsystem: &SubsystemConfig, host: &str) -> Option<u32> {
+    let is_listed = |listed: &String| match host {
+        ANY => subsystem.allow_any_host && !subsystem.hosts.contains(listed),
+        host => listed == host,
+    };
+    let mut namespaces = subsystem.namespaces.iter();
+    let uses =
+        |visible: &Visibility| matches!(visible, Visibility::Only(hosts) if hosts.iter().any(is_listed));
+    namespaces.find(|namespace| uses(&namespace.visible)).map(|namespace| namespace.nsid)
+}
+
+/// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections. Here the
+/// configuration of all gateways says so.
+pub(super) async fn set_keep_connected(_: Native, _: SetKeepHostConnectedReq) -> Result<ReqStatus, Failed> {
     Ok(ReqStatus::default())
 }
 
@@ -89,25 +149,81 @@ pub(super) async fn change_key(native: Native, request: ChangeHostKeyReq) -> Res
     let (nqn, host) = (&request.subsystem_nqn, &request.host_nqn);
     let doing = format!("Failure changing DH-HMAC-CHAP key for host {host} on subsystem {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
+    let change = KeyChange::of(&request);
+    if change.keeps_secret && change.keeps_controller_key {
+        return Ok(ReqStatus::default());
+    }
     if host == ANY {
         return Err(failed(Failed::new(EINVAL, "Host NQN can't be '*'")));
     }
     let subsystem = native.subsystem(nqn, ENODEV).await.map_err(failed)?;
-    let secret = given(&request.dhchap_key);
-    if subsystem.dhchap_ctrl_secret_sealed.is_some() && secret.is_none() {
-        return Err(failed(Failed::new(ENOKEY, NEEDS_KEY)));
-    }
+    change.check(&subsystem, host).map_err(failed)?;
     if !subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(ENODEV, "Can't find host on subsystem")));
     }
     let path = format!("{}/host_keys/{}", of_subsystem(nqn), encode(host));
-    // Without a key, the host need not authenticate from now on.
-    let mut body = json!({ "dhchap_secret": secret });
-    if secret.is_none() {
-        body["dhchap_ctrl_secret"] = Value::Null;
-    }
-    native.ask("PATCH", &path, Some(body)).await.map_err(|refused| failed(refused.into()))?;
+    native.ask("PATCH", &path, Some(change.body())).await.map_err(|refused| failed(refused.into()))?;
     Ok(ReqStatus::default())
+}
+
+/// Change of the keys of a host, each of which is replaced, taken away, or stays.
+struct KeyChange<'a> {
+    secret: Option<&'a str>,
+    keeps_secret: bool,
+    controller_key: Option<&'a str>,
+    keeps_controller_key: bool,
+    /// True if the client is of a version without controller keys of hosts.
+    is_older: bool,
+}
+
+impl<'a> KeyChange<'a> {
+    fn of(request: &'a ChangeHostKeyReq) -> Self {
+        let (secret, controller_key) = (given(&request.dhchap_key), given(&request.dhchap_ctrlr_key));
+        let keeps_secret = secret == Some(EXISTING);
+        let is_older = request.dhchap_ctrlr_key.is_none() && !keeps_secret;
+        let keeps_controller_key = controller_key == Some(EXISTING) || is_older && secret.is_some();
+        Self { secret, keeps_secret, controller_key, keeps_controller_key, is_older }
+    }
+
+    /// Refuses keys that do not go together.
+    fn check(&self, subsystem: &SubsystemConfig, host: &str) -> Result<(), Failed> {
+        let known = subsystem.host_keys.iter().find(|key| key.host == host);
+        let has_secret = match self.keeps_secret {
+            true => known.is_some_and(HostKeyConfig::has_secret),
+            false => self.secret.is_some(),
+        };
+        let has_controller_key = match self.keeps_controller_key {
+            true => known.is_some_and(has_controller_key),
+            false => self.controller_key.is_some(),
+        };
+        let subsystem_key = subsystem.dhchap_ctrl_secret_sealed.is_some();
+        if (has_controller_key || subsystem_key) && !has_secret {
+            return Err(Failed::new(ENOKEY, NEEDS_KEY));
+        }
+        if subsystem_key && !self.keeps_controller_key && !self.is_older {
+            let what =
+                "A controller key of a host can't be changed while the subsystem has a DH-HMAC-CHAP key";
+            return Err(Failed::new(EINVAL, what));
+        }
+        Ok(())
+    }
+
+    /// The request for it: without a secret, the host need not authenticate from now on.
+    fn body(&self) -> Value {
+        let mut body = json!({});
+        if !self.keeps_secret {
+            body["dhchap_secret"] = json!(self.secret);
+        }
+        if !self.keeps_controller_key {
+            body["dhchap_ctrl_secret"] = json!(self.controller_key);
+        }
+        body
+    }
+}
+
+/// True if the subsystem authenticates to the host by a key for this host.
+const fn has_controller_key(key: &HostKeyConfig) -> bool {
+    key.dhchap_ctrl_secret_sealed.is_some() || key.dhchap_ctrl_secret_file.is_some()
 }
 
 /// A key that a call has; an empty one is none.
@@ -126,12 +242,21 @@ pub(super) async fn list(native: Native, request: ListHostsReq) -> Result<HostsI
     })
 }
 
-/// A host, with whether it has keys.
+/// A host, with the keys that it has.
 pub(super) fn host_of(subsystem: &SubsystemConfig, host: &str) -> Host {
     let key = subsystem.host_keys.iter().find(|key| key.host == host);
+    let origin = if key.is_some_and(has_controller_key) {
+        ControllerKeyOrigin::HostSpecific
+    } else if subsystem.dhchap_ctrl_secret_sealed.is_some() {
+        ControllerKeyOrigin::SubsystemImplicit
+    } else {
+        ControllerKeyOrigin::NoKey
+    };
     Host {
         nqn: host.to_owned(),
         use_psk: Some(key.is_some_and(HostKeyConfig::has_tls_key)),
         use_dhchap: Some(key.is_some_and(HostKeyConfig::has_secret)),
+        dhchap_controller_origin: Some(origin as i32),
+        ..Host::default()
     }
 }

@@ -21,7 +21,7 @@ use super::gateway::host_name;
 use super::native::{Native, of_subsystem};
 
 /// The port where no other is given.
-const SERVICE: u32 = 4420;
+pub(super) const SERVICE: u32 = 4420;
 
 #[derive(Deserialize)]
 struct AnaGroups {
@@ -29,21 +29,21 @@ struct AnaGroups {
 }
 
 /// Listener of a gateway, with its port, as a call may name it.
-struct PortListener {
+pub(super) struct PortListener {
     /// The number of its port.
     port: u16,
-    listener: ListenerInfo,
+    pub(super) listener: ListenerInfo,
 }
 
 /// Listeners of all gateways of the group at which a subsystem is found, or could be.
-struct GroupListeners {
+pub(super) struct GroupListeners {
     own: String,
-    is_group: bool,
-    all: Vec<PortListener>,
+    pub(super) is_group: bool,
+    pub(super) all: Vec<PortListener>,
 }
 
 impl GroupListeners {
-    async fn find(native: &Native, subsystem: &SubsystemConfig) -> Result<Self, Failed> {
+    pub(super) async fn find(native: &Native, subsystem: &SubsystemConfig) -> Result<Self, Failed> {
         let group = native.group().await?;
         let own = host_name(group.as_ref());
         let ports = native.ports().await?;
@@ -89,7 +89,8 @@ pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result
     }
     let new: Vec<u16> = match there.is_empty() {
         false => {
-            there.iter().map(|known| known.port).filter(|port| !is_found_at(&subsystem, *port)).collect()
+            let new = there.iter().filter(|known| !is_found_at(&subsystem, known));
+            new.map(|known| known.port).collect()
         }
         true if !is_own => {
             let what = format!("gateway {} does not listen there", request.host_name);
@@ -121,14 +122,19 @@ async fn find_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<(), Failed
 }
 
 /// A secure listener is wanted where hosts without TLS are let in.
-fn in_clear() -> Failed {
+pub(super) fn in_clear() -> Failed {
     let what = "connections there need not be TLS; give its hosts keys with `selvedge host set-key`, or the port \
                 `tls = \"required\"`";
     Failed::new(EOPNOTSUPP, what)
 }
 
 /// Has the target listen on another address: the number of its port.
-async fn listen(native: &Native, traddr: &str, trsvcid: u32, is_secure: bool) -> Result<u16, Failed> {
+pub(super) async fn listen(
+    native: &Native,
+    traddr: &str,
+    trsvcid: u32,
+    is_secure: bool,
+) -> Result<u16, Failed> {
     let what = || format!("Address {traddr} is not available as an address");
     let service = u16::try_from(trsvcid).map_err(|_| Failed::new(EINVAL, "no such port"))?;
     let written = traddr.parse::<HostAddress>().ok().filter(|written| written.port().is_none());
@@ -153,14 +159,18 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
         return Err(failed(Failed::new(EINVAL, what)));
     }
     let listeners = GroupListeners::find(&native, &subsystem).await?;
-    let there: Vec<u16> = listeners
+    let found: Vec<&PortListener> = listeners
         .at(&request.host_name, traddr, trsvcid)
-        .map(|known| known.port)
-        .filter(|port| is_found_at(&subsystem, *port))
+        .filter(|known| is_found_at(&subsystem, known))
         .collect();
-    if there.is_empty() {
+    if found.is_empty() {
         return Err(failed(Failed::new(ENOENT, "Listener not found")));
     }
+    if found.iter().any(|known| !known.listener.manual()) {
+        let what = "Listener was created automatically for a network mask of the subsystem, which has to be deleted instead";
+        return Err(failed(Failed::new(EINVAL, what)));
+    }
+    let there: Vec<u16> = found.iter().map(|known| known.port).collect();
     // Who uses another gateway's is not known here.
     if !request.force() && request.host_name != listeners.own {
         let what = format!(
@@ -206,7 +216,7 @@ pub(super) async fn list(native: Native, request: ListListenersReq) -> Result<Li
         other => other?,
     };
     let listeners = GroupListeners::find(&native, &subsystem).await?;
-    let found = listeners.all.into_iter().filter(|known| is_found_at(&subsystem, known.port));
+    let found = listeners.all.into_iter().filter(|known| is_found_at(&subsystem, known));
     Ok(ListenersInfo { listeners: found.map(|known| known.listener).collect(), ..ListenersInfo::default() })
 }
 
@@ -271,12 +281,20 @@ fn port_listener(port: &PortConfig, own: &str, subsystem: &SubsystemConfig) -> P
         traddr: traddr(port),
         trsvcid: port.address.port().into(),
         secure: Some(is_secure(port, subsystem)),
+        active: Some(true),
+        manual: Some(!is_automatic(subsystem, &traddr(port))),
     };
     PortListener { port: port.id, listener }
 }
 
-fn is_found_at(subsystem: &SubsystemConfig, port: u16) -> bool {
-    subsystem.ports.is_empty() || subsystem.ports.contains(&port)
+fn is_found_at(subsystem: &SubsystemConfig, known: &PortListener) -> bool {
+    subsystem.ports.is_empty() || subsystem.ports.contains(&known.port) || !known.listener.manual()
+}
+
+/// True if a subsystem is found at an address because of its networks.
+fn is_automatic(subsystem: &SubsystemConfig, traddr: &str) -> bool {
+    let is_in = |address: IpAddr| subsystem.networks.iter().any(|network| network.contains(address));
+    !subsystem.ports.is_empty() && traddr.parse().is_ok_and(is_in)
 }
 
 /// True if a subsystem's connections have to be TLS on a port.
@@ -302,6 +320,8 @@ fn listeners_of_others(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<
                 traddr: listener.address.clone(),
                 trsvcid: listener.service.into(),
                 secure: Some(is_keyed(subsystem)),
+                active: Some(gateway.is_well),
+                manual: Some(!is_automatic(subsystem, &listener.address)),
             },
         })
     });

@@ -4,14 +4,20 @@
 
 mod calls;
 mod connections;
+mod controllers;
 mod exposition;
 mod failed;
 mod gateway;
 mod hosts;
+mod kmip;
 mod listeners;
 mod namespace_settings;
 mod namespaces;
 mod native;
+mod networks;
+#[cfg(test)]
+mod newer_calls_tests;
+mod statistics;
 mod subsystems;
 #[cfg(test)]
 mod tests;

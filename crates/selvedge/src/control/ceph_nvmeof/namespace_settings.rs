@@ -1,36 +1,40 @@
-//! Calls about what a namespace is like: its size, its limits, who sees it, what was done with it.
-
-use std::time::SystemTime;
+//! Calls about what a namespace is like: its size, its limits, its load-balancing group, the hosts that see it.
 
 use ceph_nvmeof::{
-    NamespaceAddHostReq, NamespaceChangeLoadBalancingGroupReq, NamespaceChangeVisibilityReq,
-    NamespaceDeleteHostReq, NamespaceGetIoStatsReq, NamespaceIoError, NamespaceIoStatsInfo,
-    NamespaceResizeReq, NamespaceSetQosReq, NamespaceSetRbdTrashImageReq, ReqStatus,
+    NamespaceAddHostReq, NamespaceChangeLoadBalancingGroupReq, NamespaceChangeLocationReq,
+    NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespaceResizeReq, NamespaceSetAutoResizeReq,
+    NamespaceSetQosReq, NamespaceSetRbdTrashImageReq, ReqStatus,
 };
-use engine::target::{Metrics, NamespaceMetrics, Operation, Visibility};
+use engine::target::Visibility;
 use gateway::LoadBalancingStatus;
-use libc::{EBUSY, EEXIST, EINVAL, ENODEV, EOPNOTSUPP};
+use libc::{EACCES, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::{Value, json};
 
 use super::failed::Failed;
-use super::namespaces::{bdev_name, check_group, find_namespace};
+use super::namespaces::{check_group, check_location, find_namespace};
 use super::native::Native;
 
-/// Ticks in a second: one is a nanosecond.
-const TICK_RATE: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
 pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure resizing namespace {nsid} on {nqn}");
-    if request.new_size == 0 {
-        return Err(Failed::new(EINVAL, "New size must be positive").amid(doing));
+    let failed = |failed| invalid(failed).amid(&doing);
+    let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
+    let mut change = json!({});
+    // It comes in MiB, and 0 is the size that the image has.
+    if request.new_size > 0 {
+        change["size"] = request.new_size.saturating_mul(MIB).into();
     }
-    find_namespace(&native, nqn, nsid, &doing).await?;
-    // It comes in MiB.
-    let size = request.new_size.saturating_mul(MIB);
-    let resized = native.patch_namespace(nqn, nsid, json!({ "size": size })).await;
-    resized.map_err(|failed| invalid(failed).amid(doing))?;
+    if namespace.disable_auto_resize {
+        change["disable_auto_resize"] = false.into();
+    }
+    native.patch_namespace(nqn, nsid, change).await.map_err(failed)?;
+    if namespace.disable_auto_resize {
+        // Hosts have learnt of this size, and learn of no later one.
+        let held = native.patch_namespace(nqn, nsid, json!({ "disable_auto_resize": true })).await;
+        held.map_err(failed)?;
+    }
     Ok(ReqStatus::default())
 }
 
@@ -105,6 +109,12 @@ pub(super) async fn add_host(native: Native, request: NamespaceAddHostReq) -> Re
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure adding host {host} to namespace {nsid} on {nqn}");
     let mut hosts = hosts(&native, nqn, nsid, host, &doing).await?;
+    let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(&doing))?;
+    if !request.force() && !subsystem.lets_in(host) {
+        let what =
+            "Host is not allowed to access the subsystem, use the \"force\" parameter to add the host anyway";
+        return Err(Failed::new(EACCES, what).amid(doing));
+    }
     if !hosts.contains(host) {
         hosts.push(host.clone());
         let patched = native.patch_namespace(nqn, nsid, json!({ "visible": only(&hosts) })).await;
@@ -154,63 +164,40 @@ pub(super) async fn set_trash(
     native: Native,
     request: NamespaceSetRbdTrashImageReq,
 ) -> Result<ReqStatus, Failed> {
-    let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
-    let doing = format!("Failure setting the RBD trash image flag for namespace {nsid} on {nqn}");
-    find_namespace(&native, nqn, nsid, &doing).await?;
-    if request.trash_image {
-        let what =
-            "images stay when their namespaces go; `selvedge namespace remove --trash-image` has one moved";
-        return Err(Failed::new(EOPNOTSUPP, what).amid(doing));
+    let (nqn, nsid, wanted) = (&request.subsystem_nqn, request.nsid, request.trash_image);
+    let doing = format!("Failure setting RBD trash image flag for namespace {nsid} in {nqn}");
+    let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
+    if namespace.trash_image != wanted {
+        let patched = native.patch_namespace(nqn, nsid, json!({ "trash_image": wanted })).await;
+        patched.map_err(|failed| invalid(failed).amid(doing))?;
     }
     Ok(ReqStatus::default())
 }
 
-pub(super) async fn io_stats(
+pub(super) async fn set_auto_resize(
     native: Native,
-    request: NamespaceGetIoStatsReq,
-) -> Result<NamespaceIoStatsInfo, Failed> {
-    let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
-    let doing = format!("Failure getting IO stats for namespace {nsid} on {nqn}");
+    request: NamespaceSetAutoResizeReq,
+) -> Result<ReqStatus, Failed> {
+    let (nqn, nsid, disable) = (&request.subsystem_nqn, request.nsid, !request.auto_resize);
+    let doing = format!("Failure setting auto resize flag for namespace {nsid} in {nqn}");
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
-    let metrics = native.metrics().await?;
-    let of_subsystem = metrics.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
-    let counted = of_subsystem.and_then(|of| of.namespaces.iter().find(|counted| counted.nsid == nsid));
-    let counted = counted.ok_or_else(|| Failed::new(ENODEV, "nothing is counted of it").amid(doing))?;
-    Ok(NamespaceIoStatsInfo {
-        subsystem_nqn: nqn.clone(),
-        nsid,
-        uuid: namespace.uuid.map(|uuid| uuid.to_string()),
-        bdev_name: bdev_name(&namespace),
-        ..stats(&metrics, counted)
-    })
+    if namespace.disable_auto_resize != disable {
+        let patched = native.patch_namespace(nqn, nsid, json!({ "disable_auto_resize": disable })).await;
+        patched.map_err(|failed| invalid(failed).amid(doing))?;
+    }
+    Ok(ReqStatus::default())
 }
 
-fn stats(metrics: &Metrics, counted: &NamespaceMetrics) -> NamespaceIoStatsInfo {
-    // Commands, bytes and nanoseconds.
-    let of = |operation: Operation| {
-        let known = counted.operations.iter().find(|known| known.operation == operation);
-        known.map_or((0, 0, 0), |known| (known.commands(), known.bytes, known.latency.sum_ns))
-    };
-    let (read, write) = (of(Operation::Read), of(Operation::Write));
-    let (unmap, copy) = (of(Operation::DatasetManagement), of(Operation::Copy));
-    let since = SystemTime::now().duration_since(metrics.started).unwrap_or_default();
-    let errors: u64 = counted.errors.iter().map(|error| error.commands).sum();
-    NamespaceIoStatsInfo {
-        tick_rate: TICK_RATE,
-        ticks: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-        num_read_ops: read.0,
-        bytes_read: read.1,
-        read_latency_ticks: read.2,
-        num_write_ops: write.0,
-        bytes_written: write.1,
-        write_latency_ticks: write.2,
-        num_unmap_ops: unmap.0,
-        unmap_latency_ticks: unmap.2,
-        copy_latency_ticks: copy.2,
-        io_error: Vec::from_iter((errors > 0).then(|| NamespaceIoError {
-            name: "failed commands".to_owned(),
-            value: u32::try_from(errors).unwrap_or(u32::MAX),
-        })),
-        ..NamespaceIoStatsInfo::default()
+pub(super) async fn change_location(
+    native: Native,
+    request: NamespaceChangeLocationReq,
+) -> Result<ReqStatus, Failed> {
+    let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
+    let doing = format!("Failure changing location for namespace {nsid} in {nqn}");
+    if nsid == 0 {
+        return Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing));
     }
+    find_namespace(&native, nqn, nsid, &doing).await?;
+    check_location(request.location()).map_err(|failed| failed.amid(doing))?;
+    Ok(ReqStatus::default())
 }

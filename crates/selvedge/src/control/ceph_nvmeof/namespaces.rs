@@ -28,6 +28,7 @@ pub(super) async fn add(native: Native, request: NamespaceAddReq) -> Result<Nsid
     let subsystem = subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
     let subsystem = subsystem.ok_or_else(|| failed(Failed::new(ENOENT, "No such subsystem")))?;
     check_image(&request).map_err(failed)?;
+    check_location(request.location()).map_err(failed)?;
     check_free(&subsystems, subsystem, &request).map_err(failed)?;
     if let Some(group) = request.anagrpid.filter(|group| *group != 0) {
         check_group(&native, group).await.map_err(failed)?;
@@ -101,6 +102,11 @@ fn body(native: &Native, request: &NamespaceAddReq, create: bool) -> Value {
     if request.read_only() {
         body["write_protection"] = "on".into();
     }
+    let flags =
+        [("trash_image", request.trash_image()), ("disable_auto_resize", request.disable_auto_resize())];
+    for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+        body[name] = true.into();
+    }
     if create {
         body["create_image"] = json!({ "size": request.size(), "data_pool": request.rbd_data_pool_name });
     }
@@ -121,8 +127,8 @@ fn check_image(request: &NamespaceAddReq) -> Result<(), Failed> {
     if request.block_size == 0 {
         return wrong(EINVAL, "block size can't be zero");
     }
-    if request.trash_image() {
-        let what = "images are not moved to the trash with their namespaces; `selvedge namespace remove --trash-image` does that";
+    if !request.encryption_entries.is_empty() || request.encryption_algorithm() != 0 {
+        let what = "keys of encrypted images come from files; `selvedge namespace add rbd:...,encryption=` names them";
         return wrong(EOPNOTSUPP, what);
     }
     if request.create_image() && request.size() == 0 {
@@ -165,6 +171,14 @@ fn check_free(
     Ok(())
 }
 
+/// Refuses a location, since gateways have none here.
+pub(super) fn check_location(location: &str) -> Result<(), Failed> {
+    if location.is_empty() {
+        return Ok(());
+    }
+    Err(Failed::new(ENODEV, format!("invalid location {location}: no gateway has one")))
+}
+
 /// Refuses a load-balancing group that there is not.
 pub(super) async fn check_group(native: &Native, group: i32) -> Result<(), Failed> {
     let known: Vec<u32> = match native.group().await? {
@@ -179,12 +193,27 @@ pub(super) async fn check_group(native: &Native, group: i32) -> Result<(), Faile
 
 pub(super) async fn delete(native: Native, request: NamespaceDeleteReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
-    find_namespace(&native, nqn, nsid, &format!("Failure deleting namespace {nsid}")).await?;
-    let removed = native.ask("DELETE", &of_namespace(nqn, nsid), None).await;
-    removed.map_err(|refused| {
-        Failed::from(refused).amid(format_args!("Failure deleting namespace {nsid} from {nqn}"))
-    })?;
+    let namespace = find_namespace(&native, nqn, nsid, &format!("Failure deleting namespace {nsid}")).await?;
+    let failed = |failed: Failed| failed.amid(format_args!("Failure deleting namespace {nsid} from {nqn}"));
+    if trashes_image(&namespace) && !request.i_am_sure() {
+        let what = "Confirmation for trashing RBD image is needed: either use the \"--i-am-sure\" parameter, or reset the flag \
+                    by `namespace set_rbd_trash_image`";
+        return Err(failed(Failed::new(EINVAL, what)));
+    }
+    remove(&native, nqn, &namespace).await.map_err(|refused| failed(refused.into()))?;
     Ok(ReqStatus::default())
+}
+
+/// True if the image of a namespace goes to the trash with it.
+pub(super) fn trashes_image(namespace: &NamespaceConfig) -> bool {
+    namespace.trash_image && image_of(namespace).is_some()
+}
+
+/// Removes a namespace, and moves its image to the trash if it says so.
+pub(super) async fn remove(native: &Native, nqn: &str, namespace: &NamespaceConfig) -> Result<(), Refused> {
+    let query = if trashes_image(namespace) { "?trash_image=true" } else { "" };
+    let path = format!("{}{query}", of_namespace(nqn, namespace.nsid));
+    native.ask("DELETE", &path, None).await.map(drop)
 }
 
 /// The namespace that a call is about, or what is said where it is not there.
@@ -197,7 +226,7 @@ pub(super) async fn find_namespace(
     if nsid == 0 {
         return Err(Failed::new(EINVAL, "missing ID").amid(doing));
     }
-    let subsystem = native.subsystem(nqn, ENODEV).await.map_err(|failed| failed.amid(doing))?;
+    let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(doing))?;
     find(&subsystem, nsid).cloned().ok_or_else(|| Failed::new(ENODEV, "Can't find namespace").amid(doing))
 }
 
@@ -243,7 +272,12 @@ fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, metrics: &Met
         auto_visible: is_visible_to_all(namespace),
         hosts: hosts_of(namespace),
         ns_subsystem_nqn: Some(subsystem.nqn.clone()),
-        trash_image: Some(false),
+        trash_image: Some(namespace.trash_image),
+        disable_auto_resize: Some(namespace.disable_auto_resize),
+        read_only: Some(!namespace.write_protection.is_none()),
+        configured_load_balancing_group: Some(namespace.ana_group),
+        rados_namespace_name: image.map(|image| image.namespace.clone()),
+        ..NamespaceCli::default()
     }
 }
 

@@ -180,7 +180,7 @@ impl From<Refused> for Failed {
             404 => ENOENT,
             409 => EEXIST,
             CANNOT_SEAL => ENOKEY,
-            503 => ETIMEDOUT,
+            421 | 503 => ETIMEDOUT,
             507 => ENOSPC,
             _ => EINVAL,
         };

@@ -8,14 +8,15 @@ use ceph_nvmeof::{
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{NO_PORT, SubsystemConfig};
 use gateway::GroupStatus;
-use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
+use libc::{EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
 use super::failed::Failed;
 use super::hosts::{given, host_of};
 use super::listeners::listeners_of;
-use super::namespaces::{bdev_name, hosts_of, is_visible_to_all};
+use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
 use super::native::{Native, Refused, of_subsystem, user_of_serial};
+use super::networks::{self, Wanted};
 
 /// Controllers that a gateway of a group has of its own.
 const CONTROLLERS: u32 = 2048;
@@ -45,12 +46,18 @@ pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Resul
         let what = format!("Serial number {} is already used by subsystem {user}", request.serial_number);
         return Err(failed(Failed::new(EEXIST, what)));
     }
-    // It is found where listeners are created for it.
-    let mut body = json!({ "nqn": nqn, "ports": [NO_PORT] });
+    // It is found where listeners are created for it, and in its networks.
+    let mut config = SubsystemConfig::new(&nqn, "", "");
+    (config.allow_any_host, config.ports) = (false, vec![NO_PORT]);
+    let opened = open_networks(&native, &mut config, &request).await.map_err(failed)?;
+    let mut body = json!({ "nqn": nqn, "ports": config.ports, "networks": config.networks });
     if !request.serial_number.is_empty() {
         body["serial"] = request.serial_number.as_str().into();
     }
-    native.ask("POST", "/v1/subsystems", Some(body)).await.map_err(|refused| failed(refused.into()))?;
+    if let Err(refused) = native.ask("POST", "/v1/subsystems", Some(body)).await {
+        networks::close(&native, &opened).await;
+        return Err(failed(refused.into()));
+    }
     if let Some(key) = given(&request.dhchap_key)
         && let Err(refused) = set_key(&native, &nqn, Some(key)).await
     {
@@ -58,9 +65,32 @@ pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Resul
         if let Err(left) = native.ask("DELETE", &of_subsystem(&nqn), None).await {
             tracing::warn!(nqn, error = left.what, "a subsystem that got no key stays");
         }
+        networks::close(&native, &opened).await;
         return Err(failed(refused.into()));
     }
     Ok(SubsysStatus { nqn, ..SubsysStatus::default() })
+}
+
+/// Gives a new subsystem the networks that a call names. Returns the numbers of ports that were opened for them.
+async fn open_networks(
+    native: &Native,
+    config: &mut SubsystemConfig,
+    request: &CreateSubsystemReq,
+) -> Result<Vec<u16>, Failed> {
+    if request.port() > u32::from(u16::MAX) {
+        return Err(Failed::new(EADDRNOTAVAIL, format!("{} is not a port", request.port())));
+    }
+    for mask in &request.network_mask {
+        let network = networks::parse(mask)?;
+        if !config.networks.contains(&network) {
+            config.networks.push(network);
+        }
+    }
+    let wanted = Wanted {
+        service: Some(request.port()).filter(|port| *port != 0),
+        is_secure: request.secure_listeners(),
+    };
+    networks::open(native, config, &config.networks, wanted).await
 }
 
 pub(super) async fn delete(native: Native, request: DeleteSubsystemReq) -> Result<ReqStatus, Failed> {
@@ -73,6 +103,17 @@ pub(super) async fn delete(native: Native, request: DeleteSubsystemReq) -> Resul
             namespace.nsid
         );
         return Err(failed(Failed::new(EBUSY, what)));
+    }
+    let trashed: Vec<_> = subsystem.namespaces.iter().filter(|namespace| trashes_image(namespace)).collect();
+    if let (Some(namespace), false) = (trashed.first(), request.i_am_sure()) {
+        let what = format!(
+            "Confirmation for trashing the RBD image of namespace {} is needed: use the '--i-am-sure' command line option",
+            namespace.nsid
+        );
+        return Err(failed(Failed::new(EINVAL, what)));
+    }
+    for namespace in trashed {
+        remove(&native, nqn, namespace).await.map_err(|refused| failed(refused.into()))?;
     }
     native.ask("DELETE", &of_subsystem(nqn), None).await.map_err(|refused| failed(refused.into()))?;
     Ok(ReqStatus::default())
@@ -166,6 +207,7 @@ async fn whole(native: &Native) -> Result<SubsystemsInfo, Failed> {
             })
             .collect(),
         has_dhchap_key: Some(has_key(subsystem)),
+        network_mask: masks(subsystem),
     };
     Ok(SubsystemsInfo { subsystems: subsystems.iter().map(whole).collect() })
 }
@@ -185,7 +227,12 @@ fn shown(subsystem: &SubsystemConfig, controllers: (u32, u32)) -> SubsystemCli {
         has_dhchap_key: Some(has_key(subsystem)),
         allow_any_host: Some(subsystem.allow_any_host),
         created_without_key: Some(false),
+        network_mask: masks(subsystem),
     }
+}
+
+fn masks(subsystem: &SubsystemConfig) -> Vec<String> {
+    subsystem.networks.iter().map(ToString::to_string).collect()
 }
 
 /// True if the subsystem authenticates to hosts.

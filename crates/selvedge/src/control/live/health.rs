@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chart::units;
 use engine::target::{ErrorMetrics, Metrics, NamespaceMetrics, NamespaceState, NamespaceStatus};
 use gateway::{GroupStatus, Life};
 use nvme::Status;
@@ -228,13 +229,16 @@ fn errors(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         let without_space = now.without_space.saturating_sub(before.without_space);
         let media = now.media.saturating_sub(before.media);
         let (level, what, cure) = if media > 0 {
-            let what = format!("{media} errors of its storage in the last minute");
+            let what = format!("{} of its storage in the last minute", units::plural(media, "error"));
             (Level::Critical, what, "the log of the kernel or of the cluster says which disk")
         } else if without_space > 0 {
-            let what = format!("{without_space} writes failed in the last minute, since its storage is full");
+            let what = format!(
+                "{} failed in the last minute, since its storage is full",
+                units::plural(without_space, "write")
+            );
             (Level::Critical, what, "make room in the file system or the pool")
         } else if commands > 0 {
-            let what = format!("{commands} commands failed in the last minute");
+            let what = format!("{} failed in the last minute", units::plural(commands, "command"));
             (Level::Notice, what, "by status: selvedge_command_errors_total in /metrics")
         } else {
             continue;
@@ -258,10 +262,11 @@ fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         group.load_balancing_groups.iter().filter(|group| group.namespaces > 0 && group.owner.is_none())
     {
         let what = format!("no gateway serves load-balancing group {}", unserved.id);
-        findings.push(Finding::new(Level::Critical, what, "see who is well: selvedge gateways"));
+        findings.push(Finding::new(Level::Critical, what, "state of each gateway: selvedge gateways"));
     }
     if !group.unreached_hosts.is_empty() {
-        let what = format!("{} paths of hosts to their gateways are missing", group.unreached_hosts.len());
+        let missing = units::plural(group.unreached_hosts.len() as u64, "path");
+        let what = format!("no connection on {missing} of hosts to their gateways");
         findings.push(Finding::new(
             Level::Warning,
             what,
@@ -287,7 +292,11 @@ fn hosts(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     for (rule, count) in &looked.now.metrics.refusals {
         let refused = count.saturating_sub(looked.minute.refusals.get(rule).copied().unwrap_or_default());
         if refused > 0 {
-            let what = format!("{refused} Connects refused in the last minute ({})", rule.replace('_', " "));
+            let what = format!(
+                "{} refused in the last minute ({})",
+                units::plural(refused, "Connect"),
+                rule.replace('_', " ")
+            );
             findings.push(Finding::new(
                 Level::Warning,
                 what,
@@ -297,7 +306,10 @@ fn hosts(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     }
     let expired = looked.now.metrics.keep_alive_expiries.saturating_sub(looked.minute.keep_alive_expiries);
     if expired > 0 {
-        let what = format!("{expired} controllers ended in the last minute, since their hosts were silent");
+        let what = format!(
+            "{} ended in the last minute: keep-alive time-out of the host",
+            units::plural(expired, "controller")
+        );
         findings.push(Finding::new(Level::Warning, what, "which hosts: the target's log, \"keep alive\""));
     }
 }

@@ -44,7 +44,7 @@ pub(in crate::control) fn topology_picture(ask: &Ask<'_>) -> Result<Answer, Refu
 fn packet_paths(ask: &Ask<'_>) -> Result<Arc<Seen>, Refusal> {
     let administration = ask.administration;
     let looked = administration.packet_paths().look(|| own_flows(&administration.status()));
-    looked.map_err(|reason| Refusal::new(503, format!("this machine cannot be looked at: {reason}")))
+    looked.map_err(|reason| Refusal::new(503, format!("cannot read this machine's packet paths: {reason}")))
 }
 
 pub(in crate::control) fn history(ask: &Ask<'_>) -> Result<Answer, Refusal> {

@@ -499,7 +499,7 @@ fn health_knows_slow_storage_refused_hosts_and_how_many_findings_are_enough() {
     let found = health(&full, &before, &[]);
     assert_eq!(found.level, Level::Critical);
     assert!(
-        found.line.contains("1 writes failed") && found.line.contains("storage is full"),
+        found.line.contains("1 write failed") && found.line.contains("storage is full"),
         "{}",
         found.line
     );

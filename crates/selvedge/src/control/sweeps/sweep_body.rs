@@ -115,7 +115,7 @@ impl SweepBody {
             return wrong("done", "more measurements are made than planned, or failed than made".to_owned());
         }
         if self.quiet_s > SWEEP_QUIET_MAX_S {
-            return wrong("quiet_s", format!("there has to be word within {SWEEP_QUIET_MAX_S} s"));
+            return wrong("quiet_s", format!("the next message is due within {SWEEP_QUIET_MAX_S} s"));
         }
         for (field, text) in self.texts() {
             if text.len() > SWEEP_TEXT_BYTES_MAX {

@@ -1,5 +1,7 @@
 //! A namespace that its hosts cannot use: its storage is gone, could not be synchronized, or is full.
 
+use chart::units;
+
 use crate::diagnosis::finding::{Finding, Severity, word};
 use crate::diagnosis::rule::Rule;
 use crate::diagnosis::served::{CommandErrors, Served, ServedNamespace};
@@ -65,8 +67,9 @@ fn full(target: &Served, errors: &CommandErrors) -> Option<Finding> {
         )
         .ranked(0.9)
         .seen(format!(
-            "{FULL}: {} commands in {interval_s:.1} s, {} since the target started",
-            errors.count.by, errors.count.to
+            "{FULL}: {} in {interval_s:.1} s, {} since the target started",
+            units::plural(errors.count.by, "command"),
+            errors.count.to
         ))
         .cure(
             "Make room below it, or deallocate blocks that are not used.",

@@ -27,7 +27,7 @@ fn judge(target: &Served) -> Vec<Finding> {
             ))
             .cure(
                 "Insert the key by `selvedge key identity --insert` on the host, or upgrade its nvme-cli, and connect again.",
-                "The host is let in by every target that follows the specification, too; this one takes both.",
+                "Every target that follows the specification accepts the host; this one accepts both derivations.",
             )
             .command(format!("selvedge key identity KEY_FILE -n NQN -q {} --insert", word(first))),
     ]

@@ -32,17 +32,21 @@ fn findings(target: &Served, group: &Group) -> Vec<Finding> {
     for gateway in group.silent() {
         let (name, life) = (&gateway.name, &gateway.life);
         let given_up =
-            if life == "dead" { "the others have given it up" } else { "it was not heard of lately" };
+            if life == "dead" { "the others have declared it dead" } else { "no heartbeat lately" };
         found.push(
-            Finding::new(Severity::Outage, name, format!("Gateway {name} of group {} is silent", group.group))
-                .ranked(0.8)
-                .seen(format!("life {life}, well: no; {given_up}"))
-                .cure(
-                    "See whether it runs and reaches the cluster; take it out of the group if it will not come back.",
-                    "Hosts have all their paths again.",
-                )
-                .command("systemctl status selvedge".to_owned())
-                .command(target.command(&format!("selvedge gateways remove {}", word(name)))),
+            Finding::new(
+                Severity::Outage,
+                name,
+                format!("Gateway {name} of group {} is silent", group.group),
+            )
+            .ranked(0.8)
+            .seen(format!("life {life}, well: no; {given_up}"))
+            .cure(
+                "Check that it runs and reaches the cluster; remove it from the group if it will not return.",
+                "Hosts have all their paths again.",
+            )
+            .command("systemctl status selvedge".to_owned())
+            .command(target.command(&format!("selvedge gateways remove {}", word(name)))),
         );
     }
     let orphans: Vec<_> = group

@@ -59,9 +59,11 @@ fn finding(host: &Host, name: &str, before: Option<&Queueing>, now: &Queueing) -
             .costing(share.unwrap_or(0.0))
             .ranked(0.5)
             .seen(format!(
-                "in {:.1} s: {} sent, {held} times held back, {dropped} packets dropped, {} waiting",
+                "in {:.1} s: {} sent, {} held back, {} dropped, {} waiting",
                 host.interval_s(),
                 units::bytes(sent as f64),
+                units::plural(held.into(), "time"),
+                units::plural(dropped.into(), "packet"),
                 units::bytes(f64::from(now.backlog_bytes))
             ))
             .cure(

@@ -27,7 +27,7 @@ fn judge(case: &Case) -> Vec<Finding> {
                 share * 100.0
             ))
             .cure(
-                "Give the machine processors of its own, or fewer that it really has; tell who shares the host.",
+                "Give the machine dedicated processors, or fewer of them; inform the operator of the hypervisor.",
                 "Commands no longer wait for a processor that is elsewhere.",
             )
             .command("vmstat 1".to_owned()),

@@ -20,15 +20,15 @@ fn finding(path: &NetworkPath) -> Option<Finding> {
             .seen(format!("the kernel, asked for a route: {reason}"))
             .cure("Add a route, or the address of the network that is missing.", "The target can be reached.")
             .command(format!("ip route get {}", path.target.ip())),
-        (Ok(way), Some(Probe::Silent)) => outage(format!(
-            "{name} does not answer: packets, or their answers, are lost on the way"
-        ))
-        .seen(format!("a connection by {} got no answer", way.interface))
-        .cure(
-            "See whether the machine runs and its port is open: a firewall drops packets without a word.",
-            "The target can be reached.",
-        )
-        .command(format!("ping -c 3 {}", path.target.ip())),
+        (Ok(way), Some(Probe::Silent)) => {
+            outage(format!("{name} does not answer: packets, or their answers, are lost on the way"))
+                .seen(format!("a connection by {} got no answer", way.interface))
+                .cure(
+                    "Check that the machine runs and its port is open: a firewall drops packets silently.",
+                    "The target can be reached.",
+                )
+                .command(format!("ping -c 3 {}", path.target.ip()))
+        }
         (Ok(way), Some(Probe::Refused { reason })) => {
             outage(format!("Nothing takes connections at {name}: {reason}"))
                 .seen(format!("a connection by {}: {reason}", way.interface))

@@ -213,7 +213,7 @@ fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
     let queues = most.min(limit.queues).min(case.cores).min(outstanding).clamp(1, queues_max);
     let mut why = format!("at most {} by the rule ({})", limit.queues, limit.reason);
     if case.cores < limit.queues {
-        why.push_str(&format!(", {} CPUs may be used", case.cores));
+        why.push_str(&format!(", {} may be used", units::plural(case.cores.into(), "CPU")));
     }
     for choice in interfaces(case).iter().filter_map(|name| KernelChoice::of(case.topology, name)) {
         if choice.doubt.is_some() || choice.queues != queue_limit(case.topology, &choice.device).queues {

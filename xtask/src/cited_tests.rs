@@ -1,29 +1,32 @@
-//! Tests and mutants that the page of security promises names: each of them exists. It keeps out names that a rename
-//! has left behind.
+//! Tests and mutants that the pages of security promises and of the specification cite: each of them exists. It keeps out
+//! names that a rename has left behind.
 
 use std::collections::BTreeSet;
 
-/// Page of the promises.
-const PAGE: &str = "docs/internals/security-tests.md";
+use crate::ledger;
+
+/// Pages that cite tests.
+const PAGES: [&str; 2] = ["docs/internals/security-tests.md", ledger::PAGE];
 
 /// Folder of the mutants.
 const MUTANTS: &str = "proof/mutants/";
 
-/// Reports names on the page without a function or a mutant. A code span with `::` is the path of a test, and a span
+/// Reports names on the pages without a function or a mutant. A code span with `::` is the path of a test, and a span
 /// that ends in `.patch` is a mutant.
 pub(crate) fn judge(files: &[(&str, &str)], problems: &mut Vec<String>) {
-    let Some((_, page)) = files.iter().find(|(path, _)| *path == PAGE) else { return };
     let sources = files.iter().filter(|(path, _)| path.ends_with(".rs"));
     let functions: BTreeSet<&str> = sources.flat_map(|(_, text)| functions(text)).collect();
     let mutants: BTreeSet<&str> = files.iter().filter_map(|(path, _)| path.strip_prefix(MUTANTS)).collect();
-    for (number, line) in page.lines().enumerate() {
-        for span in line.split('`').skip(1).step_by(2) {
-            let test = span.rsplit_once("::").map(|(_, name)| name);
-            let mutant = span.strip_suffix(".patch").filter(|name| !name.is_empty());
-            if test.is_some_and(|name| !functions.contains(name)) {
-                problems.push(format!("{PAGE}:{}: the test {span} does not exist", number + 1));
-            } else if mutant.is_some() && !mutants.contains(span) {
-                problems.push(format!("{PAGE}:{}: the mutant {span} does not exist", number + 1));
+    for (path, page) in files.iter().filter(|(path, _)| PAGES.contains(path)) {
+        for (number, line) in page.lines().enumerate() {
+            for span in line.split('`').skip(1).step_by(2) {
+                let test = span.rsplit_once("::").map(|(_, name)| name);
+                let mutant = span.strip_suffix(".patch").filter(|name| !name.is_empty());
+                if test.is_some_and(|name| !functions.contains(name)) {
+                    problems.push(format!("{path}:{}: the test {span} does not exist", number + 1));
+                } else if mutant.is_some() && !mutants.contains(span) {
+                    problems.push(format!("{path}:{}: the mutant {span} does not exist", number + 1));
+                }
             }
         }
     }
@@ -41,9 +44,9 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn problems(page: &str) -> Vec<String> {
+    fn problems(path: &str, page: &str) -> Vec<String> {
         let files = [
-            (PAGE, page),
+            (path, page),
             ("crates/x/src/lib.rs", "#[test]\nfn a_host_is_refused() {}\n"),
             ("docs/a.md", "fn in_prose() {}"),
             ("proof/mutants/host-let-in.patch", ""),
@@ -57,7 +60,10 @@ mod tests {
     fn tests_and_mutants_that_exist_are_no_problem() {
         let page =
             "# A\n| a | `x::tests::a_host_is_refused`; `host-let-in.patch`, `.patch`, `admin`, x::y |\n";
-        assert_eq!(problems(page), [""; 0]);
+        for path in PAGES {
+            assert_eq!(problems(path, page), [""; 0]);
+        }
+        assert_eq!(problems("docs/other.md", "`x::y`"), [""; 0], "a page that cites no tests");
         let mut without_page = Vec::new();
         judge(&[("a.rs", "")], &mut without_page);
         assert_eq!(without_page, [""; 0]);
@@ -71,8 +77,10 @@ mod tests {
             ("x::in_prose", "test"),
             ("host-let.patch", "mutant"),
         ] {
-            let found = problems(&format!("# A\n\n| `admin` | `{span}` |\n"));
-            assert_eq!(found, [format!("{PAGE}:3: the {kind} {span} does not exist")]);
+            for path in PAGES {
+                let found = problems(path, &format!("# A\n\n| `admin` | `{span}` |\n"));
+                assert_eq!(found, [format!("{path}:3: the {kind} {span} does not exist")]);
+            }
         }
     }
 }
