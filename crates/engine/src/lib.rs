@@ -61,7 +61,6 @@
     feature = "simulation",
     allow(dead_code, reason = "what only a real machine needs stays, unused")
 )]
-
 #![cfg_attr(
     not(all(feature = "target", feature = "ceph")),
     allow(dead_code, unused_imports, reason = "what only the target or Ceph's libraries need stays, unused")
