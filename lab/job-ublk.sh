@@ -74,12 +74,24 @@ kill_attach() {
 detach() {
     local pid limit
     pid=$(cat /tmp/attach.pid)
-    kill "-$1" "$pid"
+    ask_to_end "$1"
     wait_ms 60000 'attach ends' has_ended /tmp/attach.pid || { cat "/proc/$pid/task"/*/stack; return 1; }
     cat /tmp/attach.log
     grep -q '^detached after' /tmp/attach.log
     nothing_is_left
 }
+
+# ask_to_end SIGNAL: also a process that waits for programs which have a device open, as it does from Linux 7.0 on.
+ask_to_end() {
+    local pid
+    pid=$(cat /tmp/attach.pid)
+    kill "-$1" "$pid"
+    wait_ms 60000 'attach ends or waits' ends_or_waits || true
+    if waits_for_users; then kill "-$1" "$pid" || true; fi
+}
+
+ends_or_waits() { has_ended /tmp/attach.pid || waits_for_users; }
+waits_for_users() { grep -q 'another signal removes it' /tmp/attach.log; }
 
 nothing_is_left() {
     ls /dev/ublk* "$KEPT" "$KEPT/attach" || true
@@ -328,11 +340,28 @@ ends_when_it_is_unmounted() {
     nothing_is_left
 }
 
+# A program that merely has the device open is a user, where the driver knows it.
+ends_when_it_is_closed() {
+    attach --nsid 2
+    exec 7<"$LARGE"
+    kill -TERM "$(cat /tmp/attach.pid)"
+    if printf '7.0\n%s\n' "$(uname -r)" | sort -VC; then
+        wait_ms 10000 'it waits' grep -q "$LARGE is open: this process ends" /tmp/attach.log
+        dd if="$LARGE" of=/dev/null bs=64k count=1 iflag=direct
+    fi
+    exec 7<&-
+    wait_ms 60000 'attach ends' has_ended /tmp/attach.pid
+    wait_ms 60000 'its number is free' no_device_is_left
+}
+
 lists_and_detaches() {
     says "^$LARGE .*$NQN .* $(cat /tmp/attach.pid)\$" "$selvedge" attach list
     kill_attach
     says "^$SMALL .*selvedge attach recover\$" "$selvedge" attach list
-    refuses "is $LARGE already" "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+    refuses "$LARGE has requests of process .* run .selvedge attach recover" \
+        "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+    refuses "$LARGE has requests of process" \
+        "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --nbd unix:/tmp/second.nbd
     recover
     refuses "has $SMALL too" "$selvedge" attach detach "$LARGE"
     mount "$LARGE" /mnt/disk
@@ -416,8 +445,8 @@ comes_and_goes() {
 # ended_by WAY: the process of the devices ends so, and nothing is left but what a later attach has to know of a killed one.
 ended_by() {
     case $1 in
-        interrupt) kill -INT "$(cat /tmp/attach.pid)" ;;
-        terminate) kill -TERM "$(cat /tmp/attach.pid)" ;;
+        interrupt) ask_to_end INT ;;
+        terminate) ask_to_end TERM ;;
         detach) has_devices && "$selvedge" attach detach --force all ;;
         kill-detach) kill_attach; detach_what_is_left ;;
         kill-recover) kill_attach; recovers_or_nothing_waits; "$selvedge" attach detach --force all ;;
@@ -532,6 +561,7 @@ check 'attach is upgraded under writes' attach_is_upgraded_under_writes
 check 'attach is killed under writes' attach_is_killed_under_writes
 check 'a recovery is killed' recovery_is_killed
 check 'list and detach' lists_and_detaches
+check 'a program has a device open' ends_when_it_is_closed
 check 'what is held is written' what_is_held_is_written
 check 'a new size is followed' size_is_followed
 check 'a device without a record' orphan_is_taken_away

@@ -35,6 +35,10 @@ use crate::limits::{
 /// checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Time for the driver to stop a device that no program has open. While one closes it, the driver waits for what that one has
+/// written.
+const TRY_STOP_WAIT: Duration = Duration::from_secs(1);
+
 /// Features that are used where the driver has them.
 const WANTED: u64 = RECOVERY | feature::UPDATE_SIZE;
 const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
@@ -72,6 +76,8 @@ pub struct Device {
     file: DeviceFile,
     threads: Vec<QueueThread>,
     queue_control: Arc<QueueControl>,
+    /// Set while the driver finds out whether the device is open.
+    is_trying_to_stop: bool,
     stage: Stage,
 }
 
@@ -82,6 +88,8 @@ enum Stage {
     /// The device waits for a process, and this one has made no change that the next one could not.
     Adopted,
     Served,
+    /// The driver has stopped the device, which no program had open.
+    Stopped,
     Gone,
 }
 
@@ -171,6 +179,7 @@ impl Device {
             file: DeviceFile::default(),
             threads: Vec::new(),
             queue_control,
+            is_trying_to_stop: false,
             stage,
         }
     }
@@ -234,13 +243,45 @@ impl Device {
     /// True if the device is no longer served without a request to stop: a thread failed, or another
     /// program deleted it.
     pub fn has_ended(&self) -> bool {
+        self.stage != Stage::Stopped && self.has_lost_thread()
+    }
+
+    fn has_lost_thread(&self) -> bool {
         self.threads.iter().any(QueueThread::has_ended)
+    }
+
+    /// Stops the served device if no program has it open, and returns true if one has. A driver before Linux 7.0 does not know,
+    /// and the device is served on.
+    pub fn is_open_else_stop(&mut self) -> bool {
+        if self.stage != Stage::Served || self.info.flags & feature::SAFE_STOP == 0 {
+            return false;
+        }
+        if !self.is_trying_to_stop {
+            let command = (control_command::TRY_STOP_DEVICE, self.info.device);
+            self.is_trying_to_stop = self.control.begin(command, 0).is_ok();
+        }
+        let ended = self.is_trying_to_stop.then(|| self.control.wait(Some(TRY_STOP_WAIT)));
+        let Some(Some(ended)) = ended else { return self.is_trying_to_stop };
+        self.is_trying_to_stop = false;
+        match ended {
+            Ok(()) => {
+                self.stage = Stage::Stopped;
+                false
+            }
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => true,
+            Err(error) => {
+                tracing::debug!(%error, device = self.info.device, "the driver does not say whether the device is open");
+                false
+            }
+        }
     }
 
     /// Tells the block layer when the namespace has another size. Says the new size, and whether the driver can tell it.
     pub fn follow_size(&mut self) -> Option<(u64, bool)> {
         let size_bytes = self.disk.paths.size_bytes();
-        if size_bytes == self.geometry.size_bytes || size_bytes == 0 {
+        // This process has one command to the driver at a time.
+        let is_stopping = self.is_trying_to_stop || self.stage == Stage::Stopped;
+        if size_bytes == self.geometry.size_bytes || size_bytes == 0 || is_stopping {
             return None;
         }
         self.geometry.size_bytes = size_bytes;
@@ -359,13 +400,16 @@ impl Device {
     }
 
     fn end(&mut self) -> DeviceTally {
+        let limit = Duration::from_millis(END_TIMEOUT_MS);
         match std::mem::replace(&mut self.stage, Stage::Gone) {
             Stage::Gone => return DeviceTally::default(),
             Stage::Adopted => return self.leave(),
             Stage::Served => self.write_back(),
-            Stage::Added => {}
+            Stage::Added | Stage::Stopped => {}
         }
-        let limit = Duration::from_millis(END_TIMEOUT_MS);
+        if std::mem::take(&mut self.is_trying_to_stop) {
+            let _ = self.finish(limit);
+        }
         let number = self.info.device;
         // The threads run until the kernel has no more requests, or has deleted the device, of
         // which they are notified.
@@ -395,7 +439,7 @@ impl Device {
     fn write_back(&self) {
         let number = self.info.device;
         // Where a queue has ended, its requests get no answer before the device is stopped.
-        if self.info.flags & feature::USER_RECOVERY == 0 || self.has_ended() {
+        if self.info.flags & feature::USER_RECOVERY == 0 || self.has_lost_thread() {
             return;
         }
         let (tell, written) = channel();

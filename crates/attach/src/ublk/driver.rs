@@ -36,6 +36,8 @@ pub(super) mod control_command {
     pub(in super::super) const START_USER_RECOVERY: u32 = super::change(0x10);
     pub(in super::super) const END_USER_RECOVERY: u32 = super::change(0x11);
     pub(in super::super) const UPDATE_SIZE: u32 = super::change(0x15);
+    /// Stop a device that no program has open (Linux 7.0).
+    pub(in super::super) const TRY_STOP_DEVICE: u32 = super::change(0x17);
 }
 
 /// Commands at `/dev/ublkcN`: ask for a request; answer one and ask for the next.
@@ -53,6 +55,8 @@ pub(super) mod feature {
     pub(in super::super) const IOCTL_ENCODED: u64 = 1 << 6;
     pub(in super::super) const USER_COPY: u64 = 1 << 7;
     pub(in super::super) const UPDATE_SIZE: u64 = 1 << 10;
+    /// The driver knows `TRY_STOP_DEVICE`. Each of its devices has this.
+    pub(in super::super) const SAFE_STOP: u64 = 1 << 17;
 }
 
 /// State of a device (`UBLK_S_DEV_*`).

@@ -415,7 +415,7 @@ fn watch(
             true if stop::has_hung_up() => EndRequest::HangUp,
             true => EndRequest::Signal,
         };
-        match ending.step(request, || user().filter(|_| !is_over)) {
+        match ending.step(request, || if is_over { None } else { user() }) {
             EndingStep::GoOn => {}
             EndingStep::Wait(user) => {
                 stop.postpone();

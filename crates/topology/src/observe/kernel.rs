@@ -7,7 +7,7 @@ use super::ObserveError;
 use super::flows::{Connections, Ends, Found};
 use super::pairing::{self, Candidate, Wanting};
 use super::queue_info::{self, QueueInfo};
-use super::reader::{Reader, numbered};
+use super::reader::{Reader, SHOWN_CHARACTERS, numbered};
 use crate::limits::FLOWS_MAX;
 use crate::socket::{Socket, SocketState};
 use crate::{CpuSet, FlowOwner, FlowSource, Worker};
@@ -43,7 +43,7 @@ pub(super) fn read(
     controllers.sort_by_key(|controller| controller.instance);
     let mut infos = Vec::new();
     for controller in &controllers {
-        infos.push(queue_infos(reader, controller)?);
+        infos.push(queue_infos(reader, controller));
     }
     for (controller, infos) in controllers.iter().zip(&infos) {
         for info in infos {
@@ -108,8 +108,8 @@ pub(super) fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
     Some((peer, sources.collect()))
 }
 
-/// Description of a controller's queues in debugfs.
-fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<QueueInfo>, ObserveError> {
+/// Description of a controller's queues in debugfs. Those in another form are left to the order of connections.
+fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Vec<QueueInfo> {
     for disk in &controller.disks {
         let path = format!("sys/kernel/debug/block/{disk}/io_queue_info");
         let text = match reader.machine.read(&path) {
@@ -121,14 +121,19 @@ fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<Q
             }
             Err(_) => continue,
         };
-        let infos = queue_info::parse(&text).ok_or_else(|| {
-            let expected =
-                "a queue in each line, as in qid=1 cpu=3 src_ip=... src_port=... dst_ip=... dst_port=...";
-            reader.nonsense(&path, text.trim(), expected)
-        })?;
-        return Ok(infos.into_iter().take(FLOWS_MAX).collect());
+        let (mut infos, unknown) = queue_info::parse(&text);
+        if let Some(line) = unknown {
+            let line: String = line.chars().take(SHOWN_CHARACTERS).collect();
+            let reason = format!(
+                "`{line}` is not of the form qid=1 cpu=3 src_ip=... src_port=... dst_ip=... dst_port=...; the connections of its \
+                 queues are derived"
+            );
+            reader.shortfall(&format!("/{path}"), &reason, false);
+        }
+        infos.truncate(FLOWS_MAX);
+        return infos;
     }
-    Ok(Vec::new())
+    Vec::new()
 }
 
 /// Worker of a queue: the kernel's worker on a processor that the block layer gives the queue.

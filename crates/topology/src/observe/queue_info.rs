@@ -16,9 +16,17 @@ pub(super) struct QueueInfo {
 
 /// Reads one live queue a line, as the series of July 2026 prints it: `qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001
 /// dst_ip=10.0.0.2 dst_port=4420`. IPv6 addresses have no brackets, and a queue without a CPU has `cpu=-1`. Words with
-/// other names are left for later versions. Absent where a line lacks a queue or an address.
-pub(super) fn parse(text: &str) -> Option<Vec<QueueInfo>> {
-    text.lines().filter(|line| !line.trim().is_empty()).map(queue_info).collect()
+/// other names are left for later versions. A line without a queue or an address, as of earlier forms of the series, is skipped;
+/// the first one of these comes behind the queues.
+pub(super) fn parse(text: &str) -> (Vec<QueueInfo>, Option<&str>) {
+    let (mut infos, mut unknown) = (Vec::new(), None);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match queue_info(line) {
+            Some(info) => infos.push(info),
+            None => unknown = unknown.or(Some(line)),
+        }
+    }
+    (infos, unknown)
 }
 
 fn queue_info(line: &str) -> Option<QueueInfo> {
@@ -60,14 +68,14 @@ mod tests {
             info(2, None, "[fd00::1]:50002", "[fd00::2]:8009"),
             info(3, Some(0), "10.0.0.1:3", "[fe80::2]:4"),
         ];
-        assert_eq!(parse(text), Some(expected));
-        assert_eq!(parse(""), Some(Vec::new()));
+        assert_eq!(parse(text), (expected, None));
+        assert_eq!(parse(""), (Vec::new(), None));
     }
 
     #[test]
-    fn lines_without_a_queue_or_an_address_are_refused() {
+    fn lines_without_a_queue_or_an_address_are_skipped() {
         let whole = "qid=1 cpu=3 src_ip=10.0.0.1 src_port=50001 dst_ip=10.0.0.2 dst_port=4420";
-        assert!(parse(whole).is_some());
+        assert_eq!(parse(whole).1, None);
         for (from, to) in [
             ("qid=1 ", ""),
             ("qid=1", "qid=65536"),
@@ -79,9 +87,12 @@ mod tests {
             ("dst_port=4420", ""),
             ("dst_ip=10.0.0.2", "dst_ip=10.0.0.2:4420"),
         ] {
-            assert_eq!(parse(&whole.replace(from, to)), None, "{from} {to}");
+            let line = whole.replace(from, to);
+            assert_eq!(parse(&line), (Vec::new(), Some(&*line)), "{from} {to}");
         }
-        assert_eq!(parse(&format!("{whole}\nnonsense\n")), None);
+        let text = format!("qid=1\n{whole}\nnonsense\n");
+        let (infos, unknown) = parse(&text);
+        assert_eq!((infos.len(), unknown), (1, Some("qid=1")));
     }
 
     proptest! {

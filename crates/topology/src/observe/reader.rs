@@ -8,7 +8,7 @@ use crate::CpuSet;
 use crate::machine::{Refusal, is_absent};
 
 /// Characters of a nonsense that are shown.
-const SHOWN_CHARACTERS: usize = 60;
+pub(super) const SHOWN_CHARACTERS: usize = 60;
 
 /// A machine, and what of it could not be read so far.
 pub(super) struct Reader<'a> {

@@ -348,6 +348,21 @@ fn the_kernels_own_words_are_taken_for_its_queues() {
 }
 
 #[test]
+fn queues_in_another_form_are_skipped() {
+    let mut recording = recording();
+    let path = "sys/kernel/debug/block/nvme0c0n1/io_queue_info";
+    let text = "qid=1 cpu=1 src=10.0.0.1:40004 dst=10.0.0.2:4420\n\
+        qid=2 cpu=-1 src_ip=10.0.0.1 src_port=40002 dst_ip=10.0.0.2 dst_port=4420\n";
+    recording.file(path, text);
+    let topology = observe(&Machine::of_recording("x", recording)).unwrap();
+    let of = |port: u16| topology.flows.iter().find(|flow| flow.local.port() == port).unwrap();
+    assert_eq!((of(40002).queue_id, of(40002).source), (Some(2), FlowSource::Kernel));
+    assert_ne!(of(40004).source, FlowSource::Kernel);
+    let shortfall = topology.shortfalls.iter().find(|shortfall| shortfall.what.ends_with(path)).unwrap();
+    assert!(shortfall.reason.contains("`qid=1 cpu=1 src="), "{shortfall:?}");
+}
+
+#[test]
 fn a_record_is_believed_of_its_own_connections_only() {
     let mut others = sockets();
     others.sockets.iter_mut().filter(|socket| socket.pid == Some(77)).for_each(|socket| socket.pid = Some(9));
@@ -371,7 +386,6 @@ fn nonsense_names_its_file_and_what_it_should_hold() {
         ("proc/interrupts", "nonsense", "a column for each CPU"),
         ("sys/class/nvme/nvme0/address", "there", "traddr=ADDRESS"),
         ("sys/class/nvme/nvme0/nvme0c0n1/mq/0/cpu_list", "first", "a list of CPUs"),
-        ("sys/kernel/debug/block/nvme0c0n1/io_queue_info", "what", "qid"),
         ("selvedge/sockets.json", "[]x", "sockets.json"),
         ("selvedge/ethtool/eth0.json", "{\"channels\":7}", "eth0.json"),
         ("selvedge/routes.json", "{\"routes\":7}", "routes.json"),

@@ -71,7 +71,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     if let Some((device, reason)) = used.as_ref().filter(|_| !force) {
         return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
     }
-    // A process without confinement waits for programs that have its disks open, too.
+    // A process that sees programs with its disks open waits for them, too.
     let is_open = || devices.iter().any(|device| users.opener(&name(device)).is_some());
     let mut detached = Detached { insists: force && (used.is_some() || is_open()), ..Detached::default() };
     records.into_iter().try_for_each(|known| detached.detach(&known, &found))?;

@@ -1,5 +1,6 @@
 //! Namespaces as block devices of this machine.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -89,9 +90,27 @@ pub(super) fn serve(
             report::print_as(attaching.flags.output.output_format, &attached)?;
         }
     }
+    let (devices, outcome) = serve_devices(attaching, devices, &all_paths, stop);
+    if attaching.registration.has_left_devices() {
+        leave(devices, kept);
+        return outcome;
+    }
+    remove(attaching, devices, kept);
+    outcome
+}
+
+/// Serves the devices until they are to end, and returns those that this process still has.
+fn serve_devices(
+    attaching: &Attaching<'_>,
+    devices: Vec<Device>,
+    all_paths: &[Arc<Paths>],
+    stop: &Stop,
+) -> (Vec<Device>, Result<(), Failure>) {
     let registration = &attaching.registration;
     let names: Vec<String> = devices.iter().map(|device| format!("ublkb{}", device.id().number)).collect();
+    let devices = RefCell::new(devices);
     let has_ended = || {
+        let mut devices = devices.borrow_mut();
         if registration.has_left_devices() {
             // The next process waits until they are free.
             devices.drain(..).for_each(Device::abandon);
@@ -107,19 +126,28 @@ pub(super) fn serve(
             ended.path().display()
         ))
     };
-    let outcome = watch(stop, registration, &all_paths, has_ended, || user(&names));
-    if registration.has_left_devices() {
-        leave(devices, kept);
-        return outcome;
-    }
-    remove(attaching, devices, kept);
-    outcome
+    let find_user = || {
+        let known = user(&names);
+        if known.is_some() || registration.has_left_devices() {
+            return known;
+        }
+        opened(&mut devices.borrow_mut())
+    };
+    let outcome = watch(stop, registration, all_paths, has_ended, find_user);
+    (devices.into_inner(), outcome)
 }
 
 /// Returns a user of one of these block devices.
 fn user(names: &[String]) -> Option<String> {
     let users = DiskUsers::live();
     names.iter().find_map(|name| users.of(name).or_else(|| users.opener(name)))
+}
+
+/// Returns one of these block devices that is open, as far as the driver knows; those before it are stopped. A confined process
+/// sees no files of other processes.
+fn opened(devices: &mut [Device]) -> Option<String> {
+    let open = devices.iter_mut().find_map(|device| device.is_open_else_stop().then(|| device.path()));
+    open.map(|path| format!("{} is open", path.display()))
 }
 
 /// Removes the devices, then their record.
