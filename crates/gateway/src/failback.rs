@@ -1,5 +1,5 @@
-//! When a gateway that was gone gets its load-balancing groups back: after a time that each gateway of the group has, or when an
-//! administrator orders it.
+//! Failback: return of load-balancing groups to a gateway that was gone, after a time that is a setting of each gateway, or by
+//! order of an administrator.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::error::{Reason, Refused};
 use super::membership::Membership;
 use super::state::GroupState;
 
-/// Setting of one gateway: when it gives groups back to gateways that have returned.
+/// Setting of one gateway: time at which it gives groups back to gateways that have returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failback {
     /// Once the other gateway has been well for this time.
     After(Duration),
-    /// When an administrator orders it.
+    /// By order of an administrator.
     OnDemand,
 }
 

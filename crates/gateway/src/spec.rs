@@ -19,7 +19,7 @@ pub struct GroupSpec {
     pub conf: Option<PathBuf>,
     /// The client, without `client.`, if not the usual one.
     pub id: Option<String>,
-    /// When this gateway gives groups back to gateways that have returned.
+    /// Time at which this gateway gives groups back to gateways that have returned.
     pub failback: Failback,
 }
 
