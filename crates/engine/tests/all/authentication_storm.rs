@@ -181,10 +181,6 @@ fn strangers_leave_identifiers_to_hosts_that_come_later() {
     // Each claims the name of a host with a secret, and proves nothing.
     let strangers: Vec<(Client, Status)> = (0..most + 80).map(|_| connect(&target, HONEST)).collect();
     assert!(strangers.iter().all(|(_, status)| *status == Status::SUCCESS));
-    for number in 0..4 {
-        let (client, status) = connect(&target, &format!("nqn.2014-08.org.example:plain-{number}"));
-        assert_eq!(status, Status::SUCCESS, "{number}");
-        drop(client);
-    }
-    drop(strangers);
+    let (_client, status) = connect(&target, "nqn.2014-08.org.example:plain");
+    assert_eq!(status, Status::SUCCESS, "a host without a secret");
 }
