@@ -151,7 +151,7 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
         return None;
     }
     let me = &view.me.gateway;
-    let home = view.peers.settled.get(&group.preferred).filter(|name| *name != me);
+    let home = view.peers.returned.get(&group.preferred).filter(|name| *name != me);
     if let Some(home) = home.filter(|name| !state.is_drained(name) && is_found(state, view, name)) {
         return epoch_of(state, home);
     }
@@ -290,7 +290,13 @@ mod tests {
     /// Both gateways are well, and hosts are at b.
     fn peers() -> Peers {
         let names: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
-        Peers { well: names.clone(), settled: names, visited: ["b".to_owned()].into(), ..Peers::default() }
+        Peers {
+            well: names.clone(),
+            settled: names.clone(),
+            returned: names,
+            visited: ["b".to_owned()].into(),
+            ..Peers::default()
+        }
     }
 
     /// Decision of gateway a with a command that may still be executed, while hosts are at b.
@@ -382,6 +388,22 @@ mod tests {
         let nowhere = Peers { visited: BTreeSet::new(), deserted: ["b".to_owned()].into(), ..peers() };
         let stays = decided_among(&nowhere, |view| (view.has_late, view.is_deserted) = (false, true));
         assert_eq!(stays.open, BTreeSet::from([1]), "no host is anywhere");
+    }
+
+    #[test]
+    fn a_gateway_that_has_returned_gets_its_group_back_when_it_is_due() {
+        static BOTH: LazyLock<BTreeSet<u32>> = LazyLock::new(|| [1, 2].into());
+        let mut state = state();
+        state.groups.get_mut(&2).expect("it is there").owner =
+            Some(Owner { gateway: "a".to_owned(), epoch: 1 });
+        let keeps = |peers: &Peers| {
+            let decision = decided_by(&state, peers, |view| {
+                (view.has_late, view.held, view.open) = (false, &BOTH, &BOTH);
+            });
+            decision.hold
+        };
+        assert_eq!(keeps(&Peers { returned: BTreeSet::new(), ..peers() }), *BOTH);
+        assert_eq!(keeps(&peers()), BTreeSet::from([1]));
     }
 
     /// Decision of a when the named gateways are drained, with what it holds and the hosts at it.

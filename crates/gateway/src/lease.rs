@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::limits::{GATEWAY_DESERTED_MS, GATEWAY_LEASE_MS, GATEWAY_LOOK_GAP_MS_MAX, GATEWAY_RETURN_MS};
 
 use super::beat::Beat;
+use super::failback::Failback;
 use super::state::GroupState;
 
 /// Beats that may be missing before a gateway no longer counts as well, in milliseconds.
@@ -19,6 +20,8 @@ pub(crate) struct Peers {
     pub(crate) well: BTreeSet<String>,
     /// Well for long enough to be relied on.
     pub(crate) settled: BTreeSet<String>,
+    /// Well for long enough to get their groups back.
+    pub(crate) returned: BTreeSet<String>,
     /// Gateways without hosts.
     pub(crate) deserted: BTreeSet<String>,
     /// Gateways that are well and have had hosts for a while.
@@ -31,6 +34,9 @@ pub(crate) struct LeaseWatch {
     /// Start of the last look, in milliseconds of the watcher's clock.
     looked_ms: Option<u64>,
     seen: BTreeMap<String, Seen>,
+    failback: Failback,
+    /// Gateways that get their groups back without a delay, until they are not well again.
+    demanded: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,16 @@ struct Seen {
 }
 
 impl LeaseWatch {
+    /// A watch that gives groups back by this setting.
+    pub(crate) fn new(failback: Failback) -> Self {
+        Self { failback, ..Self::default() }
+    }
+
+    /// Has a gateway count as one that gets its groups back.
+    pub(crate) fn demand(&mut self, name: &str) {
+        self.demanded.insert(name.to_owned());
+    }
+
     /// Records a look at the beats, which began and ended then.
     pub(crate) fn look(
         &mut self,
@@ -78,11 +94,15 @@ impl LeaseWatch {
                     hosts_since_ms: known.and_then(|seen| seen.hosts_since_ms),
                 },
             };
+            let is_known = known.is_some();
             let is_well = count.is_some() && began_ms.saturating_sub(seen.first_ms) < WELL_MS;
             seen.well_since_ms = is_well.then(|| seen.well_since_ms.unwrap_or(ended_ms));
             let has_hosts = beat.is_some_and(|beat| !beat.is_deserted);
             seen.hosts_since_ms = has_hosts.then(|| seen.hosts_since_ms.unwrap_or(ended_ms));
             self.seen.insert(name.clone(), seen);
+            if !is_known || !is_well {
+                self.demanded.remove(name);
+            }
         }
     }
 
@@ -112,8 +132,13 @@ impl LeaseWatch {
                 if seen.hosts_since_ms.is_some_and(is_for) {
                     peers.visited.insert(name.clone());
                 }
-                if looked_ms.saturating_sub(since_ms) >= GATEWAY_RETURN_MS {
+                let well_ms = looked_ms.saturating_sub(since_ms);
+                let is_demanded = self.demanded.contains(name);
+                if well_ms >= GATEWAY_RETURN_MS {
                     peers.settled.insert(name.clone());
+                    if is_demanded || self.failback.is_due(well_ms) {
+                        peers.returned.insert(name.clone());
+                    }
                 }
             }
         }
@@ -204,6 +229,50 @@ mod tests {
             assert!(!testbed.look(at_ms).1);
         }
         assert!(testbed.look(2_600).0);
+    }
+
+    #[test]
+    fn a_gateway_gets_its_groups_back_after_its_delay_or_on_demand() {
+        let returned_ms = |failback, demand_ms: Option<u64>| {
+            let mut testbed = Testbed { watch: LeaseWatch::new(failback), ..Testbed::new() };
+            (0..70_000).step_by(500).find(|at_ms| {
+                if demand_ms == Some(*at_ms) {
+                    testbed.watch.demand("a");
+                }
+                testbed.beat(1, *at_ms);
+                testbed.look(*at_ms);
+                testbed.watch.peers(&testbed.state).returned.contains("a")
+            })
+        };
+        let minute = Failback::After(std::time::Duration::from_secs(60));
+        let soonest_ms = GATEWAY_RETURN_MS + 500;
+        assert_eq!(returned_ms(Failback::default(), None), Some(soonest_ms));
+        assert_eq!(returned_ms(minute, None), Some(60_500));
+        assert_eq!(returned_ms(minute, Some(30_000)), Some(30_000));
+        assert_eq!(
+            returned_ms(minute, Some(500)),
+            Some(soonest_ms),
+            "one that may be gone again has to live a while"
+        );
+        assert_eq!(returned_ms(Failback::OnDemand, None), None);
+        assert_eq!(returned_ms(Failback::OnDemand, Some(30_000)), Some(30_000));
+    }
+
+    #[test]
+    fn an_order_ends_with_the_next_failure() {
+        let mut testbed = Testbed { watch: LeaseWatch::new(Failback::OnDemand), ..Testbed::new() };
+        for at_ms in (0..20_000).step_by(500) {
+            if at_ms == 5_000 {
+                testbed.watch.demand("a");
+            }
+            let is_silent = (6_000..9_000).contains(&at_ms);
+            if !is_silent {
+                testbed.beat(1, at_ms);
+            }
+            testbed.look(at_ms);
+            let has_returned = testbed.watch.peers(&testbed.state).returned.contains("a");
+            assert_eq!(has_returned, (5_000..7_500).contains(&at_ms), "{at_ms}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod duty;
 mod elsewhere;
 mod epoch;
 mod error;
+mod failback;
 mod format;
 mod gateway_port;
 mod group_event;
@@ -41,6 +42,7 @@ mod succession;
 mod write_pause;
 
 pub use error::{GroupError, MemberError, Reason, Refused};
+pub use failback::Failback;
 pub use group_event::{GroupEvent, Happening};
 pub use handed_member::{HandedMember, OfferedMember};
 pub use held_writes::HeldWrites;

@@ -80,13 +80,14 @@ struct Signals {
 
 impl Membership {
     pub(super) fn new(group: String, number: u16, store: Store, me: Owner, state: GroupState) -> Self {
+        let seen = Seen::new(me, state, store.spec().failback);
         Self {
             group,
             number,
             store,
             began: now(),
             first_ms: 0,
-            seen: Mutex::new(Seen::new(me, state)),
+            seen: Mutex::new(seen),
             serving: lock::Mutex::default(),
             served_last: Mutex::default(),
             host_reports: Mutex::default(),

@@ -8,6 +8,7 @@ use engine::limits::GATEWAY_LEASE_MS;
 use super::beat::{Beat, Lost};
 use super::chronicle::Chronicle;
 use super::decision::Standing;
+use super::failback::Failback;
 use super::host_presence::HostPresence;
 use super::lease::LeaseWatch;
 use super::pauses::Pauses;
@@ -37,7 +38,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn new(me: Owner, state: GroupState) -> Self {
+    pub(super) fn new(me: Owner, state: GroupState, failback: Failback) -> Self {
         let (pauses, chronicle) = (Pauses::new(&state), Chronicle::new(&state));
         Self {
             pauses,
@@ -46,7 +47,7 @@ impl Seen {
             tried: BTreeSet::new(),
             standing: Standing::Member,
             state,
-            watch: LeaseWatch::default(),
+            watch: LeaseWatch::new(failback),
             beaten_ms: None,
             count: 0,
             fenced: BTreeSet::new(),

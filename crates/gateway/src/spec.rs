@@ -1,8 +1,10 @@
-//! Which group of gateways, as it is typed: `POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME]`. It opens nothing.
+//! Which group of gateways, as it is typed: `POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME][,failback=TIME]`. It opens nothing.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::failback::Failback;
 
 /// A group of gateways, and how its cluster is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct GroupSpec {
     pub conf: Option<PathBuf>,
     /// The client, without `client.`, if not the usual one.
     pub id: Option<String>,
+    /// Time at which this gateway gives groups back to gateways that have returned.
+    pub failback: Failback,
 }
 
 impl FromStr for GroupSpec {
@@ -36,7 +40,7 @@ impl FromStr for GroupSpec {
         check_name(group)?;
         let owned = str::to_owned;
         let (pool, namespace, group) = (owned(pool), owned(namespace), owned(group));
-        let mut spec = Self { pool, namespace, group, conf: None, id: None };
+        let mut spec = Self { pool, namespace, group, conf: None, id: None, failback: Failback::default() };
         for part in parts {
             match part.split_once('=') {
                 Some(("conf", file)) if !file.is_empty() => {
@@ -46,9 +50,13 @@ impl FromStr for GroupSpec {
                 Some(("id", name)) if !name.is_empty() => {
                     spec.id = Some(name.strip_prefix("client.").unwrap_or(name).to_owned());
                 }
+                Some(("failback", text)) => {
+                    let failback = text.parse::<Failback>();
+                    spec.failback = failback.map_err(|what| format!("failback: {what}, or on-demand"))?;
+                }
                 _ => {
                     return Err(format!(
-                        "`{part}` is nothing that a group takes: it takes conf=FILE and id=NAME"
+                        "`{part}` is nothing that a group takes: it takes conf=FILE and id=NAME, and failback=TIME"
                     ));
                 }
             }
@@ -94,7 +102,10 @@ mod tests {
         let spec: GroupSpec = "rbd/tenant/gw,conf=/etc/ceph/b.conf,id=client.gw".parse().unwrap();
         assert_eq!((&*spec.namespace, spec.id.as_deref()), ("tenant", Some("gw")));
         assert_eq!(spec.to_string(), "rbd/tenant/gw");
+        assert_eq!(spec.failback, Failback::default());
         assert_eq!(spec.conf, Some(PathBuf::from("/etc/ceph/b.conf")));
+        let spec: GroupSpec = "rbd/gw,failback=on-demand".parse().unwrap();
+        assert_eq!(spec.failback, Failback::OnDemand);
     }
 
     #[test]
@@ -107,6 +118,7 @@ mod tests {
             ("rbd/a b", "1 to 128 letters"),
             ("rbd/gw,size=1", "conf=FILE and id=NAME"),
             ("rbd/gw,id=", "conf=FILE and id=NAME"),
+            ("rbd/gw,failback=soon", "is not a time"),
         ] {
             let what = GroupSpec::from_str(text).unwrap_err();
             assert!(what.contains(expected), "{text}: {what}");

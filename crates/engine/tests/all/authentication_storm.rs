@@ -1,5 +1,5 @@
 //! Two thousand connections of hosts that fail to authenticate in the most expensive group, again and again: a host that has its
-//! secret gets in, and one that is served goes on.
+//! secret gets in, and one that is served goes on. Strangers also leave identifiers for controllers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use authentication::{Group, Secret};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, HostIdentity, HostSecrets, PathOptions, Volume};
+use engine::limits::PROMISED_IDS_PER_NETWORK_MAX;
 use engine::ring::Engine;
 use engine::target::{HostKeyConfig, NamespaceConfig, Reactors, SubsystemConfig, Target, TargetConfig};
 use nvme::Status;
@@ -38,17 +39,24 @@ fn receive(client: &mut Client) -> Option<Body> {
     Message::decode(&reply.data).ok().map(|message| message.body)
 }
 
-/// An impostor up to where the target has to work for it.
-fn begin(target: &Target, number: usize) -> Option<Client> {
+/// Connects an admin queue in the name of a host.
+fn connect(target: &Target, host_nqn: &str) -> (Client, Status) {
     let options = Options {
         subsystem_nqn: NQN.to_owned(),
-        host_nqn: format!("nqn.2014-08.org.example:host-{}", number % NAMES),
+        host_nqn: host_nqn.to_owned(),
         host_id: [7; 16],
         ..Options::default()
     };
     let mut client = Client::initialized(target.ports()[0], options.digests);
     let connect = nvme::fabrics::Connect { queue_size: 31, ..options.connect(0) };
-    if client.connect(&connect, &options.data(CONTROLLER_ID_ANY)).status != Status::SUCCESS {
+    let status = client.connect(&connect, &options.data(CONTROLLER_ID_ANY)).status;
+    (client, status)
+}
+
+/// An impostor up to where the target has to work for it.
+fn begin(target: &Target, number: usize) -> Option<Client> {
+    let (mut client, status) = connect(target, &format!("nqn.2014-08.org.example:host-{}", number % NAMES));
+    if status != Status::SUCCESS {
         return None;
     }
     let offer = Negotiate { concatenation: 0, hashes: vec![1], groups: vec![Group::Ffdhe8192.id()] };
@@ -153,4 +161,26 @@ fn an_honest_host_gets_in_during_a_storm_of_impostors() {
     });
     assert!(failed.load(Ordering::Relaxed) >= THREADS);
     volume.write_at(0, &[1; 4096]).unwrap();
+}
+
+/// Identifiers as a gateway has them: few, and its own.
+#[test]
+fn strangers_leave_identifiers_to_hosts_that_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    fs::write(&path, &*Secret::new(&[1; 32], None).unwrap().reveal()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut subsystem = SubsystemConfig::new(NQN, "1", "test");
+    subsystem.host_keys = vec![HostKeyConfig::new(HONEST, path)];
+    engine::ring::core::raise_descriptor_limit();
+    let most = PROMISED_IDS_PER_NETWORK_MAX as u16;
+    let controller_ids = 2049..=2048 + most + 4;
+    let base = configure(Engine::Epoll, vec![subsystem]);
+    let config = TargetConfig { reactors: Reactors::Count(1), controller_ids, ..base };
+    let target = Target::start(&config).unwrap();
+    // Each claims the name of a host with a secret, and proves nothing.
+    let strangers: Vec<(Client, Status)> = (0..most + 80).map(|_| connect(&target, HONEST)).collect();
+    assert!(strangers.iter().all(|(_, status)| *status == Status::SUCCESS));
+    let (_client, status) = connect(&target, "nqn.2014-08.org.example:plain");
+    assert_eq!(status, Status::SUCCESS, "a host without a secret");
 }

@@ -34,6 +34,11 @@ pub(super) fn run(flags: &GatewaysFlags) -> Result<(), Failure> {
             let json = patch(control, name, &json!({ "drained": false }))?;
             return done(control, format!("gateway {name} may serve again"), &json);
         }
+        Some(GatewaysAction::Failback { name, control }) => {
+            client(control)?.order(Method::POST, &format!("{}/failback", path(name)))?;
+            let text = format!("gateway {name} gets its load-balancing groups back");
+            return done(control, text, &json!({ "failback": name }));
+        }
         None => {}
     }
     let json: Value = client(&flags.control)?.get("/v1/gateways")?;

@@ -35,6 +35,12 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&shown.ok_or_else(|| Refusal::conflict(format!("gateway {name} was removed meanwhile")))?)
 }
 
+/// Gives a gateway that has returned its load-balancing groups, if this gateway has them.
+pub(super) fn fail_back(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    membership(ask)?.fail_back(ask.part("name"))?;
+    Ok(Answer::done())
+}
+
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     membership(ask)?.remove_gateway(ask.part("name"))?;
     Ok(Answer::done())

@@ -91,6 +91,7 @@ pub(crate) struct StatusFlags {
   selvedge gateways
   selvedge gateways drain rack2
   selvedge gateways resume rack2
+  selvedge gateways failback rack2
   selvedge gateways remove rack2-old"
 )]
 pub(crate) struct GatewaysFlags {
@@ -124,6 +125,20 @@ Example:
     #[command(after_help = "Example:
   selvedge gateways resume rack2")]
     Resume {
+        /// Name of the gateway, as `selvedge gateways` shows it
+        name: String,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Give a gateway that has returned its load-balancing groups now
+    #[command(
+        after_help = "Sent to the gateway that serves them (--control). With `failback=` of `serve --gateway-group` they would return
+later, or not by themselves.
+
+Example:
+  selvedge gateways failback rack2"
+    )]
+    Failback {
         /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
         #[command(flatten)]

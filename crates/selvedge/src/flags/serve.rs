@@ -210,7 +210,7 @@ pub(crate) struct ServeFlags {
     /// Gateway group to join, whose gateways serve the same namespaces from one Ceph cluster
     #[arg(
         long,
-        value_name = "POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME]",
+        value_name = "POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME][,failback=TIME]",
         conflicts_with_all = ["config", "nqn", "namespaces", "serial", "allow_any_host", "allow_hosts", "state_dir",
             "command_quiesce"]
     )]

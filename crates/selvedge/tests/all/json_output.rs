@@ -149,8 +149,8 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     Some(match name {
         // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
         "attach detach" | "attach recover" | "attach serve" | "attach upgrade" => return None,
-        "demo" | "disconnect" | "serve" | "gateways remove" | "gateways drain" | "gateways resume"
-        | "tune revert" | "connection reset" => {
+        "demo" | "disconnect" | "serve" | "gateways remove" | "gateways drain" | "gateways failback"
+        | "gateways resume" | "tune revert" | "connection reset" => {
             return None;
         }
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,

@@ -12,7 +12,7 @@ use super::failed::Failed;
 use super::listeners::{GroupListeners, SERVICE, in_clear, listen};
 use super::native::{Native, of_subsystem};
 
-/// What a call says of the listeners in its networks.
+/// Requirements of a call on the listeners in its networks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
     /// The port that they have, where one is given.

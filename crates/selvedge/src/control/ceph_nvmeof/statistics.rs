@@ -92,7 +92,7 @@ fn counted<'a>(metrics: &'a Metrics, nqn: &str, nsid: u32) -> Option<&'a Namespa
     subsystem.namespaces.iter().find(|counted| counted.nsid == nsid)
 }
 
-/// What was done with a namespace since the gateway started. The shortest and the longest times are not kept.
+/// Work on a namespace since the gateway started. The shortest and the longest times are not kept.
 fn stats(namespace: &NamespaceConfig, counted: &NamespaceMetrics) -> BdevIoStatsInfo {
     // Commands, bytes and nanoseconds.
     let of = |operation: Operation| {
