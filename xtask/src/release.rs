@@ -39,13 +39,14 @@ const FORMATS: [(&str, &str, &str); 12] = [
 
 type Check = (&'static str, fn() -> Result<String, String>);
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     ("nothing is left to commit", committed),
     ("all workspaces have one version", versions),
     ("the changelog has the version", changelog),
     ("documents name the version and the formats", documents),
     ("the release before is known", before),
     ("the crates can be published", crates),
+    ("programs may leave out Ceph, TLS and the target", features),
 ];
 /// These take hours.
 const LONG_CHECKS: [Check; 2] = [
@@ -178,6 +179,19 @@ fn crates() -> Result<String, String> {
     let words = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty"];
     let step = workspace::cargo(&words).limit_s(300).run_quietly();
     if step.passed { Ok(String::new()) } else { Err(step.output.trim().to_owned()) }
+}
+
+/// Checks the engine without what programs may leave out of it: without Ceph and TLS, and without the target too.
+fn features() -> Result<String, String> {
+    for features in ["", "target"] {
+        let words =
+            ["check", "--lib", "-p", "selvedge-engine", "--no-default-features", "--features", features];
+        let step = workspace::cargo(&words).env("RUSTFLAGS", "-D warnings").limit_s(900).run_quietly();
+        if !step.passed {
+            return Err(step.output.trim().to_owned());
+        }
+    }
+    Ok(String::new())
 }
 
 fn suites() -> Result<String, String> {
