@@ -108,7 +108,8 @@ pub(crate) struct AttachFlags {
     pub(crate) ublk: bool,
 
     /// Attach for writing although another process of this machine has a namespace attached for
-    /// writing: two file systems on it destroy each other
+    /// writing, or its block device waits for attach recover: two file systems on it destroy each
+    /// other
     #[arg(long, help_heading = "Disk")]
     pub(crate) allow_second_attach: bool,
 

@@ -42,7 +42,8 @@ pub(crate) struct ConnectFlags {
     pub(crate) persistent: bool,
 
     /// Connect although a process of this machine has a namespace of the subsystem attached for
-    /// writing: two file systems on it destroy each other
+    /// writing, or its block device waits for attach recover: two file systems on it destroy each
+    /// other
     #[arg(long)]
     pub(crate) allow_second_attach: bool,
 

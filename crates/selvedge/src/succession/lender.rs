@@ -145,7 +145,7 @@ impl Lends for Lender<'_> {
         );
     }
 
-    /// What waited for the guard is left to the next process, too.
+    /// Leaves the changes that wait for the guard to the next process, too.
     fn leave(&mut self) {
         self.administration.leave();
         self.has_left = true;
