@@ -129,6 +129,8 @@ fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, S
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
     }
+    let is_changed = target.apply(&target.config()).is_ok();
+    assert_eq!(is_changed, outcome != Ok(true), "changes are the next process's");
     (outcome, resumed.get(), channel.said.take())
 }
 
