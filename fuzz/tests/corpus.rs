@@ -54,6 +54,11 @@ fn control_api() {
 }
 
 #[test]
+fn gateway_state() {
+    replay("gateway_state", fuzz::gateway_state::check);
+}
+
+#[test]
 fn hand_over() {
     replay("hand_over", fuzz::hand_over::check);
 }
@@ -87,6 +92,17 @@ fn receivers() {
 #[test]
 fn nbd() {
     made_up(fuzz::nbd::check);
+}
+
+#[test]
+fn state_files() {
+    replay("state_files", fuzz::state_files::check);
+}
+
+#[test]
+fn ublk() {
+    replay("ublk", fuzz::ublk::check);
+    made_up(fuzz::ublk::check);
 }
 
 #[test]

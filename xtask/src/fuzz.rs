@@ -22,7 +22,7 @@ const fn target(name: &'static str, about: &'static str, length_max: u32, has_wo
     Target { name, about, length_max, has_words }
 }
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 20] = [
     target("receive_target", "any bytes at the target's end of a connection, cut anywhere", 512, false),
     target("receive_host", "any bytes at the initiator's end of a connection, cut anywhere", 512, false),
     target("connection", "whole connections of several hosts to a living target", 1024, false),
@@ -43,6 +43,14 @@ const TARGETS: [Target; 17] = [
     target("hand_over", "what the former process of a target is said to hand over", 4096, false),
     target("nbd", "an NBD client of any bytes, and one that keeps to the protocol mostly", 4096, false),
     target("virtqueue", "a guest of any bytes, and one that keeps to virtio mostly", 1024, false),
+    target("ublk", "a kernel's ublk driver of any descriptors and completions", 1024, false),
+    target("gateway_state", "the objects of a group of gateways, of any text", 4096, false),
+    target(
+        "state_files",
+        "state, access file, audit log and records of a former process, of any text",
+        4096,
+        false,
+    ),
     target("record", "TLS' records, with an attacker on the way, or of a peer that has the key", 4096, false),
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];

@@ -8,6 +8,7 @@ mod chronicle;
 mod decision;
 mod drain;
 mod duty;
+pub mod edges;
 mod elsewhere;
 mod epoch;
 mod error;

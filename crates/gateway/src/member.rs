@@ -77,8 +77,10 @@ impl Member {
 
     /// The identifiers that this gateway's controllers get: no other gateway's have them.
     pub fn controller_ids(&self) -> RangeInclusive<u16> {
-        let first = (self.membership.number() - 1) * GATEWAY_CONTROLLERS + 1;
-        first..=first + GATEWAY_CONTROLLERS - 1
+        // The number was read from the cluster, and may be any.
+        let before = self.membership.number().saturating_sub(1).saturating_mul(GATEWAY_CONTROLLERS);
+        let first = before.saturating_add(1);
+        first..=first.saturating_add(GATEWAY_CONTROLLERS - 1)
     }
 
     /// The same ports with numbers that no other gateway's have.

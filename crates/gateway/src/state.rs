@@ -367,9 +367,10 @@ impl LoadBalancingGroup {
     }
 }
 
-/// The version that these pairs have.
+/// The version that these pairs have. The first is 1, and each has a next one.
 pub(crate) fn version_in(pairs: &Pairs) -> Option<u64> {
-    std::str::from_utf8(pairs.get(VERSION_KEY)?).ok()?.parse().ok()
+    let version: u64 = std::str::from_utf8(pairs.get(VERSION_KEY)?).ok()?.parse().ok()?;
+    (1..u64::MAX).contains(&version).then_some(version)
 }
 
 fn written(value: &impl Serialize) -> Vec<u8> {
@@ -434,6 +435,8 @@ mod tests {
             ("format", "9", "format 9"),
             ("reads.a", "{}", "reads.a"),
             ("version", "x", "no version"),
+            ("version", "0", "no version"),
+            ("version", "18446744073709551615", "no version"),
             ("gateway.a", "{}", "gateway.a"),
             ("ana.x", "{}", "ana.x"),
             ("config", "", "config"),

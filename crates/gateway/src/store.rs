@@ -13,6 +13,7 @@ use engine::limits::{
 };
 use engine::ring::channel::SyncSender;
 use engine::ring::thread;
+use serde::de::DeserializeOwned;
 
 use super::beat::Beat;
 use super::presence::Presence;
@@ -73,6 +74,12 @@ impl From<CephError> for StoreError {
     fn from(error: CephError) -> Self {
         Self::Ceph(error)
     }
+}
+
+/// Values of an object that are of this kind, by gateway name. Malformed ones are left out.
+pub(crate) fn known_in<T: DeserializeOwned>(pairs: Pairs) -> BTreeMap<String, T> {
+    let known = |(name, value): (String, Vec<u8>)| Some((name, serde_json::from_slice(&value).ok()?));
+    pairs.into_iter().filter_map(known).collect()
 }
 
 /// Access to the shared state of a group of gateways.
@@ -173,11 +180,7 @@ impl Store {
     /// The last beats of all gateways. What is not a beat is left out.
     pub(crate) fn beats(&self) -> Result<BTreeMap<String, Beat>, StoreError> {
         let pairs = self.look_after(self.connection().beats.pairs(""))?.unwrap_or_default();
-        let beats = pairs.into_iter().filter_map(|(name, value)| {
-            let beat = serde_json::from_slice(&value).ok()?;
-            Some((name, beat))
-        });
-        Ok(beats.collect())
+        Ok(known_in(pairs))
     }
 
     /// Says which hosts are at a gateway.
@@ -192,9 +195,7 @@ impl Store {
     /// Reports of gateways on their hosts. Malformed ones are left out.
     pub(crate) fn presences(&self) -> Result<BTreeMap<String, Presence>, StoreError> {
         let pairs = self.look_after(self.connection().hosts.pairs(""))?.unwrap_or_default();
-        let said =
-            pairs.into_iter().filter_map(|(name, value)| Some((name, serde_json::from_slice(&value).ok()?)));
-        Ok(said.collect())
+        Ok(known_in(pairs))
     }
 
     /// Takes away what these gateways have said of their hosts.

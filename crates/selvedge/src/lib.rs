@@ -45,6 +45,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 
+pub use commands::attach_edges;
 pub use version::Linkage;
 
 /// Reads what was typed, does it, and says how it ended.

@@ -64,13 +64,12 @@ impl StateFile {
         let Some(text) = self.directory.folder.read(NAME, BYTES_MAX).map_err(Failure::failed)? else {
             return Ok(None);
         };
-        parse(&text).map(Some).map_err(|what| Failure::failed(format!("{}: {what}", path.display())))
+        read_text(&text).map(Some).map_err(|what| Failure::failed(format!("{}: {what}", path.display())))
     }
 
     /// Writes a state beside the one that counts, so that a full disk is found out before anything is changed.
     pub(crate) fn prepare(&self, fabric: &FabricConfig) -> io::Result<Replacement<'_>> {
-        let text = serde_json::to_vec_pretty(&Written { version: VERSION, fabric })?;
-        Ok(self.directory.folder.prepare(NAME, &text)?)
+        Ok(self.directory.folder.prepare(NAME, &write_text(fabric)?)?)
     }
 
     /// Makes `fabric` the state.
@@ -79,7 +78,16 @@ impl StateFile {
     }
 }
 
-fn parse(text: &[u8]) -> Result<FabricConfig, String> {
+/// Content of the file of this configuration.
+pub(crate) fn write_text(fabric: &FabricConfig) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec_pretty(&Written { version: VERSION, fabric })
+}
+
+/// Reads the content of a state file.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub(crate) fn read_text(text: &[u8]) -> Result<FabricConfig, String> {
     let damaged = |error: serde_json::Error| {
         format!("it is damaged ({error}); put a copy in its place, or remove it and serve a file with -c")
     };

@@ -68,7 +68,7 @@ impl FoundDevice {
         Ok(Control::open()?.info(number).ok().map(|info| Self::of(&info)))
     }
 
-    fn of(info: &DeviceInfo) -> Self {
+    pub(super) fn of(info: &DeviceInfo) -> Self {
         let state = match info.state {
             state::LIVE => DeviceState::Live,
             state::QUIESCED if info.flags & feature::USER_RECOVERY != 0 => DeviceState::Waiting,

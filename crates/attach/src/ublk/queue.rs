@@ -9,17 +9,16 @@ use std::time::Duration;
 use engine::initiator::{CommandQueues, Data, Ended, PathQueues, Paths, Request as QueueRequest};
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, BufferPool, Event, Moment, Ring};
-use nvme::io::DatasetRange;
 use rustix::io::Errno;
 use zerocopy::IntoBytes as _;
-use zerocopy::little_endian::{U32, U64};
 
 use super::descriptors::Descriptors;
 use super::errno::errno;
 use super::geometry::Geometry;
-use super::request::{Request, Work};
+use super::request::{Request, Work, result_number};
 use super::request_data::RequestData;
 use super::request_ring::RequestRing;
+use super::tags::{Completion, Tags};
 use super::tally::DeviceTally;
 
 /// Parts of a queue.
@@ -63,8 +62,7 @@ pub(super) struct Queue {
     plan: Plan,
     /// The requests that are under way, by their tags.
     under_way: Vec<Option<Request>>,
-    /// Tags that the driver may have a request for.
-    live: usize,
+    tags: Tags,
     is_closed: bool,
     /// Requests that have come while quiesced, by their tags.
     deferred: Vec<u16>,
@@ -98,7 +96,7 @@ impl Queue {
             queues,
             pool: BufferPool::new(),
             under_way: vec![None; depth.into()],
-            live: depth.into(),
+            tags: Tags::new(depth),
             is_closed: false,
             deferred: Vec::with_capacity(depth.into()),
             is_quiet: false,
@@ -111,7 +109,10 @@ impl Queue {
 
     /// Asks for the first requests.
     pub(super) fn fetch(&mut self) -> io::Result<()> {
-        (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag, self.data.address(tag)))?;
+        for tag in 0..self.plan.depth {
+            self.requests.fetch(tag, self.data.address(tag))?;
+            self.tags.ask(tag);
+        }
         self.requests.submit()?;
         // In this order: Linux 6.12 lets no other process map them if one ends that has mapped them
         // and not yet asked for requests.
@@ -121,7 +122,7 @@ impl Queue {
 
     /// Serves until the driver has no more requests.
     pub(super) fn run(mut self) -> DeviceTally {
-        while self.live > 0 && !self.may_leave() {
+        while self.tags.are_live() && !self.may_leave() {
             if let Err(error) = self.run_once() {
                 tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
                 break;
@@ -183,15 +184,21 @@ impl Queue {
             self.ended(ended)?;
         }
         while let Some((tag, result)) = self.requests.pop() {
-            if result == 0 && self.is_quiesced() {
-                self.deferred.push(tag);
-            } else if result == 0 {
-                self.begin(tag)?;
-            } else {
-                self.live -= 1;
-                if result != -Errno::NODEV.raw_os_error() {
-                    let error = io::Error::from_raw_os_error(-result);
+            match self.tags.complete(tag, result) {
+                Completion::Request if self.is_quiesced() => self.deferred.push(tag),
+                Completion::Request => self.begin(tag)?,
+                // The device goes.
+                Completion::End(number) if number == Errno::NODEV.raw_os_error() => {}
+                Completion::End(number) => {
+                    let error = io::Error::from_raw_os_error(number);
                     tracing::error!(%error, tag, "cannot fetch requests from the kernel's ublk driver");
+                }
+                Completion::Stray => {
+                    tracing::error!(
+                        tag,
+                        result,
+                        "the kernel's ublk driver ends a command that it does not have"
+                    );
                 }
             }
         }
@@ -259,13 +266,8 @@ impl Queue {
                 }
             }
             Work::Discard => {
-                let range = DatasetRange {
-                    start: U64::new(request.start),
-                    blocks: U32::new(request.blocks),
-                    ..Default::default()
-                };
-                let mut buffer = self.pool.take(size_of::<DatasetRange>());
-                buffer.copy_from_slice(range.as_bytes());
+                let mut buffer = self.pool.take(size_of_val(&request.range()));
+                buffer.copy_from_slice(request.range().as_bytes());
                 Ok(Data::Send(buffer))
             }
             Work::Flush | Work::WriteZeroes { .. } => Ok(Data::None),
@@ -302,14 +304,8 @@ impl Queue {
     }
 
     fn answer(&mut self, tag: u16, result: Result<u64, Errno>) -> io::Result<()> {
-        let number = match result {
-            // Only data has a length; the driver ends anything else as a whole.
-            Ok(length) => i32::try_from(length).unwrap_or(0),
-            Err(error) => {
-                self.tally.errors += 1;
-                -error.raw_os_error()
-            }
-        };
-        self.requests.commit(tag, number, self.data.address(tag))
+        self.tally.errors += u64::from(result.is_err());
+        self.tags.ask(tag);
+        self.requests.commit(tag, result_number(result), self.data.address(tag))
     }
 }

@@ -1,7 +1,8 @@
 //! A request of the block layer as a command of the namespace.
 
-use nvme::io::IoCommand;
+use nvme::io::{DatasetRange, IoCommand};
 use rustix::io::Errno;
+use zerocopy::little_endian::{U32, U64};
 
 use super::driver::{IoDescriptor, SECTOR_BYTES, flag, operation};
 use super::geometry::Geometry;
@@ -63,6 +64,11 @@ impl Request {
         Ok(Self { work, start, blocks, length })
     }
 
+    /// Range of its blocks, as the data of a Dataset Management command.
+    pub(super) fn range(&self) -> DatasetRange {
+        DatasetRange { start: U64::new(self.start), blocks: U32::new(self.blocks), ..DatasetRange::default() }
+    }
+
     /// The command for it.
     pub(super) const fn command(&self) -> IoCommand {
         let (start, blocks) = (self.start, self.blocks);
@@ -75,6 +81,15 @@ impl Request {
                 IoCommand::WriteZeroes { start, blocks, force_unit_access: is_durable, deallocate }
             }
         }
+    }
+}
+
+/// Result of a request as the driver takes it: its bytes, or the negative number of an error.
+pub(super) fn result_number(result: Result<u64, Errno>) -> i32 {
+    match result {
+        // Only data has a length; the driver ends anything else as a whole.
+        Ok(length) => i32::try_from(length).unwrap_or(0),
+        Err(error) => -error.raw_os_error(),
     }
 }
 

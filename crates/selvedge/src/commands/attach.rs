@@ -4,6 +4,7 @@
 mod confined;
 mod controllers;
 mod detach;
+pub mod edges;
 mod ending;
 mod list;
 mod many;

@@ -36,6 +36,7 @@ mod top;
 mod tune;
 mod upgrade;
 
+pub use self::attach::edges as attach_edges;
 use crate::failure::Failure;
 use crate::flags::Command;
 

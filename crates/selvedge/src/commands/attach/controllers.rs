@@ -295,11 +295,16 @@ fn controllers(file: &File, namespace: &Namespace) -> Result<Vec<ControllerRecor
     if bytes.len() as u64 > CONTROLLERS_FILE_BYTES_MAX {
         return Err(format!("has more than {CONTROLLERS_FILE_BYTES_MAX} bytes"));
     }
-    let content: Content = serde_json::from_slice(&bytes).map_err(|error| format!("is invalid: {error}"))?;
+    parse(&bytes, &namespace.subsystem_nqn, namespace.nsid)
+}
+
+/// Controllers of a namespace in a file with this content.
+pub(super) fn parse(bytes: &[u8], subsystem_nqn: &str, nsid: u32) -> Result<Vec<ControllerRecord>, String> {
+    let content: Content = serde_json::from_slice(bytes).map_err(|error| format!("is invalid: {error}"))?;
     if content.version != VERSION {
         return Err(format!("is of version {}, not {VERSION}", content.version));
     }
-    if content.subsystem_nqn != namespace.subsystem_nqn || content.nsid != namespace.nsid {
+    if content.subsystem_nqn != subsystem_nqn || content.nsid != nsid {
         return Err(format!("is about namespace {} of {}", content.nsid, content.subsystem_nqn));
     }
     // Without a keep alive a controller would never end by itself, and none is made so.

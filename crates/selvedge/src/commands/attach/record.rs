@@ -177,6 +177,12 @@ impl Record {
         Self { version: VERSION, arguments, working_directory, process, method, nqn: nqn.to_string(), disks }
     }
 
+    /// Reads a record. `None` if it is of another version, or no record.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let record: Self = serde_json::from_slice(text).ok()?;
+        (record.version == VERSION).then_some(record)
+    }
+
     /// Returns the command line of the process.
     pub(super) fn command_line(&self) -> CommandLine {
         CommandLine { arguments: self.arguments.clone(), working_directory: self.working_directory.clone() }
@@ -309,7 +315,7 @@ impl KnownRecord {
         let file = folder.open_to_append(path.file_name()?).ok()?;
         let mut text = Vec::new();
         (&file).take(LENGTH_MAX).read_to_end(&mut text).ok()?;
-        let record: Record = serde_json::from_slice(&text).ok()?;
+        let record = Record::parse(&text)?;
         let until = Instant::now() + LOOKED_AT_FOR;
         let is_locked = loop {
             match file.try_lock() {
@@ -327,7 +333,7 @@ impl KnownRecord {
             return None;
         }
         let lock = is_locked.then_some(file);
-        (record.version == VERSION).then_some(Self { path, record, lock })
+        Some(Self { path, record, lock })
     }
 
     /// True if its process is alive.

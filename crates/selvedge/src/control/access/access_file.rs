@@ -85,7 +85,8 @@ impl AccessFile {
         Self::parse(&text).map_err(|error| format!("{shown}: {error}"))
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Reads the text of one.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         file.check()?;
         Ok(file)

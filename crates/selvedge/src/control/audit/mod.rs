@@ -8,4 +8,4 @@ mod verification;
 pub(crate) use audit_log::{AuditLog, NAME, head_in};
 pub(crate) use record::{Event, Kind};
 pub(in crate::control) use tail::Tail;
-pub(crate) use verification::{Verified, verify};
+pub(crate) use verification::{Verified, verify, verify_text};

@@ -158,7 +158,10 @@ impl Head {
         if Fingerprint::of(hashed.as_bytes()) != read.hash || end != format!("{}\"}}", read.hash) {
             return Err(format!("record {} was changed: its hash is that of another line", read.seq));
         }
-        let head = Self { seq: read.seq + 1, hash: read.hash };
+        let Some(seq) = read.seq.checked_add(1) else {
+            return Err("not a record: none could follow one of this number".to_owned());
+        };
+        let head = Self { seq, hash: read.hash };
         Ok((read, head))
     }
 }
@@ -213,6 +216,18 @@ mod tests {
         let before = follow(&all[..2]).unwrap();
         forged[2] = before.append(&Event::default(), Timestamp::UNIX_EPOCH).unwrap().0;
         assert!(follow(&forged).unwrap_err().contains("record 3 does not follow"));
+    }
+
+    #[test]
+    fn a_record_that_none_can_follow_is_refused() {
+        let last = Head { seq: u64::MAX - 1, ..Head::default() };
+        let (line, next) = last.append(&Event::default(), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(Head::after(&line), Ok(next));
+        let (hashed, _) = line.rsplit_once(HASH).unwrap();
+        let hashed = hashed.replacen(&last.seq.to_string(), &u64::MAX.to_string(), 1);
+        let hash = Fingerprint::of(hashed.as_bytes());
+        let refused = Head::after(&format!("{hashed}{HASH}{hash}\"}}")).unwrap_err();
+        assert!(refused.contains("none could follow"), "{refused}");
     }
 
     #[test]
