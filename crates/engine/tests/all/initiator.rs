@@ -82,6 +82,19 @@ fn each_namespace_has_a_volatile_cache_or_none() {
 }
 
 #[test]
+fn a_controller_has_no_more_queues_than_granted() {
+    let (target, address) = target(Engine::Automatic);
+    let mut config = target.config();
+    config.subsystems[0].io_queues_max = Some(2);
+    target.apply(&config).unwrap();
+    let wanted = ConnectOptions { io_queues: 4, ..options(address, Engine::Automatic) };
+    let controller = Controller::connect(wanted).unwrap();
+    assert_eq!(controller.io_queues(), 2);
+    let volume = Volume::on_controller(&controller, 1).unwrap();
+    volume.write_at(0, &[1; 512]).unwrap();
+}
+
+#[test]
 fn queues_are_connected_from_the_ports_of_their_place() {
     let (_target, address) = target(Engine::Epoll);
     let free_port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

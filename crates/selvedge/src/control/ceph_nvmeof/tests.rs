@@ -559,7 +559,8 @@ fn a_certificate_with_read_access_changes_nothing() {
     };
     let served = |testbed: &Testbed| {
         let listed: SubsystemsInfoCli = testbed.ask("list_subsystems", &ListSubsystemsReq::default());
-        let hosts: HostsInfo = testbed.ask("list_hosts", &ListHostsReq { subsystem: SERVED.to_owned(), ..Default::default() });
+        let hosts: HostsInfo =
+            testbed.ask("list_hosts", &ListHostsReq { subsystem: SERVED.to_owned(), ..Default::default() });
         (listed.status, listed.subsystems.len(), hosts.hosts.len())
     };
     let changes = |testbed: &Testbed| {
