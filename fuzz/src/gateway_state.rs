@@ -50,7 +50,7 @@ fn gateways(pairs: &Pairs) -> usize {
 fn same_again(read: &GroupRead, beats: &Pairs, hosts: &Pairs) {
     let again = read_group(&read.written, beats, hosts, GATEWAY);
     let mut again = again.unwrap_or_else(|line| panic!("{line}: {:#?}", read.written));
-    // A group that is written anew begins with the first version.
+    // A group that is written whole begins with the first version.
     again.status.version = read.status.version;
     assert_eq!(again, *read);
 }

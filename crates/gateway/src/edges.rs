@@ -1,5 +1,5 @@
-//! Where a gateway takes what others wrote into the objects of its group, so that a fuzzer reaches what a gateway reads. It
-//! decides nothing.
+//! Entry for fuzzers to the objects of a group, which other gateways write: reading them, and the decisions that follow from
+//! them. Nothing is decided here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::known_in;
 
-/// What a gateway makes of the objects of its group.
+/// Conclusions of a gateway from the objects of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRead {
     /// The same group, as a gateway writes it that makes it.
@@ -31,9 +31,9 @@ pub struct GroupRead {
     pub ports_elsewhere: usize,
     /// Load-balancing groups whose owner the gateway is.
     pub owned: BTreeSet<u32>,
-    /// Those of them whose images it would have for itself.
+    /// Load-balancing groups whose images it would have for itself.
     pub hold: BTreeSet<u32>,
-    /// Those of them that it would serve.
+    /// Load-balancing groups that it would serve.
     pub open: BTreeSet<u32>,
     /// Connections that it would put on the blocklist.
     pub fence: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Where `attach` takes what another process wrote into the runtime directory, so that a fuzzer reaches it. It decides nothing.
+//! Entry for fuzzers to the files that another `attach` wrote into the runtime directory. Nothing is decided here.
 
 use super::controllers;
 use super::record::Record;
