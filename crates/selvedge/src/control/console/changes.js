@@ -23,6 +23,12 @@ const LIMITS = [
   { key: "bw", label: "Bandwidth", note: "Bytes per second, such as 200m, or none", optional: true },
 ];
 
+const KEYS = [
+  { key: "secret", label: "Secret file", note: "Absolute path on the target's machine; empty for a TLS key alone", optional: true },
+  { key: "tls", label: "TLS key file", note: "Absolute path on the target's machine; empty for a secret alone", optional: true },
+];
+const hostKeys = (fields) => `${within(fields)}/host_keys/${part(fields.host)}`;
+
 const GATEWAY = { key: "gateway", label: "Gateway", of: (model) => (model.gateways?.gateways ?? []).map((gateway) => gateway.name) };
 const gateway = (fields, body) => ["PATCH", `/v1/gateways/${part(fields.gateway)}`, body];
 
@@ -33,6 +39,14 @@ const KINDS = {
   deny: { title: "Deny a host", fields: [SUBSYSTEM, HOST],
     request: (fields) => ["DELETE", `${within(fields)}/hosts/${part(fields.host)}`],
     command: (fields) => command("host", "deny", fields.subsystem, fields.host) },
+  key: { title: "Set the keys of a host", fields: [SUBSYSTEM, HOST, ...KEYS],
+    request: (fields) => ["PUT", hostKeys(fields), { ...(fields.secret === "" ? {} : { dhchap_secret_file: fields.secret }),
+      ...(fields.tls === "" ? {} : { tls_key_file: fields.tls }) }],
+    command: (fields) => command("host", "set-key", fields.subsystem, fields.host,
+      ...flag("--dhchap-secret-file", fields.secret), ...flag("--tls-key-file", fields.tls)) },
+  unkey: { title: "Remove the keys of a host", fields: [SUBSYSTEM, HOST],
+    request: (fields) => ["DELETE", hostKeys(fields)],
+    command: (fields) => command("host", "remove-key", fields.subsystem, fields.host) },
   limit: { title: "Limit a namespace", fields: [SUBSYSTEM, NSID, ...LIMITS],
     request: (fields) => ["PATCH", `${within(fields)}/namespaces/${fields.nsid}`,
       { qos: { iops: limit(fields.iops), bytes: limit(fields.bw) } }],
@@ -45,6 +59,11 @@ const KINDS = {
       ...(fields.path === "" ? {} : { path: fields.path }), ...(fields.size === "" ? {} : { size: fields.size }) } } }],
     command: (fields) => command("namespace", "add", fields.subsystem, `${fields.backend}:${fields.path === "" ? fields.size
       : fields.size === "" ? fields.path : `${fields.path},size=${fields.size}`}`) },
+  resize: { title: "Resize a namespace", fields: [SUBSYSTEM, NSID, { key: "size", label: "Size", note: "Such as 20g; an image is resized in its cluster" },
+    { key: "smaller", label: "Smaller size", note: "Data beyond the new end is lost", of: () => ["refuse", "allow"] }],
+    request: (fields) => ["PATCH", `${within(fields)}/namespaces/${fields.nsid}`,
+      { size: fields.size, ...(fields.smaller === "allow" ? { shrink: true } : {}) }],
+    command: (fields) => command("namespace", "resize", fields.subsystem, fields.nsid, fields.size, fields.smaller === "allow" ? "--shrink" : "") },
   remove: { title: "Remove a namespace", fields: [SUBSYSTEM, NSID],
     request: (fields) => ["DELETE", `${within(fields)}/namespaces/${fields.nsid}`],
     command: (fields) => command("namespace", "remove", fields.subsystem, fields.nsid) },

@@ -140,8 +140,8 @@ export class Subsystems {
       if (host !== undefined) trail.push(name(host));
       this.element.append(make("nav", { "aria-label": "Breadcrumb" }, make("ol", { class: "crumbs" },
         ...trail.map((part, at) => make("li", at === trail.length - 1 ? { "aria-current": "page" } : {}, part)))));
-      const changes = host === undefined ? [["allow", "Allow a host"], ["add", "Add a namespace"], ["limit", "Limit a namespace"]]
-        : [["deny", "Deny this host"]];
+      const changes = host === undefined ? [["allow", "Allow a host"], ["add", "Add a namespace"], ["limit", "Limit a namespace"],
+        ["resize", "Resize a namespace"]] : [["deny", "Deny this host"], ["key", "Set its keys"]];
       this.element.append(make("ul", { class: "kinds" }, ...changes.map(([kind, text]) => make("li", {},
         link(["changes", kind, nqn, ...(host === undefined ? [] : [host])], make("span", {}, text))))));
     }
