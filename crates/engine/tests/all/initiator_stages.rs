@@ -200,6 +200,18 @@ fn data_that_the_socket_has_no_room_for_is_being_sent() {
 }
 
 #[test]
+fn controllers_of_one_target_share_the_number_of_its_counters() {
+    let targets = [start(memory(1)), start(memory(1))];
+    let number = |at: usize| {
+        let paths = paths(targets[at].ports()[0], 128);
+        let [controller] = &paths.controllers()[..] else { panic!("there is one path") };
+        controller.command_stages(1, patience()).expect("an answer").expect("it is ours").counters
+    };
+    assert_eq!(number(0), number(0), "two controllers");
+    assert_ne!(number(0), number(1), "two targets");
+}
+
+#[test]
 fn a_target_of_our_own_says_what_its_part_was_spent_on() {
     let folder = tempfile::tempdir().unwrap();
     let (slow, _) = slow_and_fast(&folder.path().join("disk"), 100);
@@ -218,6 +230,7 @@ fn a_target_of_our_own_says_what_its_part_was_spent_on() {
     // The storage holds each write back, and the target's part is within what the host saw of it.
     assert!(since(|log| log.stages_ns[engine::target::Stage::Storage as usize].get()) > took_ns / 2);
     assert!(took_ns <= stages.sum_ns(), "{took_ns} {stages:?}");
+    assert_eq!((after.counters, after.counters.get() > 0), (before.counters, true));
     let error = controller.command_stages(2, patience()).expect_err("there is no such namespace");
     assert_eq!(error.status().map(Status::without_flags), Some(Status::INVALID_NAMESPACE));
 }

@@ -31,8 +31,11 @@ pub struct CommandStagesLog {
     /// Stages on which these times were spent, in nanoseconds: data on the way from the host,
     /// limits, waiting for a buffer, the storage, and others that go first. The rest is reserved.
     pub stages_ns: [U64; 8],
+    /// Number of the counters, the same through all controllers that share them; 0 from targets
+    /// without it.
+    pub counters: U64,
     /// Reserved.
-    pub reserved_104: [u8; 24],
+    pub reserved_112: [u8; 16],
 }
 
 const _: () = assert!(size_of::<CommandStagesLog>() == 128);

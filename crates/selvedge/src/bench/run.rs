@@ -17,7 +17,7 @@ use super::matching::Placements;
 use super::queue_file::{ListedQueue, Share};
 use super::sample::{Phase, Sample, by_path};
 use super::state::{Record, Recorder};
-use super::target_stages::TargetStages;
+use super::target_stages::{TargetCounters, TargetStages};
 use super::throughput::{Intervals, Throughput};
 use super::worker::{self, Broken, Message, Timeline, WorkerChannels, WorkerPlan, WorkerReport};
 use crate::config::workload::Fitted;
@@ -298,7 +298,7 @@ impl Running<'_> {
                     heard.cpu_from = self.run.target_cpu.map(|cpu| cpu());
                 }
                 if heard.counting == 0 {
-                    heard.stages_from = TargetStages::read(self.run.paths, self.run.nsid);
+                    heard.stages_from = TargetCounters::read(self.run.paths, self.run.nsid);
                 }
                 heard.counting += 1;
             }
@@ -308,9 +308,9 @@ impl Running<'_> {
                     heard.counted_at = Some(Instant::now());
                     let since = |from| self.run.target_cpu.map(|cpu| cpu().saturating_sub(from));
                     heard.target_cpu = heard.cpu_from.and_then(since);
-                    heard.target_stages = heard
-                        .stages_from
-                        .and_then(|from| TargetStages::read(self.run.paths, self.run.nsid)?.since(&from));
+                    let from = heard.stages_from.take();
+                    heard.target_stages = from
+                        .and_then(|from| TargetCounters::read(self.run.paths, self.run.nsid)?.since(&from));
                 }
             }
             Message::Progress { number, total, read_back, shares } => {
@@ -403,7 +403,7 @@ struct Heard {
     cpu_from: Option<Duration>,
     target_cpu: Option<Duration>,
     /// Stages of the target when the first worker began to count, and the difference since then.
-    stages_from: Option<TargetStages>,
+    stages_from: Option<TargetCounters>,
     target_stages: Option<TargetStages>,
     /// Last report of each worker, and number of reports since all had reported.
     totals: Vec<Tally>,

@@ -31,8 +31,9 @@ pub(super) struct Ask<'a> {
 
 /// A change that was not made.
 pub(super) enum Rehearsed {
-    /// Changes of the configuration, and the configuration after them.
-    Served(Vec<Change>, FabricConfig),
+    /// Changes of the configuration, the configuration after them, and effects on other objects, in
+    /// words.
+    Served { changes: Vec<Change>, wanted: FabricConfig, beside: Vec<String> },
     /// Effects of a change of something else, in words.
     Else(Vec<String>),
 }
@@ -75,12 +76,25 @@ impl Ask<'_> {
                 wanted = fabric.clone();
                 Ok(())
             })?;
-            preview.replace(Some(Rehearsed::Served(changes, wanted)));
+            preview.replace(Some(Rehearsed::Served { changes, wanted, beside: Vec::new() }));
             return Err(Refusal::not_made());
         }
         let (outcome, made) = self.administration.change(permissions, |fabric| self.edit(fabric, edit))?;
         self.record.borrow_mut().extend(made.record);
         Ok((outcome, made.changes))
+    }
+
+    /// Adds effects on other objects to a preview, once the change has passed all checks of the configuration. Without a preview,
+    /// `effects` is not called; its refusal refuses the preview.
+    pub(super) fn beside_rehearsed(
+        &self,
+        effects: impl FnOnce() -> Result<Vec<String>, Refusal>,
+    ) -> Result<(), Refusal> {
+        let Some(preview) = self.preview else { return Ok(()) };
+        let Some(Rehearsed::Served { changes, wanted, .. }) = preview.take() else { return Ok(()) };
+        let beside = effects()?;
+        preview.replace(Some(Rehearsed::Served { changes, wanted, beside }));
+        Ok(())
     }
 
     /// Edits, refuses what names something outside that its sender may not name, and pins the files that it names.

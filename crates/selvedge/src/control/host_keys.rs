@@ -130,13 +130,30 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Pla
 pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: HostKeyBody = ask.body()?;
     let wanted = key_of(ask, ask.part("host"), &body, "")?;
-    change_keys(ask, body.overlap_s, |subsystem| {
+    let changed = change_keys(ask, body.overlap_s, |subsystem| {
         let before = subsystem.host_keys.iter().find(|known| known.host == wanted.host);
         before.map_or(Ok(()), |before| check_nothing_is_lost(before, &wanted))?;
         set(subsystem, wanted.clone());
         Ok(())
-    })?;
+    });
+    ask.beside_rehearsed(|| read_files(&wanted))?;
+    changed?;
     Answer::with(&wanted)
+}
+
+/// Reads the files of an entry, as its change would.
+fn read_files(key: &HostKeyConfig) -> Result<Vec<String>, Refusal> {
+    let mut words = Vec::new();
+    for (name, file) in key.files() {
+        let found = match name {
+            "tls_key_file" => secret_file::read::<ConfiguredPsk>(file).map(|keys| keys.len()),
+            _ => secret_file::read::<Secret>(file).map(|secrets| secrets.len()),
+        };
+        let found = found.map_err(|error| Refusal::unprocessable(error).about(name))?;
+        let (keys, file) = (chart::units::plural(found as u64, "key"), file.display());
+        words.push(format!("{file} is read again: {keys}"));
+    }
+    Ok(words)
 }
 
 /// The entry of a host, as a body has it.

@@ -40,6 +40,7 @@ mod ports;
 mod preview;
 #[cfg(test)]
 mod preview_tests;
+mod preview_words;
 #[cfg(test)]
 mod recorded_tests;
 pub(crate) mod refusal;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ask::{Answer, Ask, Rehearsed, decode};
+use super::preview_words;
 use super::refusal::Refusal;
 
 /// A change that is to be previewed.
@@ -30,7 +31,7 @@ pub(super) struct PreviewBody {
 pub(super) struct Preview {
     /// Changes of the configuration; empty if there would be none.
     changes: Vec<Change>,
-    /// The same in words, and what a change of the gateways would come to.
+    /// The same in words, with settings before and after, and effects on keys, images and gateways.
     words: Vec<String>,
     /// Controllers that would end, since their hosts may no longer use the subsystem.
     controllers_ending: usize,
@@ -81,8 +82,9 @@ pub(super) fn of(
     // It ends by a refusal where it would be made.
     let outcome = handler(&inner);
     match found.take() {
-        Some(Rehearsed::Served(changes, wanted)) => {
-            let words = changes.iter().map(ToString::to_string).collect();
+        Some(Rehearsed::Served { changes, wanted, beside }) => {
+            let mut words = preview_words::of(&changes, &ask.administration.fabric(), &wanted);
+            words.extend(beside);
             let controllers_ending = ending(ask, &wanted);
             Answer::with(&Preview { changes, words, controllers_ending })
         }

@@ -1,8 +1,11 @@
 //! Previews, beside the changes that they are of, and by whom they may be asked for.
 
 use std::cell::RefCell;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
+use authentication::Secret;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use serde_json::{Value, json};
@@ -78,8 +81,8 @@ fn a_preview_says_what_the_change_does_and_does_nothing() {
     let (hosts, namespaces) =
         (format!("/v1/subsystems/{MINE}/hosts"), format!("/v1/subsystems/{MINE}/namespaces"));
     let changes = [
-        ("POST", hosts.clone(), json!({ "nqn": "nqn.a:host" }), "who may use"),
-        ("DELETE", format!("{hosts}/nqn.a:host"), Value::Null, "who may use"),
+        ("POST", hosts.clone(), json!({ "nqn": "nqn.a:host" }), "allowed hosts"),
+        ("DELETE", format!("{hosts}/nqn.a:host"), Value::Null, "allowed hosts"),
         (
             "POST",
             namespaces.clone(),
@@ -147,6 +150,43 @@ fn what_would_be_refused_is_and_what_has_no_preview_says_so() {
         let (status, error) = refused(method, path, Value::Null);
         assert!(status == 422 && error.contains("no preview"), "{method} {path}: {status} {error}");
     }
+}
+
+#[test]
+fn a_preview_of_keys_reads_their_files_and_keeps_nothing() {
+    let (target, administration) = served();
+    let admin = caller(Role::Admin, "*");
+    let host = json!({ "nqn": "nqn.a:host" }).to_string();
+    ask(&administration, &admin, ("POST", &format!("/v1/subsystems/{MINE}/hosts"), &host)).unwrap();
+    let before = target.config();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.key");
+    let path = format!("/v1/subsystems/{MINE}/host_keys/nqn.a:host");
+    let put = |file: &Path| {
+        let body = json!({ "dhchap_secret_file": file });
+        previewed(&administration, &admin, ("PUT", &path, &body))
+    };
+    let refusal = put(&file).unwrap_err();
+    assert_eq!((refusal.status, refusal.field.as_deref()), (422, Some("dhchap_secret_file")));
+    let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).unwrap();
+    let secret = Secret::new(&[1; 32], None).unwrap().reveal().to_string();
+    std::io::Write::write_all(&mut made, secret.as_bytes()).unwrap();
+    let shown = put(&file).unwrap();
+    let words = shown["words"].to_string();
+    assert!(words.contains("new secret of host nqn.a:host") && words.contains("1 key"), "{words}");
+    assert!(!shown.to_string().contains(&secret), "{shown}");
+    let body = json!({ "dhchap_secret_file": file }).to_string();
+    ask(&administration, &admin, ("PUT", &path, &body)).unwrap();
+    // The content may be another one: the file is read again.
+    let again = put(&file).unwrap();
+    assert_eq!(
+        (again["changes"].to_string(), again["words"].as_array().unwrap().len()),
+        ("[]".to_owned(), 1)
+    );
+    let removed = previewed(&administration, &admin, ("DELETE", &path, &Value::Null)).unwrap();
+    assert!(removed["words"].to_string().contains("secret for host nqn.a:host is removed"), "{removed}");
+    ask(&administration, &admin, ("DELETE", &path, "")).unwrap();
+    assert_eq!(target.config(), before);
 }
 
 #[test]

@@ -141,19 +141,24 @@ const TOPOLOGY_PATH: &str = "/v1/topology";
 pub(super) const PICTURE_PATH: &str = "/v1/topology/picture";
 /// A gateway of the group.
 const GATEWAY_PATH: &str = "/v1/gateways/{name}";
+/// Keys of a host.
+const HOST_KEY_PATH: &str = "/v1/subsystems/{nqn}/host_keys/{host}";
 const RESERVATIONS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations";
 const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
 /// Preview of a change.
 const PREVIEW_PATH: &str = "/v1/preview";
-/// The changes of which that can be asked: what their requests do is a change of what is served, or by which gateway, and nothing
-/// else.
+/// Changes with a preview.
 const PREVIEWED: &[(&str, &str)] = &[
     ("POST", "/v1/subsystems"),
     ("PATCH", "/v1/subsystems/{nqn}"),
     ("DELETE", "/v1/subsystems/{nqn}"),
     ("POST", "/v1/subsystems/{nqn}/hosts"),
     ("DELETE", "/v1/subsystems/{nqn}/hosts/{host}"),
+    ("PUT", HOST_KEY_PATH),
+    ("PATCH", HOST_KEY_PATH),
+    ("DELETE", HOST_KEY_PATH),
+    ("PUT", "/v1/subsystems/{nqn}/controller_key"),
     ("POST", "/v1/subsystems/{nqn}/namespaces"),
     ("PATCH", NAMESPACE_PATH),
     ("DELETE", NAMESPACE_PATH),
@@ -215,19 +220,19 @@ pub(super) const ROUTES: &[Route] = &[
         body::<Patch<SubsystemConfig>>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
     route!(Admin "DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
         204 None, subsystems::remove),
-    route!(Read "GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
-    route!(Operate "POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
+    route!(Read "GET" "/v1/subsystems/{nqn}/hosts", "Hosts of a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
+    route!(Operate "POST" "/v1/subsystems/{nqn}/hosts", "Allow a host", body::<HostBody>("Host"),
         201 Some("Host"), subsystems::allow),
-    route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny,
+    route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Deny a host", None, 204 None, subsystems::deny,
         DENY_FLAGS),
-    route!(Operate "PUT" "/v1/subsystems/{nqn}/host_keys/{host}", "Give a host secrets, by which it has to authenticate, and TLS keys",
+    route!(Operate "PUT" HOST_KEY_PATH, "Give a host secrets, by which it has to authenticate, and TLS keys",
         body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), host_keys::put),
-    route!(Operate "PATCH" "/v1/subsystems/{nqn}/host_keys/{host}", "Change some of a host's keys; null takes one away",
+    route!(Operate "PATCH" HOST_KEY_PATH, "Change some of a host's keys; null takes one away",
         body::<HostKeyPatch>("HostKeyPatch"), 200 Some("HostKey"), host_keys::patch),
     route!(Operate "PUT" "/v1/subsystems/{nqn}/controller_key",
         "Give a subsystem the secret by which it authenticates to all hosts that have one; null takes it away",
         body::<ControllerKeyBody>("ControllerKey"), 200 Some("Subsystem"), host_keys::put_controller_key),
-    route!(Operate "DELETE" "/v1/subsystems/{nqn}/host_keys/{host}", "Let a host in without a secret and a TLS key again", None,
+    route!(Operate "DELETE" HOST_KEY_PATH, "Remove the secret and the TLS key of a host", None,
         204 None, host_keys::remove),
     route!(Read "GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
         200 Some("Namespaces"), namespaces::list),
@@ -270,16 +275,16 @@ pub(super) const ROUTES: &[Route] = &[
         200 Some("AnaGroup"), subsystems::ana_group),
     route!(Operate "PUT" "/v1/subsystems/{nqn}/ana-groups/{id}", "Set the states of an ANA group",
         body::<AnaGroupBody>("AnaStates"), 200 Some("AnaGroup"), subsystems::put_ana_group),
-    route!(Read "GET" "/v1/ports", "Where the target listens", None, 200 Some("Ports"), ports::list),
-    route!(Admin "POST" "/v1/ports", "Listen on another address", body::<PortConfig>("NewPort"), 201 Some("Port"), ports::add),
-    route!(Admin "DELETE" "/v1/ports/{id}", "Listen there no more", None, 204 None, ports::remove),
+    route!(Read "GET" "/v1/ports", "Listeners of the target", None, 200 Some("Ports"), ports::list),
+    route!(Admin "POST" "/v1/ports", "Add a listener", body::<PortConfig>("NewPort"), 201 Some("Port"), ports::add),
+    route!(Admin "DELETE" "/v1/ports/{id}", "Remove a listener", None, 204 None, ports::remove),
     route!(Read "GET" "/v1/referrals", "Referrals to other discovery services", None,
         200 Some("Referrals"), ports::referrals),
-    route!(Admin "POST" "/v1/referrals", "Tell hosts of another discovery service",
+    route!(Admin "POST" "/v1/referrals", "Add a referral to another discovery service",
         body::<engine::target::ReferralConfig>("NewReferral"), 201 Some("Referral"), ports::add_referral),
-    route!(Admin "DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
+    route!(Admin "DELETE" "/v1/referrals/{address}/{service}", "Remove a referral", None,
         204 None, ports::remove_referral),
-    route!(Read "POST" PREVIEW_PATH, "What a change would come to, which its sender must be allowed; nothing is changed",
+    route!(Read "POST" PREVIEW_PATH, "Preview of a change, which its sender must be allowed; nothing is changed",
         body::<preview::PreviewBody>("PlannedChange"), 200 Some("Preview"), show_preview),
     route!(Read "GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
         200 Some("Connections"), connections::list),

@@ -29,8 +29,8 @@ fn changes() -> Vec<Change> {
     };
     let host = "'nqn.2026-01.org.example:it'\\''s <i>mine</i>'";
     vec![
-        change("allow", &[("host", HOST)], "who may use", &format!("host allow NQN {host}")),
-        change("deny", &[("host", HOST)], "who may use", &format!("host deny NQN {host}")),
+        change("allow", &[("host", HOST)], "added to the allowed hosts", &format!("host allow NQN {host}")),
+        change("deny", &[("host", HOST)], "removed from the allowed hosts", &format!("host deny NQN {host}")),
         change(
             "add",
             &[("backend", "memory"), ("size", "1m")],
@@ -49,6 +49,7 @@ fn changes() -> Vec<Change> {
             "namespace 2",
             "namespace set NQN 2 --iops none",
         ),
+        change("resize", &[("nsid", "2"), ("size", "2m")], "1 MiB → 2 MiB", "namespace resize NQN 2 2m"),
         change(
             "ana",
             &[("group", "1"), ("state", "non-optimized")],

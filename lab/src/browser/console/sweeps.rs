@@ -30,7 +30,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
         "left; measuring <i>randread</i>, depth 8, 2 queues",
         "2 lines more are in the table.",
         "3 points more are in its report.",
-        "not heard of since",
+        "no message since",
         "70 of 70",
     ] {
         has_text(page, text)?;
@@ -39,7 +39,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     demand(bar == json!([21, 63]), || format!("the bar is at {bar}"))?;
     let state = "document.querySelector('.sweep [role=\"status\"]')";
     for (name, wanted, level) in [
-        ("cut off", "not heard of since", "warning"),
+        ("cut off", "no message since", "warning"),
         ("first", "complete", "ok"),
         ("nqn.2026", "failed", "critical"),
     ] {

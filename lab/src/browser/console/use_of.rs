@@ -112,7 +112,7 @@ pub(super) fn absence(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
         "[document.getElementById('connection').textContent.startsWith('Not live since '), document.body.className,
             document.getElementById('trouble').textContent, document.querySelectorAll('#view tbody tr').length]",
     )?;
-    let wanted = serde_json::json!([true, "stale", "The target does not answer; trying again", 200]);
+    let wanted = serde_json::json!([true, "stale", "The target does not respond; retrying", 200]);
     demand(found == wanted, || format!("{found}"))?;
     set.stage.set_gone(false);
     wait(page, "it comes back", LIVE)?;

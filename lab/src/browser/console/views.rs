@@ -42,7 +42,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
         "Raise the limit, if the host may have more.",
         "--iops none --bw none",
         "may cost",
-        "of the 10.0 s until",
+        "over the 10.0 s before",
         "selvedge doctor, on this machine",
     ] {
         has_text(page, text)?;
@@ -52,7 +52,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
         has_text(page, text)?;
     }
     open(page, "latency")?;
-    has_text(page, "the storage has it")?;
+    has_text(page, "at the storage")?;
     wait(
         page,
         "there is heat",
@@ -105,9 +105,9 @@ fn gateways(page: &mut Page<'_>) -> Result<(), String> {
         "no gateway",
         "handing over",
         "[fd00::2]:4420",
-        "it reaches what the gateways share",
+        "shared state reachable, version 17",
         "gateway b<i> sent no heartbeat; others take over its groups",
-        "group 2: a serves it, 2.8 s after it began to move",
+        "group 2: served by a, takeover took 2.8 s",
         "group 2: not served",
         "gateway b<i> was drained",
     ] {
@@ -249,13 +249,13 @@ pub(super) fn real(page: &mut Page<'_>, set: &Set) -> Result<(), String> {
     open(page, "latency")?;
     // Memory answers at once: all is in the first bucket, and no stage takes time.
     wait(page, "there is heat", "document.querySelector('.cell.h7').getAttribute('d').length > 0")?;
-    has_text(page, "memory answers at once")?;
+    has_text(page, "commands on memory complete at once")?;
     open(page, "topology")?;
-    for text in ["their packets come by the loopback", "queue 1", "the sender's", "on this machine"] {
+    for text in ["their packets use the loopback", "queue 1", "the sender's", "on this machine"] {
         has_text(page, text)?;
     }
     open(page, "gateways")?;
-    has_text(page, "in no group of gateways")?;
+    has_text(page, "not in a gateway group")?;
     // This token may read, and no more.
     open(page, "audit")?;
     has_text(page, "it takes the role admin")

@@ -41,6 +41,13 @@ impl Stage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StageLatencies([Histogram; Stage::ALL.len()]);
 
+/// Latencies of these histograms, each at the place of its stage's number.
+impl From<[Histogram; Stage::ALL.len()]> for StageLatencies {
+    fn from(stages: [Histogram; Stage::ALL.len()]) -> Self {
+        Self(stages)
+    }
+}
+
 impl StageLatencies {
     /// The times in this stage.
     pub const fn of(&self, stage: Stage) -> &Histogram {

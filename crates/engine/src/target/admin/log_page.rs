@@ -185,8 +185,10 @@ fn ana(controller: &Controller, groups_only: bool) -> Vec<u8> {
 /// namespace.
 fn command_stages(controller: &Controller, nsid: u32) -> Option<CommandStagesLog> {
     controller.table().attachment(nsid)?;
-    let (latency, stages_ns) = controller.subsystem.counters.command_stages(nsid);
-    Some(CommandStagesLog::new(nsid, latency.count(), latency.sum_ns, &stages_ns))
+    let counters = &controller.subsystem.counters;
+    let (latency, stages_ns) = counters.command_stages(nsid);
+    let log = CommandStagesLog::new(nsid, latency.count(), latency.sum_ns, &stages_ns);
+    Some(CommandStagesLog { counters: counters.number().into(), ..log })
 }
 
 /// Health of the subsystem: its counters are true, and what a program cannot know (temperature, wear) is zero.

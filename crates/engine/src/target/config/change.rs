@@ -134,17 +134,17 @@ impl fmt::Display for Change {
         match self {
             Self::PortAdded { port } => write!(f, "port {port} is added"),
             Self::PortRemoved { port } => write!(f, "port {port} is removed"),
-            Self::PortChanged { port } => write!(f, "port {port} is advertised otherwise"),
-            Self::PortCongestionChanged { port } => write!(f, "port {port} gets another congestion control"),
-            Self::PortTlsChanged { port } => write!(f, "port {port}: whether connections are TLS changes"),
+            Self::PortChanged { port } => write!(f, "port {port}: its discovery log entry changes"),
+            Self::PortCongestionChanged { port } => write!(f, "port {port}: congestion control changes"),
+            Self::PortTlsChanged { port } => write!(f, "port {port}: TLS mode changes"),
             Self::SubsystemAdded { nqn } => write!(f, "subsystem {nqn} is added"),
             Self::SubsystemRemoved { nqn } => write!(f, "subsystem {nqn} is removed"),
             Self::SubsystemReplaced { nqn } => {
                 write!(f, "subsystem {nqn} gets another serial or model number")
             }
-            Self::AccessChanged { nqn } => write!(f, "subsystem {nqn}: who may use it where changes"),
+            Self::AccessChanged { nqn } => write!(f, "subsystem {nqn}: access changes"),
             Self::StorageChanged { nqn } => {
-                write!(f, "subsystem {nqn}: where hosts create namespaces changes")
+                write!(f, "subsystem {nqn}: directory for namespaces of hosts changes")
             }
             Self::CommandQuiesceChanged { nqn } => {
                 write!(f, "subsystem {nqn}: the command quiesce time changes")

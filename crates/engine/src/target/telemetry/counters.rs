@@ -12,7 +12,7 @@ use super::size_class::{SIZES, SizeClass};
 use super::stage::STAGES;
 use crate::histogram::{Histogram, LATENCY_BUCKETS, bucket_of};
 use crate::limits::{NAMESPACES_MAX, STATUSES_COUNTED_MAX};
-use crate::ring::Moment;
+use crate::ring::{self, Moment};
 use crate::target::lock::lock;
 
 /// Kind of an I/O command, as counters distinguish them.
@@ -338,17 +338,26 @@ pub(crate) struct Counts {
 
 /// The counters of one subsystem, by reactor.
 #[derive(Debug, Default)]
-pub(crate) struct SubsystemCounters(Mutex<BTreeMap<usize, Arc<ReactorCounters>>>);
+pub(crate) struct SubsystemCounters {
+    by_reactor: Mutex<BTreeMap<usize, Arc<ReactorCounters>>>,
+    /// Number that no other counters have; chosen for its first reader.
+    number: OnceLock<u64>,
+}
 
 impl SubsystemCounters {
+    /// Returns the number of these counters, by which a host tells them from those of other targets.
+    pub(crate) fn number(&self) -> u64 {
+        *self.number.get_or_init(|| ring::random().max(1))
+    }
+
     /// Counters that the reactor with this number writes.
     pub(crate) fn of_reactor(&self, number: usize) -> Arc<ReactorCounters> {
-        lock(&self.0).entry(number).or_default().clone()
+        lock(&self.by_reactor).entry(number).or_default().clone()
     }
 
     /// Sums over all reactors, by namespace.
     pub(crate) fn by_namespace(&self) -> BTreeMap<u32, NamespaceCounts> {
-        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.0).values().cloned().collect();
+        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.by_reactor).values().cloned().collect();
         let mut sums = BTreeMap::new();
         for reactor in reactors {
             reactor.add_to(&mut sums);
@@ -358,7 +367,7 @@ impl SubsystemCounters {
 
     /// Latencies of all commands on a namespace, and their time in each stage, in nanoseconds.
     pub(crate) fn command_stages(&self, nsid: u32) -> (Histogram, [u64; STAGES]) {
-        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.0).values().cloned().collect();
+        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.by_reactor).values().cloned().collect();
         let mut counts = NamespaceCounts::default();
         reactors.iter().filter_map(|reactor| reactor.find(nsid)).for_each(|one| one.add_to(&mut counts));
         let (mut latency, mut stages_ns) = (Histogram::default(), [0; STAGES]);

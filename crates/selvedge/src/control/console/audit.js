@@ -24,15 +24,15 @@ export class Audit {
   constructor(_parts, ask) {
     this.ask = ask;
     this.asked = 0;
-    this.remark = make("p", { class: "note" }, "Asking for it");
+    this.remark = make("p", { class: "note" }, "Loading");
     this.table = new Table("Audit log", [
       { head: "Time", sort: (row) => row.seq, of: (row) => short(row.time.replace("T", " ")) },
       { head: "Event", sort: (row) => row.event, of: event },
-      { head: "Who", sort: (row) => row.who ?? "", of: (row) => named(row.who ?? "–") },
+      { head: "User", sort: (row) => row.who ?? "", of: (row) => named(row.who ?? "–") },
       { head: "From", sort: (row) => row.from ?? "", of: (row) => short(row.from ?? "–") },
-      { head: "What", sort: (row) => row.what ?? "", of: (row) => named(row.what ?? "–") },
+      { head: "Request", sort: (row) => row.what ?? "", of: (row) => named(row.what ?? "–") },
       { head: "Result", sort: (row) => row.result, of: (row) => named(row.result) },
-    ], { descending: true, empty: "Nothing is recorded" });
+    ], { descending: true, empty: "No records" });
     this.table.element.hidden = true;
     this.element = make("section", {}, make("h2", {}, "Audit log"), this.remark, this.table.element);
   }
@@ -48,7 +48,7 @@ export class Audit {
       const { records, has_older } = await (await this.ask("/v1/audit")).json();
       this.table.element.hidden = false;
       put(this.remark, `${plural(records.length, "record")}, the latest${has_older ? "; older ones are in its file" : ""}. `
-        + "What stood in requests is in the file alone.");
+        + "Contents of requests are in the file only.");
       this.table.update(records.map((record) => ({
         ...record, key: String(record.seq), words: [record.time, record.event, record.who, record.from, record.what, record.result]
           .map((text) => visible(text ?? "")).join(" ").toLowerCase(),

@@ -19,32 +19,51 @@ const NSID = { key: "nsid", label: "Namespace", of: (model, fields) => model.ros
   .filter((namespace) => namespace.subsystem === fields.subsystem).map((namespace) => String(namespace.nsid)) };
 const HOST = { key: "host", label: "Host", note: "Its NQN" };
 const LIMITS = [
-  { key: "iops", label: "IOPS", note: "Commands each second, or none for no limit", optional: true },
-  { key: "bw", label: "Bandwidth", note: "Bytes each second, such as 200m, or none", optional: true },
+  { key: "iops", label: "IOPS", note: "Commands per second, or none for no limit", optional: true },
+  { key: "bw", label: "Bandwidth", note: "Bytes per second, such as 200m, or none", optional: true },
 ];
+
+const KEYS = [
+  { key: "secret", label: "Secret file", note: "Absolute path on the target's machine; empty for a TLS key alone", optional: true },
+  { key: "tls", label: "TLS key file", note: "Absolute path on the target's machine; empty for a secret alone", optional: true },
+];
+const hostKeys = (fields) => `${within(fields)}/host_keys/${part(fields.host)}`;
 
 const GATEWAY = { key: "gateway", label: "Gateway", of: (model) => (model.gateways?.gateways ?? []).map((gateway) => gateway.name) };
 const gateway = (fields, body) => ["PATCH", `/v1/gateways/${part(fields.gateway)}`, body];
 
 const KINDS = {
-  allow: { title: "Let a host use a subsystem", fields: [SUBSYSTEM, HOST],
+  allow: { title: "Allow a host", fields: [SUBSYSTEM, HOST],
     request: (fields) => ["POST", `${within(fields)}/hosts`, { nqn: fields.host }],
     command: (fields) => command("host", "allow", fields.subsystem, fields.host) },
-  deny: { title: "Let a host use a subsystem no more", fields: [SUBSYSTEM, HOST],
+  deny: { title: "Deny a host", fields: [SUBSYSTEM, HOST],
     request: (fields) => ["DELETE", `${within(fields)}/hosts/${part(fields.host)}`],
     command: (fields) => command("host", "deny", fields.subsystem, fields.host) },
+  key: { title: "Set the keys of a host", fields: [SUBSYSTEM, HOST, ...KEYS],
+    request: (fields) => ["PUT", hostKeys(fields), { ...(fields.secret === "" ? {} : { dhchap_secret_file: fields.secret }),
+      ...(fields.tls === "" ? {} : { tls_key_file: fields.tls }) }],
+    command: (fields) => command("host", "set-key", fields.subsystem, fields.host,
+      ...flag("--dhchap-secret-file", fields.secret), ...flag("--tls-key-file", fields.tls)) },
+  unkey: { title: "Remove the keys of a host", fields: [SUBSYSTEM, HOST],
+    request: (fields) => ["DELETE", hostKeys(fields)],
+    command: (fields) => command("host", "remove-key", fields.subsystem, fields.host) },
   limit: { title: "Limit a namespace", fields: [SUBSYSTEM, NSID, ...LIMITS],
     request: (fields) => ["PATCH", `${within(fields)}/namespaces/${fields.nsid}`,
       { qos: { iops: limit(fields.iops), bytes: limit(fields.bw) } }],
     command: (fields) => command("namespace", "set", fields.subsystem, fields.nsid, ...flag("--iops", fields.iops), ...flag("--bw", fields.bw)) },
   add: { title: "Add a namespace", fields: [SUBSYSTEM,
     { key: "backend", label: "Storage", of: () => ["memory", "file", "block", "null"] },
-    { key: "path", label: "Path", note: "On the target's machine, from / on", optional: true },
-    { key: "size", label: "Size", note: "Such as 10g; a file or device that is there has one", optional: true }],
+    { key: "path", label: "Path", note: "Absolute path on the target's machine", optional: true },
+    { key: "size", label: "Size", note: "Such as 10g; leave it empty for an existing file or device", optional: true }],
     request: (fields) => ["POST", `${within(fields)}/namespaces`, { backend: { [fields.backend]: {
       ...(fields.path === "" ? {} : { path: fields.path }), ...(fields.size === "" ? {} : { size: fields.size }) } } }],
     command: (fields) => command("namespace", "add", fields.subsystem, `${fields.backend}:${fields.path === "" ? fields.size
       : fields.size === "" ? fields.path : `${fields.path},size=${fields.size}`}`) },
+  resize: { title: "Resize a namespace", fields: [SUBSYSTEM, NSID, { key: "size", label: "Size", note: "Such as 20g; an image is resized in its cluster" },
+    { key: "smaller", label: "Smaller size", note: "Data beyond the new end is lost", of: () => ["refuse", "allow"] }],
+    request: (fields) => ["PATCH", `${within(fields)}/namespaces/${fields.nsid}`,
+      { size: fields.size, ...(fields.smaller === "allow" ? { shrink: true } : {}) }],
+    command: (fields) => command("namespace", "resize", fields.subsystem, fields.nsid, fields.size, fields.smaller === "allow" ? "--shrink" : "") },
   remove: { title: "Remove a namespace", fields: [SUBSYSTEM, NSID],
     request: (fields) => ["DELETE", `${within(fields)}/namespaces/${fields.nsid}`],
     command: (fields) => command("namespace", "remove", fields.subsystem, fields.nsid) },
@@ -54,7 +73,7 @@ const KINDS = {
     command: (fields) => command("ana", "set", fields.subsystem, fields.group, fields.state) },
   drain: { title: "Drain a gateway", fields: [GATEWAY], isOfGateways: true,
     request: (fields) => gateway(fields, { drained: true }), command: (fields) => command("gateways", "drain", fields.gateway) },
-  resume: { title: "Let a drained gateway serve again", fields: [GATEWAY], isOfGateways: true,
+  resume: { title: "Resume a gateway", fields: [GATEWAY], isOfGateways: true,
     request: (fields) => gateway(fields, { drained: false }), command: (fields) => command("gateways", "resume", fields.gateway) },
 };
 
@@ -73,12 +92,12 @@ export class Changes {
     this.fields = make("div", { class: "fields" });
     this.form = make("form", { class: "change", "aria-labelledby": "change-title" },
       make("h2", { id: "change-title" }, KINDS[this.kind].title), this.fields,
-      make("button", { type: "submit" }, "Show what it comes to"));
+      make("button", { type: "submit" }, "Preview"));
     this.trouble = make("p", { role: "alert", hidden: true });
     this.outcome = make("section", { class: "outcome", tabindex: "-1", "aria-labelledby": "outcome-title", hidden: true });
-    this.element = make("div", {}, make("section", {}, make("h2", {}, "What is to change"), make("ul", { class: "kinds" }, ...kinds)),
+    this.element = make("div", {}, make("section", {}, make("h2", {}, "Change"), make("ul", { class: "kinds" }, ...kinds)),
       this.form, this.trouble, this.outcome,
-      make("p", { class: "note" }, "Nothing changes before you have seen what it comes to. It takes the role operate with the subsystem, or admin; of gateways, admin."));
+      make("p", { class: "note" }, "Nothing changes until you apply the preview. Changes need the role operate for the subsystem, or admin; changes of gateways need admin."));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.preview();
@@ -164,13 +183,13 @@ export class Changes {
   }
 
   show(asked, { words, controllers_ending: ending }) {
-    const button = make("button", { type: "button" }, "Change it");
+    const button = make("button", { type: "button" }, "Apply");
     button.addEventListener("click", () => this.commit(asked, button));
     const list = words.length === 0 ? [make("p", { class: "empty" }, "Nothing would change.")]
       : [make("ul", {}, ...words.map((text) => make("li", {}, name(text))))];
     const hosts = ending > 0 ? [make("p", { class: "mark", "data-level": "warning" }, `${plural(ending, "controller")} of hosts would end.`)] : [];
-    this.outcome.replaceChildren(make("h2", { id: "outcome-title" }, "What it comes to"), ...list, ...hosts,
-      make("p", {}, "The same as a command: ", code(asked.command)), ...(words.length === 0 ? [] : [button]));
+    this.outcome.replaceChildren(make("h2", { id: "outcome-title" }, "Preview"), ...list, ...hosts,
+      make("p", {}, "Command: ", code(asked.command)), ...(words.length === 0 ? [] : [button]));
     this.outcome.hidden = false;
     this.outcome.focus({ preventScroll: true });
   }

@@ -62,7 +62,7 @@ export class Picture {
 
   called(point) { return clock(point.time_s); }
 
-  idle() { return this.points.length > 0 ? `now: ${this.tell(this.points[this.points.length - 1])}` : "Nothing has been seen yet"; }
+  idle() { return this.points.length > 0 ? `now: ${this.tell(this.points[this.points.length - 1])}` : "No data yet"; }
 
   x(time) { return LEFT + (time - this.first) / (this.last - this.first) * (this.width - LEFT - RIGHT); }
 
@@ -178,7 +178,7 @@ export class Parts extends Picture {
 
   tell(point) {
     const spent = this.parts.filter(([, , of]) => of(point) > 0);
-    return spent.length === 0 ? "no time is spent" : spent.map(([, name, of]) => `${name} ${this.unit(of(point))}`).join(", ");
+    return spent.length === 0 ? "no time" : spent.map(([, name, of]) => `${name} ${this.unit(of(point))}`).join(", ");
   }
 
   update(points) {
@@ -296,7 +296,7 @@ export class Curves extends Picture {
 
   tell({ values }) { return values.map(([name, y]) => `${name ? `${visible(name)} ` : ""}${this.unit(y)}`).join(", "); }
 
-  idle() { return this.points.length > 0 ? "" : "Nothing has been measured yet"; }
+  idle() { return this.points.length > 0 ? "" : "No measurements yet"; }
 
   x(value) {
     const [first, last] = [this.points[0], this.points[this.points.length - 1]].map((point) => this.scale(point.x));

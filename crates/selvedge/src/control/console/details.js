@@ -9,8 +9,8 @@ import { link } from "./views.js";
 
 const STAGES = [["s0", "storage"], ["s1", "limits"], ["s2", "receive"], ["s3", "buffer"], ["s4", "others"]];
 const MEANING = {
-  storage: "the storage has it", limits: "limits hold it back", receive: "its data is on the way",
-  buffer: "it waits for a buffer", others: "others go first",
+  storage: "at the storage", limits: "delayed by limits", receive: "waiting for data from the host",
+  buffer: "waiting for a buffer", others: "waiting for other commands",
 };
 const words = (...texts) => texts.map(visible).join(" ").toLowerCase();
 const marked = (text, level) => make("span", { class: "mark", "data-level": level, "data-content": text }, text);
@@ -41,16 +41,16 @@ export class Latency {
     };
     this.heat = new Heat("Latency over time", (point) => of(point).buckets, tell, time);
     const mean = (stage) => (point) => (of(point).stages_us[stage] ?? 0) / Math.max(1, commands(of(point)));
-    this.split = new Parts("What a command's time is spent on, mean", STAGES.map(([kind, stage]) => [kind, stage, mean(stage)]), time);
-    this.table = new Table("Stages in the last step", [
+    this.split = new Parts("Mean time of a command by stage", STAGES.map(([kind, stage]) => [kind, stage, mean(stage)]), time);
+    this.table = new Table("Stages in the latest step", [
       { head: "Stage", sort: (row) => row.at, of: (row) => row.stage },
-      { head: "Means", sort: (row) => row.at, of: (row) => MEANING[row.stage] },
+      { head: "Meaning", sort: (row) => row.at, of: (row) => MEANING[row.stage] },
       numeric("Mean", (row) => row.mean, time),
       numeric("Share", (row) => row.share, percent),
-    ], { filter: false, empty: "No command took any time: memory answers at once" });
-    this.element = make("div", {}, make("div", { class: "bar" }, make("h2", {}, "Where time goes"),
+    ], { filter: false, empty: "No stage took time: commands on memory complete at once" });
+    this.element = make("div", {}, make("div", { class: "bar" }, make("h2", {}, "Latency by stage"),
       make("label", {}, "Commands", this.kinds), make("label", {}, "of", this.choice)), this.remark,
-    make("section", { class: "figures" }, this.heat.figure, this.split.figure), make("section", {}, make("h2", {}, "Stages in the last step"), this.table.element));
+    make("section", { class: "figures" }, this.heat.figure, this.split.figure), make("section", {}, make("h2", {}, "Stages in the latest step"), this.table.element));
   }
 
   renew() { if (this.model) this.update(this.model); }
@@ -61,9 +61,9 @@ export class Latency {
     this.offer(model.roster.namespaces);
     if (this.place !== "" && Date.now() - this.asked > 5000) this.fetch();
     const points = this.place === "" ? model.steps : this.own ?? [];
-    put(this.remark, points.length > 0 ? "Durations at the target, without the network. Each colour is several times as many commands as the one before."
-      : this.place === "" ? "The first step is over in a few seconds: steps begin when a page is open."
-        : "Nothing is kept of this namespace: it was idle, or others were used first.");
+    put(this.remark, points.length > 0 ? "Durations at the target, without the network. Each colour stands for several times the commands of the one before."
+      : this.place === "" ? "The first data follows in a few seconds: history is collected while a page is open."
+        : "No history of this namespace: it was idle, or others were in use before it.");
     this.heat.update(points);
     this.split.update(points);
     const last = points[points.length - 1]?.[this.kind];
@@ -121,20 +121,20 @@ export class Limits {
       numeric("Namespace", (row) => row.nsid, String),
       { head: "Limit", sort: (row) => row.limit, of: (row) => row.limit },
       numeric("Used", (row) => row.share, percent),
-      numeric("Held back", (row) => row.held, (held) => held > 0 ? `${percent(held)} of commands` : "none"),
-      numeric("For", (row) => row.wait_us, (us) => us > 0 ? time(us) : "–"),
+      numeric("Delayed", (row) => row.held, (held) => held > 0 ? `${percent(held)} of commands` : "none"),
+      numeric("Mean delay", (row) => row.wait_us, (us) => us > 0 ? time(us) : "–"),
     ], { sort: 4, descending: true, empty: "No namespace has a limit: selvedge namespace set" });
-    this.hosts = new Table("Hosts and what they may have", [
+    this.hosts = new Table("Quotas of hosts", [
       { head: "Host", sort: (row) => row.host, of: (row) => named(row.host) },
       numeric("Controllers", (row) => row.controllers, String),
-      numeric("At most", (row) => row.controllersMax, count),
+      numeric("Limit of controllers", (row) => row.controllersMax, count),
       numeric("Queues", (row) => row.queues, String),
-      numeric("At most ", (row) => row.queuesMax, count),
-    ], { sort: 3, descending: true, empty: "No host is connected" });
-    this.refusals = new Table("Connects that were refused", [
+      numeric("Limit of queues", (row) => row.queuesMax, count),
+    ], { sort: 3, descending: true, empty: "No connected hosts" });
+    this.refusals = new Table("Refused Connects", [
       { head: "Rule", sort: (row) => row.rule, of: (row) => row.rule.replaceAll("_", " ") },
       numeric("Since the start", (row) => row.times, count),
-    ], { filter: false, sort: 1, descending: true, empty: "No host was refused" });
+    ], { filter: false, sort: 1, descending: true, empty: "No refused Connects" });
     this.element = make("div", {}, ...[["Namespaces", this.namespaces], ["Hosts", this.hosts], ["Refused", this.refusals]]
       .map(([title, table]) => make("section", {}, make("h2", {}, title), table.element)));
   }
@@ -186,14 +186,14 @@ export class Paths {
       { head: "Ports", sort: (row) => row.ports, of: (row) => row.ports },
       { head: "State", sort: (row) => row.state, of: (row) => row.state },
       numeric("IOPS", (row) => row.iops, count),
-      numeric("Under way", (row) => row.depth, String),
+      numeric("In flight", (row) => row.depth, String),
       numeric("RTT", (row) => row.rtt_us, time),
-      numeric("Sent again", (row) => row.retransmits, count),
+      numeric("Retransmits", (row) => row.retransmits, count),
       { head: "Authentication", sort: (row) => row.proof, of: (row) => row.proof },
-    ], { sort: 2, empty: "No host is connected" });
+    ], { sort: 2, empty: "No connected hosts" });
     this.element = make("section", {}, make("h2", {}, "Paths of hosts"),
-      make("p", { class: "note" }, "A path is a port by which a host has a controller. A host with fewer paths than there are ports is marked: "
-        + "it loses its disk when that port does, unless it has others elsewhere."), this.table.element);
+      make("p", { class: "note" }, "A path is a port through which a host has a controller. Hosts with fewer paths than ports are marked: "
+        + "a failed port disconnects them, unless they have paths to other targets."), this.table.element);
   }
 
   update(model) {
@@ -235,24 +235,24 @@ export class Gateways {
     this.groups = new Table("Load-balancing groups", [
       { head: "Group", sort: (row) => row.id, of: (row) => make("span", { class: "plain", "data-content": String(row.id) }, String(row.id)) },
       { head: "Served by", sort: (row) => row.owner ?? "", of: (row) => row.owner === null ? marked("no gateway", "critical") : named(row.owner) },
-      { head: "When all are well", sort: (row) => row.preferred, of: (row) => named(row.preferred) },
+      { head: "Preferred gateway", sort: (row) => row.preferred, of: (row) => named(row.preferred) },
       { head: "State", sort: (row) => row.state, of: (row) => row.state.replaceAll("_", " ") },
       numeric("Namespaces", (row) => row.namespaces, String),
     ], { filter: false });
     this.unreached = new Table("Hosts without a path", [
       { head: "Host", sort: (row) => row.host, of: (row) => named(row.host) },
       { head: "Subsystem", sort: (row) => row.subsystem, of: (row) => named(row.subsystem) },
-      { head: "Misses gateway", sort: (row) => row.gateway, of: (row) => named(row.gateway) },
+      { head: "Unreached gateway", sort: (row) => row.gateway, of: (row) => named(row.gateway) },
       numeric("Group", (row) => row.load_balancing_group, String),
-      { head: "Is connected to", sort: (row) => row.connected_to, of: (row) => named(row.connected_to) },
-    ], { empty: "Every host has its paths" });
-    this.events = new Table("What happened", [
+      { head: "Connected to", sort: (row) => row.connected_to, of: (row) => named(row.connected_to) },
+    ], { empty: "All hosts have their paths" });
+    this.events = new Table("Events", [
       { head: "Time", sort: (row) => row.at, of: (row) => make("span", { class: "plain", "data-content": row.time }, row.time) },
-      { head: "What", sort: (row) => row.text, of: (row) => named(row.text) },
+      { head: "Event", sort: (row) => row.text, of: (row) => named(row.text) },
     ], { descending: true });
     this.timeline = new Timeline();
-    this.parts = make("div", {}, make("section", {}, make("h2", {}, "Over the last hour"), this.timeline.figure), ...[["Gateways", this.gateways],
-      ["Load-balancing groups", this.groups], ["Hosts without a path", this.unreached], ["What happened", this.events]]
+    this.parts = make("div", {}, make("section", {}, make("h2", {}, "Last hour"), this.timeline.figure), ...[["Gateways", this.gateways],
+      ["Load-balancing groups", this.groups], ["Hosts without a path", this.unreached], ["Events", this.events]]
       .map(([title, table]) => make("section", {}, make("h2", {}, title), table.element)));
     this.element = make("div", {}, this.remark, this.parts);
   }
@@ -260,16 +260,15 @@ export class Gateways {
   update(model) {
     const group = model.gateways;
     this.parts.hidden = !group;
-    put(this.remark, group === undefined ? "Not known yet" : group === null
-      ? "This target is in no group of gateways: selvedge serve --gateway-group starts one"
-      : `Group ${visible(group.group)}, seen by gateway ${visible(group.gateway)}; ${group.has_lease ? "it reaches what the gateways share"
-        : "it does not reach what the gateways share"}; ${group.version} changes so far`);
+    put(this.remark, group === undefined ? "Loading" : group === null
+      ? "This target is not in a gateway group; selvedge serve --gateway-group starts one"
+      : `Group ${visible(group.group)}, as of gateway ${visible(group.gateway)}; shared state ${group.has_lease ? "reachable" : "not reachable"}, version ${group.version}`);
     if (!group) return;
     const owned = (gateway) => group.load_balancing_groups.filter((found) => found.owner === gateway).map((found) => found.id);
     this.gateways.update(group.gateways.map((gateway) => ({
       ...gateway, key: gateway.name, words: words(gateway.name), hosts: gateway.has_hosts ? "yes" : "no",
-      state: gateway.life === "left" ? "has ended" : !gateway.is_well ? "silent" : gateway.life === "dead" ? "given up"
-        : gateway.is_drained ? "drained" : "well",
+      state: gateway.life === "left" ? "ended" : !gateway.is_well ? "silent" : gateway.life === "dead" ? "given up"
+        : gateway.is_drained ? "drained" : "healthy",
       level: gateway.life !== "left" && (!gateway.is_well || gateway.life === "dead") ? "warning" : null,
       change: gateway.is_drained ? "resume" : "drain",
       serves: owned(gateway.name).map((id) => `group ${id}`).join(", ") || "nothing",

@@ -19,14 +19,14 @@ export class Findings {
     this.list = make("ol", { class: "causes" });
     this.none = make("p", { class: "empty", hidden: true }, "Nothing found.");
     this.elsewhere = make("dl", { class: "elsewhere" });
-    this.unseen = make("section", { hidden: true }, make("h2", {}, "Not looked at"), this.elsewhere);
+    this.unseen = make("section", { hidden: true }, make("h2", {}, "Not examined"), this.elsewhere);
     this.element = make("div", {}, make("section", {}, make("h2", {}, "Findings"), this.when, this.none, this.list), this.unseen);
     this.shown = null;
   }
 
   update({ findings }) {
-    put(this.when, findings ? `By the rules of selvedge doctor, of the ${findings.interval_s.toFixed(1)} s until `
-      + `${clock(findings.time_s)}: ${plural(findings.findings.length, "finding")}` : "The target is looked at twice, a second apart.");
+    put(this.when, findings ? `Rules of selvedge doctor, over the ${findings.interval_s.toFixed(1)} s before `
+      + `${clock(findings.time_s)}: ${plural(findings.findings.length, "finding")}` : "Waiting for two samples of the target, a second apart.");
     if (!findings) return;
     this.none.hidden = findings.findings.length > 0;
     this.unseen.hidden = findings.not_looked_at.length === 0;
@@ -43,8 +43,8 @@ export class Findings {
     const cost = finding.cost_percent >= 1 ? `, about ${finding.cost_percent.toFixed(0)} %` : "";
     return make("li", { "data-level": level },
       make("h3", {}, make("span", { class: "kind" }, severity + cost), " ", name(finding.cause)),
-      make("dl", {}, ...entry("Seen", ...finding.evidence.map(line)), ...entry("Cure", name(finding.cure)),
-        ...entry("Then", name(finding.expected)), ...entry("Run", ...finding.commands.map((command) => make("p", {}, code(command)))),
+      make("dl", {}, ...entry("Evidence", ...finding.evidence.map(line)), ...entry("Remedy", name(finding.cure)),
+        ...entry("Expected", name(finding.expected)), ...entry("Command", ...finding.commands.map((command) => make("p", {}, code(command)))),
         ...entry("Rule", code(finding.rule))));
   }
 }

@@ -81,9 +81,9 @@ export class Link {
       request.onload = () => {
         const root = request.status === 200 ? request.responseXML?.documentElement : null;
         if (root) done(root);
-        else failed(new Refused(request.status, "the target does not draw it"));
+        else failed(new Refused(request.status, "the target has no picture"));
       };
-      request.onerror = () => failed(new Error("no answer"));
+      request.onerror = () => failed(new Error("no response"));
       request.send();
     });
   }
@@ -108,7 +108,7 @@ export class Link {
         }
         // A stream that had worked for a while is requested again at once.
         failures = Date.now() - began > SILENCE_MS ? 1 : failures + 1;
-        this.is("lost", "The target does not answer; trying again");
+        this.is("lost", "The target does not respond; retrying");
       }
       await pause(Math.min(PAUSE_MS_MAX, 250 * 2 ** failures));
     }

@@ -113,7 +113,7 @@ function show() {
   if (model.tick) tellHealth(model.tick.health);
   if (model.roster) {
     const other = model.roster.version !== own.version;
-    put(at("target"), `${location.host}, version ${model.roster.version}${other ? `; this page is of ${own.version}, reload it` : ""}`);
+    put(at("target"), `${location.host}, version ${model.roster.version}${other ? `; this page has version ${own.version}: reload it` : ""}`);
   }
   if (!model.roster) return;
   if (!view) open(false);
@@ -159,7 +159,7 @@ at("login").addEventListener("submit", (event) => {
 });
 at("forget").addEventListener("click", () => {
   link.forget();
-  is("stranger", "The token is forgotten");
+  is("stranger", "Signed out");
 });
 let unseen = 0;
 document.addEventListener("visibilitychange", () => {
@@ -167,7 +167,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) unseen = setTimeout(() => { if (state !== "stranger") link.rest(); }, UNSEEN_MS);
   else if (link.rests) link.start(link.token);
 });
-put(at("made"), `Selvedge ${own.version}; nothing is changed before it was shown.`);
+put(at("made"), `Selvedge ${own.version}. Every change has a preview.`);
 
-if (own.identity === "token" && !link.token) is("stranger", "This target wants a token.");
+if (own.identity === "token" && !link.token) is("stranger", "This target requires a token.");
 else link.start(link.token);

@@ -37,7 +37,7 @@ const moment = (seconds) => {
   return date.toDateString() === new Date().toDateString() ? clock(seconds) : `${date.toLocaleDateString("sv")} ${clock(seconds)}`;
 };
 const begun = (sweep) => moment(Date.parse(sweep.began) / 1000);
-const state = (sweep) => sweep.state === "silent" ? `not heard of since ${moment(sweep.heard_s)}` : sweep.state;
+const state = (sweep) => sweep.state === "silent" ? `no message since ${moment(sweep.heard_s)}` : sweep.state;
 const mark = (sweep) => make("span", { class: "mark short", "data-level": LEVELS[sweep.state] ?? "notice", "data-content": state(sweep) },
   state(sweep));
 const keyOf = (sweep) => JSON.stringify([sweep.subsystem, sweep.name]);
@@ -49,20 +49,20 @@ export class Sweeps {
     this.chosen = title === undefined ? null : JSON.stringify([nqn, title]);
     this.asked = 0;
     this.shown = null;
-    this.remark = make("p", { class: "note" }, "Asking for them");
+    this.remark = make("p", { class: "note" }, "Loading");
     this.none = make("p", { class: "empty", hidden: true }, "No sweep has been published here since the target started. "
-      + "On the machine that is to measure: ", make("code", { dir: "ltr" },
+      + "To publish one from the measuring machine: ", make("code", { dir: "ltr" },
       "selvedge sweep -a ADDRESS --preset quick --publish --control tls:ADDRESS:PORT --control-token-file FILE"));
     this.one = new Sweep();
     this.table = new Table("Sweeps", [
       { head: "Sweep", sort: (row) => row.name, of: (row) => link(["sweeps", row.subsystem, row.name], named(row.name)) },
       { head: "State", sort: (row) => state(row), of: mark },
       { head: "Measurements", number: true, sort: (row) => row.done / Math.max(1, row.planned), of: (row) => short(measured(row)) },
-      { head: "Heard of", sort: (row) => row.heard_s, of: (row) => short(moment(row.heard_s)) },
+      { head: "Last message", sort: (row) => row.heard_s, of: (row) => short(moment(row.heard_s)) },
       { head: "Subsystem", sort: (row) => row.subsystem, of: (row) => named(row.subsystem) },
       { head: "Namespace", number: true, sort: (row) => row.nsid, of: (row) => String(row.nsid) },
       { head: "Machine", sort: (row) => row.machine ?? "", of: (row) => named(row.machine ?? "–") },
-      { head: "Begun", sort: (row) => row.began, of: (row) => short(begun(row)) },
+      { head: "Started", sort: (row) => row.began, of: (row) => short(begun(row)) },
     ], { sort: 3, descending: true });
     this.all = make("section", { hidden: true }, make("h2", {}, "Running and past sweeps"), this.table.element);
     this.element = make("div", {}, this.remark, this.none, this.one.element, this.all);
@@ -81,7 +81,7 @@ export class Sweeps {
       const sweep = this.choose(sweeps);
       const lost = this.chosen !== null && !sweep;
       this.remark.hidden = !lost;
-      put(this.remark, lost ? "This sweep is no longer kept: the target keeps the last ones, until it ends." : "");
+      put(this.remark, lost ? "This sweep is no longer kept: the target keeps the latest ones until it ends." : "");
       this.none.hidden = sweeps.length > 0;
       this.all.hidden = sweeps.length === 0;
       this.table.update(sweeps.map((row) => ({ ...row, key: keyOf(row),
@@ -121,13 +121,13 @@ class Sweep {
   constructor() {
     this.title = make("bdi", { dir: "auto" });
     this.state = make("span", { role: "status" });
-    this.bar = make("progress", { "aria-label": "Measurements that are made", max: "1", value: "0" });
+    this.bar = make("progress", { "aria-label": "Completed measurements", max: "1", value: "0" });
     this.far = make("p", { class: "note" });
     this.facts = make("dl", { class: "elsewhere facts" });
     this.figures = make("section", { class: "figures" });
     this.left = make("p", { class: "note", hidden: true });
     this.points = new Table("Points", [
-      { head: "Point", sort: (row) => row.at, of: (row) => named(row.label || "the only point") },
+      { head: "Point", sort: (row) => row.at, of: (row) => named(row.label || "single point") },
       { head: "Workload", sort: (row) => row.workload, of: (row) => short(visible(row.workload)) },
       { head: "IOPS", number: true, sort: (row) => row.iops.mean, of: (row) => count(row.iops.mean) },
       { head: "±", number: true, sort: (row) => row.doubt ?? -1, of: (row) => row.doubt === null ? "–" : percent(row.doubt) },
@@ -135,7 +135,7 @@ class Sweep {
       { head: "Mean", number: true, sort: (row) => row.mean_ns, of: (row) => time(row.mean_ns / 1000) },
       { head: "p99", number: true, sort: (row) => row.p99_ns.mean, of: (row) => time(row.p99_ns.mean / 1000) },
       { head: "Runs", number: true, sort: (row) => row.runs, of: (row) => String(row.runs) },
-    ], { empty: "Nothing has been measured yet" });
+    ], { empty: "No measurements yet" });
     this.element = make("section", { hidden: true, class: "sweep" }, make("div", { class: "bar" }, make("h2", {}, this.title), this.state),
       this.bar, this.far, this.facts, this.figures, this.left, make("section", {}, make("h2", {}, "Points"), this.points.element));
     this.curves = new Map();
@@ -153,8 +153,8 @@ class Sweep {
     put(this.far, [`${sweep.done} of ${plural(sweep.planned, "measurement")}`, sweep.failed > 0 ? `${sweep.failed} failed` : "",
       runs && sweep.left_s !== undefined ? `about ${since(left_s)} left` : "",
       sweep.measuring && runs ? `measuring ${visible(sweep.measuring)}` : "",
-      sweep.measuring && sweep.state === "silent" ? `it was measuring ${visible(sweep.measuring)}` : ""].filter(Boolean).join("; "));
-    const facts = [["Namespace", `${sweep.nsid} of ${sweep.subsystem}`], ["Measured by", sweep.machine], ["Begun", begun(sweep)],
+      sweep.measuring && sweep.state === "silent" ? `last measuring ${visible(sweep.measuring)}` : ""].filter(Boolean).join("; "));
+    const facts = [["Namespace", `${sweep.nsid} of ${sweep.subsystem}`], ["Measured by", sweep.machine], ["Started", begun(sweep)],
       ["Reason", sweep.reason]].filter(([, text]) => text);
     const text = JSON.stringify(facts);
     if (text === this.known) return;

@@ -8,7 +8,7 @@ const ROWS_SHOWN = 200;
 // Columns have `head`, `of(row)` for the cell, `sort(row)` for its place, and `number` where it is one. A cell is a text, or
 // an element that is the same as long as `key` of the row is.
 export class Table {
-  constructor(caption, columns, { filter = true, sort = 0, descending = false, empty = "There is nothing" } = {}) {
+  constructor(caption, columns, { filter = true, sort = 0, descending = false, empty = "No data" } = {}) {
     this.columns = columns;
     this.sorted = { column: sort, descending };
     this.rows = new Map();

@@ -15,21 +15,21 @@ const WAY_MIN = 3;
 const LETTER = 8;
 
 const WHAT = {
-  gateway_there: "is there", gateway_given_up: "sent no heartbeat; others take over its groups", gateway_left: "has ended in order",
-  gateway_removed: "was removed from the group", gateway_drained: "was drained", gateway_resumed: "may serve again",
+  gateway_there: "joined", gateway_given_up: "sent no heartbeat; others take over its groups", gateway_left: "shut down",
+  gateway_removed: "was removed from the group", gateway_drained: "was drained", gateway_resumed: "was resumed",
 };
-const STATES = { fencing: "takes it over, once others are fenced", handing_over: "takes it over" };
+const STATES = { fencing: "takes over, waiting for fencing", handing_over: "takes over" };
 
 // An event in words. `way_s` is how long the group was on its way, where it has come to its end.
 const happened = (event, way_s) => {
   const gateway = visible(event.gateway ?? "unknown");
   if (event.what in WHAT) return `gateway ${gateway} ${WHAT[event.what]}`;
   const group = `group ${event.load_balancing_group}`;
-  if (event.what === "load_balancing_group_gone") return `${group} is gone`;
+  if (event.what === "load_balancing_group_gone") return `${group} was removed`;
   if (event.what !== "load_balancing_group_moves") return event.what.replaceAll("_", " ");
   if (event.gateway === undefined) return `${group}: not served`;
   if (event.state !== "serving") return `${group}: ${gateway} ${STATES[event.state] ?? event.state}`;
-  return `${group}: ${gateway} serves it${way_s === undefined ? "" : `, ${way_s.toFixed(1)} s after it began to move`}`;
+  return `${group}: served by ${gateway}${way_s === undefined ? "" : `, takeover took ${way_s.toFixed(1)} s`}`;
 };
 
 // The stretches of each group: from when to when who had it. An event is given how long its group was on its way.
@@ -105,6 +105,6 @@ export class Timeline extends Picture {
     if (names.join("\n") === this.gateways.join("\n")) return;
     this.gateways = names;
     this.legend.replaceChildren();
-    this.explain([...names.map((name, at) => [`s${at % COLOURS}`, visible(name)]), ["way", "on its way"]]);
+    this.explain([...names.map((name, at) => [`s${at % COLOURS}`, visible(name)]), ["way", "takeover"]]);
   }
 }

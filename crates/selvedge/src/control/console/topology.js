@@ -49,7 +49,7 @@ export class Topology {
     this.ask = ask;
     this.picture = picture;
     this.asked = 0;
-    this.remark = make("p", { class: "note" }, "The machine is looked at");
+    this.remark = make("p", { class: "note" }, "Loading");
     this.list = make("ul", { class: "findings" });
     this.empty = make("p", { class: "empty", hidden: true });
     this.paper = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Picture of the packet paths" });
@@ -62,12 +62,12 @@ export class Topology {
       column("Interrupt", (row) => row.irq, plain),
       column("CPU", (row) => row.cpu, plain),
       column("Reactor", (row) => row.reactor, plain),
-      { head: "How it is", sort: (row) => row.state, of: (row) => make("span", { class: `wide${row.level ? " mark" : ""}`,
+      { head: "State", sort: (row) => row.state, of: (row) => make("span", { class: `wide${row.level ? " mark" : ""}`,
         "data-level": row.level, "data-content": row.state }, visible(row.state)) },
-    ], { empty: "No host is connected" });
+    ], { empty: "No connected hosts" });
     this.table.element.hidden = true;
     this.elsewhere = make("dl", { class: "elsewhere" });
-    this.unseen = make("section", { hidden: true }, make("h2", {}, "Not known"), this.elsewhere);
+    this.unseen = make("section", { hidden: true }, make("h2", {}, "Unknown"), this.elsewhere);
     this.element = make("div", {}, make("section", {}, make("h2", {}, "Topology"), this.remark, this.list, this.empty), this.figure,
       this.table.element, this.unseen);
   }
@@ -94,19 +94,19 @@ export class Topology {
   drawn(picture) {
     const svg = copied(picture);
     const [, , width, height] = (svg.getAttribute("viewBox") ?? "").split(" ");
-    for (const [key, value] of Object.entries({ width, height, role: "img", "aria-label": "The packet paths as lines; the table below says the same" })) {
+    for (const [key, value] of Object.entries({ width, height, role: "img", "aria-label": "Packet paths; the table below has the same data" })) {
       svg.setAttribute(key, value);
     }
     return svg;
   }
 
   show({ topology, courses, findings, time_s, flows_omitted }) {
-    const omitted = flows_omitted > 0 ? `; ${flows_omitted} more are left out` : "";
+    const omitted = flows_omitted > 0 ? `; ${flows_omitted} more are not shown` : "";
     const loopbacks = new Set(topology.interfaces.filter(({ kind }) => kind === "loopback").map((other) => other.name));
     const worth = findings.filter((finding) => !loopbacks.has(finding.interface));
     const isCostly = worth.some(({ kind }) => !REMARKS.has(kind));
     put(this.remark, `From the network card's queue to the reactor, the worker in the picture, as it was at ${clock(time_s)}: `
-      + `${plural(topology.flows.length, "connection")}${omitted}.${isCostly ? " What to do about it: selvedge tune plan, on this machine." : ""}`);
+      + `${plural(topology.flows.length, "connection")}${omitted}.${isCostly ? " Remedy: selvedge tune plan, on this machine." : ""}`);
     this.list.hidden = worth.length === 0;
     this.list.replaceChildren(...worth.map((finding) => {
       const level = REMARKS.has(finding.kind) ? "notice" : "warning";
@@ -114,8 +114,8 @@ export class Topology {
     }));
     const isOwn = courses.length > 0 && courses.every(({ legs }) => legs.length > 0 && legs.every((leg) => loopbacks.has(leg.interface)));
     this.empty.hidden = courses.length > 0 && !isOwn;
-    put(this.empty, isOwn ? "All hosts are on this machine: their packets come by the loopback, which has no receive queues and no interrupts. "
-      + "The CPU that sends them receives them, too." : "No host is connected. With the first one, its packets' path is here.");
+    put(this.empty, isOwn ? "All hosts are on this machine: their packets use the loopback, which has no receive queues or interrupts. "
+      + "The sending CPU also receives them." : "No connected hosts");
     this.figure.hidden = courses.length === 0 || isOwn;
     this.table.element.hidden = courses.length === 0;
     const ways = new Map(courses.map(({ flow, legs }) => [flow, legs]));
@@ -152,7 +152,7 @@ export class Topology {
       irq: joined(legs.map((leg) => leg.irq), without),
       cpu: joined(legs.map(cpu), isOwn ? "the sender's" : "unknown"),
       reactor: where,
-      state: faults.length > 0 ? faults.join(", ") : isOwn ? "on this machine" : unknown ? `unknown: ${unknown}` : isShared ? "shares its receive queue; none is free" : isGood ? "as it should be" : "nothing known against it",
+      state: faults.length > 0 ? faults.join(", ") : isOwn ? "on this machine" : unknown ? `unknown: ${unknown}` : isShared ? "shares its receive queue; none is free" : isGood ? "good" : "no known problem",
       level: faults.length > 0 ? "warning" : undefined,
     };
     row.words = visible([row.queue, row.host, row.by, flow.peer, row.state].join(" ")).toLowerCase();

@@ -6,7 +6,7 @@ import { Lines } from "./chart.js";
 import { commands, flow, within } from "./model.js";
 import { Table } from "./table.js";
 
-export const LEVELS = { ok: "Well", notice: "Notice", warning: "Warning", critical: "Critical", unknown: "Unknown" };
+export const LEVELS = { ok: "Healthy", notice: "Notice", warning: "Warning", critical: "Critical", unknown: "Unknown" };
 
 export const link = (parts, content) => make("a", { href: `#${parts.map(encodeURIComponent).join("/")}`, "data-content": content.textContent },
   content);
@@ -87,7 +87,7 @@ export class Findings {
 export class Overview {
   constructor() {
     this.findings = new Findings();
-    this.tiles = new Tiles(["Read", "Write", "Read latency", "Write latency", "Errors", "Hosts", "Namespaces", "Running"]);
+    this.tiles = new Tiles(["Read", "Write", "Read latency", "Write latency", "Errors", "Hosts", "Namespaces", "Uptime"]);
     const rate = (kind) => (point) => commands(point[kind]) / point.interval_s;
     const p99 = (kind) => (point) => within(point[kind].buckets, 0.99);
     this.rates = new Lines("IOPS in the last hour", [["s0", "read", rate("read")], ["s1", "write", rate("write")]], count);
@@ -97,8 +97,8 @@ export class Overview {
       numeric("Busy", (row) => row.busy_percent, (value) => percent(value / 100)),
       numeric("Connections", (row) => row.connections, String),
     ], { filter: false });
-    this.why = make("section", { hidden: true }, make("h2", {}, "Why"), this.findings.element);
-    this.element = make("div", {}, this.why, make("section", {}, make("h2", {}, "Now"), this.tiles.element),
+    this.why = make("section", { hidden: true }, make("h2", {}, "Causes"), this.findings.element);
+    this.element = make("div", {}, this.why, make("section", {}, make("h2", {}, "Load"), this.tiles.element),
       make("section", { class: "figures" }, this.rates.figure, this.latency.figure),
       make("section", {}, make("h2", {}, "Reactors"), this.reactors.element));
   }
@@ -117,7 +117,7 @@ export class Overview {
       [`${count(write.iops)} IOPS`, bandwidth(write.bytes_per_s)],
       [latency(read), `p99 ${bounded(read)}`],
       [latency(write), `p99 ${bounded(write)}`],
-      [`${count(tick.all.errors_per_s ?? 0)}/s`, "commands that failed"],
+      [`${count(tick.all.errors_per_s ?? 0)}/s`, "failed commands"],
       [hosts.toLocaleString("en"), `${plural(model.hosts.reduce((sum, host) => sum + host.controllers.length, 0), "controller")}, ${plural(queues, "queue")}`],
       [String(roster.namespaces.length + roster.namespaces_omitted), bad > 0 ? `${bad} not ready` : "all ready"],
       [since(tick.time_s - roster.started_s), `version ${roster.version}`],
@@ -138,10 +138,10 @@ export class Subsystems {
     if (nqn !== undefined) {
       const trail = [link(["subsystems"], make("span", {}, "Subsystems")), link(["subsystems", nqn], name(nqn))];
       if (host !== undefined) trail.push(name(host));
-      this.element.append(make("nav", { "aria-label": "Where this is" }, make("ol", { class: "crumbs" },
+      this.element.append(make("nav", { "aria-label": "Breadcrumb" }, make("ol", { class: "crumbs" },
         ...trail.map((part, at) => make("li", at === trail.length - 1 ? { "aria-current": "page" } : {}, part)))));
-      const changes = host === undefined ? [["allow", "Let a host in"], ["add", "Add a namespace"], ["limit", "Limit a namespace"]]
-        : [["deny", "Let this host in no more"]];
+      const changes = host === undefined ? [["allow", "Allow a host"], ["add", "Add a namespace"], ["limit", "Limit a namespace"],
+        ["resize", "Resize a namespace"]] : [["deny", "Deny this host"], ["key", "Set its keys"]];
       this.element.append(make("ul", { class: "kinds" }, ...changes.map(([kind, text]) => make("li", {},
         link(["changes", kind, nqn, ...(host === undefined ? [] : [host])], make("span", {}, text))))));
     }
@@ -155,7 +155,7 @@ export class Subsystems {
       numeric("Namespaces", (row) => row.namespaces, String),
       numeric("Hosts", (row) => row.hosts, String),
       ...loads,
-    ], { empty: "Nothing is served yet: selvedge subsystem add" });
+    ], { empty: "No subsystems. To add one: selvedge subsystem add" });
     const rows = (model) => model.roster.subsystems.map(({ nqn }) => {
       const namespaces = model.roster.namespaces.filter((namespace) => namespace.subsystem === nqn);
       return { key: nqn, nqn, words: words(nqn), namespaces: namespaces.length,
@@ -173,7 +173,7 @@ export class Subsystems {
       numeric("Size", (row) => row.size_bytes ?? 0, (bytes) => bytes > 0 ? size(bytes) : "–"),
       { head: "Backend", sort: (row) => row.backend, of: (row) => row.backend },
       ...loads,
-    ], { empty: "It has no namespaces: selvedge namespace add" });
+    ], { empty: "No namespaces. To add one: selvedge namespace add" });
     const rows = (model) => model.roster.namespaces.filter((namespace) => namespace.subsystem === this.nqn).map((namespace) => {
       const backend = Object.keys(model.config(this.nqn, namespace.nsid)?.backend ?? {})[0] ?? "";
       return { key: String(namespace.nsid).padStart(6, "0"), words: words(namespace.nsid, namespace.state, backend), backend,
@@ -188,10 +188,10 @@ export class Subsystems {
       numeric("Controllers", (row) => row.controllers.length, String),
       numeric("Queues", (row) => row.queues, String),
       numeric("IOPS", (row) => row.iops, count),
-      numeric("Under way", (row) => row.depth, String),
+      numeric("In flight", (row) => row.depth, String),
       numeric("RTT", (row) => row.rtt_us, time),
-      numeric("Sent again", (row) => row.retransmits, count),
-    ], { empty: "No host is connected" });
+      numeric("Retransmits", (row) => row.retransmits, count),
+    ], { empty: "No connected hosts" });
     const rows = (model) => model.hosts.filter((host) => host.subsystem === this.nqn)
       .map((host) => ({ words: words(host.host), ...host }));
     return { title: "Hosts", table, rows };
@@ -203,12 +203,12 @@ export class Subsystems {
       { head: "From", sort: (row) => row.peer ?? "", of: (row) => row.peer ?? "–" },
       numeric("Reactor", (row) => row.reactor, String),
       numeric("IOPS", (row) => row.iops, count),
-      numeric("Under way", (row) => row.depth, String),
-      { head: "Time goes to", sort: (row) => row.stage ?? "", of: (row) => row.stage ? `${row.stage} ${Math.round(row.stage_percent)} %` : "–" },
+      numeric("In flight", (row) => row.depth, String),
+      { head: "Longest stage", sort: (row) => row.stage ?? "", of: (row) => row.stage ? `${row.stage} ${Math.round(row.stage_percent)} %` : "–" },
       numeric("RTT", (row) => row.rtt_us ?? 0, time),
-      numeric("Sent again", (row) => row.retransmits ?? 0, count),
+      numeric("Retransmits", (row) => row.retransmits ?? 0, count),
       numeric("Unsent", (row) => row.unsent_bytes ?? 0, size),
-      { head: "TLS", sort: (row) => row.tls_cipher ?? "", of: (row) => row.tls_cipher ?? "in clear" },
+      { head: "TLS", sort: (row) => row.tls_cipher ?? "", of: (row) => row.tls_cipher ?? "none" },
     ], { empty: "This host is not connected" });
     const rows = (model) => model.roster.controllers
       .filter((controller) => controller.subsystem === this.nqn && controller.host_nqn === this.host)

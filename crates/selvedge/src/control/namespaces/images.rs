@@ -303,23 +303,44 @@ pub(in crate::control) fn resize(
     size: u64,
     shrink: bool,
 ) -> Result<Option<Task>, Refusal> {
-    let image = changeable(image_of(config)?).map_err(|refusal| refusal.about("size"))?;
-    check_size(size, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
-    let reached = Image::reach(image)?;
-    // A new size is meant as hosts see it, without the header.
-    let before = reached.size()?;
-    let header = reached.whole_size()?.saturating_sub(before);
+    let (reached, before) = resizable(config, size, shrink)?;
     if size == before {
         return Ok(None);
     }
+    // A new size is meant as hosts see it, without the header.
+    let header = reached.whole_size()?.saturating_sub(before);
+    let work = move || Ok(reached.pool.resize_image(reached.name(), size.saturating_add(header), shrink)?);
+    run(ask, "resize", image_of(config)?, work)
+}
+
+/// Effects of another size of the image below a namespace, in words.
+pub(in crate::control) fn resize_outlook(
+    config: &NamespaceConfig,
+    size: u64,
+    shrink: bool,
+) -> Result<Vec<String>, Refusal> {
+    let (reached, before) = resizable(config, size, shrink)?;
+    if size == before {
+        return Ok(Vec::new());
+    }
+    let (image, before, after) = (image_path(&reached.config), Size(before), Size(size));
+    let lost = if size < before.0 { "; data beyond its new end is lost" } else { "" };
+    Ok(vec![format!("image {image} of namespace {}: size: {before} → {after}{lost}", config.nsid)])
+}
+
+/// The image below a namespace and its size as hosts see it, if it may have another size.
+fn resizable(config: &NamespaceConfig, size: u64, shrink: bool) -> Result<(Image, u64), Refusal> {
+    let image = changeable(image_of(config)?).map_err(|refusal| refusal.about("size"))?;
+    check_size(size, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
+    let reached = Image::reach(image)?;
+    let before = reached.size()?;
     if size < before && !shrink {
         let (before, after) = (Size(before), Size(size));
         let what = format!("namespace {} would become smaller: {before} to {after}", config.nsid);
         let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
         return Err(Refusal::conflict(what).about("size").hint(hint));
     }
-    let work = move || Ok(reached.pool.resize_image(reached.name(), size.saturating_add(header), shrink)?);
-    run(ask, "resize", image, work)
+    Ok((reached, before))
 }
 
 /// Fate of the image of a namespace that is removed; `None` if the request does not say.

@@ -147,10 +147,6 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let served = find(ask, &ask.administration.fabric(), nsid).cloned();
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
     let size = resized.as_ref().and_then(|_| body.size.take());
-    if ask.preview.is_some() && size.is_some() {
-        let reason = "the size of an image is its cluster's, and there is no preview of it";
-        return Err(Refusal::unprocessable(reason).about("size"));
-    }
     let edit = |fabric: &mut FabricConfig| {
         let subsystem = ask.subsystem_mut(fabric)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
@@ -166,11 +162,19 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         (Some(config), Some(Size(bytes))) => {
             // What else is asked for must not fail after this, which cannot be taken back.
             ask.rehearse(permissions, edit).map_err(about_body)?;
-            images::resize(ask, config, bytes, body.shrink)?
+            match ask.preview {
+                Some(_) => None,
+                None => images::resize(ask, config, bytes, body.shrink)?,
+            }
         }
         _ => None,
     };
-    ask.change(permissions, edit).map_err(about_body)?;
+    let changed = ask.change(permissions, edit);
+    ask.beside_rehearsed(|| match (&resized, size) {
+        (Some(config), Some(Size(bytes))) => images::resize_outlook(config, bytes, body.shrink),
+        _ => Ok(Vec::new()),
+    })?;
+    changed.map_err(about_body)?;
     task.map_or_else(|| show(ask), |task| Answer::begun(&task))
 }
 

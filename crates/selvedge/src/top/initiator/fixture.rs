@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use engine::Histogram;
 use engine::initiator::{ConnectionReport, PathShare, PathState, PathStatus, StageLatencies};
 use engine::transport::Transport;
 use engine::transport::info::{SendTimes, StreamInfo, SubflowInfo};
@@ -14,6 +15,8 @@ use crate::bench::sample::{Phase, Sample};
 
 /// Time of the second sample.
 pub(super) const NOW: Duration = Duration::from_millis(3100);
+/// Share of each stage of every command, which takes 100 µs.
+pub(super) const STAGES_PERCENT: [f64; 4] = [5.0, 10.0, 80.0, 5.0];
 /// Workers of the run.
 const WORKERS: u64 = 2;
 
@@ -59,6 +62,16 @@ fn stream(path: u64, worker: u64, commands: u64) -> StreamInfo {
     }
 }
 
+/// Stages of this number of commands.
+fn stages(commands: u64) -> StageLatencies {
+    let of = |percent: f64| {
+        let mut histogram = Histogram::default();
+        (0..commands).for_each(|_| histogram.add(percent as u64 * 1000));
+        histogram
+    };
+    STAGES_PERCENT.map(of).into()
+}
+
 /// This number of reads of 4 KiB, which took 100 µs each, evenly on two workers and as many paths. Path 0 has as much as all the
 /// others together, and the first worker half of that.
 pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
@@ -71,7 +84,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
         commands: share(path),
         bytes: share(path) * 4096,
         latency_ns: share(path) * 100_000,
-        stages: StageLatencies::default(),
+        stages: stages(share(path)),
         requeued: 0,
         in_flight: 16,
         connections: vec![ConnectionReport {

@@ -35,6 +35,10 @@ const PATHS: &[Column] = &[
     column("BANDWIDTH", Right, 9, 0),
     column("SHARE", Right, 7, 2),
     column("MEAN", Right, 7, 4),
+    column("WAIT", Right, 7, 8),
+    column("SEND", Right, 7, 8),
+    column("TARGET", Right, 7, 7),
+    column("RECV", Right, 7, 8),
     column("DEPTH", Right, 5, 3),
     column("RTT", Right, 7, 3),
     column("RETR/S", Right, 6, 5),
@@ -90,9 +94,10 @@ impl List for InitiatorList {
     const ENDS: &'static str = "end the run, like Ctrl-C: what was measured is reported";
     const NOTES: &'static [&'static str] = &[
         "Rates are over the last second; a path's commands are counted during the ramp",
-        "too. DEPTH: commands under way. AGAIN: commands that were taken from a path and",
-        "sent again since the beginning. IN and OUT, RTT, RETR/S, RECV-Q, SEND-Q and CWND",
-        "(segments) are what the kernel knows of a connection.",
+        "too. Of their time, WAIT is for a queue, SEND until they are in the socket,",
+        "TARGET at the target and in the network, RECV until they are received. DEPTH:",
+        "commands in flight. AGAIN: commands that were resent since the beginning. IN and",
+        "OUT, RTT, RETR/S, RECV-Q, SEND-Q, CWND (segments): the kernel's values.",
     ];
 
     fn first() -> Self {
@@ -170,6 +175,10 @@ fn quantile(latency: Option<&LatencyNs>, of: fn(&LatencyNs) -> u64) -> Cell {
 }
 
 fn path_row((at, of): (usize, &PathRates)) -> InitiatorRow {
+    let [waiting, sending, target, receiving] = match of.flow.stages_percent {
+        Some(shares) => shares.map(Some),
+        None => [None; 4],
+    };
     let cells = vec![
         words(&of.status.address.to_string()),
         words(&format!("{:?}", of.status.state).to_lowercase()),
@@ -178,6 +187,10 @@ fn path_row((at, of): (usize, &PathRates)) -> InitiatorRow {
         bandwidth(of.flow.bytes_per_s),
         percent(of.flow.share_percent),
         time_ns(of.flow.mean_ns),
+        percent(waiting),
+        percent(sending),
+        percent(target),
+        percent(receiving),
         number(of.in_flight),
         time_us(of.rtt_us()),
         rate(of.retransmits_per_s()),

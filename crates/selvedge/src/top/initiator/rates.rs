@@ -1,7 +1,7 @@
 //! Rates of a run's workers since their last report: commands, bytes and latencies of paths and
 //! workers, and the kernel's data about their connections.
 
-use engine::initiator::{ConnectionReport, PathShare, PathStatus};
+use engine::initiator::{ConnectionReport, PathShare, PathStatus, Stage};
 use engine::transport::info::StreamInfo;
 
 use crate::bench::histogram::{LatencyNs, Tally};
@@ -16,6 +16,9 @@ pub(crate) struct Done {
     pub(crate) latency: Option<LatencyNs>,
 }
 
+/// Number of the stages of a command at its host.
+const STAGES: usize = Stage::ALL.len();
+
 /// Data carried since the last sample; `None` without an earlier sample, or if counting has
 /// restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +28,8 @@ pub(crate) struct Flow {
     /// Share of all commands.
     pub(crate) share_percent: Option<f64>,
     pub(crate) mean_ns: Option<f64>,
+    /// Share of each stage in the time of the commands, in the order of `Stage::ALL`.
+    pub(crate) stages_percent: Option<[f64; STAGES]>,
 }
 
 /// A path.
@@ -82,6 +87,8 @@ pub(crate) struct Rates {
     pub(crate) lately: Option<Done>,
     /// Since measuring began.
     pub(crate) so_far: Option<Done>,
+    /// Stages of the commands on all paths since the last sample.
+    pub(crate) stages_percent: Option<[f64; STAGES]>,
     pub(crate) paths: Vec<PathRates>,
     pub(crate) workers: Vec<WorkerRates>,
     /// IOPS of the last samples, the oldest first.
@@ -101,6 +108,7 @@ impl Rates {
             phase: sample.phase,
             lately: lately(sample, earlier, seconds).or_else(|| carried.map(|carried| carried.done(seconds))),
             so_far: so_far(sample),
+            stages_percent: carried.and_then(Carried::stages_percent),
             paths: (0..sample.paths.len()).map(|at| path(at, sample, earlier, since)).collect(),
             workers: (0..sample.shares.len()).map(|at| worker(at, sample, earlier, since)).collect(),
             history: Vec::new(),
@@ -150,6 +158,7 @@ struct Carried {
     commands: u64,
     bytes: u64,
     latency_ns: u64,
+    stages_ns: [u64; STAGES],
 }
 
 impl Carried {
@@ -158,7 +167,14 @@ impl Carried {
             commands: sum.commands + share.commands,
             bytes: sum.bytes + share.bytes,
             latency_ns: sum.latency_ns + share.latency_ns,
+            stages_ns: std::array::from_fn(|at| sum.stages_ns[at] + share.stages.of(Stage::ALL[at]).sum_ns),
         })
+    }
+
+    /// Returns the share of each stage; `None` if no command took time.
+    fn stages_percent(self) -> Option<[f64; STAGES]> {
+        let all_ns: u64 = self.stages_ns.iter().sum();
+        (all_ns > 0).then(|| self.stages_ns.map(|ns| 100.0 * ns as f64 / all_ns as f64))
     }
 
     fn done(self, seconds: f64) -> Done {
@@ -177,7 +193,12 @@ struct Since {
 impl Since {
     fn carried(&self, now: Carried, earlier: Option<Carried>) -> Option<Carried> {
         let earlier = earlier?;
+        let mut stages_ns = now.stages_ns;
+        for (own, before) in stages_ns.iter_mut().zip(earlier.stages_ns) {
+            *own = own.checked_sub(before)?;
+        }
         Some(Carried {
+            stages_ns,
             commands: now.commands.checked_sub(earlier.commands)?,
             bytes: now.bytes.checked_sub(earlier.bytes)?,
             latency_ns: now.latency_ns.checked_sub(earlier.latency_ns)?,
@@ -193,6 +214,7 @@ impl Since {
             bytes_per_s: Some(carried.bytes as f64 / self.seconds),
             share_percent: self.commands.and_then(|all| over(100.0 * commands, all)),
             mean_ns: over(carried.latency_ns as f64, carried.commands),
+            stages_percent: carried.stages_percent(),
         }
     }
 
@@ -297,7 +319,7 @@ fn worker(number: usize, sample: &Sample, earlier: Option<&Sample>, since: Since
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{lost, rates, sample};
+    use super::super::fixture::{STAGES_PERCENT, lost, rates, sample};
     use super::*;
 
     #[test]
@@ -310,6 +332,7 @@ mod tests {
             (flow.iops, flow.share_percent, flow.mean_ns),
             (Some(1500.0), Some(50.0), Some(100_000.0))
         );
+        assert_eq!((flow.stages_percent, rates.stages_percent), (Some(STAGES_PERCENT), Some(STAGES_PERCENT)));
         assert_eq!((rates.workers[0].flow.iops, rates.workers[0].in_flight), (Some(1500.0), 32));
         assert_eq!(rates.paths[0].rtt_us(), Some(46), "the longest of its connections");
         assert_eq!(rates.paths[0].connections[0].received_bytes_per_s, Some(750.0 * 5000.0));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chart::units;
-use engine::initiator::PathState;
+use engine::initiator::{PathState, Stage};
 use ratatui::Frame;
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -40,6 +40,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorLi
     if let Some(rates) = rates {
         lines.push(Line::raw(totals("last second", rates.lately.as_ref())));
         lines.push(Line::raw(totals("so far", rates.so_far.as_ref())));
+        lines.push(Line::raw(stages(rates)));
         lines.push(Line::raw(picture(&rates.history, width)));
         lines.extend(news(watch, rates));
     }
@@ -84,6 +85,15 @@ fn totals(label: &str, done: Option<&Done>) -> String {
     });
     let (iops, bandwidth) = (units::count(done.iops), units::bandwidth(done.bytes_per_s));
     format!("{label:<LABEL_WIDTH$}{iops} IOPS, {bandwidth}   {latency}")
+}
+
+/// Returns the stages on which the commands of the last second spent their time.
+fn stages(rates: &Rates) -> String {
+    let label = "time spent";
+    let Some(shares) = rates.stages_percent else { return format!("{label:<LABEL_WIDTH$}-") };
+    let part = |(stage, percent): (&Stage, f64)| format!("{} {percent:.1} %", stage.name());
+    let parts: Vec<String> = Stage::ALL.iter().zip(shares).map(part).collect();
+    format!("{label:<LABEL_WIDTH$}{}", parts.join(", "))
 }
 
 /// IOPS over time: a letter for each second, the newest to the right, and what a whole letter stands for.

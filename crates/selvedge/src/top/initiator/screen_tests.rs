@@ -41,15 +41,19 @@ fn a_run_on_one_path_has_its_time_its_totals_and_its_path() {
         "measuring  2 of 30 s  [|               ]  28 s left   2 jobs × 32, io_uring",
         "last second  3.00 k IOPS, 12.3 MB/s   p50 100 µs, p99 100 µs, p99.9 100 µs",
         "so far       3.00 k IOPS, 12.3 MB/s   p50 100 µs, p99 100 µs, p99.9 100 µs",
+        "time spent   waiting 5.0 %, sending 10.0 %, target 80.0 %, receiving 5.0 %",
         "IOPS █ █ 3.00 k",
         "",
     ];
-    assert_eq!(screen[..6], expected);
+    assert_eq!(screen[..7], expected);
     assert!(
-        screen[6].starts_with("paths (1) ") && screen[6].ends_with("by IOPS, largest first"),
+        screen[7].starts_with("paths (1) ") && screen[7].ends_with("by IOPS, largest first"),
         "{}",
-        screen[6]
+        screen[7]
     );
+    let wide = shown((200, 24), &watch(1), &[]);
+    line(&wide, &["PATH", "MEAN", "WAIT", "SEND", "TARGET", "RECV", "DEPTH"]);
+    line(&wide, &["10.1.0.1:4420", "100 µs", "5.0 %", "10.0 %", "80.0 %", "5.0 %", "32"]);
     line(&screen, &["PATH", "STATE", "IOPS", "BANDWIDTH", "SHARE", "DEPTH", "RTT"]);
     line(&screen, &["10.1.0.1:4420", "live", "3.00 k", "12.3 MB/s", "100.0 %", "32", "46.0 µs"]);
     line(&screen[23..], &["q quit", "Enter open", "r reverse"]);
