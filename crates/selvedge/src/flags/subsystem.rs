@@ -148,7 +148,7 @@ impl FromStr for QuiesceFlag {
         match text {
             "default" => Ok(Self::Default),
             "auto" => Ok(Self::Auto),
-            time => match parse_time(time)?.as_millis() {
+            time => match parse_time(time).map_err(|error| error.to_string())?.as_millis() {
                 ms @ 1..=0xffff => Ok(Self::Fixed(ms as u16)),
                 _ => Err(format!("`{text}` is not from 1ms to 65535ms")),
             },

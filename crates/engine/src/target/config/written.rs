@@ -66,7 +66,8 @@ pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_write_delay(text: &str) -> Result<u32, String> {
-    let (delay, ms_max) = (parse_time(text)?, WRITE_DELAY_MS_MAX);
+    let delay = parse_time(text).map_err(|error| error.to_string())?;
+    let ms_max = WRITE_DELAY_MS_MAX;
     match u32::try_from(delay.as_millis()) {
         Ok(delay_ms) if delay_ms <= ms_max => Ok(delay_ms),
         _ => Err(format!("writes can be held back for at most {ms_max}ms, not {text}")),
