@@ -90,7 +90,10 @@ impl Options {
             "subnqn" => self.subsystem_nqn = Some(nqn(value)?),
             "nsid" => self.nsid = number(value, 1, u32::MAX - 1)?,
             "hostnqn" => self.host_nqn = Some(nqn(value)?),
-            "hostid" => self.host_id = Some(parse_uuid(value)?.into_bytes()),
+            "hostid" => {
+                let id = parse_uuid(value).map_err(|error| error.to_string())?;
+                self.host_id = Some(id.into_bytes());
+            }
             "host_iface" => {
                 let name = InterfaceName::new(value).map_err(|error| error.to_string())?;
                 self.host_iface = Some(name.as_str().to_owned());

@@ -431,7 +431,8 @@ impl FromStr for OwnerFlag {
             .rsplit_once(',')
             .ok_or_else(|| format!("`{text}` has no HOSTID: write NQN,HOSTID, or none"))?;
         let nqn = nqn.parse::<Nqn>().map_err(|error| format!("`{nqn}`: {error}"))?;
-        Ok(Self(Some(KnownHost { nqn: nqn.to_string(), host_id: parse_uuid(host_id)? })))
+        let host_id = parse_uuid(host_id).map_err(|error| error.to_string())?;
+        Ok(Self(Some(KnownHost { nqn: nqn.to_string(), host_id })))
     }
 }
 

@@ -8,7 +8,8 @@ use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
 use engine::ceph::LuksFormat;
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{
-    BLOCK_SIZE_DEFAULT, NamespaceConfig, WriteProtection, check_block_size, parse_uuid, parse_write_delay,
+    BLOCK_SIZE_DEFAULT, NamespaceConfig, SettingError, WriteProtection, check_block_size, parse_uuid,
+    parse_write_delay,
 };
 use engine::units::counted;
 
@@ -49,8 +50,9 @@ fn backend(kind: &str, main: &str) -> Result<BackendConfig, String> {
 
 /// Sets one option; whether there is such a one.
 fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> Result<bool, String> {
+    let shown = |error: SettingError| error.to_string();
     match (FORMER_NAMES.iter().find(|(former, _)| *former == key).map_or(key, |(_, name)| name), kind) {
-        ("block_size", _) => namespace.block_size = check_block_size(bytes(value)?)?,
+        ("block_size", _) => namespace.block_size = check_block_size(bytes(value)?).map_err(shown)?,
         ("nsid", _) => {
             let nsid = value.parse().map_err(|_| format!("`{value}` is not an nsid"))?;
             if !(1..=NAMESPACES_MAX).contains(&nsid) {
@@ -58,14 +60,14 @@ fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> R
             }
             namespace.nsid = nsid;
         }
-        ("uuid", _) => namespace.uuid = Some(parse_uuid(value)?),
-        ("nguid", _) => namespace.nguid = Some(value.parse()?),
+        ("uuid", _) => namespace.uuid = Some(parse_uuid(value).map_err(shown)?),
+        ("nguid", _) => namespace.nguid = Some(value.parse().map_err(shown)?),
         ("host_write_protection", _) => namespace.host_write_protection = parse_write_protection(value)?,
         ("write_delay_ms", "file" | "block") => {
             // Of milliseconds people leave out the unit, and by the former name of seconds.
             let is_bare = value.bytes().all(|byte| byte.is_ascii_digit()) && key == "write_delay_ms";
             let unit = if is_bare { "ms" } else { "" };
-            namespace.write_delay_ms = parse_write_delay(&format!("{value}{unit}"))?;
+            namespace.write_delay_ms = parse_write_delay(&format!("{value}{unit}")).map_err(shown)?;
         }
         ("shared_storage", "file" | "block") => namespace.shared_storage = parse_shared(key, value)?,
         (key, _) => return set_backend(&mut namespace.backend, key, value),
