@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::initiator::{
     ControllerFiles, ControllerRecord, ControllerRecordStore, Found, FoundContent, KeptControllers,
+    RecordError,
 };
 use engine::simulation::{self, sleep};
 
@@ -111,10 +112,10 @@ struct Files {
 impl ControllerFiles for Files {
     type Left = u64;
 
-    fn write(&self, own: &[ControllerRecord]) -> Result<(), String> {
+    fn write(&self, own: &[ControllerRecord]) -> io::Result<()> {
         let mut state = self.folder.state();
         if state.is_full {
-            return Err("there is no room".to_owned());
+            return Err(io::Error::other("there is no room"));
         }
         state.files.retain(|file| file.number != self.number);
         if !own.is_empty() {
@@ -185,7 +186,7 @@ impl ControllerStore {
 }
 
 impl ControllerRecordStore for ControllerStore {
-    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), RecordError> {
         self.take_time();
         let kept = self.kept.save(controller);
         self.take_time();

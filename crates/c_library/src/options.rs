@@ -90,8 +90,14 @@ impl Options {
             "subnqn" => self.subsystem_nqn = Some(nqn(value)?),
             "nsid" => self.nsid = number(value, 1, u32::MAX - 1)?,
             "hostnqn" => self.host_nqn = Some(nqn(value)?),
-            "hostid" => self.host_id = Some(parse_uuid(value)?.into_bytes()),
-            "host_iface" => self.host_iface = Some(InterfaceName::new(value)?.as_str().to_owned()),
+            "hostid" => {
+                let id = parse_uuid(value).map_err(|error| error.to_string())?;
+                self.host_id = Some(id.into_bytes());
+            }
+            "host_iface" => {
+                let name = InterfaceName::new(value).map_err(|error| error.to_string())?;
+                self.host_iface = Some(name.as_str().to_owned());
+            }
             "dhchap_secret_file" => self.secret_file = Some(value.into()),
             "dhchap_ctrl_secret_file" => self.controller_secret_file = Some(value.into()),
             "tls_key_file" => self.tls_key_file = Some(value.into()),
@@ -168,8 +174,9 @@ impl Options {
     fn look_up(&self, address: &HostAddress) -> Result<SocketAddr, Failure> {
         let interface = self.host_iface.as_deref().map(InterfaceName::new).transpose();
         let interface = interface.map_err(|reason| Failure::misuse(format!("host_iface: {reason}")))?;
-        let not_found = |reason| Failure::new(libc::EHOSTUNREACH, format!("traddr: {reason}"));
-        let found = address.clone().on(interface).remote(self.port).map_err(not_found)?;
+        let not_found = |reason: String| Failure::new(libc::EHOSTUNREACH, format!("traddr: {reason}"));
+        let found = address.clone().on(interface).remote(self.port);
+        let found = found.map_err(|error| not_found(error.to_string()))?;
         found.first().copied().ok_or_else(|| not_found("the name has no address".to_owned()))
     }
 
@@ -199,7 +206,8 @@ fn read_all<T: SecretKind>(file: &Path, option: &str) -> Result<Vec<T>, Failure>
 }
 
 fn addresses(value: &str) -> Result<Vec<HostAddress>, String> {
-    let addresses = value.split(',').map(|one| one.trim().parse());
+    let parse = |one: &str| one.trim().parse::<HostAddress>().map_err(|error| error.to_string());
+    let addresses = value.split(',').map(parse);
     let addresses = addresses.collect::<Result<Vec<HostAddress>, String>>()?;
     match addresses.len() {
         count if count > PATHS_MAX => Err(format!("{count} addresses, and {PATHS_MAX} are the most")),

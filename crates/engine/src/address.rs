@@ -12,6 +12,10 @@ use rustix::net::{AddressFamily, SocketType};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
+mod error;
+
+pub use error::AddressError;
+
 /// Port of NVMe/TCP, as IANA assigned it.
 pub const PORT_DEFAULT: u16 = 4420;
 
@@ -32,10 +36,10 @@ impl InterfaceName {
     ///
     /// # Errors
     /// The reason why no interface can have this name.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub fn new(text: &str) -> Result<Self, AddressError> {
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:%[],".contains(&byte);
         if text.is_empty() || text.len() > INTERFACE_BYTES_MAX || !text.bytes().all(is_allowed) {
-            return Err(format!("`{text}` is not the name of an interface"));
+            return Err(AddressError::Interface(text.to_owned()));
         }
         let index = text.parse().ok().filter(|_| index_of(text).is_err());
         let name = index.and_then(name_of).map_or(Cow::Borrowed(text), Cow::Owned);
@@ -199,12 +203,12 @@ impl fmt::Debug for NetAddress {
 }
 
 impl FromStr for NetAddress {
-    type Err = String;
+    type Err = AddressError;
 
     /// Reads an IP address; without a port it has that of NVMe/TCP.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         let address: HostAddress = text.parse()?;
-        address.literal(PORT_DEFAULT).ok_or_else(|| format!("`{text}` is not an IP address"))
+        address.literal(PORT_DEFAULT).ok_or_else(|| AddressError::NotIp(text.to_owned()))
     }
 }
 
@@ -223,7 +227,7 @@ impl<'de> Deserialize<'de> for NetAddress {
             return Ok(address);
         }
         let found = address.local(PORT_DEFAULT).map_err(de::Error::custom)?;
-        found.first().copied().ok_or_else(|| de::Error::custom(format!("the name `{text}` has no address")))
+        found.first().copied().ok_or_else(|| de::Error::custom(AddressError::NoAddress(text)))
     }
 }
 
@@ -256,20 +260,19 @@ enum Host {
 }
 
 impl FromStr for HostAddress {
-    type Err = String;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         if let Some(rest) = text.strip_prefix('[') {
             let (inside, after) =
-                rest.split_once(']').ok_or_else(|| format!("`{text}` has a bracket that is not closed"))?;
+                rest.split_once(']').ok_or_else(|| AddressError::OpenBracket(text.to_owned()))?;
             let port = match after.strip_prefix(':') {
                 None if after.is_empty() => None,
-                None => return Err(format!("`{text}`: write [ADDRESS]:PORT")),
+                None => return Err(AddressError::AfterBracket(text.to_owned())),
                 Some(digits) => Some(port(text, digits)?),
             };
-            let (ip, interface) = ip(inside, true)?.ok_or_else(|| {
-                format!("`{inside}` is not an IP address, and brackets are for IPv6 addresses")
-            })?;
+            let (ip, interface) =
+                ip(inside, true)?.ok_or_else(|| AddressError::InBrackets(inside.to_owned()))?;
             return Ok(Self { host: Host::Ip(ip, interface), port });
         }
         if let Some((ip, interface)) = ip(text, false)? {
@@ -277,9 +280,7 @@ impl FromStr for HostAddress {
         }
         let (host, port) = match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => {
-                return Err(format!(
-                    "`{text}` is not an IPv6 address; with a port it is written in brackets, as in [::1]:{PORT_DEFAULT}"
-                ));
+                return Err(AddressError::NotIpv6(text.to_owned()));
             }
             Some((host, digits)) => (host, Some(port(text, digits)?)),
             None => (text, None),
@@ -293,33 +294,35 @@ impl FromStr for HostAddress {
 }
 
 /// An IP address with its interface, if the text is one. RFC 6874 has the percent sign of a URL's address escaped.
-fn ip(text: &str, is_in_brackets: bool) -> Result<Option<(IpAddr, Option<InterfaceName>)>, String> {
+fn ip(text: &str, is_in_brackets: bool) -> Result<Option<(IpAddr, Option<InterfaceName>)>, AddressError> {
     let Some((ip, scope)) = text.split_once('%') else {
         return Ok(text.parse().ok().map(|ip| (ip, None)));
     };
     let Ok(ip) = ip.parse::<Ipv6Addr>() else {
-        return Err(format!("`{text}` has an interface, and only IPv6 addresses have one"));
+        return Err(AddressError::NeedlessInterface(text.to_owned()));
     };
     let scope = match scope.strip_prefix("25") {
         Some(rest) if is_in_brackets && !rest.is_empty() => rest,
         _ => scope,
     };
-    let interface = InterfaceName::new(scope).map_err(|error| format!("`{text}`: {error}"))?;
+    let interface = InterfaceName::new(scope)
+        .map_err(|_| AddressError::InterfaceWithin { text: text.to_owned(), name: scope.to_owned() })?;
     // Other addresses are the same on all interfaces.
     Ok(Some((ip.into(), is_link_local(ip).then_some(interface))))
 }
 
-fn port(text: &str, digits: &str) -> Result<u16, String> {
+fn port(text: &str, digits: &str) -> Result<u16, AddressError> {
+    let (text, port) = (text.to_owned(), digits.to_owned());
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("`{text}`: `{digits}` is not a port, which is a number from 1 to 65535"));
+        return Err(AddressError::Port { text, port });
     }
-    digits.parse().map_err(|_| format!("`{text}`: port {digits} is above 65535"))
+    digits.parse().map_err(|_| AddressError::PortMax { text, port })
 }
 
-fn check_name(text: &str, name: &str) -> Result<(), String> {
+fn check_name(text: &str, name: &str) -> Result<(), AddressError> {
     let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.' | '_');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_allowed) {
-        return Err(format!("`{text}` is neither an IP address nor a host name"));
+        return Err(AddressError::Name(text.to_owned()));
     }
     Ok(())
 }
@@ -371,9 +374,9 @@ impl HostAddress {
     ///
     /// # Errors
     /// When the name cannot be looked up, the port is 0, or the interface of a link-local address is missing.
-    pub fn remote(&self, port: u16) -> Result<Vec<SocketAddr>, String> {
+    pub fn remote(&self, port: u16) -> Result<Vec<SocketAddr>, AddressError> {
         if self.port.unwrap_or(port) == 0 {
-            return Err(format!("`{self}`: port 0 cannot be connected to; ports are 1 to 65535"));
+            return Err(AddressError::PortZero(self.to_string()));
         }
         self.look_up(port)?.iter().map(|address| self.usable(address)).collect()
     }
@@ -382,7 +385,7 @@ impl HostAddress {
     ///
     /// # Errors
     /// When the name cannot be looked up.
-    pub fn all(&self, port: u16) -> Result<Vec<NetAddress>, String> {
+    pub fn all(&self, port: u16) -> Result<Vec<NetAddress>, AddressError> {
         self.look_up(port)
     }
 
@@ -390,12 +393,12 @@ impl HostAddress {
     ///
     /// # Errors
     /// When the name cannot be looked up or has no address of this machine, or the interface of a link-local address is missing.
-    pub fn local(&self, port: u16) -> Result<Vec<NetAddress>, String> {
+    pub fn local(&self, port: u16) -> Result<Vec<NetAddress>, AddressError> {
         let mut found = self.look_up(port)?;
         if self.is_name() {
             found.retain(is_of_this_machine);
             if found.is_empty() {
-                return Err(format!("the name `{}` has no address of this machine", self.host()));
+                return Err(AddressError::Elsewhere(self.host()));
             }
         }
         // The interface of a literal address may come later, with a module or a network.
@@ -403,7 +406,7 @@ impl HostAddress {
             matches!(address.ip, IpAddr::V6(ip) if is_link_local(ip)) && address.interface.is_none()
         };
         match found.iter().find(needs_interface) {
-            Some(address) => Err(without_interface(address)),
+            Some(address) => Err(AddressError::NoInterface(address.ip)),
             None => Ok(found),
         }
     }
@@ -412,14 +415,13 @@ impl HostAddress {
     ///
     /// # Errors
     /// When it has an interface, which means nothing on another machine, or is any address of a machine.
-    pub fn check_for_hosts(&self, port: u16) -> Result<(), String> {
+    pub fn check_for_hosts(&self, port: u16) -> Result<(), AddressError> {
         match self.literal(port) {
-            Some(NetAddress { interface: Some(interface), .. }) => Err(format!(
-                "`{self}`: hosts have interfaces of their own; write the address without {interface}"
-            )),
-            Some(address) if address.ip.is_unspecified() => {
-                Err(format!("`{self}` is any address of a machine: name one that hosts can reach"))
-            }
+            Some(NetAddress { interface: Some(interface), .. }) => Err(AddressError::InterfaceForHosts {
+                address: self.to_string(),
+                interface: interface.to_string(),
+            }),
+            Some(address) if address.ip.is_unspecified() => Err(AddressError::Unspecified(self.to_string())),
             _ => Ok(()),
         }
     }
@@ -428,28 +430,30 @@ impl HostAddress {
     ///
     /// # Errors
     /// When it is neither an IP address nor a host name, has a port, or cannot be reached by hosts.
-    pub fn advertised(text: &str) -> Result<String, String> {
+    pub fn advertised(text: &str) -> Result<String, AddressError> {
         let address: Self = text.parse()?;
         if address.port.is_some() {
-            return Err(format!("`{text}`: write it without a port; hosts learn that of the listener"));
+            return Err(AddressError::PortForHosts(text.to_owned()));
         }
         address.check_for_hosts(PORT_DEFAULT)?;
         Ok(address.host())
     }
 
-    fn usable(&self, address: &NetAddress) -> Result<SocketAddr, String> {
+    fn usable(&self, address: &NetAddress) -> Result<SocketAddr, AddressError> {
         match (address.ip, address.interface) {
-            (IpAddr::V6(ip), None) if is_link_local(ip) => Err(without_interface(address)),
-            _ => address.socket_addr().map_err(|error| format!("`{self}`: {error}")),
+            (IpAddr::V6(ip), None) if is_link_local(ip) => Err(AddressError::NoInterface(address.ip)),
+            _ => address
+                .socket_addr()
+                .map_err(|source| AddressError::Unusable { address: self.to_string(), source }),
         }
     }
 
-    fn look_up(&self, port: u16) -> Result<Vec<NetAddress>, String> {
+    fn look_up(&self, port: u16) -> Result<Vec<NetAddress>, AddressError> {
         let Host::Name(name) = &self.host else { return Ok(self.literal(port).into_iter().collect()) };
         let found = (name.as_str(), self.port.unwrap_or(port)).to_socket_addrs().map_err(|error| {
             let error = error.to_string();
             let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
-            format!("`{name}` is neither an IP address nor a name that can be looked up: {reason}")
+            AddressError::Unknown { name: name.clone(), reason: reason.to_owned() }
         })?;
         let mut distinct = Vec::new();
         for address in found.map(NetAddress::from) {
@@ -457,7 +461,7 @@ impl HostAddress {
                 distinct.push(address);
             }
         }
-        if distinct.is_empty() { Err(format!("the name `{name}` has no address")) } else { Ok(distinct) }
+        if distinct.is_empty() { Err(AddressError::NoAddress(name.clone())) } else { Ok(distinct) }
     }
 
     /// Address of a record of a discovery log, which was read at `reached`. A link-local address means nothing without the
@@ -465,18 +469,13 @@ impl HostAddress {
     ///
     /// # Errors
     /// When the record has no such address.
-    pub fn of_record(traddr: &str, trsvcid: &str, reached: SocketAddr) -> Result<SocketAddr, String> {
+    pub fn of_record(traddr: &str, trsvcid: &str, reached: SocketAddr) -> Result<SocketAddr, AddressError> {
         let record: Self = traddr.parse()?;
         let record = record.on(NetAddress::from(reached).interface());
         let service = trsvcid.parse().unwrap_or(reached.port());
         let found = record.remote(service)?;
-        found.first().copied().ok_or_else(|| format!("the name `{traddr}` has no address"))
+        found.first().copied().ok_or_else(|| AddressError::NoAddress(traddr.to_owned()))
     }
-}
-
-fn without_interface(address: &NetAddress) -> String {
-    let ip = address.ip;
-    format!("`{ip}` is a link-local address: add its interface, as in {ip}%eth0")
 }
 
 /// True if this machine has the address: a socket can be bound to it.

@@ -8,6 +8,20 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+/// Text that is not a size or a time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Text that is not a number of bytes, with or without a unit.
+    #[error("`{0}` is not a size: write 4096, 4k, 16m, 1g or 1GiB")]
+    Size(String),
+    /// Size of more bytes than 64 bits count.
+    #[error("`{0}` is more than 16 EiB")]
+    SizeMax(String),
+    /// Text that is not a time, with or without a unit.
+    #[error("`{0}` is not a time: write 10, 10s, 500ms or 2m")]
+    Time(String),
+}
+
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
@@ -15,14 +29,14 @@ pub struct Size(pub u64);
 const UNITS: [(&str, u32); 5] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)];
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = QuantityError;
 
     /// Units count in 1,024s however they are spelled: `k`, `kb` and `KiB` are the same. (fio takes `kib` for 1,000s.)
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
-        let hint = || format!("`{text}` is not a size: write 4096, 4k, 16m, 1g or 1GiB");
+        let hint = || QuantityError::Size(text.to_owned());
         let number: u64 = number.parse().map_err(|_| hint())?;
         let unit = unit.trim().to_ascii_lowercase();
         let unit = unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit);
@@ -32,7 +46,7 @@ impl FromStr for Size {
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, shift)| *shift).ok_or_else(hint)?
         };
         let bytes = number.checked_shl(shift).filter(|bytes| bytes >> shift == number);
-        bytes.map(Size).ok_or_else(|| format!("`{text}` is more than 16 EiB"))
+        bytes.map(Size).ok_or_else(|| QuantityError::SizeMax(text.to_owned()))
     }
 }
 
@@ -109,10 +123,11 @@ pub(crate) fn optional_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 /// Parses a time: seconds without a unit, else `us`, `ms`, `s`, `m`, `h` or `d`.
+///
 /// # Errors
-/// What is expected instead.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let hint = || format!("`{text}` is not a time: write 10, 10s, 500ms or 2m");
+/// `QuantityError::Time`, which says how times are written.
+pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
+    let hint = || QuantityError::Time(text.to_owned());
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, unit) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| hint())?;
@@ -155,6 +170,19 @@ mod tests {
     fn what_is_no_size_is_refused() {
         for text in ["", "k", "4x", "-1", "1.5g", "99999999999t", "4 kk", "4ib4"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_how_quantities_are_written() {
+        let size = |text: &str| text.parse::<Size>().map(drop);
+        let time = |text: &str| parse_time(text).map(drop);
+        for (refused, said) in [
+            (size("4x"), "`4x` is not a size: write 4096, 4k, 16m, 1g or 1GiB"),
+            (size("99999999999t"), "`99999999999t` is more than 16 EiB"),
+            (time("10x"), "`10x` is not a time: write 10, 10s, 500ms or 2m"),
+        ] {
+            assert_eq!(refused.unwrap_err().to_string(), said);
         }
     }
 

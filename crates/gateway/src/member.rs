@@ -2,11 +2,12 @@
 //! `decision`, what is shared lies in `store`, and who asks for changes is the administration's business.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::ceph::BeforeUse;
+use engine::ceph::{BeforeUse, CephError};
 use engine::limits::{
     GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
 };
@@ -94,10 +95,10 @@ impl Member {
     pub fn before_use(&self) -> BeforeUse {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         BeforeUse(Arc::new(move |cluster| {
-            let membership = membership.upgrade().ok_or("this gateway has ended")?;
-            membership.store().is_of(&cluster.fsid())?;
-            let address = cluster.address().map_err(|error| error.to_string())?;
-            membership.add_connection(&address)
+            let membership = membership.upgrade().ok_or_else(|| not_allowed("this gateway has ended"))?;
+            membership.store().is_of(&cluster.fsid()).map_err(not_allowed)?;
+            let address = cluster.address().map_err(not_allowed)?;
+            membership.add_connection(&address).map_err(not_allowed)
         }))
     }
 
@@ -315,6 +316,10 @@ fn beat(membership: &Arc<Membership>, signal: &Receiver<()>) {
         // something to say.
         let _ = signal.recv_timeout(next.since(now()));
     }
+}
+
+fn not_allowed(reason: impl fmt::Display) -> CephError {
+    CephError::NotAllowed { reason: reason.to_string() }
 }
 
 /// Announces changes to the others, and sees to it that this gateway learns of theirs, until it is to end.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn written(text: &str) -> Result<HostAddress, String> {
+fn written(text: &str) -> Result<HostAddress, AddressError> {
     text.parse()
 }
 
@@ -57,8 +57,40 @@ fn other_texts_are_refused_with_the_reason() {
         ("fe80::1%sixteen-letters-", "not the name of an interface"),
         (":4420", "neither"),
     ] {
-        let refused = written(text).unwrap_err();
+        let refused = written(text).unwrap_err().to_string();
         assert!(refused.contains(reason), "{text}: {refused}");
+    }
+}
+
+#[test]
+fn other_uses_of_an_address_are_refused_with_the_reason() {
+    let address = |text: &str| written(text).unwrap();
+    for (refused, said) in [
+        (InterfaceName::new("a/b").unwrap_err(), "`a/b` is not the name of an interface"),
+        (written("fe80::1%a/b").unwrap_err(), "`fe80::1%a/b`: `a/b` is not the name of an interface"),
+        ("host".parse::<NetAddress>().unwrap_err(), "`host` is not an IP address"),
+        (
+            address("[fe80::1%absent0]:1").remote(1).unwrap_err(),
+            "`[fe80::1%absent0]:1`: there is no interface absent0",
+        ),
+        (
+            address("fe80::1%lo").check_for_hosts(1).unwrap_err(),
+            "`fe80::1%lo`: hosts have interfaces of their own; write the address without lo",
+        ),
+        (
+            address("0.0.0.0").check_for_hosts(1).unwrap_err(),
+            "`0.0.0.0` is any address of a machine: name one that hosts can reach",
+        ),
+        (
+            HostAddress::advertised("10.0.0.1:1").unwrap_err(),
+            "`10.0.0.1:1`: write it without a port; hosts learn that of the listener",
+        ),
+        (
+            address("fe80::2").local(1).unwrap_err(),
+            "`fe80::2` is a link-local address: add its interface, as in fe80::2%eth0",
+        ),
+    ] {
+        assert_eq!(refused.to_string(), said);
     }
 }
 
@@ -87,8 +119,9 @@ fn interfaces_are_kept_by_name() {
 fn ports_are_checked_for_what_they_are_for() {
     let address = written("127.0.0.1").unwrap();
     assert_eq!(address.remote(4420).unwrap(), ["127.0.0.1:4420".parse().unwrap()]);
-    assert!(address.remote(0).unwrap_err().contains("port 0"));
-    assert!(written("127.0.0.1:0").unwrap().remote(4420).unwrap_err().contains("port 0"));
+    assert!(address.remote(0).unwrap_err().to_string().contains("port 0"));
+    let zero = written("127.0.0.1:0").unwrap().remote(4420).unwrap_err();
+    assert!(matches!(zero, AddressError::PortZero(_)), "{zero}");
     // A listener takes a free one.
     assert_eq!(address.local(0).unwrap()[0].port(), 0);
     assert_eq!(written("127.0.0.1:1").unwrap().local(0).unwrap()[0].port(), 1);
@@ -98,7 +131,7 @@ fn ports_are_checked_for_what_they_are_for() {
 fn link_local_addresses_need_an_interface() {
     let bare = written("fe80::1").unwrap();
     for refused in [bare.remote(1).unwrap_err(), bare.local(1).unwrap_err()] {
-        assert!(refused.contains("fe80::1%eth0"), "{refused}");
+        assert!(refused.to_string().contains("fe80::1%eth0"), "{refused}");
     }
     let interface = InterfaceName::new(LOOPBACK).unwrap();
     let scoped = bare.on(Some(interface));
@@ -115,7 +148,8 @@ fn records_of_a_discovery_log_are_on_the_link_that_it_came_over() {
     assert_eq!(at("10.0.0.1", "4420").unwrap().to_string(), "10.0.0.1:4420");
     assert_eq!(at("2001:db8::1", "1").unwrap().to_string(), "[2001:db8::1]:1");
     let elsewhere = "10.0.0.1:8009".parse().unwrap();
-    assert!(HostAddress::of_record("fe80::1", "4420", elsewhere).unwrap_err().contains("link-local"));
+    let refused = HostAddress::of_record("fe80::1", "4420", elsewhere).unwrap_err();
+    assert!(matches!(refused, AddressError::NoInterface(_)), "{refused}");
 }
 
 #[test]
@@ -124,7 +158,7 @@ fn names_have_all_their_addresses() {
     assert!(!found.is_empty() && found.iter().all(|at| at.ip().is_loopback() && at.port() == 7), "{found:?}");
     let own = written("localhost").unwrap().local(7).unwrap();
     assert!(own.iter().all(|at| at.ip().is_loopback() && at.port() == 7), "{own:?}");
-    let missing = written("no-such-name.invalid").unwrap().remote(1).unwrap_err();
+    let missing = written("no-such-name.invalid").unwrap().remote(1).unwrap_err().to_string();
     assert!(missing.contains("neither an IP address nor a name that can be looked up"), "{missing}");
 }
 

@@ -10,6 +10,8 @@ use std::thread;
 use nvme::tcp::digest::crc32c;
 
 #[cfg(not(feature = "simulation"))]
+use super::BackendError;
+#[cfg(not(feature = "simulation"))]
 use super::huge_pages;
 use super::mapping::{BLANK, Mapping};
 #[cfg(not(feature = "simulation"))]
@@ -93,9 +95,9 @@ impl Memory {
     /// Checks that the machine has room for all memory of this process once hosts have filled it.
     ///
     /// # Errors
-    /// Bytes that it could never have, in words.
+    /// `BackendError::NoRoom` of bytes that it could never have.
     #[cfg(not(feature = "simulation"))]
-    pub(super) fn within_room(mut self) -> Result<Self, String> {
+    pub(super) fn within_room(mut self) -> Result<Self, BackendError> {
         self.remarks.extend(memory_room::check(0)?);
         Ok(self)
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::BackendError;
 use crate::units::Size;
 
 /// Bytes that all memory of this process promises together.
@@ -24,8 +25,8 @@ impl Promise {
     /// Changes the promise to this number of bytes; a remark where they do not fit now.
     ///
     /// # Errors
-    /// Bytes that could never be had, in words; the promise stays what it was.
-    pub(super) fn change(&self, bytes: u64) -> Result<Option<String>, String> {
+    /// `BackendError::NoRoom`; the promise stays as it was.
+    pub(super) fn change(&self, bytes: u64) -> Result<Option<String>, BackendError> {
         let before = self.0.load(Ordering::Relaxed);
         if bytes <= before {
             self.set(bytes);
@@ -62,21 +63,16 @@ struct Room {
 /// Checks all that is promised, and `more`; a remark where it does not fit now.
 ///
 /// # Errors
-/// Bytes that can never be had, in words.
-pub(super) fn check(more: u64) -> Result<Option<String>, String> {
+/// `BackendError::NoRoom`.
+pub(super) fn check(more: u64) -> Result<Option<String>, BackendError> {
     check_on(PROMISED.load(Ordering::Relaxed).saturating_add(more), Path::new("/"))
 }
 
 /// Checks all that is `promised` against the machine below this root.
-fn check_on(promised: u64, root: &Path) -> Result<Option<String>, String> {
+fn check_on(promised: u64, root: &Path) -> Result<Option<String>, BackendError> {
     let rooms = rooms(root);
     if let Some(room) = rooms.iter().filter(|room| promised > room.total).min_by_key(|room| room.total) {
-        return Err(format!(
-            "memory namespaces would have {} together, and {} has {}: make them smaller, or serve a file",
-            Size(promised),
-            room.whose,
-            Size(room.total)
-        ));
+        return Err(BackendError::NoRoom { promised, place: room.whose.clone(), total: room.total });
     }
     let unfilled = promised.saturating_sub(filled(root));
     let short = rooms.iter().filter(|room| unfilled > room.available).min_by_key(|room| room.available);
@@ -223,16 +219,17 @@ mod tests {
     #[test]
     fn what_the_machine_has_is_promised_and_no_more() {
         let machine = machine_with(&[]);
-        assert_eq!(check_on(4 * GIB, machine.path()), Ok(None));
+        assert_eq!(check_on(4 * GIB, machine.path()).unwrap(), None);
         let tight = check_on(9 * GIB, machine.path()).unwrap().unwrap();
         assert!(tight.contains("9 GiB of memory more") && tight.contains("8 GiB are free"), "{tight}");
         let refused = check_on(11 * GIB, machine.path()).unwrap_err();
-        assert!(
-            refused.contains("11 GiB together") && refused.contains("this machine has 10 GiB"),
-            "{refused}"
+        assert_eq!(
+            refused.to_string(),
+            "memory namespaces would have 11 GiB together, and this machine has 10 GiB: make them smaller, or \
+             serve a file"
         );
         let unknown = tempfile::tempdir().unwrap();
-        assert_eq!(check_on(u64::MAX, unknown.path()), Ok(None));
+        assert_eq!(check_on(u64::MAX, unknown.path()).unwrap(), None);
     }
 
     #[test]
@@ -261,8 +258,8 @@ mod tests {
             let machine = machine_with(&files);
             let is_swap_free = files.iter().any(|(name, _)| *name == "sys/fs/cgroup/memory.max");
             let (fits, too_large) = if is_swap_free { (2 * GIB, 3 * GIB) } else { (GIB / 4, GIB) };
-            assert_eq!(check_on(fits, machine.path()), Ok(None), "{files:?}");
-            let refused = check_on(too_large, machine.path()).unwrap_err();
+            assert_eq!(check_on(fits, machine.path()).unwrap(), None, "{files:?}");
+            let refused = check_on(too_large, machine.path()).unwrap_err().to_string();
             assert!(refused.contains("control group"), "{files:?}: {refused}");
         }
     }
@@ -278,7 +275,7 @@ mod tests {
             ("sys/fs/cgroup/memory.current", &(GIB + GIB / 2).to_string()),
             ("sys/fs/cgroup/memory.stat", &stat),
         ]);
-        assert_eq!(check_on(GIB, machine.path()), Ok(None));
+        assert_eq!(check_on(GIB, machine.path()).unwrap(), None);
         let tight = check_on(GIB + 4096, machine.path()).unwrap().unwrap();
         assert!(tight.contains("1 GiB are free"), "{tight}");
     }

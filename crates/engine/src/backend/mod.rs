@@ -61,7 +61,7 @@ pub use rbd::Rbd;
 pub use simulated::{File, ZeroMethod};
 
 use crate::time_bound::TimeBound;
-use crate::units::counted;
+use crate::units::{Size, counted};
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -176,9 +176,20 @@ pub enum BackendError {
         /// The kind, in words.
         what: &'static str,
     },
-    /// The memory could never be had.
-    #[error("{0}")]
-    NoRoom(String),
+    /// Memory of all namespaces that is more than the machine or a control group has.
+    #[error(
+        "memory namespaces would have {} together, and {place} has {}: make them smaller, or serve a file",
+        Size(*promised),
+        Size(*total)
+    )]
+    NoRoom {
+        /// Bytes of all memory of this process.
+        promised: u64,
+        /// The machine or control group.
+        place: String,
+        /// Bytes that it has.
+        total: u64,
+    },
     /// The memory cannot be had.
     #[error("cannot allocate {size} bytes of memory: {source}")]
     Memory {
@@ -277,7 +288,7 @@ fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendErr
     let memory = Memory::new(size).map_err(failed)?;
     // Memory that the former process has filled is there already, and not checked.
     #[cfg(not(feature = "simulation"))]
-    let memory = memory.within_room().map_err(BackendError::NoRoom)?;
+    let memory = memory.within_room()?;
     Ok(memory)
 }
 

@@ -47,8 +47,8 @@ impl Default for CephConfig {
 #[derive(Clone)]
 pub struct BeforeUse(pub Arc<Allowance>);
 
-/// Takes a connection; an error says why it must not be used.
-pub type Allowance = dyn Fn(&Arc<Cluster>) -> Result<(), String> + Send + Sync;
+/// Takes a connection; `CephError::NotAllowed` says why it must not be used.
+pub type Allowance = dyn Fn(&Arc<Cluster>) -> Result<(), CephError> + Send + Sync;
 
 impl fmt::Debug for BeforeUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,7 +184,7 @@ impl Clusters {
     /// When it must not be used.
     pub fn allow(&self, cluster: &Arc<Cluster>) -> Result<(), CephError> {
         let Some(BeforeUse(before_use)) = &self.config.before_use else { return Ok(()) };
-        before_use(cluster).map_err(|reason| CephError::NotAllowed { reason })
+        before_use(cluster)
     }
 
     /// Opens further images on `new`, which was permitted, for as long as it is in use, and no

@@ -5,7 +5,18 @@
 use std::sync::{Mutex, PoisonError};
 
 use authentication::{GeneratedPsk, Hash};
-use secure_channel::{IdentityVersion, InputPsk, Names, Suite, TlsPsk};
+use secure_channel::{IdentityError, IdentityVersion, InputPsk, Names, Suite, TlsPsk};
+
+/// Reason for which no TLS key comes out of an authentication.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConcatKeyError {
+    /// Hash function of the authentication that TLS does not have.
+    #[error("no cipher suite goes with SHA-512")]
+    NoSuite,
+    /// Names that do not fit into the key's identity.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
 
 /// The TLS key of an association, or the place for it.
 #[derive(Debug, Default)]
@@ -18,14 +29,14 @@ impl ConcatKey {
     }
 
     /// Takes the key that has come out of an authentication, in place of the one before it.
-    pub(super) fn set(&self, names: &Names, psk: &GeneratedPsk) -> Result<(), String> {
+    pub(super) fn set(&self, names: &Names, psk: &GeneratedPsk) -> Result<(), ConcatKeyError> {
         let suite = match psk.hash() {
             Hash::Sha256 => Suite::Aes128Gcm,
             Hash::Sha384 => Suite::Aes256Gcm,
-            Hash::Sha512 => return Err("no cipher suite goes with SHA-512".to_owned()),
+            Hash::Sha512 => return Err(ConcatKeyError::NoSuite),
         };
         let input = InputPsk::generated(psk.reveal().clone());
-        let psk = input.tls_psk(names, suite, IdentityVersion::One).map_err(|error| error.to_string())?;
+        let psk = input.tls_psk(names, suite, IdentityVersion::One)?;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(psk);
         Ok(())
     }

@@ -113,8 +113,8 @@ pub use host::HostIdentity;
 pub use options::{ConnectOptions, HostSecrets, QueueOptions};
 pub use path::{
     ConnectionReport, ControllerFiles, ControllerRecord, ControllerRecordStore, Found, FoundContent,
-    IoPolicy, KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, Stage,
-    StageLatencies,
+    IoPolicy, KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, RecordError,
+    Stage, StageLatencies, UnknownPolicy,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request, Timing};
 pub use tls_keys::{TakenOffer, TlsKeys};

@@ -1,12 +1,13 @@
 //! A set of paths after another one that was killed: commands of that one whose end is unknown
 //! never undo what the next one writes.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::initiator::{
     CommandQueues, ControllerRecord, ControllerRecordStore, InitiatorError, IoPolicy, PathOptions, PathState,
-    Paths,
+    Paths, RecordError,
 };
 use engine::target::Target;
 use uuid::Uuid;
@@ -31,9 +32,9 @@ impl Records {
 }
 
 impl ControllerRecordStore for Records {
-    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), RecordError> {
         if let Some(refusal) = &*self.refusal.lock().unwrap() {
-            return Err(refusal.clone());
+            return Err(io::Error::other(refusal.clone()).into());
         }
         self.kept.lock().unwrap().push(controller.clone());
         Ok(())

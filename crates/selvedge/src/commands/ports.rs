@@ -169,7 +169,7 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
 
 /// A discovery service as its address is written, and its port where that is written apart.
 fn referred_to(address: &str, port: Option<u16>) -> Result<ReferralConfig, String> {
-    let written: HostAddress = address.parse()?;
+    let written = address.parse::<HostAddress>().map_err(|error| error.to_string())?;
     if let (Some(own), Some(port)) = (written.port(), port)
         && own != port
     {

@@ -93,7 +93,8 @@ impl Connection {
             (None, None) => HostIdentity::of_this_machine(),
         };
         if let Some(id) = &flags.hostid {
-            host.id = engine::target::parse_uuid(id)?.into_bytes();
+            let id = engine::target::parse_uuid(id).map_err(|error| error.to_string())?;
+            host.id = id.into_bytes();
         }
         let keep_alive_ms = match flags.keep_alive_tmo {
             Some(seconds) => Some(keep_alive_ms(seconds)?),

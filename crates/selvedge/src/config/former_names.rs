@@ -143,9 +143,9 @@ fn replace_namespace(namespace: &mut DeTable<'_>, span: Range<usize>) -> Result<
     rename(namespace, "shared", "shared_storage")?;
     if let Some(delay) = take(namespace, "write_delay") {
         // Without a unit it was in seconds.
-        let given =
-            delay.get_ref().as_str().ok_or_else(|| "write_delay is a text such as \"500ms\"".to_owned());
-        let delay_ms = given.and_then(parse_write_delay).map_err(Mistake::at(delay.span()))?;
+        let given = delay.get_ref().as_str().ok_or("write_delay is a text such as \"500ms\"");
+        let given = given.map_err(Mistake::at(delay.span()))?;
+        let delay_ms = parse_write_delay(given).map_err(Mistake::at(delay.span()))?;
         put(namespace, "write_delay_ms", text(delay.span(), format!("{delay_ms}ms")));
     }
     let (name, hosts) = match (take(namespace, "visible_to"), take(namespace, "hidden_from")) {

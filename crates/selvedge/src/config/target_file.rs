@@ -2,10 +2,11 @@
 //! read; here is what a file has besides: lines for its mistakes, lists that are named in the singular, paths from the working
 //! directory, and how the target runs.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use engine::address::{HostAddress, NetAddress};
+use engine::address::{AddressError, HostAddress, NetAddress};
 use engine::ring::Engine;
 use engine::target::FabricConfig;
 use schemars::JsonSchema;
@@ -72,8 +73,8 @@ pub(super) struct Mistake {
 }
 
 impl Mistake {
-    pub(super) fn at(span: Range<usize>) -> impl FnOnce(String) -> Mistake {
-        move |what| Mistake { what, span: Some(span) }
+    pub(super) fn at<E: fmt::Display>(span: Range<usize>) -> impl FnOnce(E) -> Mistake {
+        move |what| Mistake { what: what.to_string(), span: Some(span) }
     }
 }
 
@@ -164,7 +165,9 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
 
 /// Checks the addresses that hosts are sent to.
 fn check_advertised(fabric: &FabricConfig, places: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
-    let wrong = |path: String| move |what| Mistake { what, span: span_of(places, &path) };
+    let wrong = |path: String| {
+        move |what: AddressError| Mistake { what: what.to_string(), span: span_of(places, &path) }
+    };
     for (at, port) in fabric.ports.iter().enumerate() {
         if let Some(advertise) = &port.advertise {
             HostAddress::advertised(advertise).map_err(wrong(format!("ports[{at}].advertise")))?;

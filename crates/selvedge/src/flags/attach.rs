@@ -48,11 +48,11 @@ impl FromStr for NbdEndpoint {
 
 /// The address that is meant, of this machine. Of several that a name has, it is the first.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let written: HostAddress = text.parse()?;
+    let written = text.parse::<HostAddress>().map_err(|error| error.to_string())?;
     if written.port().is_none() {
         return Err(format!("`{text}` has no port"));
     }
-    let found = written.local(0)?;
+    let found = written.local(0).map_err(|error| error.to_string())?;
     let first = found.first().ok_or_else(|| format!("the name `{text}` has no address"))?;
     first.socket_addr().map_err(|error| format!("`{text}`: {error}"))
 }

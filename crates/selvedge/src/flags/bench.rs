@@ -14,7 +14,7 @@ use super::connection::ConnectionFlags;
 use super::fio_options::FioOptions;
 use crate::spec::extent::Extent;
 use crate::spec::fio_numbers;
-use crate::spec::size::{Size, parse_time};
+use crate::spec::size::{QuantityError, Size, parse_time};
 
 /// Direction and order of a workload's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,7 +74,8 @@ impl FromStr for IoQueues {
 /// Reads the block size of all commands; a list, as fio has it, must name one size.
 fn block_size(text: &str) -> Result<Size, String> {
     let size = fio_numbers::same_for_all(text);
-    size.ok_or_else(|| format!("`{text}`: all commands have one size"))?.parse()
+    let size = size.ok_or_else(|| format!("`{text}`: all commands have one size"))?;
+    size.parse().map_err(|error: QuantityError| error.to_string())
 }
 
 /// Switch that is on or off.

@@ -7,7 +7,7 @@ use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use engine::address::HostAddress;
-use engine::units::parse_time;
+use engine::units::{QuantityError, parse_time};
 use nvme::discovery::Nqn;
 
 use super::OutputFlags;
@@ -196,7 +196,7 @@ pub(crate) struct SlowCommandsFlags {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threshold(pub(crate) Option<Duration>);
 
-fn parse_threshold(text: &str) -> Result<Threshold, String> {
+fn parse_threshold(text: &str) -> Result<Threshold, QuantityError> {
     if text == "off" { Ok(Threshold(None)) } else { parse_time(text).map(|time| Threshold(Some(time))) }
 }
 

@@ -148,7 +148,7 @@ impl FromStr for QuiesceFlag {
         match text {
             "default" => Ok(Self::Default),
             "auto" => Ok(Self::Auto),
-            time => match parse_time(time)?.as_millis() {
+            time => match parse_time(time).map_err(|error| error.to_string())?.as_millis() {
                 ms @ 1..=0xffff => Ok(Self::Fixed(ms as u16)),
                 _ => Err(format!("`{text}` is not from 1ms to 65535ms")),
             },
@@ -431,7 +431,8 @@ impl FromStr for OwnerFlag {
             .rsplit_once(',')
             .ok_or_else(|| format!("`{text}` has no HOSTID: write NQN,HOSTID, or none"))?;
         let nqn = nqn.parse::<Nqn>().map_err(|error| format!("`{nqn}`: {error}"))?;
-        Ok(Self(Some(KnownHost { nqn: nqn.to_string(), host_id: parse_uuid(host_id)? })))
+        let host_id = parse_uuid(host_id).map_err(|error| error.to_string())?;
+        Ok(Self(Some(KnownHost { nqn: nqn.to_string(), host_id })))
     }
 }
 

@@ -44,7 +44,8 @@ impl FromStr for Extent {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(percent) = text.trim().strip_suffix('%') else {
-            return text.parse().map(|Size(bytes)| Self::Bytes(bytes));
+            let size = text.parse::<Size>().map_err(|error| error.to_string());
+            return size.map(|Size(bytes)| Self::Bytes(bytes));
         };
         let percent = percent.parse().ok().filter(|percent| *percent <= 100);
         percent.map(Self::Percent).ok_or_else(|| format!("`{text}` is not a whole number from 0% to 100%"))

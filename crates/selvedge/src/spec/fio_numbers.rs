@@ -16,8 +16,9 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
         ));
     }
     let unit = if unit.len() == 2 { unit.trim_end_matches('i') } else { &unit };
-    let size: Result<Size, String> = format!("{digits}{unit}").parse();
-    size.map(|size| size.0).map_err(|error| error.replace(&format!("`{digits}{unit}`"), &format!("`{text}`")))
+    let size = format!("{digits}{unit}").parse::<Size>();
+    let (read, given) = (format!("`{digits}{unit}`"), format!("`{text}`"));
+    size.map(|size| size.0).map_err(|error| error.to_string().replace(&read, &given))
 }
 
 /// A number from `least` to `most`.

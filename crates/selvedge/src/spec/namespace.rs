@@ -8,7 +8,8 @@ use engine::backend::{BackendConfig, RbdConfig, RbdEncryption};
 use engine::ceph::LuksFormat;
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{
-    BLOCK_SIZE_DEFAULT, NamespaceConfig, WriteProtection, check_block_size, parse_uuid, parse_write_delay,
+    BLOCK_SIZE_DEFAULT, NamespaceConfig, SettingError, WriteProtection, check_block_size, parse_uuid,
+    parse_write_delay,
 };
 use engine::units::counted;
 
@@ -36,10 +37,9 @@ pub(crate) fn parse(text: &str) -> Result<NamespaceConfig, String> {
 }
 
 fn backend(kind: &str, main: &str) -> Result<BackendConfig, String> {
-    let size = || main.parse().map(|Size(bytes)| bytes);
     Ok(match kind {
-        "memory" => BackendConfig::Memory { size: size()? },
-        "null" => BackendConfig::Null { size: size()? },
+        "memory" => BackendConfig::Memory { size: bytes(main)? },
+        "null" => BackendConfig::Null { size: bytes(main)? },
         "file" | "block" if main.is_empty() => return Err(format!("{kind}: needs a path behind it")),
         "file" => BackendConfig::File { path: main.into(), size: None },
         "block" => BackendConfig::Block { path: main.into() },
@@ -50,8 +50,9 @@ fn backend(kind: &str, main: &str) -> Result<BackendConfig, String> {
 
 /// Sets one option; whether there is such a one.
 fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> Result<bool, String> {
+    let shown = |error: SettingError| error.to_string();
     match (FORMER_NAMES.iter().find(|(former, _)| *former == key).map_or(key, |(_, name)| name), kind) {
-        ("block_size", _) => namespace.block_size = check_block_size(value.parse::<Size>()?.0)?,
+        ("block_size", _) => namespace.block_size = check_block_size(bytes(value)?).map_err(shown)?,
         ("nsid", _) => {
             let nsid = value.parse().map_err(|_| format!("`{value}` is not an nsid"))?;
             if !(1..=NAMESPACES_MAX).contains(&nsid) {
@@ -59,14 +60,14 @@ fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> R
             }
             namespace.nsid = nsid;
         }
-        ("uuid", _) => namespace.uuid = Some(parse_uuid(value)?),
-        ("nguid", _) => namespace.nguid = Some(value.parse()?),
+        ("uuid", _) => namespace.uuid = Some(parse_uuid(value).map_err(shown)?),
+        ("nguid", _) => namespace.nguid = Some(value.parse().map_err(shown)?),
         ("host_write_protection", _) => namespace.host_write_protection = parse_write_protection(value)?,
         ("write_delay_ms", "file" | "block") => {
             // Of milliseconds people leave out the unit, and by the former name of seconds.
             let is_bare = value.bytes().all(|byte| byte.is_ascii_digit()) && key == "write_delay_ms";
             let unit = if is_bare { "ms" } else { "" };
-            namespace.write_delay_ms = parse_write_delay(&format!("{value}{unit}"))?;
+            namespace.write_delay_ms = parse_write_delay(&format!("{value}{unit}")).map_err(shown)?;
         }
         ("shared_storage", "file" | "block") => namespace.shared_storage = parse_shared(key, value)?,
         (key, _) => return set_backend(&mut namespace.backend, key, value),
@@ -76,7 +77,7 @@ fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> R
 
 fn set_backend(backend: &mut BackendConfig, key: &str, value: &str) -> Result<bool, String> {
     match (backend, key) {
-        (BackendConfig::File { size, .. }, "size") => *size = Some(value.parse::<Size>()?.0),
+        (BackendConfig::File { size, .. }, "size") => *size = Some(bytes(value)?),
         (BackendConfig::Rbd(_), _) if value.is_empty() => return Ok(false),
         (BackendConfig::Rbd(RbdConfig { conf, .. }), "conf") => *conf = Some(PathBuf::from(value)),
         (BackendConfig::Rbd(RbdConfig { encryption, .. }), "luks1" | "luks2") => {
@@ -107,6 +108,11 @@ fn unknown_option(kind: &str, option: &str) -> String {
         "`{option}` is not an option of {kind}: it takes {own}block_size=512|4096, nsid=N, uuid=UUID, \
          nguid=NGUID and host_write_protection=LEVEL"
     )
+}
+
+/// Parses a size.
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<Size>().map(|Size(bytes)| bytes).map_err(|error| error.to_string())
 }
 
 /// Parses the value of a setting for shared storage.

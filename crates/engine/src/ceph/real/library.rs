@@ -213,35 +213,55 @@ pub(super) struct Libraries {
     pub(super) rbd: Rbd,
 }
 
-static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
+/// Reason for which the libraries are not loaded.
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    /// Refusal of the loader.
+    #[cfg(feature = "ceph")]
+    #[error("{0}")]
+    Loader(String),
+    /// Function that an older library lacks.
+    #[cfg(feature = "ceph")]
+    #[error("too old, 16.2 or later is needed: {0}")]
+    TooOld(String),
+    /// Build without Ceph.
+    #[cfg(not(feature = "ceph"))]
+    #[error("this program was built without Ceph")]
+    NotBuilt,
+    /// Order of this program.
+    #[error("{0}")]
+    LeftOut(String),
+}
+
+static LOADED: OnceLock<Result<Libraries, LoadError>> = OnceLock::new();
 
 /// Keeps them from being loaded from here on; uses fail with `reason`.
 pub(in crate::ceph) fn leave_out(reason: &str) {
-    drop(LOADED.set(Err(reason.to_owned())));
+    drop(LOADED.set(Err(LoadError::LeftOut(reason.to_owned()))));
 }
 
 /// Both libraries, loaded when first asked for.
 pub(super) fn libraries() -> Result<&'static Libraries, CephError> {
     let loaded = LOADED.get_or_init(load_both);
-    loaded.as_ref().map_err(|reason| CephError::Library { reason: reason.clone() })
+    loaded.as_ref().map_err(|error| CephError::Library { reason: error.to_string() })
 }
 
 #[cfg(feature = "ceph")]
-fn load_both() -> Result<Libraries, String> {
+fn load_both() -> Result<Libraries, LoadError> {
     let rados = load(&RADOS_NAMES)?;
     let rbd = load(&RBD_NAMES)?;
-    let missing = |error: libloading::Error| format!("too old, 16.2 or later is needed: {error}");
+    let missing = |error: libloading::Error| LoadError::TooOld(error.to_string());
     Ok(Libraries { rados: Rados::load(rados).map_err(missing)?, rbd: Rbd::load(rbd).map_err(missing)? })
 }
 
 #[cfg(not(feature = "ceph"))]
-fn load_both() -> Result<Libraries, String> {
-    Err("this program was built without Ceph".to_owned())
+fn load_both() -> Result<Libraries, LoadError> {
+    Err(LoadError::NotBuilt)
 }
 
 /// Loads the first of these that is there. It stays for as long as the process does.
 #[cfg(feature = "ceph")]
-fn load(names: &[&str]) -> Result<&'static Library, String> {
+fn load(names: &[&str]) -> Result<&'static Library, LoadError> {
     let mut reason = String::new();
     for name in names {
         // SAFETY: loading runs the library's initializers; librados and librbd are made to be loaded so.
@@ -252,7 +272,7 @@ fn load(names: &[&str]) -> Result<&'static Library, String> {
             Err(_) => {}
         }
     }
-    Err(reason)
+    Err(LoadError::Loader(reason))
 }
 
 /// True if they are in one of the usual folders. They are not loaded for that.

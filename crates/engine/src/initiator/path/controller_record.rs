@@ -2,6 +2,7 @@
 //! `quiesce` finds out when a controller is quiesced.
 
 use std::fmt::Debug;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -37,14 +38,25 @@ pub struct ControllerRecord {
     pub command_quiesce_ms: u16,
 }
 
+/// Reason for which a controller cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// As many controllers as a process may have that are not quiesced.
+    #[error("{0} controllers have not come to rest")]
+    Full(usize),
+    /// The file cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
 /// Store of the records of a set of paths: a later process finds those controllers that are not quiesced. It is called
 /// by the threads that keep the paths, never by one that has queues, and may take its time.
 pub trait ControllerRecordStore: Debug + Send + Sync {
     /// A controller is connected. Nothing is written through it before this has returned.
     ///
     /// # Errors
-    /// Why it cannot be saved: the controller is not used then, and the path is tried again later.
-    fn save(&self, controller: &ControllerRecord) -> Result<(), String>;
+    /// Reason for which it cannot be saved: the controller is not used then, and the path is tried again later.
+    fn save(&self, controller: &ControllerRecord) -> Result<(), RecordError>;
 
     /// Records that nothing sent to the controller can take effect now: one that was given to
     /// `save`, or a predecessor.
@@ -146,6 +158,17 @@ mod tests {
         assert_eq!(time(5000, false, 2000), Duration::from_secs(12));
         assert_eq!(time(5000, true, 2000), Duration::from_secs(17));
         assert_eq!(time(1000, true, 0), Duration::from_secs(33));
+    }
+
+    #[test]
+    fn an_error_of_a_record_says_what_is_in_the_way() {
+        let full = io::Error::other("the disk is full");
+        for (error, said) in [
+            (RecordError::Full(2), "2 controllers have not come to rest"),
+            (RecordError::Write(full), "the disk is full"),
+        ] {
+            assert_eq!(error.to_string(), said);
+        }
     }
 
     #[test]

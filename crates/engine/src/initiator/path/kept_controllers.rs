@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::controller_record::{ControllerRecord, ControllerRecordStore};
+use super::controller_record::{ControllerRecord, ControllerRecordStore, RecordError};
 
 /// A place for files of controllers: one for each process, which others find when it was killed.
 pub trait ControllerFiles: Debug + Send + Sync {
@@ -16,8 +16,8 @@ pub trait ControllerFiles: Debug + Send + Sync {
     /// Puts these in the place of what the own file holds, as a whole. There is no file when there are none.
     ///
     /// # Errors
-    /// Why it cannot: the file is as it was.
-    fn write(&self, own: &[ControllerRecord]) -> Result<(), String>;
+    /// When it cannot be written: the file is as it was.
+    fn write(&self, own: &[ControllerRecord]) -> io::Result<()>;
 
     /// The files of processes that were killed, but for these, which are known.
     ///
@@ -106,17 +106,17 @@ impl<F: ControllerFiles> KeptControllers<F> {
 }
 
 impl<F: ControllerFiles> ControllerRecordStore for KeptControllers<F> {
-    fn save(&self, controller: &ControllerRecord) -> Result<(), String> {
+    fn save(&self, controller: &ControllerRecord) -> Result<(), RecordError> {
         let mut state = self.state();
         if state.own.len() >= self.own_max {
-            return Err(format!("{} controllers have not come to rest", self.own_max));
+            return Err(RecordError::Full(self.own_max));
         }
         state.own.push(controller.clone());
         let written = self.files.write(&state.own);
         if written.is_err() {
             state.own.pop();
         }
-        written
+        Ok(written?)
     }
 
     fn quiesced(&self, controller: &ControllerRecord) {
@@ -124,9 +124,9 @@ impl<F: ControllerFiles> ControllerRecordStore for KeptControllers<F> {
         if let Some(at) = state.own.iter().position(|own| own == controller) {
             state.own.swap_remove(at);
             // A file with controllers too many only makes a later process wait longer.
-            if let Err(reason) = self.files.write(&state.own) {
+            if let Err(error) = self.files.write(&state.own) {
                 tracing::warn!(
-                    reason,
+                    reason = error.to_string(),
                     "a file of controllers is out of date: a later attach may wait although it need not"
                 );
             }

@@ -24,12 +24,12 @@ mod sample;
 mod shared;
 mod stage;
 
-pub use controller_record::{ControllerRecord, ControllerRecordStore};
+pub use controller_record::{ControllerRecord, ControllerRecordStore, RecordError};
 pub use kept_controllers::{ControllerFiles, Found, FoundContent, KeptControllers};
 pub use options::PathOptions;
 pub use path::PathState;
 pub use path_connections::ConnectionReport;
 pub use paths::{PathStatus, Paths};
-pub use policy::IoPolicy;
+pub use policy::{IoPolicy, UnknownPolicy};
 pub use queues::{PathQueues, PathShare};
 pub use stage::{Stage, StageLatencies};

@@ -129,16 +129,7 @@ fn connect(
         return Err(InitiatorError::Disconnected { address: path.options.address });
     };
     shared.compare(&controller, &namespace)?;
-    let recognized = shared.recognize(index, &controller, &namespace);
-    recognized.map_err(|reason| {
-        let address = path.options.address;
-        // A disk that is being resized, or a controller that is just going, may speak against a path that is known.
-        if first {
-            InitiatorError::PathRefused { address, reason }
-        } else {
-            InitiatorError::PathDoubtful { address, reason }
-        }
-    })?;
+    shared.recognize(index, &controller, &namespace, first)?;
     shared.agree(&controller, &namespace)?;
     if shared.options.policy == IoPolicy::Numa {
         path.set_distances(distance::distances(&path.options));
@@ -146,7 +137,8 @@ fn connect(
     // What a thread may send as soon as it is live has to be known to a later process.
     if let Some(record_store) = &shared.options.record_store {
         let kept = record_store.save(&ControllerRecord::of(&controller));
-        kept.map_err(|reason| InitiatorError::NotKept { address: path.options.address, reason })?;
+        let address = path.options.address;
+        kept.map_err(|error| InitiatorError::NotKept { address, reason: error.to_string() })?;
     }
     let association = path.revive(controller.clone(), ana);
     Ok((controller, namespace, association))

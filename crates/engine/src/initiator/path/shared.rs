@@ -183,15 +183,22 @@ impl Shared {
     /// there, though all say so. The caller lets no other path join meanwhile.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// `PathRefused` of a path that connects for the first time, `PathDoubtful` of one that is known.
     pub(super) fn recognize(
         &self,
         index: usize,
         controller: &Controller,
         namespace: &NamespaceInfo,
-    ) -> Result<(), String> {
+        first: bool,
+    ) -> Result<(), InitiatorError> {
         let others = || self.paths.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, path)| path);
         let path = &self.paths[index];
+        let address = path.options.address;
+        // A disk that is being resized, or a controller that is just going, may speak against a path that is known.
+        let refused = |reason: String| match first {
+            true => InitiatorError::PathRefused { address, reason },
+            false => InitiatorError::PathDoubtful { address, reason },
+        };
         let live = others().filter(|path| path.live() != 0);
         let mut live: Vec<_> = live.filter_map(|path| path.details().controller.clone()).collect();
         if live.is_empty() {
@@ -205,7 +212,7 @@ impl Shared {
         let witness = live.into_iter().find_map(|known| Witness::of(known, namespace.nsid));
         let Some(witness) = witness else { return Ok(()) };
         if let Some(objection) = witness.objection(controller, namespace) {
-            return Err(objection);
+            return Err(refused(objection));
         }
         if path.details().is_recognized || witness.knows(controller.id()) == Some(true) {
             path.details().is_recognized = true;
@@ -213,10 +220,10 @@ impl Shared {
         }
         let known = witness.options();
         if let Some(offset) = sample::difference(known, &path.options, namespace.nsid) {
-            let address = known.address;
-            return Err(format!(
-                "it holds other data than {address} at offset {offset}: they are two disks of one name"
-            ));
+            let known = known.address;
+            return Err(refused(format!(
+                "it holds other data than {known} at offset {offset}: they are two disks of one name"
+            )));
         }
         path.details().is_recognized = true;
         Ok(())

@@ -114,7 +114,7 @@ impl Queue {
         let (Some(concat), Some(psk)) = (&self.options.concat, psk) else { return Ok(()) };
         let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
         let names = names.map_err(|error| self.failed(error.to_string()))?;
-        concat.set(&names, &psk).map_err(|why| self.failed(why))
+        concat.set(&names, &psk).map_err(|error| self.failed(error.to_string()))
     }
 
     /// Both are who they say they are.

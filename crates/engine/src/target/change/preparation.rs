@@ -307,7 +307,7 @@ impl Preparation<'_> {
                     (_, Some(open)) => (open.backend.time_bound(), open.backend.place()),
                     (_, None) => continue,
                 };
-                check_quiesce_bound(subsystem, config, &bound, &place).map_err(TargetError::Config)?;
+                check_quiesce_bound(subsystem, config, &bound, &place)?;
             }
         }
         Ok(())

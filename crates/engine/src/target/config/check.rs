@@ -131,7 +131,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         if let Err(error) = Nqn::new(host) {
             return wrong(format!("keys of host {host:?}: {error}"));
         }
-        key.check(&config.dhchap_dhgroup).or_else(wrong)?;
+        key.check(&config.dhchap_dhgroup).map_err(|error| error.to_string()).or_else(wrong)?;
         if config.host_keys[..at].iter().any(|other| other.host == *host) {
             return wrong(format!("host {host} has two entries with keys: one file may have several"));
         }
@@ -139,7 +139,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
             return wrong(format!("host {host} has a key, and is not among the hosts that may connect"));
         }
     }
-    check_quiesce(config).or_else(wrong)?;
+    check_quiesce(config).map_err(|error| error.to_string()).or_else(wrong)?;
     for (at, group) in config.ana_groups.iter().enumerate() {
         if group.id == 0 || group.id > ANA_GROUPS_MAX {
             return wrong(format!("ANA group {}: groups go from 1 to {ANA_GROUPS_MAX}", group.id));
@@ -161,43 +161,45 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
             return wrong(format!("namespace {}: another has the same NGUID", namespace.nsid));
         }
         check_namespace(namespace)
-            .or_else(|message| wrong(format!("namespace {}: {message}", namespace.nsid)))?;
+            .or_else(|error| wrong(format!("namespace {}: {error}", namespace.nsid)))?;
     }
     Ok(())
 }
 
-fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
+fn check_namespace(namespace: &NamespaceConfig) -> Result<(), TargetError> {
     if namespace.nsid == 0 || namespace.nsid > NAMESPACES_MAX {
-        return Err(format!("identifiers go from 1 to {NAMESPACES_MAX}"));
+        return wrong(format!("identifiers go from 1 to {NAMESPACES_MAX}"));
     }
     // 0 is still to be found out.
     if !matches!(namespace.block_size, 0 | 512 | 4096) {
-        return Err(format!("block_size={} is neither 512 nor 4096", namespace.block_size));
+        return wrong(format!("block_size={} is neither 512 nor 4096", namespace.block_size));
     }
     if namespace.ana_group == 0 || namespace.ana_group > ANA_GROUPS_MAX {
-        return Err(format!("ANA groups go from 1 to {ANA_GROUPS_MAX}"));
+        return wrong(format!("ANA groups go from 1 to {ANA_GROUPS_MAX}"));
     }
     if namespace.visible.hosts().len() > HOSTS_MAX {
-        return Err(format!("at most {HOSTS_MAX} hosts can be named"));
+        return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
     if namespace.write_delay_ms > WRITE_DELAY_MS_MAX {
-        return Err(format!("writes can be held back for at most {WRITE_DELAY_MS_MAX} ms"));
+        return wrong(format!("writes can be held back for at most {WRITE_DELAY_MS_MAX} ms"));
     }
     if (namespace.write_delay_ms > 0 || namespace.shared_storage)
         && !matches!(namespace.backend, BackendConfig::File { .. } | BackendConfig::Block { .. })
     {
-        return Err("only a file or block device can be shared, or have its writes held back".to_owned());
+        return wrong("only a file or block device can be shared, or have its writes held back".to_owned());
     }
     if let Some(owner) = &namespace.owner {
-        Nqn::new(&owner.nqn).map_err(|error| format!("owner {}: {error}", owner.nqn))?;
+        if let Err(error) = Nqn::new(&owner.nqn) {
+            return wrong(format!("owner {}: {error}", owner.nqn));
+        }
         if owner.host_id.is_nil() {
-            return Err(format!("owner {}: a HOSTID of zeroes does not belong to any host", owner.nqn));
+            return wrong(format!("owner {}: a HOSTID of zeroes does not belong to any host", owner.nqn));
         }
     }
     let qos = &namespace.qos;
     let limits = [qos.read_iops, qos.write_iops, qos.iops, qos.read_bytes, qos.write_bytes, qos.bytes];
     if limits.contains(&Some(0)) {
-        return Err("a limit of 0 lets nothing through; leave it out for none".to_owned());
+        return wrong("a limit of 0 lets nothing through; leave it out for none".to_owned());
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use super::tls_use::TlsUse;
 use super::visibility::Visibility;
 use super::write_protection::WriteProtection;
 use super::{names, written};
-use crate::address::{HostAddress, NetAddress};
+use crate::address::{AddressError, HostAddress, NetAddress};
 use crate::backend::{BackendConfig, FilePin};
 use crate::limits::{COMMAND_QUIESCE_MS, IO_QUEUES_MAX, WRITE_DELAY_MARGIN_MS};
 use crate::transport::Transport;
@@ -404,11 +404,9 @@ impl ReferralConfig {
     ///
     /// # Errors
     /// When the address is neither an IP address nor a host name, or the service is not a port.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), AddressError> {
         let service = self.service.parse().ok().filter(|port: &u16| *port > 0);
-        let service = service.ok_or_else(|| {
-            format!("`{}` is not a port of a discovery service, which is 1 to 65535", self.service)
-        })?;
+        let service = service.ok_or_else(|| AddressError::DiscoveryPort(self.service.clone()))?;
         let address: HostAddress = self.address.parse()?;
         address.check_for_hosts(service)
     }

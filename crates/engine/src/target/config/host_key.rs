@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sealed_secret::{KeyKind, KeySource, SealedSecret};
 use super::{names, written};
+use crate::target::TargetError;
 
 /// The secrets and TLS keys of one host. With a secret it has to authenticate (DH-HMAC-CHAP).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -134,18 +135,17 @@ impl HostKeyConfig {
     /// Sees that it has a key, and nothing that means nothing, in a subsystem with these groups.
     ///
     /// # Errors
-    /// What is missing.
-    pub(super) fn check(&self, subsystem_groups: &[Group]) -> Result<(), String> {
-        let host = &self.host;
+    /// `TargetError::Config`, which says what is missing.
+    pub(super) fn check(&self, subsystem_groups: &[Group]) -> Result<(), TargetError> {
         if !self.has_secret() && !self.has_tls_key() {
-            return Err(format!("keys of host {host}: there is neither dhchap_secret_file nor tls_key_file"));
+            return self.wrong("there is neither dhchap_secret_file nor tls_key_file");
         }
         let of_file = |(name, _): (&'static str, &Path)| name.trim_end_matches("_file");
         let is_sealed = |name: &&str| {
             KeyKind::ALL.iter().any(|kind| kind.name() == *name && self.sealed(*kind).is_some())
         };
         if let Some(name) = self.files().map(of_file).find(is_sealed) {
-            return Err(format!("keys of host {host}: there is {name}_file as well as {name}_sealed"));
+            return self.wrong(&format!("there is {name}_file as well as {name}_sealed"));
         }
         let needing = [
             ("dhchap_ctrl_secret_file", self.dhchap_ctrl_secret_file.is_some()),
@@ -158,7 +158,7 @@ impl HostKeyConfig {
             self.check_concatenation(subsystem_groups)?;
         }
         match needing.iter().find(|(_, is_there)| *is_there && !self.has_secret()) {
-            Some((name, _)) => Err(format!("keys of host {host}: {name} needs a dhchap_secret_file")),
+            Some((name, _)) => self.wrong(&format!("{name} needs a dhchap_secret_file")),
             None => Ok(()),
         }
     }
@@ -166,26 +166,27 @@ impl HostKeyConfig {
 
 impl HostKeyConfig {
     /// Sees that a TLS key can come out of the host's authentication.
-    fn check_concatenation(&self, subsystem_groups: &[Group]) -> Result<(), String> {
-        let host = &self.host;
+    fn check_concatenation(&self, subsystem_groups: &[Group]) -> Result<(), TargetError> {
         let groups: &[Group] =
             if self.dhchap_dhgroup.is_empty() { subsystem_groups } else { &self.dhchap_dhgroup };
         let takes = |hash: &Hash| Concatenation::New.takes(*hash);
         if !self.dhchap_hash.is_empty() && !self.dhchap_hash.iter().any(takes) {
-            return Err(format!("keys of host {host}: tls_concat needs sha256 or sha384 in dhchap_hash"));
+            return self.wrong("tls_concat needs sha256 or sha384 in dhchap_hash");
         }
         if !groups.is_empty() && groups.iter().all(|group| *group == Group::Null) {
-            return Err(format!(
-                "keys of host {host}: tls_concat needs a group other than null in dhchap_dhgroup"
-            ));
+            return self.wrong("tls_concat needs a group other than null in dhchap_dhgroup");
         }
         if self.has_tls_key() {
-            return Err(format!(
-                "keys of host {host}: with tls_concat the TLS key comes out of the authentication; remove \
-                 tls_key_file or tls_key_sealed"
-            ));
+            return self.wrong(
+                "with tls_concat the TLS key comes out of the authentication; remove tls_key_file or \
+                 tls_key_sealed",
+            );
         }
         Ok(())
+    }
+
+    fn wrong(&self, mistake: &str) -> Result<(), TargetError> {
+        Err(TargetError::Config(format!("keys of host {}: {mistake}", self.host)))
     }
 }
 
@@ -195,7 +196,7 @@ mod tests {
 
     fn refused_of(mut key: HostKeyConfig, change: fn(&mut HostKeyConfig)) -> String {
         change(&mut key);
-        key.check(&[]).err().unwrap_or_default()
+        key.check(&[]).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
@@ -223,9 +224,9 @@ mod tests {
         assert!(concat(|key| key.dhchap_dhgroup = vec![Group::Null]).contains("other than null"));
         assert_eq!(concat(|key| key.dhchap_dhgroup = vec![Group::Null, Group::MlKem768]), "");
         let mut key = HostKeyConfig { tls_concat: true, ..HostKeyConfig::new("nqn.host", "/s".into()) };
-        assert!(key.check(&[Group::Null]).unwrap_err().contains("other than null"));
+        assert!(key.check(&[Group::Null]).unwrap_err().to_string().contains("other than null"));
         key.dhchap_dhgroup = vec![Group::MlKem768];
-        assert_eq!(key.check(&[Group::Null]), Ok(()), "the host's own list goes before");
+        assert!(key.check(&[Group::Null]).is_ok(), "the host's own list goes before");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod change;
 mod check;
 mod command_quiesce;
 mod directives;
+mod error;
 mod fabric;
 mod forgotten;
 mod host_key;
@@ -25,6 +26,7 @@ pub use change::Change;
 pub use command_quiesce::CommandQuiesce;
 pub use directives::{Directives, OtherPort};
 pub(crate) use directives::{RESERVATIONS, STANDBY};
+pub use error::SettingError;
 pub use fabric::{
     AnaGroupConfig, FabricConfig, GroupState, NO_PORT, NamespaceConfig, PortConfig, QosConfig,
     ReferralConfig, StorageConfig, SubsystemConfig, free_nsid, free_port,

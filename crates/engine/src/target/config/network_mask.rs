@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::error::SettingError;
+
 /// Network of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NetworkMask {
@@ -38,11 +40,11 @@ fn lowest(address: IpAddr, prefix_bits: u8) -> IpAddr {
 }
 
 impl FromStr for NetworkMask {
-    type Err = String;
+    type Err = SettingError;
 
     /// Reads an address with the number of its first bits that count; without the number all count.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a network, such as 10.0.0.0/24");
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let wrong = || SettingError::Network(text.to_owned());
         let (address, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let all = if address.is_ipv4() { 32 } else { 128 };
@@ -118,7 +120,7 @@ mod tests {
         for text in
             ["", "/24", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "10.0.0.0/24/1", "::/129", "a/8", "*"]
         {
-            assert!(text.parse::<NetworkMask>().unwrap_err().contains("is not a network"), "{text}");
+            assert_eq!(text.parse::<NetworkMask>(), Err(SettingError::Network(text.to_owned())));
         }
     }
 

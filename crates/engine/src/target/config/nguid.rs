@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
+use super::error::SettingError;
+
 /// A Namespace Globally Unique Identifier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nguid([u8; 16]);
@@ -25,14 +27,14 @@ impl From<Uuid> for Nguid {
 }
 
 impl FromStr for Nguid {
-    type Err = String;
+    type Err = SettingError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SettingError> {
         // The same digits as a UUID has, and nothing of its meaning.
         match Uuid::parse_str(text) {
-            Ok(id) if id.is_nil() => Err("an NGUID of zeroes names nothing".to_owned()),
+            Ok(id) if id.is_nil() => Err(SettingError::NguidZero),
             Ok(id) => Ok(Self(id.into_bytes())),
-            Err(_) => Err(format!("`{text}` is not an NGUID, which is 32 hexadecimal digits")),
+            Err(_) => Err(SettingError::Nguid(text.to_owned())),
         }
     }
 }
@@ -73,8 +75,11 @@ mod tests {
             assert_eq!(nguid.to_string(), digits);
             assert_eq!(nguid.into_bytes()[..2], [0xef, 0x90]);
         }
-        for (text, what) in [("0".repeat(32), "zeroes"), ("ef90".to_owned(), "32 hexadecimal digits")] {
-            assert!(text.parse::<Nguid>().unwrap_err().contains(what), "{text}");
+        for (text, error) in [
+            ("0".repeat(32), SettingError::NguidZero),
+            ("ef90".to_owned(), SettingError::Nguid("ef90".to_owned())),
+        ] {
+            assert_eq!(text.parse::<Nguid>(), Err(error), "{text}");
         }
     }
 }

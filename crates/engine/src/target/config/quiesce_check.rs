@@ -3,23 +3,26 @@
 use std::time::Duration;
 
 use super::fabric::{NamespaceConfig, SubsystemConfig};
+use crate::target::TargetError;
 use crate::time_bound::TimeBound;
 
 /// Checks what needs nothing opened.
 ///
 /// # Errors
-/// What is wrong.
-pub(crate) fn check_quiesce(config: &SubsystemConfig) -> Result<(), String> {
+/// `TargetError::Config`, which says what is wrong.
+pub(crate) fn check_quiesce(config: &SubsystemConfig) -> Result<(), TargetError> {
     let Some(fixed_ms) = config.command_quiesce_ms else { return Ok(()) };
     let longest_ms = config.longest_delay_ms();
     if fixed_ms == 0 {
-        return Err("a command quiesce time of 0 promises nothing; leave it out for the usual one".to_owned());
+        return wrong(
+            "a command quiesce time of 0 promises nothing; leave it out for the usual one".to_owned(),
+        );
     }
     if !config.command_quiesce.is_fixed() {
-        return Err("a command quiesce time that is measured (auto) cannot be fixed, too".to_owned());
+        return wrong("a command quiesce time that is measured (auto) cannot be fixed, too".to_owned());
     }
     if u32::from(fixed_ms) < longest_ms {
-        return Err(format!(
+        return wrong(format!(
             "a command quiesce time of {fixed_ms} ms cannot be kept while writes are held back on purpose (write_delay); set \
              {longest_ms} ms or more"
         ));
@@ -32,13 +35,13 @@ pub(crate) fn check_quiesce(config: &SubsystemConfig) -> Result<(), String> {
 /// operator, is only logged.
 ///
 /// # Errors
-/// What is wrong.
+/// `TargetError::Config`, which says what is wrong.
 pub(crate) fn check_quiesce_bound(
     config: &SubsystemConfig,
     namespace: &NamespaceConfig,
     bound: &TimeBound,
     place: &str,
-) -> Result<(), String> {
+) -> Result<(), TargetError> {
     let quiesce_ms = config.command_quiesce_ms();
     let is_kept = !bound.exceeds(Duration::from_millis(quiesce_ms.into()));
     if is_kept || !config.command_quiesce.is_fixed() {
@@ -58,10 +61,14 @@ pub(crate) fn check_quiesce_bound(
         }
         _ => "give it a bound of 65 s at most".to_owned(),
     };
-    Err(format!(
+    wrong(format!(
         "subsystem {nqn}: a command quiesce time of {quiesce_ms} ms is not kept by namespace {nsid} on {place}: {bound}; {remedy}, \
          or have it measured (command_quiesce = \"auto\")"
     ))
+}
+
+fn wrong(message: String) -> Result<(), TargetError> {
+    Err(TargetError::Config(message))
 }
 
 #[cfg(test)]
@@ -79,8 +86,9 @@ mod tests {
     fn a_fixed_time_is_refused_where_it_is_not_kept() {
         let namespace = NamespaceConfig::new(3, BackendConfig::Block { path: "/dev/sda".into() }, 4096);
         let known = |seconds| TimeBound::Known(Duration::from_secs(seconds), "/sys/timeout".to_owned());
-        let outcome =
-            |config: &SubsystemConfig, bound| check_quiesce_bound(config, &namespace, &bound, "/dev/sda");
+        let outcome = |config: &SubsystemConfig, bound| {
+            check_quiesce_bound(config, &namespace, &bound, "/dev/sda").map_err(|error| error.to_string())
+        };
         let fixed = config(CommandQuiesce::Fixed, Some(5000));
         assert_eq!(outcome(&fixed, known(5)), Ok(()));
         assert_eq!(outcome(&fixed, TimeBound::Unknown), Ok(()));
@@ -104,7 +112,9 @@ mod tests {
     fn a_time_that_contradicts_itself_is_refused() {
         let backend = BackendConfig::File { path: "/a".into(), size: None };
         let slow = NamespaceConfig { write_delay_ms: 3000, ..NamespaceConfig::new(1, backend, 4096) };
-        let checked = |quiesce, ms| check_quiesce(&config(quiesce, ms).with(vec![slow.clone()]));
+        let checked = |quiesce, ms| {
+            check_quiesce(&config(quiesce, ms).with(vec![slow.clone()])).map_err(|error| error.to_string())
+        };
         for (quiesce, ms, expected) in [
             (CommandQuiesce::Fixed, None, ""),
             (CommandQuiesce::Auto, None, ""),

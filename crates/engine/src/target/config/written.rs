@@ -10,9 +10,10 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use uuid::Uuid;
 
+use super::error::SettingError;
 use crate::limits::{NAMESPACES_MAX, WRITE_DELAY_MS_MAX};
 use crate::transport::congestion;
-use crate::units::{Size, counted, parse_time};
+use crate::units::{Size, parse_time};
 
 /// Block size where none is given: every backend can serve it, and every disk likes it.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -26,7 +27,7 @@ struct Checked<T>(T);
 
 /// The checks themselves, by what they make.
 trait Check: Sized {
-    fn check(text: &str) -> Result<Self, String>;
+    fn check(text: &str) -> Result<Self, SettingError>;
 }
 
 impl<'de, T: Check> Deserialize<'de> for Checked<T> {
@@ -37,14 +38,14 @@ impl<'de, T: Check> Deserialize<'de> for Checked<T> {
 }
 
 impl Check for Nqn {
-    fn check(text: &str) -> Result<Self, String> {
+    fn check(text: &str) -> Result<Self, SettingError> {
         // A comma or a space, which earlier versions took, is refused where a configuration is new.
-        Self::new(text).map_err(|error| format!("`{text}`: {error}"))
+        Self::new(text).map_err(|reason| SettingError::Nqn { text: text.to_owned(), reason })
     }
 }
 
 impl Check for Uuid {
-    fn check(text: &str) -> Result<Self, String> {
+    fn check(text: &str) -> Result<Self, SettingError> {
         parse_uuid(text)
     }
 }
@@ -53,11 +54,11 @@ impl Check for Uuid {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
+pub fn parse_uuid(text: &str) -> Result<Uuid, SettingError> {
     match Uuid::parse_str(text) {
-        Ok(uuid) if uuid.is_nil() => Err("a UUID of zeroes names nothing".into()),
+        Ok(uuid) if uuid.is_nil() => Err(SettingError::UuidZero),
         Ok(uuid) => Ok(uuid),
-        Err(error) => Err(format!("`{text}` is not a UUID: {error}")),
+        Err(reason) => Err(SettingError::Uuid { text: text.to_owned(), reason }),
     }
 }
 
@@ -65,11 +66,10 @@ pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_write_delay(text: &str) -> Result<u32, String> {
-    let (delay, ms_max) = (parse_time(text)?, WRITE_DELAY_MS_MAX);
-    match u32::try_from(delay.as_millis()) {
-        Ok(delay_ms) if delay_ms <= ms_max => Ok(delay_ms),
-        _ => Err(format!("writes can be held back for at most {ms_max}ms, not {text}")),
+pub fn parse_write_delay(text: &str) -> Result<u32, SettingError> {
+    match u32::try_from(parse_time(text)?.as_millis()) {
+        Ok(delay_ms) if delay_ms <= WRITE_DELAY_MS_MAX => Ok(delay_ms),
+        _ => Err(SettingError::WriteDelay(text.to_owned())),
     }
 }
 
@@ -77,10 +77,10 @@ pub fn parse_write_delay(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check_serial(serial: &str) -> Result<String, String> {
+pub fn check_serial(serial: &str) -> Result<String, SettingError> {
     let printable = serial.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if serial.trim().is_empty() || serial.len() > 20 || !printable {
-        return Err(format!("serial `{serial}` must be 1 to 20 printable ASCII characters"));
+        return Err(SettingError::Serial(serial.to_owned()));
     }
     Ok(serial.to_owned())
 }
@@ -89,10 +89,10 @@ pub fn check_serial(serial: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Those that it does.
-pub fn check_block_size(bytes: u64) -> Result<u32, String> {
+pub fn check_block_size(bytes: u64) -> Result<u32, SettingError> {
     match bytes {
         512 | 4096 => Ok(bytes as u32),
-        _ => Err(format!("a block of {} is not offered: 512 and 4096 are", counted(bytes, "byte"))),
+        _ => Err(SettingError::BlockSize { bytes }),
     }
 }
 
@@ -100,9 +100,9 @@ pub fn check_block_size(bytes: u64) -> Result<u32, String> {
 ///
 /// # Errors
 /// That it is.
-pub fn check_subsystem_nqn(nqn: &Nqn) -> Result<(), String> {
+pub fn check_subsystem_nqn(nqn: &Nqn) -> Result<(), SettingError> {
     if nqn.is_discovery() {
-        return Err(format!("{nqn} is the Discovery subsystem, which is there by itself"));
+        return Err(SettingError::DiscoveryName(nqn.clone()));
     }
     Ok(())
 }
@@ -195,11 +195,9 @@ pub(super) fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
 ///
 /// # Errors
 /// That it has not.
-pub fn check_congestion(name: Option<&str>) -> Result<(), String> {
+pub fn check_congestion(name: Option<&str>) -> Result<(), SettingError> {
     match name {
-        Some(name) if !congestion::is_name(name) => {
-            Err(format!("`{name}` is not a congestion control name, such as cubic, bbr or system"))
-        }
+        Some(name) if !congestion::is_name(name) => Err(SettingError::Congestion(name.to_owned())),
         _ => Ok(()),
     }
 }
@@ -298,5 +296,55 @@ pub(super) mod by_port {
             port.parse().map_err(|_| de::Error::custom(format!("`{port}` is not a port number")))
         };
         states.into_iter().map(|(port, state)| Ok((number(&port)?, state))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::config::ReferralConfig;
+
+    #[test]
+    fn settings_are_refused_with_the_reason() {
+        let uuid = |text: &str| parse_uuid(text).map(drop);
+        let write_delay = |text: &str| parse_write_delay(text).map(drop);
+        for (refused, said) in [
+            (Nqn::check("a\nb").map(drop), "`a\nb`: the NQN has a control character"),
+            (uuid("00000000-0000-0000-0000-000000000000"), "a UUID of zeroes names nothing"),
+            (write_delay("1x"), "`1x` is not a time: write 10, 10s, 500ms or 2m"),
+            (check_serial("").map(drop), "serial `` must be 1 to 20 printable ASCII characters"),
+            (check_block_size(1).map(drop), "a block of 1 byte is not offered: 512 and 4096 are"),
+            (
+                check_subsystem_nqn(&Nqn::discovery()),
+                "nqn.2014-08.org.nvmexpress.discovery is the Discovery subsystem, which is there by itself",
+            ),
+            (
+                check_congestion(Some("a b")),
+                "`a b` is not a congestion control name, such as cubic, bbr or system",
+            ),
+        ] {
+            assert_eq!(refused.unwrap_err().to_string(), said);
+        }
+        let malformed = uuid("ef90").unwrap_err().to_string();
+        assert!(malformed.starts_with("`ef90` is not a UUID: "), "{malformed}");
+        let late = write_delay("1h").unwrap_err().to_string();
+        assert_eq!(late, format!("writes can be held back for at most {WRITE_DELAY_MS_MAX}ms, not 1h"));
+    }
+
+    #[test]
+    fn a_discovery_service_has_a_port() {
+        let referral = |service: &str| ReferralConfig {
+            address: "10.0.0.1".to_owned(),
+            service: service.to_owned(),
+            nqn: None,
+        };
+        assert!(referral("8009").check().is_ok());
+        for service in ["0", "65536", "http"] {
+            let refused = referral(service).check().unwrap_err().to_string();
+            assert_eq!(
+                refused,
+                format!("`{service}` is not a port of a discovery service, which is 1 to 65535")
+            );
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Messages to a reactor when its queues are handed over to another process, and its answers.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use nvme::Status;
 
 use super::arrival::Arrival;
 use crate::ring::channel::Sender;
@@ -56,6 +59,46 @@ pub(crate) struct Frozen {
     pub(crate) peer: SocketAddr,
     /// The queue that it is; `None` for a connection from which nothing has come.
     pub(crate) queue: Option<HandedQueue>,
+}
+
+/// Reason for which a queue of the previous process is not taken over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdoptionError {
+    /// Read entries beyond the size of the queue.
+    #[error("{head} of {entries} entries cannot have been read")]
+    Entries {
+        /// Number of entries that were read.
+        head: u16,
+        /// Size of the queue.
+        entries: u16,
+    },
+    /// Cipher suite that this process does not know.
+    #[error("its cipher suite is unknown")]
+    Suite,
+    /// TLS key that does not go with its cipher suite.
+    #[error("a TLS key has a wrong length")]
+    KeyLength,
+    /// Malformed TLS identity of the stream.
+    #[error("its TLS identity is none")]
+    Identity,
+    /// Malformed TLS identity of the controller's generated key.
+    #[error("the identity of its generated TLS key is none")]
+    GeneratedIdentity,
+    /// Generated key that has expired, or is not allowed at this port.
+    #[error("its generated TLS key is unknown or not allowed")]
+    GeneratedKey,
+    /// Authentication with parameters that this process does not know.
+    #[error("its authentication is of an unknown kind")]
+    Proof,
+    /// Refusal of the host's Connect.
+    #[error("{0}")]
+    Refused(Status),
+    /// Host that needs to authenticate by the present configuration.
+    #[error("its host has to authenticate now")]
+    Unauthenticated,
+    /// Failure of the ring.
+    #[error("it cannot be watched: {0}")]
+    Watch(io::Error),
 }
 
 /// A queue of the previous process to be taken over. It stays quiesced until the `Thaw`.

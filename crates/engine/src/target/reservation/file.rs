@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::impossible_state::ImpossibleState;
 use super::record::{RegistrantRecord, ReservationRecord, VERSION_OF_NAMES};
 use super::state::Reservations;
 use crate::limits::RESERVATIONS_BYTES_MAX;
@@ -157,7 +158,7 @@ impl ReservationDirectory {
         if state.namespace != namespace {
             return Err(damaged(&path, format!("it belongs to namespace {}", state.namespace)));
         }
-        restore(state).map(Some).map_err(|reason| damaged(&path, reason))
+        restore(state).map(Some).map_err(|error| damaged(&path, error.to_string()))
     }
 
     /// Keeps the reservations of the namespace with this UUID, or removes what was kept where they do not
@@ -208,7 +209,7 @@ fn file_state(namespace: Uuid, reservations: &Reservations) -> FileState {
     }
 }
 
-fn restore(state: FileState) -> Result<Reservations, String> {
+fn restore(state: FileState) -> Result<Reservations, ImpossibleState> {
     Reservations::recorded((state.version, state.generation), state.registrants, state.reservation, true)
 }
 

@@ -3,6 +3,7 @@
 use nvme::reservation::ReservationType;
 use uuid::Uuid;
 
+use super::impossible_state::ImpossibleState;
 use super::record::holder_among;
 use super::state::{Registrant, Reservation, Reservations};
 use crate::target::succession::HandedReservations;
@@ -31,8 +32,8 @@ impl Reservations {
     /// The previous process' ones.
     ///
     /// # Errors
-    /// What no sequence of commands could have led to, in words.
-    pub(crate) fn going_on(handed: HandedReservations) -> Result<Self, String> {
+    /// `ImpossibleState`, which no sequence of commands could have led to.
+    pub(crate) fn going_on(handed: HandedReservations) -> Result<Self, ImpossibleState> {
         let registrants: Vec<Registrant> = handed
             .registrants
             .into_iter()
@@ -41,13 +42,12 @@ impl Reservations {
         let reservation = match handed.reservation {
             None => None,
             Some((kind, holder)) => {
-                let kind = ReservationType::from_wire(kind)
-                    .ok_or_else(|| format!("there is no reservation type {kind}"))?;
+                let kind = ReservationType::from_wire(kind).ok_or(ImpossibleState::UnknownType(kind))?;
                 let nqn = handed.holder_nqn.as_deref();
                 let holder = holder.map(|host_id| holder_among(&registrants, host_id, nqn));
                 Some(Reservation { kind, holder })
             }
         };
-        Self::restore(handed.generation, registrants, reservation, handed.persists).map_err(str::to_owned)
+        Self::restore(handed.generation, registrants, reservation, handed.persists)
     }
 }

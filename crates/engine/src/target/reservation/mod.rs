@@ -4,6 +4,7 @@
 mod file;
 mod handed;
 mod host_digest;
+mod impossible_state;
 mod log;
 mod record;
 mod shared_reservations;
@@ -12,6 +13,7 @@ mod status;
 
 pub(crate) use file::ReservationDirectory;
 pub(crate) use host_digest::{HostDigest, HostId};
+pub(crate) use impossible_state::ImpossibleState;
 pub(crate) use log::ReservationLog;
 pub(crate) use shared_reservations::{Abandoned, Hold, SharedReservationError, SharedReservations};
 pub(crate) use state::{Access, Acquire, Outcome, Register, Release, ReservationView, Reservations};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::host_digest::HostDigest;
+use super::impossible_state::ImpossibleState;
 use super::state::{Registrant, Reservation, Reservations};
 
 /// A host that is registered.
@@ -77,13 +78,13 @@ impl Reservations {
     /// Restores reservations recorded in a format, with their generation.
     ///
     /// # Errors
-    /// What no sequence of commands could have led to, in words.
+    /// `ImpossibleState`, which no sequence of commands could have led to.
     pub(super) fn recorded(
         of: (u32, u32),
         registrants: Vec<RegistrantRecord>,
         reservation: Option<ReservationRecord>,
         persists: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ImpossibleState> {
         let registrants: Vec<Registrant> = registrants
             .into_iter()
             .map(|RegistrantRecord { host_id, host_nqn, key }| {
@@ -92,15 +93,14 @@ impl Reservations {
             .collect();
         let (version, generation) = of;
         let held = |ReservationRecord { kind, holder, holder_nqn }: ReservationRecord| {
-            let known = ReservationType::from_wire(kind);
-            let kind = known.ok_or_else(|| format!("there is no reservation type {kind}"))?;
+            let kind = ReservationType::from_wire(kind).ok_or(ImpossibleState::UnknownType(kind))?;
             let holder = holder.map(|host_id| holder_among(&registrants, host_id, holder_nqn.as_deref()));
-            Ok::<_, String>(Reservation { kind, holder })
+            Ok::<_, ImpossibleState>(Reservation { kind, holder })
         };
         let reservation = reservation.map(held).transpose()?;
         let restored = Self::restore(generation, registrants, reservation, persists)?;
         if version < restored.version() {
-            return Err("a host is registered twice".to_owned());
+            return Err(ImpossibleState::RegisteredTwice);
         }
         Ok(restored)
     }

@@ -186,7 +186,8 @@ impl SharedReservations {
             return Ok(Reservations::default());
         }
         let Kept { version, generation, registrants, reservation, persists, .. } = kept;
-        Reservations::recorded((version, generation), registrants, reservation, persists).map_err(damaged)
+        let restored = Reservations::recorded((version, generation), registrants, reservation, persists);
+        restored.map_err(|error| damaged(error.to_string()))
     }
 }
 

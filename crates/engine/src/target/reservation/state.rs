@@ -8,6 +8,7 @@ use nvme::log_page::ReservationNotification;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
 
 use super::host_digest::{HostDigest, HostId};
+use super::impossible_state::ImpossibleState;
 
 /// Hosts registered with one namespace: more than any cluster shares one among, and few enough for the data
 /// path to find one of them in eight comparisons, and for a report of 16 KiB.
@@ -130,33 +131,33 @@ impl Reservations {
     /// The state that was kept before.
     ///
     /// # Errors
-    /// What no sequence of commands could have led to, in words.
+    /// `ImpossibleState`, which no sequence of commands could have led to.
     pub(crate) fn restore(
         generation: u32,
         registrants: Vec<Registrant>,
         reservation: Option<Reservation>,
         persists: bool,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, ImpossibleState> {
         if registrants.len() > REGISTRANTS_MAX {
-            return Err("it has more registrants than a namespace may have");
+            return Err(ImpossibleState::Registrants);
         }
         if registrants.iter().any(|registrant| registrant.key == 0) {
-            return Err("a registrant has the key 0");
+            return Err(ImpossibleState::ZeroKey);
         }
         let twice =
             |(at, one): (usize, &Registrant)| registrants[..at].iter().any(|other| other.host == one.host);
         if registrants.iter().enumerate().any(twice) {
-            return Err("a host is registered twice");
+            return Err(ImpossibleState::RegisteredTwice);
         }
         if let Some(Reservation { kind, holder }) = reservation {
             let is_registered =
                 |host: HostDigest| registrants.iter().any(|registrant| registrant.host == host);
             match holder {
                 _ if holder.is_none() != kind.all_registrants() => {
-                    return Err("the reservation's holder does not fit its type");
+                    return Err(ImpossibleState::HolderOfType);
                 }
-                Some(holder) if !is_registered(holder) => return Err("the holder is not registered"),
-                None if registrants.is_empty() => return Err("a reservation has no holder"),
+                Some(holder) if !is_registered(holder) => return Err(ImpossibleState::UnknownHolder),
+                None if registrants.is_empty() => return Err(ImpossibleState::NoHolder),
                 _ => {}
             }
         }

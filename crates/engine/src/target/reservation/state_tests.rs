@@ -278,16 +278,16 @@ fn what_is_restored_is_checked() {
     let both = vec![registrant(A, 1), registrant(B, 2)];
     let many = (0..=REGISTRANTS_MAX as u128).map(|number| registrant(number.to_le_bytes(), 1)).collect();
     let restore = |registrants, reservation| Reservations::restore(7, registrants, reservation, true);
-    for (registrants, reservation) in [
-        (vec![registrant(A, 0)], None),
-        (vec![registrant(A, 1), registrant(A, 2)], None),
-        (both.clone(), alone(Some(of(C)))),
-        (both.clone(), alone(None)),
-        (both.clone(), all(Some(of(A)))),
-        (vec![], all(None)),
-        (many, None),
+    for (registrants, reservation, error) in [
+        (vec![registrant(A, 0)], None, ImpossibleState::ZeroKey),
+        (vec![registrant(A, 1), registrant(A, 2)], None, ImpossibleState::RegisteredTwice),
+        (both.clone(), alone(Some(of(C))), ImpossibleState::UnknownHolder),
+        (both.clone(), alone(None), ImpossibleState::HolderOfType),
+        (both.clone(), all(Some(of(A))), ImpossibleState::HolderOfType),
+        (vec![], all(None), ImpossibleState::NoHolder),
+        (many, None, ImpossibleState::Registrants),
     ] {
-        assert!(restore(registrants.clone(), reservation).is_err(), "{registrants:?} {reservation:?}");
+        assert_eq!(restore(registrants, reservation), Err(error), "{reservation:?}");
     }
     for reservation in [None, alone(Some(of(B))), all(None)] {
         assert!(restore(both.clone(), reservation).is_ok(), "{reservation:?}");

@@ -16,9 +16,10 @@ use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{
-    Access, Hold, HostDigest, ReservationView, Reservations, SharedReservationError, SharedReservations,
+    Access, Hold, HostDigest, ImpossibleState, ReservationView, Reservations, SharedReservationError,
+    SharedReservations,
 };
-use crate::target::succession::{HandedNamespace, HandedReservations};
+use crate::target::succession::{HandedNamespace, HandedNamespaceError, HandedReservations};
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -353,8 +354,8 @@ impl Namespace {
     /// Goes on with the reservations that it had in the previous process.
     ///
     /// # Errors
-    /// When they are none.
-    pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), String> {
+    /// `ImpossibleState`, when they are none.
+    pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), ImpossibleState> {
         let reservations = Reservations::going_on(handed)?;
         // Those that are kept beside its image are read there, with all that the previous process
         // did not learn of.
@@ -375,9 +376,9 @@ impl Namespace {
     ///
     /// # Errors
     /// When it cannot have been so.
-    pub(crate) fn go_on_as(&self, handed: HandedNamespace) -> Result<(), String> {
+    pub(crate) fn go_on_as(&self, handed: HandedNamespace) -> Result<(), HandedNamespaceError> {
         for (start, blocks) in handed.marks {
-            self.uncorrectable.mark(start, blocks).map_err(|_| "too many of its blocks are marked")?;
+            self.uncorrectable.mark(start, blocks).map_err(|_| HandedNamespaceError::Marks)?;
         }
         self.set_flag(flags::UNCORRECTABLE, !self.uncorrectable.is_empty());
         if let Some(failure) = handed.failure {
@@ -385,7 +386,7 @@ impl Namespace {
                 Backend::Device(device) => device.durability(),
                 Backend::Memory(_) | Backend::Null(_) => None,
             };
-            durability.ok_or("its storage has no state of failure")?.fail(failure);
+            durability.ok_or(HandedNamespaceError::Failure)?.fail(failure);
             self.note_failure();
         }
         Ok(())

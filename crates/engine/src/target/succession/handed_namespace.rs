@@ -15,3 +15,14 @@ pub struct HandedNamespace {
     /// Why its storage can make nothing durable, if that is so.
     pub failure: Option<SyncFailure>,
 }
+
+/// State of a namespace that this process cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HandedNamespaceError {
+    /// Marked ranges beyond the limit.
+    #[error("too many of its blocks are marked")]
+    Marks,
+    /// Failure of a storage that cannot fail, such as memory.
+    #[error("its storage has no state of failure")]
+    Failure,
+}

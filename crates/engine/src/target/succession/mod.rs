@@ -12,6 +12,7 @@ mod handed_secret;
 pub use handed_controller::{HandedController, HandedError, HandedFeatures, HandedProof};
 pub use handed_generated_key::HandedGeneratedKey;
 pub use handed_namespace::HandedNamespace;
+pub(crate) use handed_namespace::HandedNamespaceError;
 pub use handed_queue::{HandedKey, HandedQueue, HandedStream};
 pub use handed_reservations::HandedReservations;
 pub use handed_secret::HandedSecret;

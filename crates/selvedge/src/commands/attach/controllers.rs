@@ -174,13 +174,12 @@ impl Files {
 impl ControllerFiles for Files {
     type Left = Left;
 
-    fn write(&self, own: &[ControllerRecord]) -> Result<(), String> {
+    fn write(&self, own: &[ControllerRecord]) -> io::Result<()> {
         let mut files = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error: &dyn std::error::Error| error.to_string();
         // Another process may have removed the folder meanwhile.
-        let folder = PrivateFolder::make(&self.folder).map_err(|error| failed(&error))?;
+        let folder = PrivateFolder::make(&self.folder).map_err(io::Error::other)?;
         if own.is_empty() {
-            folder.remove(&self.name).map_err(|error| failed(&error))?;
+            folder.remove(&self.name).map_err(io::Error::other)?;
             files.clear();
             return Ok(());
         }
@@ -191,16 +190,16 @@ impl ControllerFiles for Files {
             nsid: self.namespace.nsid,
             controllers: own.to_vec(),
         };
-        let bytes = serde_json::to_vec(&content).map_err(|error| failed(&error))?;
-        let replacement = folder.prepare(&self.name, &bytes).map_err(|error| failed(&error))?;
-        let file = replacement.open().map_err(|error| failed(&error))?;
+        let bytes = serde_json::to_vec(&content).map_err(io::Error::other)?;
+        let replacement = folder.prepare(&self.name, &bytes).map_err(io::Error::other)?;
+        let file = replacement.open().map_err(io::Error::other)?;
         // Locked before it has its name: other processes take this one for alive.
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(&error))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         match replacement.commit() {
             Ok(()) => *files = vec![file],
             Err(error) => {
                 files.push(file);
-                return Err(failed(&error));
+                return Err(io::Error::other(error));
             }
         }
         Ok(())
@@ -538,7 +537,7 @@ mod tests {
         own.save(&record(2)).expect("a folder that is gone is made again");
         fs::remove_dir_all(folder.path()).unwrap();
         fs::write(folder.path(), "a file").unwrap();
-        assert!(own.save(&record(3)).unwrap_err().contains("folder"));
+        assert!(own.save(&record(3)).unwrap_err().to_string().contains("folder"));
         fs::remove_file(folder.path()).unwrap();
         own.quiesced(&record(1));
         drop(own);

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
 use engine::backend::BackendConfig;
-use engine::target::{BLOCK_SIZE_DEFAULT, check_block_size};
+use engine::target::{BLOCK_SIZE_DEFAULT, SettingError, check_block_size};
 use rustix::fs::OFlags;
 
 /// Largest block that the kernel serves from a file, in bytes.
@@ -43,7 +43,7 @@ pub(super) fn look(path: &str) -> Result<Device, String> {
 }
 
 /// The size of a file's blocks: its file system's, as far as the kernel goes.
-fn file_block_size(file_system_bytes: u64) -> Result<u32, String> {
+fn file_block_size(file_system_bytes: u64) -> Result<u32, SettingError> {
     check_block_size(file_system_bytes.min(FILE_BLOCK_BYTES_MAX))
 }
 
@@ -96,7 +96,7 @@ mod tests {
         let blocks = [512, 4096, 65536, 1 << 20].map(|bytes| file_block_size(bytes).unwrap());
         assert_eq!(blocks, [512, 4096, 4096, 4096]);
         for bytes in [0, 1024, 2048] {
-            assert!(file_block_size(bytes).unwrap_err().contains("512 and 4096"), "{bytes}");
+            assert!(file_block_size(bytes).unwrap_err().to_string().contains("512 and 4096"), "{bytes}");
         }
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();

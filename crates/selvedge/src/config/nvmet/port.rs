@@ -179,7 +179,7 @@ impl Reader {
         };
         let config = config.split();
         if let Err(error) = config.check() {
-            return self.lose(&address_path, error);
+            return self.lose(&address_path, error.to_string());
         }
         match self.referrals.iter_mut().find(|known| known.config == config) {
             Some(known) => {

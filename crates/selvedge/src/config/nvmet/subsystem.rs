@@ -110,7 +110,7 @@ impl Reader {
         if let Some(serial) = text(attributes, "serial") {
             match check_serial(&serial) {
                 Ok(serial) => config.serial = serial,
-                Err(what) => self.lose(&join(path, "serial"), what),
+                Err(error) => self.lose(&join(path, "serial"), error.to_string()),
             }
         }
         if let Some(model) = text(attributes, "model").filter(|model| !model.trim().is_empty()) {

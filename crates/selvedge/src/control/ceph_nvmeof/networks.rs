@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ceph_nvmeof::{AddSubsystemNetworkReq, DelSubsystemNetworkReq, ReqStatus};
-use engine::target::{NetworkMask, SubsystemConfig};
+use engine::target::{NetworkMask, SettingError, SubsystemConfig};
 use libc::{EADDRNOTAVAIL, EINVAL, EIO, ENOENT};
 use serde_json::json;
 use topology::Machine;
@@ -60,7 +60,7 @@ pub(super) fn parse(mask: &str) -> Result<NetworkMask, Failed> {
     if mask.is_empty() {
         return Err(Failed::new(EINVAL, "missing network mask"));
     }
-    mask.parse().map_err(|what: String| Failed::new(EADDRNOTAVAIL, what))
+    mask.parse().map_err(|error: SettingError| Failed::new(EADDRNOTAVAIL, error.to_string()))
 }
 
 async fn set(native: &Native, nqn: &str, networks: &[NetworkMask]) -> Result<(), Failed> {

@@ -42,13 +42,17 @@ impl fmt::Display for IoPolicy {
     }
 }
 
-impl FromStr for IoPolicy {
-    type Err = String;
+/// Name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy `{0}`; there are numa, round-robin, queue-depth, latency")]
+pub struct UnknownPolicy(pub String);
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
-            format!("there is no policy `{name}`; there are numa, round-robin, queue-depth, latency")
-        })
+impl FromStr for IoPolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name() == name);
+        found.ok_or_else(|| UnknownPolicy(name.to_owned()))
     }
 }
 
@@ -97,7 +101,11 @@ mod tests {
         for policy in IoPolicy::ALL {
             assert_eq!(policy.name().parse(), Ok(policy));
         }
-        assert!("service-time".parse::<IoPolicy>().unwrap_err().contains("latency"));
+        let refused = "service-time".parse::<IoPolicy>().unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "there is no policy `service-time`; there are numa, round-robin, queue-depth, latency"
+        );
     }
 
     #[test]

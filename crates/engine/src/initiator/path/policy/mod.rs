@@ -11,5 +11,5 @@ mod round_robin;
 
 pub(crate) use candidate::{Access, Candidate};
 pub(crate) use chooser::Chooser;
-pub use chooser::IoPolicy;
+pub use chooser::{IoPolicy, UnknownPolicy};
 pub(crate) use estimate::{Estimate, class_of};

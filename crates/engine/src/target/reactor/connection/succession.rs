@@ -16,7 +16,7 @@ use super::{Connection, Environment, NextTurn};
 use crate::limits::{AUTHENTICATION_TIMEOUT_MS, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{BufferPool, Moment};
 use crate::secure_stream::{Protection, StreamState};
-use crate::target::messaging::{Adoption, Freeze, Frozen};
+use crate::target::messaging::{Adoption, AdoptionError, Freeze, Frozen};
 use crate::target::queue::{Disconnect, Next, QueueState};
 use crate::target::reactor::connect::{self, Caller, Former};
 use crate::target::reactor::frozen_queue::{FrozenQueue, Kept};
@@ -242,7 +242,7 @@ impl Connection {
         &mut self,
         adoption: Adoption,
         env: &Environment<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), AdoptionError> {
         let Adoption { queue, controller, .. } = adoption;
         let state = queue_state(&queue)?;
         self.protection = match &queue.stream {
@@ -263,7 +263,7 @@ impl Connection {
         queue: &HandedQueue,
         controller: &HandedController,
         env: &Environment<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), AdoptionError> {
         let is_admin = queue.queue_id == 0;
         let (uniquifier, random_number) = controller.instance;
         let instance = ControllerInstance { controller_id: controller.id, uniquifier, random_number };
@@ -279,7 +279,7 @@ impl Connection {
         let HandedController { host_id, subsystem, host_nqn, proof, .. } = controller;
         let data = ConnectData::new(*host_id, controller_id, subsystem, host_nqn);
         let proof = match proof {
-            Some(proof) => Some((proof.proof().ok_or("its authentication is of an unknown kind")?, None)),
+            Some(proof) => Some((proof.proof().ok_or(AdoptionError::Proof)?, None)),
             None => None,
         };
         let key = match &controller.generated_key {
@@ -299,7 +299,7 @@ impl Connection {
             former: Some(Former { instance: is_admin.then_some(instance), key }),
         };
         let connected = connect::connect(&connect.encode(), data.as_bytes(), &caller, &mut self.seen)
-            .map_err(|refused| refused.status.to_string())?;
+            .map_err(|refused| AdoptionError::Refused(refused.status))?;
         let wants_proof = connected.wants_proof;
         match connected.role {
             Role::Admin(mut commands) => {
@@ -308,7 +308,7 @@ impl Connection {
                 self.role = Role::Admin(commands);
             }
             Role::Io(commands) => self.role = Role::Io(commands),
-            _ => return Err("its host has to authenticate now".to_owned()),
+            _ => return Err(AdoptionError::Unauthenticated),
         }
         self.is_queue = true;
         let within = Duration::from_millis(AUTHENTICATION_TIMEOUT_MS);
@@ -318,10 +318,13 @@ impl Connection {
 }
 
 /// The key that has come out of an authentication and has this identity.
-fn generated_key(identity: &str, port: u16, env: &Environment<'_>) -> Result<Arc<GeneratedKey>, String> {
-    let identity = identity.parse().map_err(|_| "the identity of its generated TLS key is none")?;
-    let key = env.fabric.generated_key(port, &identity, env.now);
-    key.ok_or_else(|| "its generated TLS key is unknown or not allowed".to_owned())
+fn generated_key(
+    identity: &str,
+    port: u16,
+    env: &Environment<'_>,
+) -> Result<Arc<GeneratedKey>, AdoptionError> {
+    let identity = identity.parse().map_err(|_| AdoptionError::GeneratedIdentity)?;
+    env.fabric.generated_key(port, &identity, env.now).ok_or(AdoptionError::GeneratedKey)
 }
 
 fn handed_stream(stream: StreamState, protection: &Protection) -> HandedStream {
@@ -343,21 +346,21 @@ fn handed_stream(stream: StreamState, protection: &Protection) -> HandedStream {
 }
 
 /// TLS parameters of a stream that was handed over.
-fn protection(stream: &HandedStream) -> Result<Protection, String> {
-    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
-    let identity = stream.identity.parse().map_err(|_| "its TLS identity is none")?;
+fn protection(stream: &HandedStream) -> Result<Protection, AdoptionError> {
+    let suite = Suite::of(stream.suite).ok_or(AdoptionError::Suite)?;
+    let identity = stream.identity.parse().map_err(|_| AdoptionError::Identity)?;
     let derivation = if stream.is_compat { Derivation::Compat } else { Derivation::Standard };
     Ok(Protection { suite, identity, derivation })
 }
 
 /// State of a queue that was handed over.
-fn queue_state(queue: &HandedQueue) -> Result<QueueState, String> {
+fn queue_state(queue: &HandedQueue) -> Result<QueueState, AdoptionError> {
     let stream = match &queue.stream {
         Some(stream) => Some(stream_state(stream)?),
         None => None,
     };
     if queue.head >= queue.entries.max(1) {
-        return Err(format!("{} of {} entries cannot have been read", queue.head, queue.entries));
+        return Err(AdoptionError::Entries { head: queue.head, entries: queue.entries });
     }
     Ok(QueueState {
         digests: Digests { header: queue.digests.0, data: queue.digests.1 },
@@ -369,11 +372,11 @@ fn queue_state(queue: &HandedQueue) -> Result<QueueState, String> {
     })
 }
 
-fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
-    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
+fn stream_state(stream: &HandedStream) -> Result<StreamState, AdoptionError> {
+    let suite = Suite::of(stream.suite).ok_or(AdoptionError::Suite)?;
     let direction = |key: &HandedKey| {
-        let secret = TrafficSecret::new(suite, key.secret.expose()).ok_or("a TLS key has a wrong length")?;
-        Ok::<_, String>(DirectionState { secret, records: key.records, updates: key.updates })
+        let secret = TrafficSecret::new(suite, key.secret.expose()).ok_or(AdoptionError::KeyLength)?;
+        Ok::<_, AdoptionError>(DirectionState { secret, records: key.records, updates: key.updates })
     };
     Ok(StreamState {
         sending: direction(&stream.sending)?,

@@ -8,7 +8,7 @@ use super::super::connection::{Connection, Environment, NextTurn};
 use super::super::freezing::Freezing;
 use super::{EventLoop, SERIAL};
 use crate::ring::Moment;
-use crate::target::messaging::{Address, Adoption, Freeze, FrozenReactor, Succession};
+use crate::target::messaging::{Address, Adoption, AdoptionError, Freeze, FrozenReactor, Succession};
 
 impl EventLoop {
     /// Does what becomes of its queues.
@@ -128,19 +128,19 @@ impl EventLoop {
         if adopted.is_err() {
             self.mailbox.discount_connection(false);
         }
-        let _ = answer.send(adopted);
+        let _ = answer.send(adopted.map_err(|error| error.to_string()));
     }
 
-    fn try_adopt(&mut self, adoption: Adoption, now: Moment) -> Result<(), String> {
+    fn try_adopt(&mut self, adoption: Adoption, now: Moment) -> Result<(), AdoptionError> {
         let token = self.free_token();
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let address = Address { reactor: self.mailbox.number, connection: token, serial };
         let arrival = adoption.arrival.clone();
         let mut connection = Box::new(Connection::new(address, arrival, &self.fabric, now));
         let env = Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
-        if let Err(reason) = connection.adopt(adoption, &env) {
+        if let Err(error) = connection.adopt(adoption, &env) {
             self.free.push(token);
-            return Err(reason);
+            return Err(error);
         }
         self.mailbox.count_queue();
         self.keep_alives.add_queue(connection.controller());
@@ -150,7 +150,7 @@ impl EventLoop {
             self.close(token);
             // Closing has discounted it as the queue that it was.
             self.mailbox.count_connection();
-            return Err(format!("it cannot be watched: {error}"));
+            return Err(AdoptionError::Watch(error));
         }
         Ok(())
     }
