@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use engine::limits::GATEWAY_RETURN_MS;
-use engine::units::parse_time;
+use engine::units::{QuantityError, parse_time};
 
 use super::error::{Reason, Refused};
 use super::membership::Membership;
@@ -27,9 +27,9 @@ impl Default for Failback {
 }
 
 impl FromStr for Failback {
-    type Err = String;
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
         if text == "on-demand" { Ok(Self::OnDemand) } else { parse_time(text).map(Self::After) }
     }
 }
