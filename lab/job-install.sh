@@ -63,14 +63,14 @@ exposure() {
 
 # Rights of the running service: no capabilities, no home folders, no disks.
 lacks_what_it_does_not_need() {
-    local pid set
+    local pid set home=/home
     pid=$(systemctl show -P MainPID selvedge)
     for set in CapInh CapPrm CapEff CapAmb; do
         grep -q "^$set:[[:space:]]*0*$" "/proc/$pid/status" || return 1
     done
-    touch /home/probe
-    [[ -e /home/probe && ! -e /proc/$pid/root/home/probe ]] || return 1
-    rm /home/probe
+    touch "$home/probe"
+    [[ -e $home/probe && ! -e /proc/$pid/root$home/probe ]] || return 1
+    rm "$home/probe"
     [[ -n $(find /dev -type b) && -z $(find "/proc/$pid/root/dev/" -type b) ]]
 }
 

@@ -16,7 +16,7 @@ pub enum AddressError {
     InterfaceWithin {
         /// The address.
         text: String,
-        /// Its interface.
+        /// Interface name.
         name: String,
     },
     /// Host name in place of an IP address.
@@ -42,7 +42,7 @@ pub enum AddressError {
     Port {
         /// The address.
         text: String,
-        /// Its port.
+        /// Port of the address.
         port: String,
     },
     /// Port above the highest.
@@ -50,7 +50,7 @@ pub enum AddressError {
     PortMax {
         /// The address.
         text: String,
-        /// Its port.
+        /// Port of the address.
         port: String,
     },
     /// Text that neither an address nor a host can have.
@@ -92,7 +92,7 @@ pub enum AddressError {
     InterfaceForHosts {
         /// The address.
         address: String,
-        /// Its interface.
+        /// Interface name.
         interface: String,
     },
     /// Any address of a machine, as an address for hosts.

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_cannot_be_told_apart_are_not_added() {
+    fn targets_without_a_name_are_not_added() {
         assert_eq!(TargetCounters::of(&[log(0, 10, 40), log(0, 20, 80)], 2), None);
         assert_eq!(TargetCounters::of(&[], 2), None);
         let [before, gone, another] = [&[7, 8][..], &[7], &[7, 9]].map(|numbers| {

@@ -7,7 +7,7 @@ use super::summary::Summary;
 
 /// The options that make a workload.
 const WORKLOAD: [&str; 5] = ["rw", "rwmixread", "bs", "sync", "fsync"];
-/// Those of them that make the acknowledgement of writes.
+/// Columns that make the acknowledgement of writes.
 pub(crate) const ACKNOWLEDGEMENT: [&str; 2] = ["sync", "fsync"];
 
 /// All measured points of one workload.

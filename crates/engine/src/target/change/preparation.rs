@@ -1,5 +1,4 @@
-//! What has to be opened, resized or locked before another configuration can take effect: until all of it is there nothing
-//! is visible, and after an error nothing is. Making it visible is `apply`'s.
+//! Preparation of a change: opens, resizes and locks all that it needs. Nothing is visible before all of it is there, or after an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;

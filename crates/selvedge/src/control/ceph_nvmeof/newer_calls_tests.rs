@@ -5,14 +5,14 @@ use ceph_nvmeof::{
     AddHostReq, AddKmipServerEndpointsReq, AddSubsystemNetworkReq, ChangeHostKeyReq, ChangeSubsystemKeyReq,
     ConnectionIoStatistics, ConnectionsInfo, ControllerKeyOrigin, CreateSubsystemReq,
     DelKmipServerEndpointsReq, DelSubsystemNetworkReq, DeleteListenerReq, GatewayInfo, GatewayStatsInfo,
-    GetConnectionIoStatisticsReq, GetGatewayInfoReq, GetGatewayStatsReq, GetThreadStatsReq, HostsInfo,
-    KmipServerEndpoint, KmipServerEndpointsInfo, ListConnectionsReq, ListHostsReq,
+    GetConnectionIoStatisticsReq, GetGatewayInfoReq, GetGatewayStatsReq, GetSubsystemsReq, GetThreadStatsReq,
+    HostsInfo, KmipServerEndpoint, KmipServerEndpointsInfo, ListConnectionsReq, ListHostsReq,
     ListKmipServerEndpointsReq, ListListenersReq, ListNamespacesIoStatsInfo, ListNamespacesIoStatsReq,
     ListNamespacesReq, ListSubsystemsReq, ListenerInfo, ListenersInfo, Message as _, NamespaceAddHostReq,
-    NamespaceChangeLocationReq, NamespaceChangeVisibilityReq, NamespaceCli, NamespaceDeleteReq,
-    NamespaceResizeReq, NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq, NamespacesInfo,
-    RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq, SubsysStatus,
-    SubsystemsInfoCli, ThreadStatsInfo,
+    NamespaceAddReq, NamespaceChangeLocationReq, NamespaceChangeVisibilityReq, NamespaceCli,
+    NamespaceDeleteReq, NamespaceResizeReq, NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq,
+    NamespacesInfo, NsidStatus, RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq,
+    SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
 use libc::{EACCES, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY, EOPNOTSUPP};
 
@@ -344,4 +344,29 @@ fn a_client_of_a_later_version_is_answered_in_one_line() {
     };
     assert_eq!(said("grpc-status"), "12", "unimplemented");
     assert!(said("grpc-message").contains("namespace_of_tomorrow"), "{}", said("grpc-message"));
+}
+
+#[test]
+fn an_image_is_asked_for_as_it_can_be() {
+    let testbed = Testbed::new();
+    let image = NamespaceAddReq {
+        rbd_pool_name: "rbd".to_owned(),
+        rbd_image_name: "disk".to_owned(),
+        subsystem_nqn: SERVED.to_owned(),
+        block_size: 4096,
+        ..Default::default()
+    };
+    let status = |request: NamespaceAddReq| testbed.ask::<NsidStatus>("namespace_add", &request).status;
+    assert_eq!(status(NamespaceAddReq { nsid: Some(1), ..image.clone() }), EEXIST);
+    assert_eq!(status(NamespaceAddReq { anagrpid: Some(7), ..image.clone() }), ENODEV);
+    assert_eq!(status(NamespaceAddReq { block_size: 0, ..image.clone() }), EINVAL);
+    assert_eq!(status(NamespaceAddReq { block_size: 1000, ..image.clone() }), EINVAL);
+    assert_eq!(status(NamespaceAddReq { rbd_image_name: String::new(), ..image.clone() }), ENODEV);
+    assert_eq!(status(NamespaceAddReq { subsystem_nqn: "nqn.none".to_owned(), ..image.clone() }), ENOENT);
+    assert_eq!(status(NamespaceAddReq { encryption_algorithm: Some(2), ..image.clone() }), EOPNOTSUPP);
+    assert_eq!(status(NamespaceAddReq { location: Some("here".to_owned()), ..image.clone() }), ENODEV);
+    let odd = NamespaceAddReq { create_image: Some(true), size: Some(4097), ..image };
+    assert_eq!(status(odd), EINVAL);
+    let all: SubsystemsInfo = testbed.ask("get_subsystems", &GetSubsystemsReq::default());
+    assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
 }

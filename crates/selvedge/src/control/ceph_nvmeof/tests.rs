@@ -10,11 +10,10 @@ use ceph_nvmeof::{
     CreateSubsystemReq, DeleteListenerReq, DeleteSubsystemReq, GatewayInfo, GatewayListenersInfo,
     GatewayLogLevelInfo, GetGatewayInfoReq, GetGatewayLogLevelReq, GetSubsystemsReq, HostsInfo,
     ListConnectionsReq, ListHostsReq, ListListenersReq, ListNamespacesReq, ListSubsystemsReq, ListenersInfo,
-    Message, NamespaceAddHostReq, NamespaceAddReq, NamespaceChangeLoadBalancingGroupReq,
-    NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespaceDeleteReq, NamespaceGetIoStatsReq,
-    NamespaceIoStatsInfo, NamespaceResizeReq, NamespaceSetQosReq, NamespacesInfo, NsidStatus, RemoveHostReq,
-    ReqStatus, SetGatewayLogLevelReq, ShowGatewayListenersInfoReq, SubsysStatus, SubsystemsInfo,
-    SubsystemsInfoCli,
+    Message, NamespaceAddHostReq, NamespaceChangeLoadBalancingGroupReq, NamespaceChangeVisibilityReq,
+    NamespaceDeleteHostReq, NamespaceDeleteReq, NamespaceGetIoStatsReq, NamespaceIoStatsInfo,
+    NamespaceResizeReq, NamespaceSetQosReq, NamespacesInfo, RemoveHostReq, ReqStatus, SetGatewayLogLevelReq,
+    ShowGatewayListenersInfoReq, SubsysStatus, SubsystemsInfo, SubsystemsInfoCli,
 };
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
@@ -417,31 +416,6 @@ fn a_namespace_is_changed_setting_by_setting() {
     assert_eq!((stats.status, stats.num_read_ops, stats.tick_rate), (0, 0, 1_000_000_000));
     let delete = NamespaceDeleteReq { subsystem_nqn, nsid, ..Default::default() };
     assert_eq!([(); 2].map(|()| testbed.status("namespace_delete", &delete)), [0, ENODEV]);
-}
-
-#[test]
-fn an_image_is_asked_for_as_it_can_be() {
-    let testbed = Testbed::new();
-    let image = NamespaceAddReq {
-        rbd_pool_name: "rbd".to_owned(),
-        rbd_image_name: "disk".to_owned(),
-        subsystem_nqn: SERVED.to_owned(),
-        block_size: 4096,
-        ..Default::default()
-    };
-    let status = |request: NamespaceAddReq| testbed.ask::<NsidStatus>("namespace_add", &request).status;
-    assert_eq!(status(NamespaceAddReq { nsid: Some(1), ..image.clone() }), EEXIST);
-    assert_eq!(status(NamespaceAddReq { anagrpid: Some(7), ..image.clone() }), ENODEV);
-    assert_eq!(status(NamespaceAddReq { block_size: 0, ..image.clone() }), EINVAL);
-    assert_eq!(status(NamespaceAddReq { block_size: 1000, ..image.clone() }), EINVAL);
-    assert_eq!(status(NamespaceAddReq { rbd_image_name: String::new(), ..image.clone() }), ENODEV);
-    assert_eq!(status(NamespaceAddReq { subsystem_nqn: "nqn.none".to_owned(), ..image.clone() }), ENOENT);
-    assert_eq!(status(NamespaceAddReq { encryption_algorithm: Some(2), ..image.clone() }), EOPNOTSUPP);
-    assert_eq!(status(NamespaceAddReq { location: Some("here".to_owned()), ..image.clone() }), ENODEV);
-    let odd = NamespaceAddReq { create_image: Some(true), size: Some(4097), ..image };
-    assert_eq!(status(odd), EINVAL);
-    let all: SubsystemsInfo = testbed.ask("get_subsystems", &GetSubsystemsReq::default());
-    assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
 }
 
 #[test]
