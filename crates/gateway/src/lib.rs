@@ -49,6 +49,6 @@ pub use membership::Membership;
 pub use presence::UnreachedHost;
 pub use serving::Serving;
 pub use serving_guard::ServingGuard;
-pub use spec::{GroupSpec, check_name, host_name};
+pub use spec::{GroupSpec, SpecError, check_name, host_name};
 pub use state::{Life, Listener, Phase};
 pub use status::{GatewayStatus, GroupStatus, LoadBalancingStatus};

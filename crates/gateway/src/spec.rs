@@ -19,19 +19,36 @@ pub struct GroupSpec {
     pub id: Option<String>,
 }
 
-impl FromStr for GroupSpec {
-    type Err = String;
+/// Text that names no group of gateways, or name that none can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Another number of parts.
+    #[error("`{0}` is not a group of gateways: write POOL[/NAMESPACE]/GROUP")]
+    NotAGroup(String),
+    /// Empty name of the pool.
+    #[error("`{0}` names no pool: write POOL[/NAMESPACE]/GROUP")]
+    NoPool(String),
+    /// Name of a group or gateway that keys and objects' names cannot have in them.
+    #[error("the name `{0}` must be 1 to 128 letters, digits and -_.:")]
+    Name(String),
+    /// Option that there is not.
+    #[error("`{0}` is nothing that a group takes: it takes conf=FILE and id=NAME")]
+    Option(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for GroupSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut parts = text.split(',');
         let place: Vec<&str> = parts.next().unwrap_or_default().split('/').collect();
         let (pool, namespace, group) = match place[..] {
             [pool, group] => (pool, "", group),
             [pool, namespace, group] if !namespace.is_empty() => (pool, namespace, group),
-            _ => return Err(format!("`{text}` is not a group of gateways: write POOL[/NAMESPACE]/GROUP")),
+            _ => return Err(SpecError::NotAGroup(text.to_owned())),
         };
         if pool.is_empty() {
-            return Err(format!("`{text}` names no pool: write POOL[/NAMESPACE]/GROUP"));
+            return Err(SpecError::NoPool(text.to_owned()));
         }
         check_name(group)?;
         let owned = str::to_owned;
@@ -46,11 +63,7 @@ impl FromStr for GroupSpec {
                 Some(("id", name)) if !name.is_empty() => {
                     spec.id = Some(name.strip_prefix("client.").unwrap_or(name).to_owned());
                 }
-                _ => {
-                    return Err(format!(
-                        "`{part}` is nothing that a group takes: it takes conf=FILE and id=NAME"
-                    ));
-                }
+                _ => return Err(SpecError::Option(part.to_owned())),
             }
         }
         Ok(spec)
@@ -69,10 +82,13 @@ impl fmt::Display for GroupSpec {
 }
 
 /// Names of groups and gateways become parts of keys and objects' names.
-pub fn check_name(name: &str) -> Result<(), String> {
+///
+/// # Errors
+/// `SpecError::Name`.
+pub fn check_name(name: &str) -> Result<(), SpecError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if name.is_empty() || name.len() > 128 || !name.bytes().all(is_plain) {
-        return Err(format!("the name `{name}` must be 1 to 128 letters, digits and -_.:"));
+        return Err(SpecError::Name(name.to_owned()));
     }
     Ok(())
 }
@@ -100,16 +116,15 @@ mod tests {
     #[test]
     fn an_invalid_group_is_refused() {
         for (text, expected) in [
-            ("rbd", "POOL[/NAMESPACE]/GROUP"),
-            ("/gw", "names no pool"),
-            ("rbd//gw", "POOL[/NAMESPACE]/GROUP"),
-            ("rbd/", "1 to 128 letters"),
-            ("rbd/a b", "1 to 128 letters"),
-            ("rbd/gw,size=1", "conf=FILE and id=NAME"),
-            ("rbd/gw,id=", "conf=FILE and id=NAME"),
+            ("rbd", "`rbd` is not a group of gateways: write POOL[/NAMESPACE]/GROUP"),
+            ("/gw", "`/gw` names no pool: write POOL[/NAMESPACE]/GROUP"),
+            ("rbd//gw", "`rbd//gw` is not a group of gateways: write POOL[/NAMESPACE]/GROUP"),
+            ("rbd/", "the name `` must be 1 to 128 letters, digits and -_.:"),
+            ("rbd/a b", "the name `a b` must be 1 to 128 letters, digits and -_.:"),
+            ("rbd/gw,size=1", "`size=1` is nothing that a group takes: it takes conf=FILE and id=NAME"),
+            ("rbd/gw,id=", "`id=` is nothing that a group takes: it takes conf=FILE and id=NAME"),
         ] {
-            let what = GroupSpec::from_str(text).unwrap_err();
-            assert!(what.contains(expected), "{text}: {what}");
+            assert_eq!(GroupSpec::from_str(text).unwrap_err().to_string(), expected);
         }
     }
 }
