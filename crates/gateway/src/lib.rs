@@ -35,6 +35,7 @@ mod serving;
 mod serving_guard;
 mod spec;
 mod state;
+mod state_error;
 mod status;
 mod store;
 mod succession;
