@@ -41,7 +41,7 @@ mod store;
 mod succession;
 mod write_pause;
 
-pub use error::{GroupError, MemberError, Reason, Refused};
+pub use error::{GroupError, MemberError, Reason, Refused, SuccessionError};
 pub use group_event::{GroupEvent, Happening};
 pub use handed_member::{HandedMember, OfferedMember};
 pub use held_writes::HeldWrites;
