@@ -30,7 +30,7 @@ pub(crate) struct OldGateway<'a> {
 
 impl<'a> OldGateway<'a> {
     pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, String> {
-        let offered = membership.offer()?;
+        let offered = membership.offer().map_err(|error| error.to_string())?;
         Ok(Self {
             target,
             membership,
@@ -60,7 +60,8 @@ impl Lends for OldGateway<'_> {
 
     fn let_go(&mut self) -> Result<Value, String> {
         let serving_guard = self.serving_guard.as_deref().ok_or("nothing is held still")?;
-        let handed = self.membership.hand_over(&self.offered, serving_guard)?;
+        let handed = self.membership.hand_over(&self.offered, serving_guard);
+        let handed = handed.map_err(|error| error.to_string())?;
         self.target.lend_images()?;
         serde_json::to_value(handed).map_err(|error| error.to_string())
     }
@@ -112,7 +113,8 @@ impl Inherits for NewGateway<'_> {
 
     fn take(&mut self, lent: &Value) -> Result<(), String> {
         let handed: HandedMember = serde_json::from_value(lent.clone()).map_err(|error| error.to_string())?;
-        self.member.membership().take_over(self.offered, &handed, self.target)?;
+        let taken = self.member.membership().take_over(self.offered, &handed, self.target);
+        taken.map_err(|error| error.to_string())?;
         self.has_taken = true;
         Ok(())
     }

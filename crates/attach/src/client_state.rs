@@ -1,11 +1,14 @@
 //! A client that is handed over: when nothing of it is under way, what another process needs to go on with it, and how one begins
 //! that another process had.
 
+use std::io;
+
 use engine::ring::Socket;
 use engine::secure_stream::{SecureStream, StreamState};
 use nbd::limits::PAYLOAD_BYTES_MAX;
 use nbd::{Errno, Handshake, HandshakeState, Headers, Replies, Session, Tls};
 use secure_channel::{DirectionState, Peer, RecordLimit, Suite, TrafficSecret};
+use thiserror::Error;
 
 use crate::client::{Client, Incoming, Phase};
 use crate::handed_client::{
@@ -19,6 +22,44 @@ use crate::storage::Storage;
 /// Most bytes received and not processed, of a client that is handed over: a full input, and the
 /// piece that its write waits for.
 const RECEIVED_BYTES_MAX: usize = INPUT_BYTES + PIECE_BYTES as usize;
+
+/// Reason for which a client of another process is not continued here.
+#[derive(Debug, Error)]
+pub(crate) enum AdoptionError {
+    /// Clients of this process up to the limit.
+    #[error("this process has as many clients as it takes")]
+    Clients,
+    /// Received bytes beyond the limit.
+    #[error("more was received from it than a process keeps")]
+    Received,
+    /// Disk of the former process alone.
+    #[error("its disk is not served by the next process, or has other blocks")]
+    Disk,
+    /// Handshake in TLS without keys, or with keys and not in TLS.
+    #[error("its TLS has no keys, or was never begun")]
+    NoKeys,
+    /// Client without TLS, where it is required now.
+    #[error("it does without TLS, which is required now")]
+    Clear,
+    /// Refused request beyond the limit.
+    #[error("a request of it is too long")]
+    Request,
+    /// Write that no client can have begun.
+    #[error("a write of it is not one that was begun")]
+    Write,
+    /// Cipher suite that this process does not know.
+    #[error("its cipher suite is unknown")]
+    Suite,
+    /// Beginning of a TLS record beyond the limit.
+    #[error("the TLS record received so far is longer than permitted")]
+    Record,
+    /// TLS key that does not go with its cipher suite.
+    #[error("a TLS key has a wrong length")]
+    KeyLength,
+    /// Socket that the ring refuses.
+    #[error(transparent)]
+    Watch(#[from] io::Error),
+}
 
 impl Client {
     /// Takes nothing that it sends from now on, or goes on with that.
@@ -113,14 +154,14 @@ impl Client {
         (handed, socket, unsent): (&HandedClient, Socket, Vec<u8>),
         disk_indices: &[Option<usize>],
         (storage, tls): (&mut Storage, Tls),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, AdoptionError> {
         let HandedClient { peer, stage, received, stream, .. } = handed;
         if received.len() > RECEIVED_BYTES_MAX {
-            return Err("more was received from it than a process keeps".to_owned());
+            return Err(AdoptionError::Received);
         }
         let place_of = |disk: &usize| {
             let found = disk_indices.get(*disk).copied().flatten();
-            found.ok_or_else(|| "its disk is not served by the next process, or has other blocks".to_owned())
+            found.ok_or(AdoptionError::Disk)
         };
         let mut client = Self::new((slot, number), socket, peer.clone(), tls);
         client.output.text = unsent;
@@ -132,7 +173,7 @@ impl Client {
         match stage {
             HandedStage::Handshake { client_flags, is_secure, headers, allocation_of } => {
                 if *is_secure != client.secure.is_some() {
-                    return Err("its TLS has no keys, or was never begun".to_owned());
+                    return Err(AdoptionError::NoKeys);
                 }
                 let (client_flags, is_secure) = (*client_flags, *is_secure);
                 let allocation_of = allocation_of.as_ref().map(place_of).transpose()?;
@@ -142,7 +183,7 @@ impl Client {
             }
             HandedStage::Transmission { disk, headers, has_allocation, incoming } => {
                 if tls == Tls::Required && client.secure.is_none() {
-                    return Err("it does without TLS, which is required now".to_owned());
+                    return Err(AdoptionError::Clear);
                 }
                 let (export, headers) = (place_of(disk)?, headers_of(*headers));
                 let session = Session { export, headers, has_allocation: *has_allocation };
@@ -159,14 +200,14 @@ impl Client {
         incoming: &HandedIncoming,
         session: Session,
         storage: &mut Storage,
-    ) -> Result<(), String> {
+    ) -> Result<(), AdoptionError> {
         let write = match incoming {
             HandedIncoming::Nothing => return Ok(()),
             HandedIncoming::Refused { left } if *left <= PAYLOAD_BYTES_MAX => {
                 self.incoming = Incoming::Refused { left: *left };
                 return Ok(());
             }
-            HandedIncoming::Refused { .. } => return Err("a request of it is too long".to_owned()),
+            HandedIncoming::Refused { .. } => return Err(AdoptionError::Request),
             HandedIncoming::Write(write) => write,
         };
         let block = u64::from(storage.exports[session.export].block_bytes);
@@ -174,7 +215,7 @@ impl Client {
         let is_whole = [write.offset, length, written].iter().all(|bytes| bytes.is_multiple_of(block));
         let is_within = write.offset.checked_add(length).is_some() && write.length <= PAYLOAD_BYTES_MAX;
         if !is_whole || !is_within || written >= length {
-            return Err("a write of it is not one that was begun".to_owned());
+            return Err(AdoptionError::Write);
         }
         let error = write.error.map(|code| Errno::of(code).unwrap_or(Errno::InputOutput));
         let work = Work::Write { is_durable: write.is_durable };
@@ -242,14 +283,14 @@ fn handed_stream(state: StreamState) -> HandedStream {
     }
 }
 
-fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
-    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
+fn stream_state(stream: &HandedStream) -> Result<StreamState, AdoptionError> {
+    let suite = Suite::of(stream.suite).ok_or(AdoptionError::Suite)?;
     if stream.begun.len() > secure_channel::RECORD_BYTES_MAX {
-        return Err("the TLS record received so far is longer than permitted".to_owned());
+        return Err(AdoptionError::Record);
     }
     let direction = |key: &HandedKey| {
-        let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;
-        Ok::<_, String>(DirectionState { secret, records: key.records, updates: key.updates })
+        let secret = TrafficSecret::new(suite, &key.secret).ok_or(AdoptionError::KeyLength)?;
+        Ok::<_, AdoptionError>(DirectionState { secret, records: key.records, updates: key.updates })
     };
     Ok(StreamState {
         sending: direction(&stream.sending)?,
@@ -257,4 +298,27 @@ fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
         begun: stream.begun.clone(),
         asked: stream.asked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(suite: u16, key_bytes: usize, begun: usize) -> HandedStream {
+        let key = HandedKey { secret: vec![1; key_bytes], records: 0, updates: 0 };
+        let (sending, receiving) = (key.clone(), key);
+        HandedStream { suite, sending, receiving, begun: vec![0; begun], asked: None }
+    }
+
+    #[test]
+    fn an_impossible_stream_is_refused_with_the_reason() {
+        let (suite, too_long) = (Suite::Aes128Gcm.id(), secure_channel::RECORD_BYTES_MAX + 1);
+        for (stream, said) in [
+            (stream(0, 32, 0), "its cipher suite is unknown"),
+            (stream(suite, 7, 0), "a TLS key has a wrong length"),
+            (stream(suite, 32, too_long), "the TLS record received so far is longer than permitted"),
+        ] {
+            assert_eq!(stream_state(&stream).map(drop).unwrap_err().to_string(), said);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use engine::ring::Socket;
 use nbd::Export;
 
+use crate::hand_over_error::HandOverError;
 use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
 use crate::worker_command::{Adopted, WorkerCommand, WorkerHandle};
@@ -38,7 +39,7 @@ impl Holder {
     ///
     /// # Errors
     /// When what is under way takes too long. The server serves on then.
-    pub fn freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), String> {
+    pub fn freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), HandOverError> {
         let frozen = self.try_freeze();
         if frozen.is_err() {
             self.thaw(false);
@@ -46,7 +47,7 @@ impl Holder {
         frozen
     }
 
-    fn try_freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), String> {
+    fn try_freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), HandOverError> {
         // First stop passing clients between threads, so that each knows all of its clients.
         let (asker, stopped) = channel();
         self.workers
@@ -91,11 +92,11 @@ impl Holder {
         &self,
         handed: HandedServer,
         sockets: Vec<OwnedFd>,
-    ) -> Result<Vec<(String, String)>, String> {
+    ) -> Result<Vec<(String, String)>, HandOverError> {
         let HandedServer { disks, clients } = handed;
         let has_unsent = |client: &&HandedClient| client.unsent_bytes > 0;
         if clients.len() + clients.iter().filter(has_unsent).count() != sockets.len() {
-            return Err("the number of descriptors is not that of the clients".to_owned());
+            return Err(HandOverError::Descriptors);
         }
         let slot = |disk: &HandedDisk| {
             let is_it = |own: &Export| own.name == disk.name && own.block_bytes == disk.block_bytes;
@@ -144,9 +145,9 @@ fn missing() -> io::Error {
     io::Error::other("descriptors are missing")
 }
 
-fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, String> {
+fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, HandOverError> {
     answers.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|error| match error {
-        RecvTimeoutError::Timeout => "what clients have asked for takes too long to end".to_owned(),
-        RecvTimeoutError::Disconnected => "a thread that serves clients has ended".to_owned(),
+        RecvTimeoutError::Timeout => HandOverError::ClientsBusy,
+        RecvTimeoutError::Disconnected => HandOverError::ThreadEnded,
     })
 }

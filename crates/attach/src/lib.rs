@@ -17,6 +17,7 @@ mod commands;
 mod disk;
 mod disk_queues;
 mod extents;
+mod hand_over_error;
 mod handed_client;
 mod hex_bytes;
 mod holder;
@@ -38,6 +39,7 @@ mod vhost_user;
 mod worker;
 
 pub use disk::{Disk, DiskError};
+pub use hand_over_error::HandOverError;
 pub use handed_client::{
     HandedClient, HandedDisk, HandedHeaders, HandedIncoming, HandedKey, HandedServer, HandedStage,
     HandedStream, HandedWrite,

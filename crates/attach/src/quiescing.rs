@@ -12,6 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
+use crate::client_state::AdoptionError;
 use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS};
 use crate::worker::{Course, Worker};
 use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
@@ -40,7 +41,7 @@ impl Worker {
             WorkerCommand::Adopt(handed, disk_indices, asker) => {
                 let adopt = |adopted: Adopted| {
                     let peer = adopted.0.peer.clone();
-                    self.adopt(adopted, &disk_indices).err().map(|reason| (peer, reason))
+                    self.adopt(adopted, &disk_indices).err().map(|error| (peer, error.to_string()))
                 };
                 let _ = asker.send(handed.into_iter().filter_map(adopt).collect());
             }
@@ -132,8 +133,8 @@ impl Worker {
         &mut self,
         (handed, socket, unsent): Adopted,
         disk_indices: &Arc<[Option<usize>]>,
-    ) -> Result<(), String> {
-        let slot = self.free_slot().ok_or("this process has as many clients as it takes")?;
+    ) -> Result<(), AdoptionError> {
+        let slot = self.free_slot().ok_or(AdoptionError::Clients)?;
         let tls = self.tls();
         self.storage.tally.clients += 1;
         let id = (slot, self.storage.tally.clients);
@@ -141,7 +142,7 @@ impl Worker {
             Client::going_on(id, (&handed, socket, unsent), disk_indices, (&mut self.storage, tls))?;
         client.freeze(true);
         if let Some(socket) = &client.socket {
-            self.ring.watch(socket, slot as u32).map_err(|error| error.to_string())?;
+            self.ring.watch(socket, slot as u32)?;
         }
         self.seat(slot, client);
         Ok(())

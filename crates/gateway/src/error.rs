@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use engine::ceph::CephError;
 use engine::target::TargetError;
 
 /// Why a change of what all gateways serve was refused, or cannot be made now. Nothing was changed.
@@ -93,6 +94,29 @@ impl From<Refused> for GroupError {
     }
 }
 
+/// Reason for which a gateway does not go on in another process.
+#[derive(Debug, thiserror::Error)]
+pub enum SuccessionError {
+    /// The former process removes connections from the group's state, which takes long.
+    #[error("this gateway is forgetting connections that it has closed; try again")]
+    Pruning,
+    /// The group has put the gateway on the blocklist.
+    #[error("the group has declared this gateway dead")]
+    Dead,
+    /// The same since the offer.
+    #[error("the group has declared this gateway dead meanwhile")]
+    DeadMeanwhile,
+    /// Commands on images of the former process that may be carried out yet.
+    #[error("commands on its images have taken too long meanwhile")]
+    LateMeanwhile,
+    /// The cluster does not answer the next process.
+    #[error(transparent)]
+    Ceph(#[from] CephError),
+    /// The next process cannot serve what the former one did.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
 /// Why a gateway cannot run, or has ended otherwise than it should.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -101,5 +125,27 @@ pub struct MemberError(String);
 impl MemberError {
     pub(crate) fn new(what: impl fmt::Display) -> Self {
         Self(what.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_succession_says_why() {
+        let configuration = TargetError::Config("a target listens on at most 1 address".to_owned());
+        for (error, said) in [
+            (
+                SuccessionError::Pruning,
+                "this gateway is forgetting connections that it has closed; try again",
+            ),
+            (SuccessionError::Dead, "the group has declared this gateway dead"),
+            (SuccessionError::DeadMeanwhile, "the group has declared this gateway dead meanwhile"),
+            (SuccessionError::LateMeanwhile, "commands on its images have taken too long meanwhile"),
+            (SuccessionError::Target(configuration), "a target listens on at most 1 address"),
+        ] {
+            assert_eq!(error.to_string(), said);
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+use super::state_error::StateError;
+
 /// The formats that this program reads and writes. From the second one on, records of gateways and load-balancing groups may
 /// have fields that a reader does not know, and keeps when it writes them again. In the third one, the configuration may have
 /// sealed keys, and subsystems that are found at some ports alone. In the fourth one, hosts may reserve namespaces, and
@@ -34,16 +36,10 @@ impl Format {
     ///
     /// # Errors
     /// This program cannot read it.
-    pub(crate) fn parse(value: Option<&[u8]>) -> Result<Self, String> {
+    pub(crate) fn parse(value: Option<&[u8]>) -> Result<Self, StateError> {
         let text = String::from_utf8_lossy(value.unwrap_or(b"none"));
         let known = text.parse().ok().filter(|number| FORMATS.contains(number));
-        let (lowest, highest) = (FORMATS.start(), FORMATS.end());
-        let cannot = || {
-            format!(
-                "it has format {text}, and this selvedge reads formats {lowest} to {highest}; use one that fits"
-            )
-        };
-        known.map(Self).ok_or_else(cannot)
+        known.map(Self).ok_or_else(|| StateError::Format(text.into_owned()))
     }
 }
 
@@ -94,7 +90,7 @@ mod tests {
             assert_eq!(Format::parse(Some(known.to_string().as_bytes())), Ok(Format(known)));
         }
         for value in [None, Some(&b"0"[..]), Some(b"5"), Some(b"x"), Some(b"")] {
-            let what = Format::parse(value).unwrap_err();
+            let what = Format::parse(value).unwrap_err().to_string();
             assert!(what.contains("reads formats 1 to 4"), "{what}");
         }
     }

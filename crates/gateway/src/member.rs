@@ -288,7 +288,7 @@ pub(super) fn update<T>(
             Err(error) => return Err(error),
         }
     }
-    Err(StoreError::Damaged("too many concurrent changes to the group".to_owned()))
+    Err(StoreError::Contended)
 }
 
 /// A number that no other epoch has.

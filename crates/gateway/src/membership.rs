@@ -474,7 +474,7 @@ impl Membership {
     }
 
     /// Records a new connection to a cluster; an error says why it must not be used.
-    pub(super) fn add_connection(&self, address: &str) -> Result<(), String> {
+    pub(super) fn add_connection(&self, address: &str) -> Result<(), StoreError> {
         let me = self.seen().me.clone();
         let updated = update(&self.store, |state| {
             let is_noted =
@@ -489,9 +489,9 @@ impl Membership {
             let is_added = state.add_address(&me, address);
             Ok(if is_added { Update::Write(true) } else { Update::Done(false) })
         });
-        let (state, is_noted) = updated.map_err(|error| error.to_string())?;
+        let (state, is_noted) = updated?;
         self.seen().learn(state);
-        if is_noted { Ok(()) } else { Err("the other gateways have given this one up".to_owned()) }
+        if is_noted { Ok(()) } else { Err(StoreError::GivenUp) }
     }
 
     pub(super) fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {

@@ -11,6 +11,7 @@ use engine::target::Target;
 
 use super::member::{Update, update};
 use super::membership::Membership;
+use super::store::StoreError;
 
 impl Membership {
     /// Forgets the connections that are closed when they are many, on a thread of its own.
@@ -26,9 +27,9 @@ impl Membership {
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
             let _vital = Vital::begin();
-            if let Err(reason) = membership.forget_closed(&target) {
+            if let Err(error) = membership.forget_closed(&target) {
                 tracing::warn!(
-                    reason,
+                    reason = error.to_string(),
                     "cannot remove closed Ceph connections from the group state; retrying"
                 );
             }
@@ -40,14 +41,14 @@ impl Membership {
         }
     }
 
-    fn forget_closed(&self, target: &Target) -> Result<(), String> {
+    fn forget_closed(&self, target: &Target) -> Result<(), StoreError> {
         let (me, mut closed) = {
             let seen = self.seen();
             let addresses: BTreeSet<String> = seen.state.addresses(&seen.me).iter().cloned().collect();
             (seen.me.clone(), addresses)
         };
         // It waits until open requests have ended: their connection is either among these then, or was not noted before.
-        for open in target.cluster_addresses().map_err(|error| error.to_string())? {
+        for open in target.cluster_addresses()? {
             closed.remove(&open);
         }
         if closed.len() <= GATEWAY_CLOSED_MAX {
@@ -59,13 +60,12 @@ impl Membership {
         if self.seen().me != me {
             return Ok(());
         }
-        self.store().fence(&closed, GATEWAY_CLOSED_FENCE_S).map_err(|error| error.to_string())?;
+        self.store().fence(&closed, GATEWAY_CLOSED_FENCE_S)?;
         tracing::info!("removing {} closed Ceph connections from the group state", closed.len());
-        let updated = update(self.store(), |state| {
+        let (state, ()) = update(self.store(), |state| {
             let is_changed = state.forget_addresses(&me, &closed);
             Ok(if is_changed { Update::Write(()) } else { Update::Done(()) })
-        });
-        let (state, ()) = updated.map_err(|error| error.to_string())?;
+        })?;
         self.seen().learn(state);
         Ok(())
     }

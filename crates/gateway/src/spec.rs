@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use engine::units::QuantityError;
+
 use super::failback::Failback;
 
 /// A group of gateways, and how its cluster is reached.
@@ -23,19 +25,39 @@ pub struct GroupSpec {
     pub failback: Failback,
 }
 
-impl FromStr for GroupSpec {
-    type Err = String;
+/// Text that names no group of gateways, or name that none can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Another number of parts.
+    #[error("`{0}` is not a group of gateways: write POOL[/NAMESPACE]/GROUP")]
+    NotAGroup(String),
+    /// Empty name of the pool.
+    #[error("`{0}` names no pool: write POOL[/NAMESPACE]/GROUP")]
+    NoPool(String),
+    /// Name of a group or gateway that keys and objects' names cannot have in them.
+    #[error("the name `{0}` must be 1 to 128 letters, digits and -_.:")]
+    Name(String),
+    /// Option that there is not.
+    #[error("`{0}` is nothing that a group takes: it takes conf=FILE, id=NAME and failback=TIME")]
+    Option(String),
+    /// Time of failback that is none.
+    #[error("failback: {0}, or on-demand")]
+    Failback(QuantityError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for GroupSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut parts = text.split(',');
         let place: Vec<&str> = parts.next().unwrap_or_default().split('/').collect();
         let (pool, namespace, group) = match place[..] {
             [pool, group] => (pool, "", group),
             [pool, namespace, group] if !namespace.is_empty() => (pool, namespace, group),
-            _ => return Err(format!("`{text}` is not a group of gateways: write POOL[/NAMESPACE]/GROUP")),
+            _ => return Err(SpecError::NotAGroup(text.to_owned())),
         };
         if pool.is_empty() {
-            return Err(format!("`{text}` names no pool: write POOL[/NAMESPACE]/GROUP"));
+            return Err(SpecError::NoPool(text.to_owned()));
         }
         check_name(group)?;
         let owned = str::to_owned;
@@ -50,15 +72,8 @@ impl FromStr for GroupSpec {
                 Some(("id", name)) if !name.is_empty() => {
                     spec.id = Some(name.strip_prefix("client.").unwrap_or(name).to_owned());
                 }
-                Some(("failback", text)) => {
-                    let failback = text.parse::<Failback>();
-                    spec.failback = failback.map_err(|what| format!("failback: {what}, or on-demand"))?;
-                }
-                _ => {
-                    return Err(format!(
-                        "`{part}` is nothing that a group takes: it takes conf=FILE and id=NAME, and failback=TIME"
-                    ));
-                }
+                Some(("failback", text)) => spec.failback = text.parse().map_err(SpecError::Failback)?,
+                _ => return Err(SpecError::Option(part.to_owned())),
             }
         }
         Ok(spec)
@@ -77,10 +92,13 @@ impl fmt::Display for GroupSpec {
 }
 
 /// Names of groups and gateways become parts of keys and objects' names.
-pub fn check_name(name: &str) -> Result<(), String> {
+///
+/// # Errors
+/// `SpecError::Name`.
+pub fn check_name(name: &str) -> Result<(), SpecError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if name.is_empty() || name.len() > 128 || !name.bytes().all(is_plain) {
-        return Err(format!("the name `{name}` must be 1 to 128 letters, digits and -_.:"));
+        return Err(SpecError::Name(name.to_owned()));
     }
     Ok(())
 }
@@ -111,17 +129,25 @@ mod tests {
     #[test]
     fn an_invalid_group_is_refused() {
         for (text, expected) in [
-            ("rbd", "POOL[/NAMESPACE]/GROUP"),
-            ("/gw", "names no pool"),
-            ("rbd//gw", "POOL[/NAMESPACE]/GROUP"),
-            ("rbd/", "1 to 128 letters"),
-            ("rbd/a b", "1 to 128 letters"),
-            ("rbd/gw,size=1", "conf=FILE and id=NAME"),
-            ("rbd/gw,id=", "conf=FILE and id=NAME"),
-            ("rbd/gw,failback=soon", "is not a time"),
+            ("rbd", "`rbd` is not a group of gateways: write POOL[/NAMESPACE]/GROUP"),
+            ("/gw", "`/gw` names no pool: write POOL[/NAMESPACE]/GROUP"),
+            ("rbd//gw", "`rbd//gw` is not a group of gateways: write POOL[/NAMESPACE]/GROUP"),
+            ("rbd/", "the name `` must be 1 to 128 letters, digits and -_.:"),
+            ("rbd/a b", "the name `a b` must be 1 to 128 letters, digits and -_.:"),
+            (
+                "rbd/gw,size=1",
+                "`size=1` is nothing that a group takes: it takes conf=FILE, id=NAME and failback=TIME",
+            ),
+            (
+                "rbd/gw,id=",
+                "`id=` is nothing that a group takes: it takes conf=FILE, id=NAME and failback=TIME",
+            ),
+            (
+                "rbd/gw,failback=soon",
+                "failback: `soon` is not a time: write 10, 10s, 500ms or 2m, or on-demand",
+            ),
         ] {
-            let what = GroupSpec::from_str(text).unwrap_err();
-            assert!(what.contains(expected), "{text}: {what}");
+            assert_eq!(GroupSpec::from_str(text).unwrap_err().to_string(), expected);
         }
     }
 }

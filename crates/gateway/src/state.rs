@@ -14,6 +14,7 @@ use super::added::Added;
 use super::format::{Format, Reads};
 use super::gateway_port::GatewayPort;
 use super::secret_rotation::SecretRotation;
+use super::state_error::StateError;
 use super::write_pause::WritePause;
 
 const FORMAT_KEY: &str = "format";
@@ -153,14 +154,14 @@ pub(crate) struct GroupFull;
 
 impl GroupState {
     /// Reads the state from the pairs of the group's object.
-    pub(crate) fn of_pairs(pairs: &Pairs) -> Result<Self, String> {
+    pub(crate) fn of_pairs(pairs: &Pairs) -> Result<Self, StateError> {
         if pairs.is_empty() {
             return Ok(Self::default());
         }
         let mut state = Self {
             format: Format::parse(pairs.get(FORMAT_KEY).map(Vec::as_slice))?,
-            version: version_in(pairs).ok_or("it has no version, or one that is not a number")?,
-            config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
+            version: version_in(pairs).ok_or(StateError::Version)?,
+            config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or(StateError::NoConfiguration)?)?,
             // A group without replaced secrets has no such pair.
             secrets: pairs
                 .get(SECRETS_KEY)
@@ -180,7 +181,7 @@ impl GroupState {
             if let Some(name) = key.strip_prefix(GATEWAY_PREFIX) {
                 state.gateways.insert(name.to_owned(), parsed(key, value)?);
             } else if let Some(number) = key.strip_prefix(GROUP_PREFIX) {
-                let number = number.parse().map_err(|_| format!("{key} is not a load-balancing group"))?;
+                let number = number.parse().map_err(|_| StateError::NotAGroup(key.clone()))?;
                 state.groups.insert(number, parsed(key, value)?);
             } else if let Some(name) = key.strip_prefix(READER_PREFIX) {
                 state.readers.insert(name.to_owned(), parsed(key, value)?);
@@ -377,8 +378,10 @@ fn written(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data without maps of odd keys")
 }
 
-fn parsed<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(value).map_err(|error| format!("{key} is damaged ({error})"))
+fn parsed<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, StateError> {
+    let damaged =
+        |error: serde_json::Error| StateError::Damaged { key: key.to_owned(), reason: error.to_string() };
+    serde_json::from_slice(value).map_err(damaged)
 }
 
 #[cfg(test)]
@@ -444,7 +447,7 @@ mod tests {
         ] {
             let mut pairs = pairs.clone();
             pairs.insert(key.to_owned(), value.as_bytes().to_vec());
-            let what = GroupState::of_pairs(&pairs).unwrap_err();
+            let what = GroupState::of_pairs(&pairs).unwrap_err().to_string();
             assert!(what.contains(expected), "{key}: {what}");
         }
     }

@@ -19,6 +19,7 @@ use super::beat::Beat;
 use super::presence::Presence;
 use super::spec::GroupSpec;
 use super::state::{GroupState, VERSION_KEY, version_in};
+use super::state_error::StateError;
 
 /// Error of the cluster for a connection that is on its blocklist (`ESHUTDOWN`).
 const SHUT_OUT: i32 = 108;
@@ -29,37 +30,49 @@ const LATE: i32 = 110;
 const CLOSE_LOOKS: usize = 50;
 
 /// Why something shared cannot be read or changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// The cluster.
-    Ceph(CephError),
+    #[error(transparent)]
+    Ceph(#[from] CephError),
     /// The content was not written by a gateway.
-    Damaged(String),
+    #[error("the gateways' group cannot be read: {0}")]
+    Damaged(#[from] StateError),
+    /// Others change the state each time before this gateway does.
+    #[error("the gateways' group cannot be read: too many concurrent changes to the group")]
+    Contended,
     /// The object has existed, and is gone.
+    #[error("the gateways' group {0} no longer exists")]
     Gone(String),
     /// There are as many gateways as there can be.
+    #[error(
+        "the group has {max} gateways and can have no more; `selvedge gateways remove NAME` removes one that will not return",
+        max = GATEWAYS_MAX
+    )]
     Full,
     /// This gateway has made as many connections for images as it may.
+    #[error(
+        "this gateway has {max} connections for images, and the others can shut out no more when it is lost; let more images \
+         share one (--bdevs-per-cluster)",
+        max = GATEWAY_CONNECTIONS_MAX
+    )]
     Connections,
-}
-
-impl std::fmt::Display for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Ceph(error) => error.fmt(f),
-            Self::Damaged(what) => write!(f, "the gateways' group cannot be read: {what}"),
-            Self::Gone(name) => write!(f, "the gateways' group {name} no longer exists"),
-            Self::Full => write!(
-                f,
-                "the group has {GATEWAYS_MAX} gateways and can have no more; `selvedge gateways remove NAME` removes one that will not return"
-            ),
-            Self::Connections => write!(
-                f,
-                "this gateway has {GATEWAY_CONNECTIONS_MAX} connections for images, and the others can shut out no more when it is \
-                 lost; let more images share one (--bdevs-per-cluster)"
-            ),
-        }
-    }
+    /// The other gateways have put this one on the blocklist.
+    #[error("the other gateways have given this one up")]
+    GivenUp,
+    /// An image is in another cluster than the group.
+    #[error(
+        "it is cluster {fsid}, and the gateways' group {group} is in cluster {own}, where alone gateways can shut each other out; \
+         serve it by a group of its own, in its cluster"
+    )]
+    OtherCluster {
+        /// Cluster of the image.
+        fsid: String,
+        /// The group.
+        group: String,
+        /// Cluster of the group.
+        own: String,
+    },
 }
 
 impl StoreError {
@@ -67,12 +80,6 @@ impl StoreError {
     /// yet.
     pub(crate) fn is_late(&self) -> bool {
         matches!(self, Self::Ceph(error) if error.code() == Some(LATE))
-    }
-}
-
-impl From<CephError> for StoreError {
-    fn from(error: CephError) -> Self {
-        Self::Ceph(error)
     }
 }
 
@@ -135,14 +142,14 @@ impl Store {
     /// The state as it is now; that of a group that is not there yet is empty.
     pub(crate) fn state(&self) -> Result<GroupState, StoreError> {
         let pairs = self.look_after(self.connection().group.pairs(""))?;
-        GroupState::of_pairs(&pairs.unwrap_or_default()).map_err(StoreError::Damaged)
+        Ok(GroupState::of_pairs(&pairs.unwrap_or_default())?)
     }
 
     /// The state's version.
     pub(crate) fn version(&self) -> Result<u64, StoreError> {
         let pairs = self.look_after(self.connection().group.pairs(VERSION_KEY))?;
         let pairs = pairs.ok_or_else(|| StoreError::Gone(self.spec.to_string()))?;
-        version_in(&pairs).ok_or_else(|| StoreError::Damaged("it has no version".to_owned()))
+        version_in(&pairs).ok_or(StoreError::Damaged(StateError::NoVersion))
     }
 
     /// Replaces `before` by `after`, with the next version. `false` if another gateway has changed
@@ -208,17 +215,13 @@ impl Store {
     /// Checks that the cluster with this identifier is the group's.
     ///
     /// # Errors
-    /// It is another: what is put on the group's blocklist can go on writing there.
-    pub(crate) fn is_of(&self, fsid: &str) -> Result<(), String> {
+    /// `OtherCluster`: connections on the group's blocklist can go on writing there.
+    pub(crate) fn is_of(&self, fsid: &str) -> Result<(), StoreError> {
         let own = self.connection().cluster.fsid();
         if fsid == own {
             return Ok(());
         }
-        Err(format!(
-            "it is cluster {fsid}, and the gateways' group {} is in cluster {own}, where alone gateways can shut each other out; \
-             serve it by a group of its own, in its cluster",
-            self.spec
-        ))
+        Err(StoreError::OtherCluster { fsid: fsid.to_owned(), group: self.spec.to_string(), own })
     }
 
     /// Puts these connections on the blocklist for this number of seconds, and waits until this one works by a map that has them.
@@ -303,5 +306,40 @@ impl Store {
             *self.lock() = Arc::new(Connection::new(&self.spec, GATEWAY_CONNECT_TIMEOUT_MS)?);
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_shared_state_says_what_to_do() {
+        let [fsid, group, own] = ["a", "rbd/gw", "b"].map(str::to_owned);
+        for (error, said) in [
+            (
+                StoreError::Damaged(StateError::NoConfiguration),
+                "the gateways' group cannot be read: it has no configuration",
+            ),
+            (
+                StoreError::Contended,
+                "the gateways' group cannot be read: too many concurrent changes to the group",
+            ),
+            (StoreError::Gone("rbd/gw".to_owned()), "the gateways' group rbd/gw no longer exists"),
+            (StoreError::GivenUp, "the other gateways have given this one up"),
+            (
+                StoreError::OtherCluster { fsid, group, own },
+                "it is cluster a, and the gateways' group rbd/gw is in cluster b, where alone gateways can shut each other \
+                 out; serve it by a group of its own, in its cluster",
+            ),
+        ] {
+            assert_eq!(error.to_string(), said);
+        }
+        for (error, hint) in [
+            (StoreError::Full, "`selvedge gateways remove NAME` removes one that will not return"),
+            (StoreError::Connections, "let more images share one (--bdevs-per-cluster)"),
+        ] {
+            assert!(error.to_string().ends_with(hint), "{error}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use engine::ring::{now, thread, wall_time};
 use engine::target::Target;
 
 use super::decision::Standing;
-use super::error::MemberError;
+use super::error::{MemberError, SuccessionError};
 use super::format::Reads;
 use super::handed_member::{HandedMember, OfferedMember};
 use super::local_fabric::LocalFabric;
@@ -54,15 +54,15 @@ impl Membership {
     /// [`Self::withdraw`].
     ///
     /// # Errors
-    /// Connections are just being forgotten, which takes long.
-    pub fn offer(&self) -> Result<OfferedMember, String> {
+    /// `Pruning`, when connections are just being forgotten, which takes long.
+    pub fn offer(&self) -> Result<OfferedMember, SuccessionError> {
         self.duty.offer(true);
         // It was begun before, and shuts out what it finds written down and not in use here.
         let end = now().after(PRUNING);
         while self.is_pruning.load(Ordering::Acquire) {
             if now() >= end {
                 self.withdraw();
-                return Err("this gateway is forgetting connections that it has closed; try again".to_owned());
+                return Err(SuccessionError::Pruning);
             }
             thread::sleep(LOOK);
         }
@@ -82,13 +82,17 @@ impl Membership {
     ///
     /// # Errors
     /// It is no longer what was offered, or has an obstacle by now.
-    pub fn hand_over(&self, offered: &OfferedMember, serving: &Serving) -> Result<HandedMember, String> {
+    pub fn hand_over(
+        &self,
+        offered: &OfferedMember,
+        serving: &Serving,
+    ) -> Result<HandedMember, SuccessionError> {
         let (seen, now_ms) = (self.seen(), self.now_ms());
         if seen.me.epoch != offered.epoch || !seen.is_alive() {
-            return Err("the group has declared this gateway dead meanwhile".to_owned());
+            return Err(SuccessionError::DeadMeanwhile);
         }
         if serving.has_given_up || late_operations() != seen.late_before {
-            return Err("commands on its images have taken too long meanwhile".to_owned());
+            return Err(SuccessionError::LateMeanwhile);
         }
         Ok(HandedMember {
             version: seen.state.version,
@@ -125,22 +129,22 @@ impl Membership {
     /// Serves what the former process did, and has the locks of its images; says nothing of it yet.
     ///
     /// # Errors
-    /// Why that cannot be. It has none of the locks then.
+    /// When that cannot be. It has none of the locks then.
     pub fn take_over(
         &self,
         offered: &OfferedMember,
         handed: &HandedMember,
         target: &Target,
-    ) -> Result<(), String> {
+    ) -> Result<(), SuccessionError> {
         if self.seen().state.version < handed.version {
             self.catch_up();
         }
         if !self.seen().is_alive() {
-            return Err("the group has declared this gateway dead".to_owned());
+            return Err(SuccessionError::Dead);
         }
         if handed.fenced != offered.fenced {
             // Connections that were made before may work by older maps.
-            target.wait_for_latest_maps().map_err(|error| error.to_string())?;
+            target.wait_for_latest_maps()?;
         }
         let mut serving = self.serving_guard();
         let (state, name) = {
@@ -157,9 +161,7 @@ impl Membership {
         };
         let fabric = view.build();
         let overlap = state.secrets.overlap(wall_time());
-        target
-            .apply_directed(&fabric, &view.directives(&fabric), overlap)
-            .map_err(|error| error.to_string())?;
+        target.apply_directed(&fabric, &view.directives(&fabric), overlap)?;
         (serving.hold, serving.open) = (handed.hold.clone(), handed.open.clone());
         let now_ms = self.now_ms();
         let mut seen = self.seen();

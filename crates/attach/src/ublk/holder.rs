@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use engine::ring::Waker;
 
 use super::queue::QueueControl;
+use crate::hand_over_error::HandOverError;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
 /// Interval at which the threads are checked for the completion of a request.
@@ -47,7 +48,7 @@ impl DeviceHolder {
     ///
     /// # Errors
     /// When that takes too long; it is served on then.
-    pub fn freeze(&self) -> Result<(), String> {
+    pub fn freeze(&self) -> Result<(), HandOverError> {
         self.queue_control.quiet.store(0, Ordering::Release);
         self.queue_control.quiesces.store(true, Ordering::Release);
         self.wake();
@@ -55,7 +56,7 @@ impl DeviceHolder {
             return Ok(());
         }
         self.thaw();
-        Err("what the block device was asked for takes too long to end".to_owned())
+        Err(HandOverError::DeviceBusy)
     }
 
     /// Serves on.

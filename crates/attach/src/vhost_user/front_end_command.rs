@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::handed_front_end::HandedSocket;
+use crate::hand_over_error::HandOverError;
 
 /// State that a socket's thread hands over, with the descriptors.
 pub(super) type HandedWithFds = (HandedSocket, Vec<OwnedFd>);
@@ -14,7 +15,7 @@ pub(super) type HandedWithFds = (HandedSocket, Vec<OwnedFd>);
 /// Command to the thread of a socket.
 pub(super) enum FrontEndCommand {
     /// Hear nothing, end what the guest has asked for, and say how the front end is then.
-    Freeze(Sender<Result<HandedWithFds, String>>),
+    Freeze(Sender<Result<HandedWithFds, HandOverError>>),
     /// Serve the state that another process has left, after `Thaw`. Reports the reason
     /// if that is impossible.
     Adopt(Box<HandedWithFds>, Sender<Option<String>>),

@@ -14,6 +14,7 @@ use super::front_end_thread::{Caller, FrontEndThread, lock};
 use super::handed_front_end::{HandedFrontEnd, HandedSocket};
 use super::resumed_handler::resumed_handler;
 use super::session::Session;
+use crate::hand_over_error::HandOverError;
 use crate::handed_client::HandedDisk;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
 
@@ -36,7 +37,7 @@ impl FrontEndThread {
         let is_quiet = lock(session).await_quiet(&mut stopping, Some(until));
         let state = match is_quiet {
             true => self.state(Some(&lock(session))),
-            false => Err("what a guest has asked for takes too long to end".to_owned()),
+            false => Err(HandOverError::GuestBusy),
         };
         let _ = asker.send(state);
         let stay_quiesced = self.stay_quiesced(&mut None);
@@ -49,7 +50,7 @@ impl FrontEndThread {
     }
 
     /// Sender for the quiesced state, if a freeze was requested.
-    fn freeze_request(&self) -> Option<Sender<Result<HandedWithFds, String>>> {
+    fn freeze_request(&self) -> Option<Sender<Result<HandedWithFds, HandOverError>>> {
         // Commands before it belong to a quiescence that is over.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.commands.try_iter().find_map(|command| match command {
@@ -82,16 +83,16 @@ impl FrontEndThread {
                 }
                 FrontEndCommand::Leave => return QuiesceEnd::Leaves,
                 FrontEndCommand::Freeze(asker) => {
-                    let _ = asker.send(Err("it is quiesced already".to_owned()));
+                    let _ = asker.send(Err(HandOverError::Quiesced));
                 }
             }
         }
     }
 
-    fn state(&self, session: Option<&Session>) -> Result<HandedWithFds, String> {
-        let export = self.disk.export().map_err(|error| error.to_string())?;
+    fn state(&self, session: Option<&Session>) -> Result<HandedWithFds, HandOverError> {
+        let export = self.disk.export()?;
         let disk = HandedDisk { name: self.disk.name.clone(), block_bytes: export.block_bytes };
-        let state = session.map(Session::state).transpose().map_err(|error| error.to_string())?;
+        let state = session.map(Session::state).transpose()?;
         let (front_end, descriptors) = state.unzip();
         let descriptors: Vec<OwnedFd> = descriptors.unwrap_or_default();
         Ok((HandedSocket { disk, front_end, descriptors: descriptors.len() }, descriptors))

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::front_end_command::{FrontEndCommand, FrontEndThreadHandle};
 use super::handed_front_end::HandedVhostServer;
+use crate::hand_over_error::HandOverError;
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
 
 /// Time for a thread to take over the state of another process.
@@ -30,7 +31,7 @@ impl VhostHolder {
     ///
     /// # Errors
     /// When what is under way takes too long. The server serves on then.
-    pub fn freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), String> {
+    pub fn freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), HandOverError> {
         let frozen = self.try_freeze();
         if frozen.is_err() {
             self.thaw(false);
@@ -38,7 +39,7 @@ impl VhostHolder {
         frozen
     }
 
-    fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), String> {
+    fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), HandOverError> {
         let ask = |handle: &FrontEndThreadHandle| {
             let (asker, answer) = channel();
             handle.send(FrontEndCommand::Freeze(asker));
@@ -75,10 +76,10 @@ impl VhostHolder {
         &self,
         handed: HandedVhostServer,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<Vec<(String, String)>, String> {
+    ) -> Result<Vec<(String, String)>, HandOverError> {
         let count = handed.sockets.iter().fold(0_usize, |sum, handle| sum.saturating_add(handle.descriptors));
         if handed.sockets.len() != self.sockets.len() || count != descriptors.len() {
-            return Err("the former process has other sockets, or hands over other descriptors".to_owned());
+            return Err(HandOverError::OtherSockets);
         }
         let mut descriptors = descriptors.into_iter();
         let mut answers = Vec::new();
@@ -99,7 +100,7 @@ impl VhostHolder {
     }
 }
 
-fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, String> {
+fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, HandOverError> {
     let answered = answers.recv_timeout(until.saturating_duration_since(Instant::now()));
-    answered.map_err(|_| "what guests have asked for takes too long to end".to_owned())
+    answered.map_err(|_| HandOverError::GuestsBusy)
 }

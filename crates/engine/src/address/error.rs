@@ -16,7 +16,7 @@ pub enum AddressError {
     InterfaceWithin {
         /// The address.
         text: String,
-        /// Interface name.
+        /// The interface.
         name: String,
     },
     /// Host name in place of an IP address.
@@ -42,7 +42,7 @@ pub enum AddressError {
     Port {
         /// The address.
         text: String,
-        /// Port of the address.
+        /// The port.
         port: String,
     },
     /// Port above the highest.
@@ -50,7 +50,7 @@ pub enum AddressError {
     PortMax {
         /// The address.
         text: String,
-        /// Port of the address.
+        /// The port.
         port: String,
     },
     /// Text that neither an address nor a host can have.
@@ -92,7 +92,7 @@ pub enum AddressError {
     InterfaceForHosts {
         /// The address.
         address: String,
-        /// Interface name.
+        /// The interface.
         interface: String,
     },
     /// Any address of a machine, as an address for hosts.

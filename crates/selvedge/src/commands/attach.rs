@@ -284,7 +284,7 @@ impl Attaching<'_> {
         if let Some(inheritance) = &mut inheritance {
             let adopt = |state, sockets| {
                 let HandedState::Nbd(clients) = state else { return Err(OTHER_WAY.to_owned()) };
-                holder.adopt(clients, sockets)
+                holder.adopt(clients, sockets).map_err(|error| error.to_string())
             };
             let service = match inheritance.succeed(adopt) {
                 Ok(service) => service,

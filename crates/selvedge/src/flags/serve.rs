@@ -22,7 +22,7 @@ use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
 use crate::spec::quotas::QuotaSpec;
 use crate::spec::reactors::ReactorSpec;
-use gateway::{GroupSpec, check_name};
+use gateway::{GroupSpec, SpecError, check_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:
@@ -298,7 +298,7 @@ fn metrics_address(text: &str) -> Result<Endpoint, String> {
     }
 }
 
-fn gateway_name(text: &str) -> Result<String, String> {
+fn gateway_name(text: &str) -> Result<String, SpecError> {
     check_name(text).map(|()| text.to_owned())
 }
 

@@ -70,7 +70,8 @@ impl Inherits for Heir<'_> {
         match (self.member.as_deref(), &self.offered.member, &handed.member) {
             (None, None, None) => self.take_locks()?,
             (Some(member), Some(offered), Some(handed)) => {
-                member.membership().take_over(offered, handed, self.target)?;
+                let taken = member.membership().take_over(offered, handed, self.target);
+                taken.map_err(|error| error.to_string())?;
             }
             _ => return Err("one of both processes is a gateway of a group, and the other is not".to_owned()),
         }

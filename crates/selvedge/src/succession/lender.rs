@@ -62,7 +62,7 @@ impl<'a> Lender<'a> {
         lender.offered = OfferedCeph {
             locked: target.locked_images(),
             connections: target.cluster_connections().map_err(|error| error.to_string())?,
-            member: membership.map(Membership::offer).transpose()?,
+            member: membership.map(Membership::offer).transpose().map_err(|error| error.to_string())?,
         };
         Ok(lender)
     }
@@ -109,7 +109,7 @@ impl Lends for Lender<'_> {
         let membership = self.membership.zip(self.offered.member.as_ref()).zip(self.turn.as_deref());
         let member =
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
-        let member = member.transpose()?;
+        let member = member.transpose().map_err(|error| error.to_string())?;
         self.target.lend_images()?;
         serde_json::to_value(HandedCeph { member }).map_err(|error| error.to_string())
     }

@@ -4,13 +4,16 @@
 
 use std::collections::BTreeMap;
 
+/// Values by their names.
+type Labels<'a> = BTreeMap<&'a str, String>;
+
 /// A line with a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured<'a> {
     /// The metric, or a part of a histogram.
     pub name: &'a str,
     /// By name.
-    pub labels: BTreeMap<&'a str, String>,
+    pub labels: Labels<'a>,
     /// The number.
     pub value: f64,
 }
@@ -63,7 +66,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The labels that `text` begins with, and what comes after their closing brace.
-fn labels(mut text: &str) -> Result<(BTreeMap<&str, String>, &str), &'static str> {
+fn labels(mut text: &str) -> Result<(Labels<'_>, &str), &'static str> {
     let mut labels = BTreeMap::new();
     if let Some(rest) = text.strip_prefix('}') {
         return Ok((labels, rest));

@@ -134,7 +134,9 @@ fn succeed(
     inheritance: &mut Inheritance,
 ) -> Result<(), Failure> {
     let service = inheritance.succeed(|state, descriptors| match state {
-        HandedState::VhostUser(front_ends) => holder.adopt(front_ends, descriptors),
+        HandedState::VhostUser(front_ends) => {
+            holder.adopt(front_ends, descriptors).map_err(|error| error.to_string())
+        }
         _ => Err(OTHER_WAY.to_owned()),
     })?;
     if service.has_former_died {

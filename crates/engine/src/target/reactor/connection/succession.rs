@@ -385,3 +385,47 @@ fn stream_state(stream: &HandedStream) -> Result<StreamState, AdoptionError> {
         asked: stream.asked,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(suite: u16, key_bytes: usize) -> HandedStream {
+        let key = HandedKey { secret: HandedSecret::new(&vec![1; key_bytes]), records: 0, updates: 0 };
+        let identity = "none of NVMe".to_owned();
+        let (sending, receiving) = (key.clone(), key);
+        HandedStream { suite, identity, is_compat: false, sending, receiving, begun: Vec::new(), asked: None }
+    }
+
+    fn queue(head: u16, stream: Option<HandedStream>) -> HandedQueue {
+        HandedQueue {
+            controller_id: 1,
+            queue_id: 1,
+            port: 1,
+            peer: ([127, 0, 0, 1], 4420).into(),
+            entries: 32,
+            head,
+            has_flow_control: true,
+            digests: (false, false),
+            alignment: 0,
+            received: Vec::new(),
+            event_requests: Vec::new(),
+            stream,
+        }
+    }
+
+    #[test]
+    fn an_impossible_queue_is_refused_with_the_reason() {
+        let suite = Suite::Aes128Gcm.id();
+        let state = |head, stream| queue_state(&queue(head, stream)).map(drop);
+        for (refused, said) in [
+            (state(32, None), "32 of 32 entries cannot have been read"),
+            (state(0, Some(stream(0, 32))), "its cipher suite is unknown"),
+            (state(0, Some(stream(suite, 7))), "a TLS key has a wrong length"),
+            (protection(&stream(suite, 32)).map(drop), "its TLS identity is none"),
+        ] {
+            assert_eq!(refused.unwrap_err().to_string(), said);
+        }
+        assert!(state(31, None).is_ok());
+    }
+}

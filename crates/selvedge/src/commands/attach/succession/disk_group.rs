@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use attach::ublk::DeviceHolder;
-use attach::{Holder, VhostHolder};
+use attach::{HandOverError, Holder, VhostHolder};
 
 use super::super::controllers::AllControllers;
 use super::super::record::{AttachMethod, KeptRecord, Record, RecordedDisk};
@@ -60,7 +60,7 @@ impl DiskGroup {
     ///
     /// # Errors
     /// When that takes too long; it serves on then.
-    pub(super) fn freeze(&self) -> Result<(HandedState, Vec<OwnedFd>), String> {
+    pub(super) fn freeze(&self) -> Result<(HandedState, Vec<OwnedFd>), HandOverError> {
         match &self.holder {
             GroupServer::Nbd { holder, .. } => {
                 holder.freeze().map(|(server, sockets)| (HandedState::Nbd(server), sockets))

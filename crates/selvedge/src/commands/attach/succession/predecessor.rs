@@ -310,7 +310,7 @@ fn offer(channel: &Channel, groups: &[Served], has_resumed: &OwnedFd) -> io::Res
 fn give(channel: &Channel, groups: &[Served]) -> Result<(), String> {
     let (mut handed, mut descriptors) = (Vec::new(), Vec::new());
     for (_, group) in groups {
-        let (state, own) = group.freeze()?;
+        let (state, own) = group.freeze().map_err(text_of)?;
         handed.push(HandedGroup { state, descriptors: own.len() });
         descriptors.extend(own);
     }
