@@ -67,8 +67,12 @@ fn the_way_down_is_drawn() {
     let namespaces = shown(LARGE, &[Enter, Tab]);
     line(&namespaces, &["1", "64.0 M", "10.0 k", "41.0 MB/s", "256 µs"]);
     let operations = shown(SMALL, &[Enter, Tab, Enter]);
-    line(&operations, &["selvedge:target (2)", "by IOPS, largest first"]);
+    line(&operations, &["selvedge:target (6)", "by IOPS, largest first"]);
     line(&operations, &["read", "10.0 k", "41.0 MB/s", "100 µs", "64.0 µs", "256 µs"]);
+    let wide = shown((200, 40), &[Enter, Tab, Enter]);
+    line(&wide, &["read 4k", "-", "67 %", "33 %", "0 %"]);
+    line(&wide, &["read larger", "-", "100 %", "0 %"]);
+    line(&shown((200, 40), &[Enter, Enter]), &["2", "8", "7.50 k", "storage 100 %", "45.0 µs"]);
     let reactors = shown(SMALL, &[Tab]);
     line(&reactors, &["0", "0", "50.0 %", "2", "7.50 k", "2.50 k", "1.00 k"]);
 }
