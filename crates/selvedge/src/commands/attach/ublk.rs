@@ -107,12 +107,13 @@ pub(super) fn serve(
             ended.path().display()
         ))
     };
-    let outcome = watch(stop, registration, &all_paths, has_ended, || user(&names));
+    let outcome = watch(stop, attaching, &all_paths, has_ended, || user(&names));
     if registration.has_left_devices() {
         leave(devices, kept);
         return outcome;
     }
     remove(attaching, devices, kept);
+    attaching.print_stages(&all_paths);
     outcome
 }
 
