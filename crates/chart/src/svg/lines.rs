@@ -13,6 +13,9 @@ use crate::units;
 const LARGE_MARKERS_MAX: usize = 40;
 /// Half of the cross-stroke at a whisker's end.
 const WHISKER: f64 = 3.5;
+/// Distance between whiskers of two lines at one place, and between the outermost.
+const WHISKERS_APART: f64 = 3.0;
+const WHISKERS_APART_MAX: f64 = 18.0;
 
 /// Draws all series: the first one last, so that it lies above the others.
 pub(super) fn draw(svg: &mut String, canvas: &Canvas, chart: &Chart, series: &[Series]) {
@@ -24,7 +27,7 @@ pub(super) fn draw(svg: &mut String, canvas: &Canvas, chart: &Chart, series: &[S
             "<g class=\"series s{}\" data-series=\"{number}\" data-name=\"{name}\">",
             name % COLOURS
         );
-        whiskers(svg, canvas, line);
+        whiskers(svg, canvas, line, aside(number, series.len()));
         if line.style != Style::Dots {
             stroke(svg, canvas, line);
         }
@@ -67,7 +70,14 @@ fn stroke(svg: &mut String, canvas: &Canvas, line: &Series) {
     let _ = writeln!(svg, "<path class=\"line{dashed}\" d=\"{path}\"/>");
 }
 
-fn whiskers(svg: &mut String, canvas: &Canvas, line: &Series) {
+/// Offset of the whiskers of a line: those of several lines would hide each other.
+fn aside(number: usize, lines: usize) -> f64 {
+    let gaps = lines.saturating_sub(1) as f64;
+    let apart = WHISKERS_APART.min(WHISKERS_APART_MAX / gaps.max(1.0));
+    (number as f64 - gaps / 2.0) * apart
+}
+
+fn whiskers(svg: &mut String, canvas: &Canvas, line: &Series, aside: f64) {
     let mut path = String::new();
     for point in &line.points {
         let (Some(x), Some(_), Some((low, high))) = (canvas.x(point.x), canvas.y(point.y), point.interval)
@@ -77,11 +87,13 @@ fn whiskers(svg: &mut String, canvas: &Canvas, line: &Series) {
         if low.is_nan() || high.is_nan() {
             continue;
         }
-        let within = |end: f64| end.clamp(canvas.top, canvas.bottom);
-        let (low, high) = (within(canvas.y_end(low)), within(canvas.y_end(high)));
-        let (from, to) = (x - WHISKER, x + WHISKER);
-        let _ =
-            write!(path, "M{x:.1} {low:.1}V{high:.1}M{from:.1} {low:.1}H{to:.1}M{from:.1} {high:.1}H{to:.1}");
+        let x = (x + aside).clamp(canvas.left, canvas.right);
+        let [bottom, top] = [low, high].map(|end| canvas.y_end(end).clamp(canvas.top, canvas.bottom));
+        let _ = write!(path, "M{x:.1} {bottom:.1}V{top:.1}");
+        // An interval that goes on beyond the plot is open there.
+        for (_, y) in [(low, bottom), (high, top)].into_iter().filter(|(end, _)| canvas.holds_y(*end)) {
+            let _ = write!(path, "M{:.1} {y:.1}H{:.1}", x - WHISKER, x + WHISKER);
+        }
     }
     if !path.is_empty() {
         let _ = writeln!(svg, "<path class=\"whisker\" d=\"{path}\"/>");

@@ -95,7 +95,12 @@ impl Canvas {
             .then(|| self.bottom - self.y.fraction(value) * (self.bottom - self.top))
     }
 
-    /// The same for the end of something that has a place: what lies beyond the plot lies at its side.
+    /// True if the plot shows this value of the y axis.
+    pub(super) fn holds_y(&self, value: f64) -> bool {
+        self.y.holds(value)
+    }
+
+    /// As `y`, for the end of something that has a place: what lies beyond the plot lies at its side.
     pub(super) fn y_end(&self, value: f64) -> f64 {
         match value {
             value if value == f64::INFINITY => self.top,

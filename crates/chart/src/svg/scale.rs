@@ -52,6 +52,11 @@ impl Range {
         }
     }
 
+    /// True if a value lies within the range.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        is_on_scale(self.scale, value) && (self.low..=self.high).contains(&value)
+    }
+
     /// Position of a value: 0 at the low end, 1 at the high one. A value without a place is at the
     /// low end.
     pub(super) fn fraction(&self, value: f64) -> f64 {

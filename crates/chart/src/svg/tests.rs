@@ -67,6 +67,24 @@ fn a_dashed_line_has_the_colour_of_the_solid_one() {
 }
 
 #[test]
+fn intervals_stand_side_by_side_and_one_that_goes_on_is_open() {
+    let point = |interval| Point { interval: Some(interval), ..Point::new(1.0, 10.0) };
+    let mut chart = lines(Scale::Linear, vec![point((9.0, 11.0)), Point::new(2.0, 10.0)]);
+    let Drawing::Lines(series) = &mut chart.drawing else { panic!("these are lines") };
+    let other = Series { name: "two".to_owned(), points: vec![point((5.0, 900.0))], ..series[0].clone() };
+    series.push(other);
+    assert_eq!(check(&chart), Ok(()));
+    let svg = draw(&chart, Look::Page);
+    let paths: Vec<&str> =
+        svg.split("class=\"whisker\" d=\"M").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    // The first line is drawn last.
+    let [cut, whole] = paths[..] else { panic!("{paths:?}") };
+    assert_eq!((cut.matches('H').count(), whole.matches('H').count()), (1, 2), "{paths:?}");
+    let x = |path: &str| path.split(' ').next().unwrap().parse::<f64>().unwrap();
+    assert!((x(cut) - x(whole) - 3.0).abs() < 0.2, "{paths:?}");
+}
+
+#[test]
 fn a_band_is_shaded_and_ends_with_the_plot() {
     let mut chart = lines(Scale::Linear, vec![Point::new(0.0, 1.0), Point::new(10.0, 2.0)]);
     let mark = |x, until| Mark { x: Some(x), y: None, until: Some(until), label: "cut".to_owned() };

@@ -222,6 +222,7 @@ fn a_target_of_our_own_says_what_its_part_was_spent_on() {
     let before = read();
     let (_, stages) = drive(&paths, 8, 24, true);
     let after = read();
+    assert_eq!(paths.stages(), [stages], "the thread has published them");
     let since = |of: fn(&CommandStagesLog) -> u64| of(&after) - of(&before);
     assert_eq!(since(|log| log.commands.get()), 24);
     let took_ns = since(|log| log.took_ns.get());

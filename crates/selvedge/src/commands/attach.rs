@@ -18,6 +18,7 @@ mod record;
 mod record_keeping;
 mod records_lock;
 mod recover;
+mod stage_notice;
 mod succession;
 mod ublk;
 mod udev;
@@ -50,6 +51,7 @@ use self::nvme_names::NvmeNames;
 use self::other_attachment::OtherAttachment;
 use self::path_notice::PathNotice;
 use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, RecordedDisk, identity};
+use self::stage_notice::StageNotice;
 use self::succession::{
     DiskGroup, GroupServer, HandedState, Inheritance, Predecessor, Registration, Successor,
 };
@@ -149,6 +151,7 @@ fn serve(
     let registration = process.predecessor.register(&line.arguments);
     let inheritance = process.successor.as_ref().and_then(|successor| successor.take(&line.arguments));
     let stop = Stop::on_signals()?;
+    let stages = StageNotice::new()?;
     if inheritance.is_none() {
         eprintln!("connecting to {}", connection.addresses());
     }
@@ -166,6 +169,7 @@ fn serve(
         controllers,
         found,
         registration,
+        stages,
     };
     let disks = attaching.disks()?;
     match &flags.nbd {
@@ -189,6 +193,8 @@ struct Attaching<'a> {
     found: Vec<FoundDevice>,
     /// By which the process that comes after this one gets the disks.
     registration: Registration<'a>,
+    /// Prints the stages of commands on request.
+    stages: StageNotice,
 }
 
 impl Attaching<'_> {
@@ -231,6 +237,13 @@ impl Attaching<'_> {
 
     fn prints_text(&self) -> bool {
         matches!(self.flags.output.output_format, OutputFormat::Normal)
+    }
+
+    /// Prints the stages of the commands of all disks, once their threads have ended.
+    fn print_stages(&self, disks: &[Arc<Paths>]) {
+        if self.prints_text() {
+            StageNotice::end(disks);
+        }
     }
 
     /// Returns the disks' records, without their places. `former` are those of the process whose disks
@@ -314,7 +327,7 @@ impl Attaching<'_> {
             let said = "a thread of the NBD server has ended; see the log";
             (server.has_failed() && !self.registration.is_over()).then(|| said.to_owned())
         };
-        let outcome = watch(stop, &self.registration, &all_paths, has_failed, || None);
+        let outcome = watch(stop, self, &all_paths, has_failed, || None);
         if self.registration.is_over() {
             file.into_iter().for_each(SocketFile::leave);
             drop(server);
@@ -325,6 +338,7 @@ impl Attaching<'_> {
         if self.prints_text() {
             eprintln!("{}", summary(&tally));
         }
+        self.print_stages(&all_paths);
         outcome
     }
 
@@ -396,13 +410,14 @@ fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBu
 /// are not; a second one ends them all the same.
 fn watch(
     stop: &Stop,
-    registration: &Registration<'_>,
+    attaching: &Attaching<'_>,
     all_paths: &[Arc<Paths>],
     mut has_failed: impl FnMut() -> Option<String>,
     user: impl Fn() -> Option<String>,
 ) -> Result<(), Failure> {
     let sleeper =
         Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    let registration = &attaching.registration;
     registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();
@@ -428,6 +443,7 @@ fn watch(
         }
         sleeper.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
+        attaching.stages.look(all_paths);
         for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
             notice.look(paths);
         }

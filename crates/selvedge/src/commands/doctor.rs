@@ -114,7 +114,7 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
     if targets.is_empty() && !wanted.addresses.is_empty() {
         let reason =
             "no target is administered from here; run doctor on its machine, or say where with --control";
-        let what = "what the target does".to_owned();
+        let what = "the target itself".to_owned();
         unseen.push(Shortfall { what, reason: reason.to_owned(), needs_root: false });
     }
     Ok((Case { host, targets, measured }, unseen))

@@ -127,6 +127,7 @@ mod tests {
     fn fabric(change: impl FnOnce(&mut SubsystemConfig)) -> FabricConfig {
         let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
         let mut subsystem = SubsystemConfig::new("nqn.a", "A", "Selvedge").with(vec![namespace]);
+        subsystem.allow_any_host = false;
         change(&mut subsystem);
         FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() }
     }

@@ -25,6 +25,7 @@ pub(crate) fn well() -> Served {
         bytes_per_s: Some(40_960_000.0),
         latency: Some(Latency { mean_ns: 120_000.0, ..Latency::default() }),
         stages_percent: [("storage".to_owned(), 98.0), ("receive".to_owned(), 2.0)].into(),
+        ..Flow::default()
     };
     let namespace = NamespaceRates {
         nsid: 1,

@@ -12,7 +12,7 @@ pub(crate) fn page(report: &Report) -> String {
     let none = document::Finding {
         kind: FindingKind::Observation,
         title: "Nothing found".to_owned(),
-        text: "No rule has found a cause in what was looked at.".to_owned(),
+        text: "No rule has found a cause in the samples.".to_owned(),
         chart_id: None,
     };
     let mut findings: Vec<document::Finding> = report.findings.iter().map(to_document).collect();
@@ -20,9 +20,8 @@ pub(crate) fn page(report: &Report) -> String {
         findings.push(none);
     }
     let subtitle = format!(
-        "{}; {} looks {:.1} s apart",
+        "{}; two samples, {:.1} s apart",
         plural(report.findings.len() as u64, "finding"),
-        2,
         report.interval_s
     );
     let group = |title: &str, facts: Vec<(String, String)>| FactGroup { title: title.to_owned(), facts };
@@ -30,12 +29,12 @@ pub(crate) fn page(report: &Report) -> String {
     let seen = seen.map(|(at, line)| ((at + 1).to_string(), line.clone())).collect();
     let unseen = report.not_looked_at.iter();
     let unseen: Vec<_> = unseen.map(|shortfall| (shortfall.what.clone(), shortfall.reason.clone())).collect();
-    let mut facts = vec![group("Looked at", seen)];
+    let mut facts = vec![group("Examined", seen)];
     if !unseen.is_empty() {
-        facts.push(group("Not looked at", unseen));
+        facts.push(group("Not examined", unseen));
     }
     let document = Document {
-        title: "What selvedge doctor found".to_owned(),
+        title: "Findings of selvedge doctor".to_owned(),
         subtitle,
         findings,
         tables: commands(&report.findings),
@@ -50,7 +49,7 @@ fn to_document(finding: &Finding) -> document::Finding {
         Severity::Outage | Severity::Limits | Severity::Slows => FindingKind::Caution,
         Severity::MayCost => FindingKind::Observation,
     };
-    let mut text = format!("Seen: {}.", finding.evidence.join("; "));
+    let mut text = format!("Evidence: {}.", finding.evidence.join("; "));
     for part in [&finding.cure, &finding.expected].into_iter().filter(|part| !part.is_empty()) {
         text.push(' ');
         text.push_str(part);

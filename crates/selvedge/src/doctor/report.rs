@@ -133,7 +133,7 @@ impl fmt::Display for Report {
             text.push_str(&changes(since));
         }
         if !self.not_looked_at.is_empty() {
-            text.push_str("\nNot looked at\n");
+            text.push_str("\nNot examined\n");
             for shortfall in &self.not_looked_at {
                 let root = if shortfall.needs_root { " (root may)" } else { "" };
                 text.push_str(&listed(&format!("{}: {}{root}", shortfall.what, shortfall.reason)));
@@ -155,26 +155,26 @@ fn paragraph(number: usize, finding: &Finding) -> String {
     let head = format!("{number}. {} ({}{cost})", finding.cause, finding.severity.title());
     let mut text = wrapped(&head, 0);
     for evidence in &finding.evidence {
-        text.push_str(&labelled("seen", evidence));
+        text.push_str(&labelled("evidence", evidence));
     }
-    text.push_str(&labelled("cure", &finding.cure));
-    text.push_str(&labelled("then", &finding.expected));
+    text.push_str(&labelled("remedy", &finding.cure));
+    text.push_str(&labelled("expected", &finding.expected));
     for command in &finding.commands {
         // A command is copied: it is never broken.
-        text.push_str(&format!("   run   {command}\n"));
+        text.push_str(&format!("   command  {command}\n"));
     }
     text
 }
 
 fn changes(since: &Since) -> String {
     let mut text = "\nSince the earlier report\n".to_owned();
-    for (what, findings) in [("gone", &since.gone), ("still there", &since.still), ("new", &since.new)] {
+    for (what, findings) in [("resolved", &since.gone), ("remaining", &since.still), ("new", &since.new)] {
         for finding in findings {
             text.push_str(&listed(&format!("{what}: {}", finding.cause)));
         }
     }
     if since.gone.is_empty() && since.still.is_empty() && since.new.is_empty() {
-        text.push_str("  nothing was found then, and nothing is now\n");
+        text.push_str("  no findings then or now\n");
     }
     text
 }
@@ -192,5 +192,5 @@ fn labelled(label: &str, text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    format!("   {label:<5} {}", wrapped(text, 9).trim_start())
+    format!("   {label:<8} {}", wrapped(text, 12).trim_start())
 }

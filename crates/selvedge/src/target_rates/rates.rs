@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sample::{
-    ControllerSample, Done, NamespaceSample, QueueSample, ReactorSample, Sample, StreamSample, UNBOUNDED,
+    ControllerSample, Done, NamespaceSample, QueueSample, ReactorSample, Sample, Stages, StreamSample,
+    UNBOUNDED,
 };
 
 /// Two samples that are closer than this say nothing about a second.
@@ -52,7 +53,10 @@ pub(crate) struct Flow {
     pub(crate) latency: Option<Latency>,
     /// Time at the target by stage, in percent: `receive`, `limits`, `buffer`, `storage`, `others`.
     /// Empty without any.
-    pub(crate) stages_percent: BTreeMap<String, f64>,
+    pub(crate) stages_percent: Stages,
+    /// The same of commands of each size that took time: `4k` for up to 4 KiB, `64k` for up to
+    /// 64 KiB, `larger`.
+    pub(crate) sizes_percent: BTreeMap<String, Stages>,
 }
 
 /// Latency of commands. The target counts them in buckets, each twice as long as the previous one;
@@ -114,6 +118,8 @@ pub(crate) struct QueueRates {
     pub(crate) peer: Option<String>,
     pub(crate) commands_per_s: Option<f64>,
     pub(crate) depth: Option<u64>,
+    /// Time of its commands at the target by stage, in percent. Empty without any.
+    pub(crate) stages_percent: Stages,
     pub(crate) received_bytes_per_s: Option<f64>,
     pub(crate) sent_bytes_per_s: Option<f64>,
     pub(crate) transport: Option<String>,
@@ -262,8 +268,22 @@ fn flow((done, since): (&Done, Since<'_>)) -> Flow {
         iops: Some(done.commands as f64 / since.seconds),
         bytes_per_s: Some(done.bytes as f64 / since.seconds),
         latency: done.latency(),
-        stages_percent: done.stages_percent(),
+        stages_percent: percents(&done.stages_s),
+        sizes_percent: done.sizes_percent(),
     }
+}
+
+/// Returns the time in each stage after `before`.
+fn stages_since(now: &Stages, before: Option<&Stages>) -> Stages {
+    let earlier = |stage: &String| before.and_then(|before| before.get(stage)).copied().unwrap_or(0.0);
+    now.iter().map(|(stage, seconds)| (stage.clone(), (seconds - earlier(stage)).max(0.0))).collect()
+}
+
+/// Returns the share of each stage that took time, in percent.
+fn percents(stages_s: &Stages) -> Stages {
+    let sum: f64 = stages_s.values().sum();
+    let spent = stages_s.iter().filter(|(_, seconds)| sum > 0.0 && **seconds > 0.0);
+    spent.map(|(stage, seconds)| (stage.clone(), seconds / sum * 100.0)).collect()
 }
 
 impl Done {
@@ -273,6 +293,10 @@ impl Done {
         self.took_s += other.took_s;
         for (stage, seconds) in &other.stages_s {
             *self.stages_s.entry(stage.clone()).or_default() += seconds;
+        }
+        for (size, stages) in &other.sizes_s {
+            let own = self.sizes_s.entry(size.clone()).or_default();
+            stages.iter().for_each(|(stage, seconds)| *own.entry(stage.clone()).or_default() += seconds);
         }
         for (end, commands) in &other.no_longer_than {
             *self.no_longer_than.entry(*end).or_default() += commands;
@@ -286,12 +310,12 @@ impl Done {
             let earlier = before.no_longer_than.get(end).copied().unwrap_or(0);
             no_longer_than.insert(*end, grown(*commands, earlier)?);
         }
-        let stage = |(stage, seconds): (&String, &f64)| {
-            let earlier = before.stages_s.get(stage).copied().unwrap_or(0.0);
-            (stage.clone(), (seconds - earlier).max(0.0))
+        let size = |(size, stages): (&String, &Stages)| {
+            (size.clone(), stages_since(stages, before.sizes_s.get(size)))
         };
         Some(Self {
-            stages_s: self.stages_s.iter().map(stage).collect(),
+            stages_s: stages_since(&self.stages_s, Some(&before.stages_s)),
+            sizes_s: self.sizes_s.iter().map(size).collect(),
             commands: grown(self.commands, before.commands)?,
             bytes: grown(self.bytes, before.bytes)?,
             took_s: (self.took_s - before.took_s).max(0.0),
@@ -299,10 +323,9 @@ impl Done {
         })
     }
 
-    fn stages_percent(&self) -> BTreeMap<String, f64> {
-        let sum: f64 = self.stages_s.values().sum();
-        let spent = self.stages_s.iter().filter(|(_, seconds)| sum > 0.0 && **seconds > 0.0);
-        spent.map(|(stage, seconds)| (stage.clone(), seconds / sum * 100.0)).collect()
+    fn sizes_percent(&self) -> BTreeMap<String, Stages> {
+        let sizes = self.sizes_s.iter().map(|(size, stages)| (size.clone(), percents(stages)));
+        sizes.filter(|(size, stages)| !size.is_empty() && !stages.is_empty()).collect()
     }
 
     fn latency(&self) -> Option<Latency> {
@@ -404,6 +427,9 @@ fn queue_rates(now: &QueueSample, before: Option<(&QueueSample, f64)>) -> QueueR
         commands_per_s: before
             .and_then(|(before, seconds)| per_second(now.commands, before.commands, seconds)),
         depth: now.depth,
+        stages_percent: before
+            .map(|(before, _)| percents(&stages_since(&now.stages_s, Some(&before.stages_s))))
+            .unwrap_or_default(),
         received_bytes_per_s: stream(|stream| stream.received_bytes),
         sent_bytes_per_s: stream(|stream| stream.acknowledged_bytes),
         transport: stream_now.map(|stream| stream.transport.clone()),

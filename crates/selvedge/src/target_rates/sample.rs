@@ -12,6 +12,9 @@ use super::printable;
 /// The end of the bucket that has none.
 pub(crate) const UNBOUNDED: u64 = u64::MAX;
 
+/// Time in each stage, by its name.
+pub(crate) type Stages = BTreeMap<String, f64>;
+
 /// A target at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
@@ -50,7 +53,9 @@ pub(crate) struct Done {
     /// Total time of all commands, in seconds.
     pub(crate) took_s: f64,
     /// Of that, how long they were in each stage, by name.
-    pub(crate) stages_s: BTreeMap<String, f64>,
+    pub(crate) stages_s: Stages,
+    /// The same of commands of each size, by its name.
+    pub(crate) sizes_s: BTreeMap<String, Stages>,
     /// Commands that took no longer than this number of nanoseconds.
     pub(crate) no_longer_than: BTreeMap<u64, u64>,
 }
@@ -78,6 +83,8 @@ pub(crate) struct QueueSample {
     pub(crate) commands: Option<u64>,
     /// Commands under way, `None` for the admin queue.
     pub(crate) depth: Option<u64>,
+    /// Time of its commands in each stage, in seconds.
+    pub(crate) stages_s: Stages,
     pub(crate) stream: Option<StreamSample>,
 }
 
@@ -146,8 +153,15 @@ struct StatusReactor {
     cpu: Option<usize>,
 }
 
-/// Commands taken and under way, by controller and queue.
-type Queues = BTreeMap<(u16, u16), (u64, u64)>;
+/// Counters of queues, by controller and queue.
+type Queues = BTreeMap<(u16, u16), QueueCounts>;
+
+#[derive(Default)]
+struct QueueCounts {
+    commands: u64,
+    depth: u64,
+    stages_s: Stages,
+}
 
 impl Sample {
     /// Reads a target's answers at `at`: its status, and its metrics as text.
@@ -185,10 +199,13 @@ impl Sample {
                 else {
                     return;
                 };
-                let (commands, depth) = queues.entry((cntlid, queue)).or_default();
+                let counts = queues.entry((cntlid, queue)).or_default();
                 match name {
-                    "selvedge_queue_commands_total" => *commands = measured.count(),
-                    "selvedge_queue_depth" => *depth = measured.count(),
+                    "selvedge_queue_commands_total" => counts.commands = measured.count(),
+                    "selvedge_queue_depth" => counts.depth = measured.count(),
+                    "selvedge_queue_stage_seconds_total" => {
+                        counts.stages_s.insert(printable(measured.label("stage")), measured.value);
+                    }
                     _ => {}
                 }
             }
@@ -235,8 +252,10 @@ impl Done {
             "selvedge_command_bytes_total" => self.bytes = measured.count(),
             "selvedge_command_duration_seconds_sum" => self.took_s = measured.value,
             "selvedge_command_stage_seconds_sum" => {
+                let (stage, size) = (printable(measured.label("stage")), printable(measured.label("size")));
                 // Once for each size.
-                *self.stages_s.entry(printable(measured.label("stage"))).or_default() += measured.value;
+                *self.stages_s.entry(stage.clone()).or_default() += measured.value;
+                *self.sizes_s.entry(size).or_default().entry(stage).or_default() += measured.value;
             }
             "selvedge_command_duration_seconds_bucket" => {
                 let end = match measured.label("le") {
@@ -263,8 +282,9 @@ impl StatusController {
                 entries: queue.entries,
                 reactor: queue.reactor,
                 peer: queue.peer.as_deref().map(printable),
-                commands: counts.map(|(commands, _)| *commands),
-                depth: counts.map(|(_, depth)| *depth),
+                commands: counts.map(|counts| counts.commands),
+                depth: counts.map(|counts| counts.depth),
+                stages_s: counts.map(|counts| counts.stages_s.clone()).unwrap_or_default(),
                 stream: queue.stream,
             }
         });

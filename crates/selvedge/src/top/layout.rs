@@ -1,6 +1,7 @@
 //! Common drawing of all views: a table below the view's own lines, the help on keys, and the line
 //! of keys at the bottom, on a terminal of any size. It changes no state.
 
+use chart::units;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -13,6 +14,10 @@ use crate::report::table::Side;
 
 /// Between two columns.
 const GAP: usize = 2;
+/// Letters that the picture's name and its scale take, so that there is room for a minute on 80 columns.
+const SCALE_WIDTH: usize = 17;
+/// Eighths of a letter, from below.
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 pub(super) const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -65,6 +70,23 @@ fn help<P: List>() -> Vec<Line<'static>> {
 pub(super) fn bar(share: f64, width: usize) -> String {
     let full = ((share * width as f64).round() as usize).min(width);
     format!("[{}{}]", "|".repeat(full), " ".repeat(width - full))
+}
+
+/// IOPS over time: a letter for each interval, the newest to the right, and the value of a whole letter.
+pub(super) fn picture(history: &[f64], width: usize) -> String {
+    if history.is_empty() {
+        return "IOPS -".to_owned();
+    }
+    let room = width.saturating_sub(SCALE_WIDTH).max(1);
+    let shown = &history[history.len().saturating_sub(room)..];
+    let most = shown.iter().copied().fold(0.0, f64::max);
+    let letter = |iops: &f64| match (iops / most * LEVELS.len() as f64).ceil() as usize {
+        // Nothing at all is not a short bar.
+        0 => ' ',
+        eighths => LEVELS[eighths.min(LEVELS.len()) - 1],
+    };
+    let letters: String = shown.iter().map(letter).collect();
+    format!("IOPS {letters} █ {}", units::count(most))
 }
 
 fn table<P: List>(view: &View<P>, known: &P::Known, width: usize, room: usize) -> Vec<Line<'static>> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fixture::{NQN, metrics, sample};
 use crate::target_rates::rates::Rates;
-use crate::target_rates::sample::{Sample, Status};
+use crate::target_rates::sample::{Sample, Stages, Status};
 
 fn load(rates: &Rates) -> (Option<f64>, Option<f64>) {
     let load = &rates.subsystem(NQN).unwrap().load;
@@ -21,6 +21,10 @@ fn rates_are_differences_over_the_time_between() {
     let stages = &rates.all.total.stages_percent;
     assert_eq!(stages.keys().collect::<Vec<_>>(), ["limits", "storage"]);
     assert!((stages["storage"] - 75.0).abs() < 1e-6, "{stages:?}");
+    let sizes = &rates.all.total.sizes_percent;
+    assert_eq!(sizes.keys().collect::<Vec<_>>(), ["4k", "larger"]);
+    assert_eq!(sizes["larger"].keys().collect::<Vec<_>>(), ["storage"], "limits held back small ones alone");
+    assert!((sizes["4k"]["limits"] - 100.0 / 3.0).abs() < 1e-6, "{sizes:?}");
     let latency = rates.all.total.latency.unwrap();
     assert!((latency.mean_ns - 100_000.0).abs() < 1.0, "{latency:?}");
     assert_eq!((latency.p50_ns_max, latency.p99_ns_max), (Some(64_000), Some(256_000)));
@@ -29,6 +33,7 @@ fn rates_are_differences_over_the_time_between() {
     assert_eq!((controller.depth, controller.queues.len()), (16, 3));
     assert_eq!(controller.received_bytes_per_s, Some(90_000_000.0));
     assert_eq!((controller.queues[0].commands_per_s, controller.queues[0].depth), (None, None));
+    assert_eq!(controller.queues[1].stages_percent, Stages::from([("storage".to_owned(), 100.0)]));
     let reactors: Vec<_> = rates.reactors.iter().map(|reactor| reactor.busy_percent).collect();
     assert_eq!(reactors, [Some(100.0), Some(100.0)], "three seconds of work in two, which cannot be");
     assert_eq!(rates.reactors[1].commands_per_s, Some(22_500.0));

@@ -19,6 +19,9 @@ const BAR_WIDTH: usize = 16;
 /// Reactors take no more of the terminal's lines than one in this number.
 const REACTOR_LINES_SHARE: u16 = 6;
 
+/// Lines of a terminal that has room for the picture of the last intervals.
+const HISTORY_LINES_MIN: u16 = 30;
+
 /// Draws what is watched as it is viewed, at `now`.
 pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<TargetList>, now: Duration) {
     let area = frame.area();
@@ -30,6 +33,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<TargetList>
     let rates = watch.rates();
     if let Some(rates) = rates {
         lines.extend(summary(rates).into_iter().map(Line::raw));
+        if area.height >= HISTORY_LINES_MIN {
+            lines.push(Line::raw(layout::picture(&watch.history(), width)));
+        }
         lines.extend(reactors(&rates.reactors, width, usize::from(area.height / REACTOR_LINES_SHARE)));
     }
     layout::draw(frame, lines, view, rates);

@@ -31,7 +31,7 @@ fn the_first_screen_has_the_target_its_reactors_and_its_subsystems() {
     assert!(screen[0].ends_with("every 1 s"), "{}", screen[0]);
     let above = [
         "read 10.0 k IOPS, 41.0 MB/s   write 5.00 k IOPS, 20.5 MB/s   errors 2/s",
-        "latency mean 100 µs, p50 ≤64.0 µs, p99 ≤256 µs, p99.9 ≤256 µs   under way 16",
+        "latency mean 100 µs, p50 ≤64.0 µs, p99 ≤256 µs, p99.9 ≤256 µs   in flight 16",
         "of that storage 75 %, limits 25 %",
         "2 subsystems, 2 controllers, 4 connections, listening on 127.0.0.1:4420",
         "reactor 0  [||||||||        ]  50.0 %  reactor 1  [||||||||||||||||] 100.0 %",
@@ -51,6 +51,7 @@ fn a_larger_terminal_shows_more_columns() {
     let screen = shown(LARGE, &[]);
     line(&screen, &["SUBSYSTEM", "NS", "HOSTS", "QUEUES", "DEPTH", "R IOPS", "P99≤", "ERR/S"]);
     line(&screen, &["io.selvedge:target", "2", "1", "3", "16", "10.0 k"]);
+    assert_eq!(line(&screen, &["IOPS █ "]), "IOPS █ █ 15.0 k");
     assert!(screen.len() == 40 && screen.iter().all(|line| line.chars().count() <= 120));
 }
 
@@ -67,8 +68,12 @@ fn the_way_down_is_drawn() {
     let namespaces = shown(LARGE, &[Enter, Tab]);
     line(&namespaces, &["1", "64.0 M", "10.0 k", "41.0 MB/s", "256 µs"]);
     let operations = shown(SMALL, &[Enter, Tab, Enter]);
-    line(&operations, &["selvedge:target (2)", "by IOPS, largest first"]);
+    line(&operations, &["selvedge:target (6)", "by IOPS, largest first"]);
     line(&operations, &["read", "10.0 k", "41.0 MB/s", "100 µs", "64.0 µs", "256 µs"]);
+    let wide = shown((200, 40), &[Enter, Tab, Enter]);
+    line(&wide, &["read 4k", "-", "67 %", "33 %", "0 %"]);
+    line(&wide, &["read larger", "-", "100 %", "0 %"]);
+    line(&shown((200, 40), &[Enter, Enter]), &["2", "8", "7.50 k", "storage 100 %", "45.0 µs"]);
     let reactors = shown(SMALL, &[Tab]);
     line(&reactors, &["0", "0", "50.0 %", "2", "7.50 k", "2.50 k", "1.00 k"]);
 }

@@ -11,7 +11,7 @@ use crate::report::table::Side;
 use crate::target_rates::rates::{
     ControllerRates, Flow, Latency, NamespaceRates, QueueRates, Rates, ReactorRates, SubsystemRates,
 };
-use crate::target_rates::sample::UNBOUNDED;
+use crate::target_rates::sample::{Stages, UNBOUNDED};
 
 /// List of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,7 @@ const QUEUES: &[Column] = &[
     column("IOPS", Right, 6, 0),
     column("IN", Right, 9, 1),
     column("OUT", Right, 9, 1),
+    column("STAGE", Left, 13, 8),
     column("RTT", Right, 7, 2),
     column("RETR/S", Right, 6, 4),
     column("RECV-Q", Right, 6, 5),
@@ -184,7 +185,9 @@ impl List for TargetList {
             Self::Operations(nqn, nsid) => {
                 let mut namespaces = rates.subsystem(nqn)?.namespaces.iter();
                 let namespace = namespaces.find(|namespace| namespace.nsid == *nsid)?;
-                let rows = namespace.operations.iter().map(|(name, flow)| operation_row(name, flow));
+                let rows = namespace.operations.iter().flat_map(|(name, flow)| {
+                    std::iter::once(operation_row(name, flow)).chain(size_rows(name, flow))
+                });
                 (format!("commands on namespace {nsid} of {nqn}"), rows.collect())
             }
         };
@@ -272,16 +275,40 @@ fn namespace_row(nqn: &str, of: &NamespaceRates) -> TargetRow {
     Row { key: of.nsid.to_string(), cells, opens: Some(TargetList::Operations(nqn.to_owned(), of.nsid)) }
 }
 
-/// The part of the time that was spent on a stage.
-fn share(flow: &Flow, stage: &str) -> Cell {
-    let is_known = !flow.stages_percent.is_empty();
-    let share = is_known.then(|| flow.stages_percent.get(stage).copied().unwrap_or(0.0));
-    shown(share, |share| format!("{share:.0} %"))
+/// The stages of a namespace's commands, in the order of their columns.
+const STAGES: [&str; 5] = ["storage", "limits", "receive", "buffer", "others"];
+
+/// The part of the time that was spent on each stage.
+fn shares(stages_percent: &Stages) -> [Cell; STAGES.len()] {
+    let share = |stage| stages_percent.get(stage).copied().unwrap_or(0.0);
+    let is_known = !stages_percent.is_empty();
+    STAGES.map(|stage| shown(is_known.then(|| share(stage)), |share| format!("{share:.0} %")))
+}
+
+/// The stage that took most of the time.
+fn longest_stage(stages_percent: &Stages) -> Cell {
+    let longest = stages_percent.iter().max_by(|one, other| one.1.total_cmp(other.1));
+    match longest {
+        Some((stage, percent)) => named(format!("{stage} {percent:.0} %"), *percent),
+        None => shown(None, |_| String::new()),
+    }
+}
+
+/// The stages of commands of each size, where an operation has several. Counters have no rates by size.
+fn size_rows(name: &str, flow: &Flow) -> Vec<TargetRow> {
+    let row = |(size, stages): (&String, &Stages)| {
+        let unknown = (1..OPERATIONS.len() - STAGES.len()).map(|_| shown(None, |_| String::new()));
+        let title = words(&format!("{} {size}", name.replace('_', " ")));
+        let cells = std::iter::once(title).chain(unknown).chain(shares(stages)).collect();
+        Row { key: format!("{name} {size}"), cells, opens: None }
+    };
+    let sizes = flow.sizes_percent.iter().filter(|_| flow.sizes_percent.len() > 1);
+    sizes.map(row).collect()
 }
 
 fn operation_row(name: &str, flow: &Flow) -> TargetRow {
     let latency = flow.latency.as_ref();
-    let cells = vec![
+    let mut cells = vec![
         words(&name.replace('_', " ")),
         rate(flow.iops),
         bandwidth(flow.bytes_per_s),
@@ -290,12 +317,8 @@ fn operation_row(name: &str, flow: &Flow) -> TargetRow {
         percentile(latency, |latency| latency.p90_ns_max),
         percentile(latency, |latency| latency.p99_ns_max),
         percentile(latency, |latency| latency.p999_ns_max),
-        share(flow, "storage"),
-        share(flow, "limits"),
-        share(flow, "receive"),
-        share(flow, "buffer"),
-        share(flow, "others"),
     ];
+    cells.extend(shares(&flow.stages_percent));
     Row { key: name.to_owned(), cells, opens: None }
 }
 
@@ -334,6 +357,7 @@ fn queue_row(of: &QueueRates) -> TargetRow {
         rate(of.commands_per_s),
         bandwidth(of.received_bytes_per_s),
         bandwidth(of.sent_bytes_per_s),
+        longest_stage(&of.stages_percent),
         time_us(of.rtt_us),
         rate(of.retransmits_per_s),
         bytes(of.unread_bytes),

@@ -19,7 +19,7 @@ pub(crate) fn summary(rates: &Rates) -> Vec<String> {
     let connections: u64 = rates.reactors.iter().map(|reactor| reactor.connections).sum();
     let mut lines = vec![
         format!("read {}   write {}   errors {errors}", flow(&load.read), flow(&load.write)),
-        format!("{}   under way {}", latency(&load.total), units::grouped(rates.depth())),
+        format!("{}   in flight {}", latency(&load.total), units::grouped(rates.depth())),
         format!(
             "{}, {}, {}, listening on {}",
             units::plural(rates.subsystems.len() as u64, "subsystem"),
@@ -113,7 +113,7 @@ mod tests {
         for part in [
             "unix:/run/selvedge/4420.sock",
             "read 10.0 k IOPS, 41.0 MB/s   write 5.00 k IOPS, 20.5 MB/s   errors 2/s",
-            "latency mean 100 µs, p50 ≤64.0 µs, p99 ≤256 µs, p99.9 ≤256 µs   under way 16",
+            "latency mean 100 µs, p50 ≤64.0 µs, p99 ≤256 µs, p99.9 ≤256 µs   in flight 16",
             "2 subsystems, 2 controllers, 4 connections, listening on 127.0.0.1:4420",
             "\nreactors\n",
             "\nnamespaces of nqn.2026-01.io.selvedge:target\n",

@@ -1,6 +1,7 @@
 //! History of a target: its last sample, the rates that are shown, and the start of a silence. The
 //! caller supplies the time.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::target_rates::rates::Rates;
@@ -8,6 +9,9 @@ use crate::target_rates::sample::Sample;
 
 /// Delay of an answer beyond the interval until its absence is reported.
 const LATE: Duration = Duration::from_secs(2);
+
+/// Intervals whose IOPS are kept for the picture: as many as a wide terminal has columns.
+const HISTORY_MAX: usize = 240;
 
 /// A target as it is watched.
 #[derive(Debug)]
@@ -19,7 +23,8 @@ pub(crate) struct Watch {
     last: Option<Sample>,
     latest: Option<Rates>,
     /// Rates shown while the view is paused.
-    frozen: Option<Rates>,
+    frozen: Option<(Rates, Vec<f64>)>,
+    history: VecDeque<f64>,
     /// Time of the last answer.
     answered_at: Duration,
     /// Why it does not answer.
@@ -35,6 +40,7 @@ impl Watch {
             last: None,
             latest: None,
             frozen: None,
+            history: VecDeque::new(),
             answered_at: Duration::ZERO,
             failure: None,
         }
@@ -46,7 +52,12 @@ impl Watch {
             Ok(sample) => {
                 self.answered_at = sample.at;
                 self.failure = None;
-                self.latest = Some(Rates::of(&sample, self.last.as_ref()));
+                let rates = Rates::of(&sample, self.last.as_ref());
+                if self.history.len() == HISTORY_MAX {
+                    self.history.pop_front();
+                }
+                self.history.extend(rates.all.total.iops);
+                self.latest = Some(rates);
                 self.last = Some(sample);
             }
             Err(why) => self.failure = Some(crate::target_rates::printable(&why)),
@@ -55,12 +66,23 @@ impl Watch {
 
     /// Rates to show, if there was an answer.
     pub(crate) fn rates(&self) -> Option<&Rates> {
-        self.frozen.as_ref().or(self.latest.as_ref())
+        self.frozen.as_ref().map(|(rates, _)| rates).or(self.latest.as_ref())
+    }
+
+    /// IOPS of the last intervals, the oldest first.
+    pub(crate) fn history(&self) -> Vec<f64> {
+        match &self.frozen {
+            Some((_, history)) => history.clone(),
+            None => self.history.iter().copied().collect(),
+        }
     }
 
     /// Stops what is shown, or lets it go on with what was heard meanwhile.
     pub(crate) fn pause(&mut self) {
-        self.frozen = if self.frozen.is_some() { None } else { self.latest.clone() };
+        self.frozen = match self.frozen {
+            Some(_) => None,
+            None => self.latest.clone().map(|rates| (rates, self.history())),
+        };
     }
 
     /// True if the view is paused.
@@ -130,8 +152,12 @@ mod tests {
         watch.hear(Ok(sample(3, 100, 33)));
         assert!(watch.is_paused());
         assert_eq!(read_iops(&watch), Some(10_000.0));
+        assert_eq!(watch.history(), [15_000.0]);
         watch.pause();
         assert!(!watch.is_paused());
         assert_eq!(read_iops(&watch), Some(20_000.0));
+        assert_eq!(watch.history(), [15_000.0, 30_000.0]);
+        (4..400).for_each(|at| watch.hear(Ok(sample(at, 100, 30 + at))));
+        assert_eq!(watch.history().len(), HISTORY_MAX);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use prerequisite::free_address;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::attach::{attached, end, program, target};
 use crate::serving::{Ended, NQN};
@@ -36,6 +36,17 @@ fn a_missing_path_is_reported_and_its_arrival_too() {
     await_line(folder.path(), &format!("path {missing}: not connected"));
     assert!(log(folder.path()).contains("Connection refused"), "{}", log(folder.path()));
     assert!(!log(folder.path()).contains("I/O waits"), "the other path is there");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_signal_prints_the_stages_of_commands_and_the_disk_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let (attached, _) = attached(&mut attach(folder.path(), &format!("127.0.0.1:{port}"), &[]));
+    kill_process(Pid::from_child(&attached.0), Signal::USR1).expect("it runs");
+    await_line(folder.path(), "since the last report");
+    assert!(log(folder.path()).contains("namespace 1: "), "{}", log(folder.path()));
     assert_eq!(end(attached, Signal::TERM), Some(0));
 }
 

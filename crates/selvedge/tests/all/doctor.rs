@@ -518,10 +518,10 @@ fn a_recording_has_the_same_findings() {
     assert_eq!(findings(&live).len(), 2, "{live:#}");
     assert_eq!(live["findings"], again["findings"]);
     let (text, page) = (read("text"), read("page.html"));
-    for part in ["A limit holds back", "cure", "selvedge namespace set", "h0 could send packets of 9000"] {
+    for part in ["A limit holds back", "remedy", "selvedge namespace set", "h0 could send packets of 9000"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 80 || line.starts_with("   run")), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80 || line.starts_with("   command")), "{text}");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("A limit holds back"));
 }
 

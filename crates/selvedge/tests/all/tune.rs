@@ -89,6 +89,24 @@ fn a_recording_of_a_recording_shows_the_same() {
 }
 
 #[test]
+fn a_recording_of_show_has_the_route_and_the_round_trip_that_advice_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut advised = 0;
+    for name in sample::NAMES {
+        let machine = sample::topology(name).expect("there is such a machine");
+        let Some(flow) = machine.flows.iter().find(|flow| flow.interface.is_some()) else { continue };
+        let (file, target) = (recorded(folder.path(), name), flow.peer.ip().to_string());
+        let output = run(&["tune", "advise", "--sysroot", text(&file), "-a", &target, "-o", "json"]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        let advice = json(&output);
+        let path = &advice["paths"][0];
+        assert!(path["rtt_us"].is_u64() && path["interface"].is_string(), "{name}: {path}");
+        advised += 1;
+    }
+    assert!(advised > 4, "{advised} machines");
+}
+
+#[test]
 fn this_machine_is_shown_and_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("here.recording");

@@ -10,6 +10,7 @@ use nvme::log_page::AnaState;
 use super::path::{Path, PathState};
 use super::quiescing::Of;
 use super::shared::{Shared, lock};
+use super::stage::StageLatencies;
 use super::{ControllerRecord, IoPolicy, PathOptions, monitor, quiesce};
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
 use crate::limits::PATHS_MAX;
@@ -186,6 +187,12 @@ impl Paths {
     /// All paths, in the order of the options.
     pub fn status(&self) -> Vec<PathStatus> {
         self.shared.paths.iter().map(status).collect()
+    }
+
+    /// Stages on which the time of the commands on each path was spent, of all threads together.
+    /// Each thread publishes its own once a second while it works, and when it closes.
+    pub fn stages(&self) -> Vec<StageLatencies> {
+        self.shared.stages()
     }
 
     /// Shuts all controllers down. Nothing can be sent from then on.

@@ -21,6 +21,8 @@ use crate::ring::{Buffer, Event, Moment, Ring, now};
 
 /// While commands wait for a path, this often it is looked whether they still may.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval at which a thread publishes the stages of its commands.
+const STAGES_INTERVAL: Duration = Duration::from_secs(1);
 /// A command that met a passing error is sent again after this.
 const PASSING_DELAY: Duration = Duration::from_millis(100);
 
@@ -81,6 +83,8 @@ pub struct PathQueues {
     /// There is no path that commands may wait for.
     failed: Option<Arc<InitiatorError>>,
     clock: Moment,
+    /// Time at which the stages of commands were published last.
+    published_at: Moment,
     /// The most bytes of one command that all paths take.
     transfer_length_min: usize,
     /// The processor that the thread was on when it last came round, for the policy that asks how far a path is from it.
@@ -140,6 +144,7 @@ impl PathQueues {
             is_held: shared.waits_for_predecessors(),
             failed: None,
             clock: ring.now(),
+            published_at: ring.now(),
             transfer_length_min: usize::MAX,
             cpu: 0,
             waker,
@@ -498,6 +503,10 @@ impl CommandQueues for PathQueues {
         // What was received meanwhile is not from later.
         let now = now.max(self.clock);
         self.clock = now;
+        if now.since(self.published_at) >= STAGES_INTERVAL {
+            self.published_at = now;
+            self.shared.publish_stages(self.worker, self.stages());
+        }
         for at in 0..self.connections.len() {
             if let Some(error) = self.connections[at].mind(ring, now) {
                 self.shared.lose(at, self.connections[at].association(), error);
@@ -558,6 +567,7 @@ impl CommandQueues for PathQueues {
         let error = Arc::new(InitiatorError::Disconnected { address });
         self.fail_all(&error);
         self.failed = Some(error);
+        self.shared.publish_stages(self.worker, self.stages());
         self.shared.remove_waker(self.waker);
     }
 }

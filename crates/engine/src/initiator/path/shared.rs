@@ -2,6 +2,7 @@
 //! of their changes, and the namespace on which they agree. It starts no thread and connects
 //! nothing.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use super::join_lock::JoinLock;
 use super::path::Path;
 use super::quiescing::Quiescing;
 use super::sample;
+use super::stage::StageLatencies;
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
 use crate::ring::{self, EventCount, Moment, Waker};
 
@@ -52,6 +54,8 @@ pub(super) struct Shared {
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
     /// Set while commands of an earlier process may still take effect.
     waits_for_predecessors: AtomicBool,
+    /// Stages of commands on each path, as each thread published them last.
+    stages: Mutex<BTreeMap<u16, Vec<StageLatencies>>>,
 }
 
 impl Shared {
@@ -75,7 +79,22 @@ impl Shared {
             join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
             waits_for_predecessors: AtomicBool::new(false),
+            stages: Mutex::default(),
         }
+    }
+
+    /// Publishes the stages of a thread's commands in the place of its earlier ones.
+    pub(super) fn publish_stages(&self, thread: u16, stages: Vec<StageLatencies>) {
+        lock(&self.stages).insert(thread, stages);
+    }
+
+    /// Returns the stages of all threads' commands, by path.
+    pub(super) fn stages(&self) -> Vec<StageLatencies> {
+        let mut sums = vec![StageLatencies::default(); self.paths.len()];
+        for stages in lock(&self.stages).values() {
+            sums.iter_mut().zip(stages).for_each(|(sum, own)| sum.merge(own));
+        }
+        sums
     }
 
     /// The namespace, as a path described it last; `None` before the first has.

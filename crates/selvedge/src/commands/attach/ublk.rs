@@ -96,6 +96,7 @@ pub(super) fn serve(
         return outcome;
     }
     remove(attaching, devices, kept);
+    attaching.print_stages(&all_paths);
     outcome
 }
 
@@ -133,7 +134,7 @@ fn serve_devices(
         }
         opened(&mut devices.borrow_mut())
     };
-    let outcome = watch(stop, registration, all_paths, has_ended, find_user);
+    let outcome = watch(stop, attaching, all_paths, has_ended, find_user);
     (devices.into_inner(), outcome)
 }
 

@@ -86,7 +86,7 @@ pub(super) fn serve(
         let said = "a thread of the vhost-user server has ended; see the log";
         (server.has_failed() && !attaching.registration.is_over()).then(|| said.to_owned())
     };
-    let outcome = watch(stop, &attaching.registration, &all_paths, has_failed, || None);
+    let outcome = watch(stop, attaching, &all_paths, has_failed, || None);
     if attaching.registration.is_over() {
         files.into_iter().for_each(SocketFile::leave);
         return Ok(());
@@ -96,6 +96,7 @@ pub(super) fn serve(
     if attaching.prints_text() {
         eprintln!("{}", summary(&tally));
     }
+    attaching.print_stages(&all_paths);
     outcome
 }
 

@@ -18,9 +18,9 @@ use libc::{EACCES, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, E
 
 use super::tests::{HOST, NQN, SERVED, Testbed, add_host, create, framed, remove_host};
 
-/// A network that has an address of the testbed, and one that no machine has (TEST-NET-1).
+/// A network that has an address of the testbed, and one that no machine has (reserved).
 const LOOPBACK: &str = "127.0.0.0/8";
-const NOWHERE: &str = "192.0.2.0/24";
+const NOWHERE: &str = "240.0.2.0/24";
 
 fn listeners(testbed: &Testbed, nqn: &str) -> Vec<ListenerInfo> {
     let request = ListListenersReq { subsystem: nqn.to_owned() };

@@ -339,9 +339,12 @@ export class Curves extends Picture {
   line({ points }, number, y) {
     const places = points.map((point) => [this.x(point.x).toFixed(1), y(point.y).toFixed(1), point]);
     const known = places.filter(([, , point]) => point.low !== undefined && point.high !== undefined);
+    // Whiskers of several lines would hide each other.
+    const gaps = this.lines.length - 1;
+    const aside = (number - gaps / 2) * Math.min(3, 18 / Math.max(1, gaps));
     const whiskers = known.map(([x, , { low, high }]) => {
-      const [from, to] = [y(low).toFixed(1), y(high).toFixed(1)];
-      return `M${x} ${from}V${to}m-3.5 0h7M${x} ${from}m-3.5 0h7`;
+      const [at, from, to] = [Number(x) + aside, y(low), y(high)].map((value) => value.toFixed(1));
+      return `M${at} ${from}V${to}m-3.5 0h7M${at} ${from}m-3.5 0h7`;
     });
     return draw("g", { class: `s${number % COLOURS}` }, draw("path", { class: "whisker", d: whiskers.join("") }),
       draw("path", { class: "line", d: places.map(([x, top], at) => `${at === 0 ? "M" : "L"}${x} ${top}`).join("") }),

@@ -38,7 +38,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
         "selvedge doctor, on this machine",
     ),
     ("hosts: their queues, paths and processors", "selvedge doctor -a ADDRESS, on the host"),
-    ("what lies between: switches, cables, packet sizes", "selvedge doctor -a ADDRESS, on the host"),
+    ("the network: switches, cables, packet sizes", "selvedge doctor -a ADDRESS, on the host"),
 ];
 
 impl Findings {

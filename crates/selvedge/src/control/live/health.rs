@@ -188,7 +188,7 @@ fn namespaces(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
             NamespaceState::Absent => (
                 Level::Warning,
                 "is absent: its disk or image cannot be opened",
-                "it is retried; repair what the reason names",
+                "it is retried; repair the named cause",
             ),
         };
         let reason = namespace.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -204,10 +204,10 @@ fn storage(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
             let (level, cure) = if storage.oldest >= subsystem.command_quiesce.max(SLOW_STORAGE) {
                 (
                     Level::Critical,
-                    "the storage hangs, and failover of its hosts waits for it: look at the disk or the cluster",
+                    "the storage hangs, and failover of its hosts waits for it: check the disk or the cluster",
                 )
             } else if storage.oldest >= SLOW_STORAGE {
-                (Level::Warning, "the storage is slow: look at the disk or the cluster")
+                (Level::Warning, "the storage is slow: check the disk or the cluster")
             } else {
                 continue;
             };
@@ -236,7 +236,7 @@ fn errors(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
                 "{} failed in the last minute, since its storage is full",
                 units::plural(without_space, "write")
             );
-            (Level::Critical, what, "make room in the file system or the pool")
+            (Level::Critical, what, "free space in the file system or the pool")
         } else if commands > 0 {
             let what = format!("{} failed in the last minute", units::plural(commands, "command"));
             (Level::Notice, what, "by status: selvedge_command_errors_total in /metrics")
@@ -250,12 +250,12 @@ fn errors(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
 fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     let Some(group) = looked.group else { return };
     if !group.has_lease {
-        let what = "this gateway does not reach the state that the gateways share";
-        findings.push(Finding::new(Level::Critical, what, "look at its way to the cluster: ceph -s"));
+        let what = "this gateway does not reach the shared state of its group";
+        findings.push(Finding::new(Level::Critical, what, "check its connection to the cluster: ceph -s"));
     }
     for gateway in group.gateways.iter().filter(|gateway| gateway.life != Life::Left && !gateway.is_well) {
         let what = format!("gateway {} is silent", gateway.name);
-        let cure = "others serve its namespaces; start it again, or take it out: selvedge gateways remove";
+        let cure = "others serve its namespaces; start it again, or remove it: selvedge gateways remove";
         findings.push(Finding::new(Level::Warning, what, cure));
     }
     for unserved in
@@ -270,7 +270,7 @@ fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(
             Level::Warning,
             what,
-            "connect them there: nvme connect-all; which: the view Gateways",
+            "connect them there: nvme connect-all; list: the view Gateways",
         ));
     }
 }
@@ -300,7 +300,7 @@ fn hosts(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(
                 Level::Warning,
                 what,
-                "which hosts: the target's log, \"Refused a Connect\"",
+                "hosts: the target's log, \"Refused a Connect\"",
             ));
         }
     }
@@ -310,7 +310,7 @@ fn hosts(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
             "{} ended in the last minute: keep-alive time-out of the host",
             units::plural(expired, "controller")
         );
-        findings.push(Finding::new(Level::Warning, what, "which hosts: the target's log, \"keep alive\""));
+        findings.push(Finding::new(Level::Warning, what, "hosts: the target's log, \"keep alive\""));
     }
 }
 
@@ -318,9 +318,8 @@ fn limits(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
     for ((nqn, nsid), kinds) in &looked.interval.namespaces {
         let share = kinds.held() as f64 / kinds.commands().max(1) as f64;
         if share > HELD_SHARE {
-            let what =
-                format!("namespace {nsid}: its limits hold back {:.0} % of its commands", share * 100.0);
-            let cure = "it is as configured; a higher limit: selvedge namespace set";
+            let what = format!("namespace {nsid}: limits delay {:.0} % of its commands", share * 100.0);
+            let cure = "as configured; to raise the limit: selvedge namespace set";
             findings.push(Finding::new(Level::Notice, what, cure).about(nqn, *nsid));
         }
     }
@@ -337,6 +336,6 @@ fn diagnosed(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         Severity::MayCost => return,
     };
     if findings.iter().all(|finding| finding.level < level) {
-        findings.push(Finding::new(level, &first.cause, "figures, cure and command: the view Findings"));
+        findings.push(Finding::new(level, &first.cause, "evidence, remedy and command: the view Findings"));
     }
 }

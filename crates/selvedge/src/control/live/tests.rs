@@ -467,7 +467,7 @@ fn health_is_one_line_and_why() {
     let used = sample(1, vec![subsystem(1, 100)], base);
     let found = health(&used, &quiet, &ready);
     assert_eq!((found.level, found.findings.len()), (Level::Notice, 2), "{found:?}");
-    assert!(found.findings.iter().any(|finding| finding.what.contains("its limits hold back 50 %")));
+    assert!(found.findings.iter().any(|finding| finding.what.contains("limits delay 50 %")));
     let found = health(&used, &quiet, &[namespace_status(NamespaceState::Failed)]);
     assert_eq!(found.level, Level::Critical);
     assert!(found.line.starts_with("namespace 1 takes no writes"), "{}", found.line);

@@ -1,6 +1,7 @@
 //! Rules: those about machines, one file each with its cases beside it, and those about targets, from `diagnosis`. They
 //! stand in the order in which findings of one cost are reported: causes that explain other findings come first.
 
+mod bbr_on_short_way;
 mod bond_hash;
 mod busy_worker;
 mod cpu_starvation;
@@ -31,7 +32,7 @@ use crate::diagnosis::rules::{
 };
 
 /// All of them.
-pub(super) const ALL: [AnyRule; 35] = [
+pub(super) const ALL: [AnyRule; 36] = [
     Machine(strict_rp_filter::RULE),
     Machine(path_mtu::RULE),
     Target(silent_gateway::RULE),
@@ -60,6 +61,7 @@ pub(super) const ALL: [AnyRule; 35] = [
     Machine(cpu_starvation::RULE),
     Machine(small_buffers::RULE),
     Machine(bond_hash::RULE),
+    Machine(bbr_on_short_way::RULE),
     Machine(path_policy::RULE),
     Machine(one_link_for_two_paths::RULE),
     Machine(far_queues::RULE),

@@ -19,10 +19,6 @@ use crate::bench::sample::Phase;
 const BAR_WIDTH: usize = 16;
 /// Width of the labels before the totals.
 const LABEL_WIDTH: usize = 13;
-/// Letters that the picture's name and its scale take, so that there is room for a minute on 80 columns.
-const SCALE_WIDTH: usize = 17;
-/// Eighths of a letter, from below.
-const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// News that are on the screen.
 const NEWS_SHOWN: usize = 2;
 
@@ -41,7 +37,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorLi
         lines.push(Line::raw(totals("last second", rates.lately.as_ref())));
         lines.push(Line::raw(totals("so far", rates.so_far.as_ref())));
         lines.push(Line::raw(stages(rates)));
-        lines.push(Line::raw(picture(&rates.history, width)));
+        lines.push(Line::raw(layout::picture(&rates.history, width)));
         lines.extend(news(watch, rates));
     }
     layout::draw(frame, lines, view, rates);
@@ -94,23 +90,6 @@ fn stages(rates: &Rates) -> String {
     let part = |(stage, percent): (&Stage, f64)| format!("{} {percent:.1} %", stage.name());
     let parts: Vec<String> = Stage::ALL.iter().zip(shares).map(part).collect();
     format!("{label:<LABEL_WIDTH$}{}", parts.join(", "))
-}
-
-/// IOPS over time: a letter for each second, the newest to the right, and what a whole letter stands for.
-fn picture(history: &[f64], width: usize) -> String {
-    if history.is_empty() {
-        return "IOPS -".to_owned();
-    }
-    let room = width.saturating_sub(SCALE_WIDTH).max(1);
-    let shown = &history[history.len().saturating_sub(room)..];
-    let most = shown.iter().copied().fold(0.0, f64::max);
-    let letter = |iops: &f64| match (iops / most * LEVELS.len() as f64).ceil() as usize {
-        // Nothing at all is not a short bar.
-        0 => ' ',
-        eighths => LEVELS[eighths.min(LEVELS.len()) - 1],
-    };
-    let letters: String = shown.iter().map(letter).collect();
-    format!("IOPS {letters} █ {}", units::count(most))
 }
 
 /// Returns the latest news, in the alarm style as long as a path is lost.
