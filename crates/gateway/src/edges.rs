@@ -15,7 +15,6 @@ use super::lease::{LeaseWatch, Peers};
 use super::local_fabric::LocalFabric;
 use super::presence::{Presence, stranded};
 use super::state::{GroupState, Owner};
-use super::state_error::StateError;
 use super::status::GroupStatus;
 use super::store::known_in;
 
@@ -48,13 +47,8 @@ pub struct GroupRead {
 ///
 /// # Errors
 /// What is wrong with the group's own object. What is wrong with beats and reports of hosts is left out.
-pub fn read_group(
-    group: &Pairs,
-    beats: &Pairs,
-    hosts: &Pairs,
-    gateway: &str,
-) -> Result<GroupRead, StateError> {
-    let state = GroupState::of_pairs(group)?;
+pub fn read_group(group: &Pairs, beats: &Pairs, hosts: &Pairs, gateway: &str) -> Result<GroupRead, String> {
+    let state = GroupState::of_pairs(group).map_err(|error| error.to_string())?;
     let beats: BTreeMap<String, Beat> = known_in(beats.clone());
     let presences: BTreeMap<String, Presence> = known_in(hosts.clone());
     let epoch = state.gateways.get(gateway).map_or(1, |known| known.epoch);
