@@ -29,7 +29,8 @@ const HELP: &str = "\
 cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--twice]
 
 Makes deb and rpm of program and C library, static tarball, container image, bill of materials and checksums in DIR
-(target/dist without it), from the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
+(target/dist without it), from the commit that is checked out. It vendors the sources of all crates first, and builds
+without a network from there on.
 --earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --quick
 optimizes no more than the data path, and nothing across crates, which takes most of the time: for the suites.
 --twice makes everything again in a second folder and compares.";

@@ -85,23 +85,9 @@ pub fn run(linkage: Linkage) -> ExitCode {
     }
 }
 
-/// Messages of the standard library about texts that are not numbers, and others that name the number.
-const NUMBERS: [(&str, &str); 3] = [
-    ("invalid digit found in string", "it is not a number, such as 16"),
-    ("cannot parse integer from empty string", "it is empty, and not a number"),
-    ("number too large to fit in target type", "the number is too large"),
-];
-
-/// Text of an error about a number; `None` for other errors.
-fn of_number(error: &clap::Error) -> Option<String> {
-    let text = error.render().to_string();
-    let (former, now) = NUMBERS.into_iter().find(|(former, _)| text.contains(former))?;
-    Some(text.replace(former, now))
-}
-
 /// Prints the help or version that was asked for, or why nothing is done, and says how that went.
 fn instead(error: &clap::Error) -> ExitCode {
-    let printed = match of_number(error) {
+    let printed = match flags::number_error::reworded(&error.render().to_string()) {
         Some(text) => io::stderr().lock().write_all(text.as_bytes()),
         None => error.print(),
     };

@@ -14,7 +14,7 @@ use toml::{Spanned, Table, Value};
 use super::target_file::{Mistake, line_of};
 use crate::failure::Failure;
 use crate::flags::attach::AttachFlags;
-use crate::flags::{Command, Flags};
+use crate::flags::{Command, Flags, number_error};
 
 /// The table of what all disks have that do not say otherwise.
 const DEFAULTS: &str = "defaults";
@@ -213,6 +213,7 @@ fn said(error: &clap::Error) -> String {
         return format!("it lacks {}", missing.join(", "));
     }
     let text = error.to_string();
+    let text = number_error::reworded(&text).unwrap_or(text);
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").trim_start_matches("error: ").to_owned()

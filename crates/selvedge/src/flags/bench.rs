@@ -12,6 +12,7 @@ use nvme::discovery::Nqn;
 use super::EngineFlag;
 use super::connection::ConnectionFlags;
 use super::fio_options::FioOptions;
+use super::number_error;
 use crate::spec::extent::Extent;
 use crate::spec::fio_numbers;
 use crate::spec::size::{QuantityError, Size, parse_time};
@@ -255,6 +256,7 @@ impl BenchFlags {
         let flags = command.try_get_matches_from(line).and_then(|matches| Self::from_arg_matches(&matches));
         flags.map_err(|error| {
             let text = error.to_string();
+            let text = number_error::reworded(&text).unwrap_or(text);
             let lines =
                 text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
             let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();

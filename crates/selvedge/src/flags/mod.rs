@@ -20,6 +20,7 @@ pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod nbd_tls;
 pub(crate) mod nsid_list;
+pub(crate) mod number_error;
 pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod subsystem;

@@ -7,7 +7,7 @@ use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
 use super::choice::{
     self, BANDWIDTH_RULE, CommonQueues, WRITE_LIMIT_RULE, WriteCell, WriteLimit, write_cells,
 };
-use super::family::{ACKNOWLEDGEMENT, Workload, workloads};
+use super::family::{ACKNOWLEDGEMENT, Workload, setting, workloads};
 use super::plan::Plan;
 use super::summary::{Quantity, Summary};
 use crate::flags::sweep::Preset;
@@ -35,7 +35,7 @@ pub(super) fn finding(plan: &Plan, summaries: &[Summary]) -> Option<Finding> {
     let incomplete = summaries.iter().filter(|summary| is_incomplete(plan, summary)).count();
     let all = workloads(plan, summaries);
     let answer = match (incomplete, preset) {
-        (0, Preset::Writes) => of_writes(plan, &all),
+        (0, Preset::Writes) => of_writes(plan, &writing(all)),
         (0, Preset::Blocks) => of_blocks(plan, &all),
         _ => Err(format!(
             "measurements of {} of {} points are missing: resume the sweep (--resume)",
@@ -64,7 +64,7 @@ pub(super) fn picture(plan: &Plan, summaries: &[Summary]) -> Option<Chart> {
     }
     let all = workloads(plan, summaries);
     match plan.preset? {
-        Preset::Writes => picture_of_writes(plan, &all),
+        Preset::Writes => picture_of_writes(plan, &writing(all)),
         Preset::Blocks => picture_of_blocks(plan, &all),
         Preset::Quick | Preset::Queues | Preset::Network | Preset::Load => None,
     }
@@ -87,7 +87,13 @@ fn is_incomplete(plan: &Plan, summary: &Summary) -> bool {
 /// A sentence, its reasons, and its picture; or the reason of none.
 type Answer = Result<(String, String, &'static str), String>;
 
-/// Writes with one acknowledgement beside volatile ones.
+/// Workloads with writes, which have an acknowledgement.
+fn writing(mut all: Vec<Workload<'_>>) -> Vec<Workload<'_>> {
+    all.retain(|workload| workload.members.iter().any(|summary| summary.point.writes()));
+    all
+}
+
+/// Writes with one acknowledgement beside volatile ones, in one setting.
 struct Writes<'a> {
     name: String,
     cells: Vec<WriteCell<'a>>,
@@ -97,8 +103,7 @@ struct Writes<'a> {
 fn writes<'a>(plan: &Plan, all: &[Workload<'a>]) -> Vec<Writes<'a>> {
     let is_volatile =
         |workload: &&Workload<'_>| workload.members.iter().all(|summary| summary.point.is_volatile());
-    let kind = |workload: &Workload<'_>| workload.label_without(&ACKNOWLEDGEMENT);
-    let are_several = all.iter().any(|workload| kind(workload) != kind(&all[0]));
+    let are_several = are_of_several_kinds(all);
     let mut found = Vec::new();
     for workload in all.iter().filter(|workload| !is_volatile(workload)) {
         let same = |other: &&Workload<'_>| is_volatile(other) && kind(other) == kind(workload);
@@ -108,9 +113,32 @@ fn writes<'a>(plan: &Plan, all: &[Workload<'a>]) -> Vec<Writes<'a>> {
         let acknowledgement = first.point.acknowledgement();
         let name =
             if are_several { format!("{}, {acknowledgement}", kind(workload)) } else { acknowledgement };
-        found.push(Writes { name, cells: write_cells(plan, volatile, workload) });
+        found.extend(by_setting(plan, &name, write_cells(plan, volatile, workload)));
     }
-    found.retain(|writes| !writes.cells.is_empty());
+    found
+}
+
+/// Label of a workload that is the same for each acknowledgement.
+fn kind(workload: &Workload<'_>) -> String {
+    workload.label_without(&ACKNOWLEDGEMENT)
+}
+
+/// True if workloads differ in more than their acknowledgement.
+fn are_of_several_kinds(all: &[Workload<'_>]) -> bool {
+    all.iter().any(|workload| kind(workload) != kind(&all[0]))
+}
+
+/// Writes with this name, those of each setting for themselves.
+fn by_setting<'a>(plan: &Plan, name: &str, cells: Vec<WriteCell<'a>>) -> Vec<Writes<'a>> {
+    let mut found: Vec<Writes<'a>> = Vec::new();
+    for cell in cells {
+        let setting = setting(plan, cell.best);
+        let name = if setting.is_empty() { name.to_owned() } else { format!("{name}, {setting}") };
+        match found.iter_mut().find(|writes| writes.name == name) {
+            Some(writes) => writes.cells.push(cell),
+            None => found.push(Writes { name, cells: vec![cell] }),
+        }
+    }
     found
 }
 
@@ -118,7 +146,9 @@ fn of_writes(plan: &Plan, all: &[Workload<'_>]) -> Answer {
     let found = writes(plan, all);
     if found.is_empty() {
         return match plan.left_out.is_empty() {
-            true => Err("it needs volatile writes and others to compare with (--sync, --fsync)".to_owned()),
+            true => {
+                Err("it needs volatile writes and others to compare with (--rw, --sync, --fsync)".to_owned())
+            }
             // Each write is durable when it is acknowledged.
             false => {
                 let title = "Acknowledgement is not a limit here: no write waits for a cache".to_owned();
@@ -127,6 +157,9 @@ fn of_writes(plan: &Plan, all: &[Workload<'_>]) -> Answer {
             }
         };
     }
+    if plan.repeat < 2 {
+        return Err("one run of each point does not tell a difference from chance (--repeat)".to_owned());
+    }
     let places: Vec<String> =
         found.iter().map(|writes| format!("with {} {}", writes.name, place(writes))).collect();
     let is_nowhere =
@@ -134,7 +167,8 @@ fn of_writes(plan: &Plan, all: &[Workload<'_>]) -> Answer {
     let title = if is_nowhere {
         "Acknowledgement is nowhere the limit of these writes".to_owned()
     } else {
-        format!("Acknowledgement, not queues, is the limit {}", places.join(", "))
+        let queues = if plan.varies("nr-io-queues") { ", not queues," } else { "" };
+        format!("Acknowledgement{queues} is the limit {}", places.join(", "))
     };
     let reasons: Vec<String> = found.iter().flat_map(reasons).collect();
     Ok((title, format!("{}. The rule: {WRITE_LIMIT_RULE}.", reasons.join("; ")), WRITES_ID))
@@ -291,7 +325,7 @@ fn line(name: &str, style: Style, points: Vec<Point>) -> Series {
 }
 
 fn point(x: f64, summary: &Summary, quantity: &Quantity) -> Point {
-    let note = Some(format!("{}, {} runs", summary.label, summary.runs));
+    let note = Some(format!("{}, {}", summary.label, units::plural(summary.runs as u64, "run")));
     Point { x, y: quantity.mean, interval: quantity.interval, note }
 }
 
@@ -301,23 +335,23 @@ fn scale(lines: &[Series]) -> Scale {
 
 fn picture_of_writes(plan: &Plan, all: &[Workload<'_>]) -> Option<Chart> {
     let mut lines = Vec::new();
+    let are_several = are_of_several_kinds(all);
     for workload in all {
         let name = match (all.len(), workload.members.first()) {
             (0 | 1, _) | (_, None) => "writes".to_owned(),
+            (_, Some(_)) if are_several => workload.label.clone(),
             (_, Some(first)) => first.point.acknowledgement(),
         };
-        let name = match lines.iter().any(|line: &Series| line.name == name) {
-            true => workload.label.clone(),
-            false => name,
-        };
-        let (mut best, mut fewest) = (Vec::new(), Vec::new());
-        for cell in write_cells(plan, workload, workload) {
-            best.push(point(cell.outstanding as f64, cell.best, &cell.best.iops));
-            fewest.push(point(cell.outstanding as f64, cell.fewest, &cell.fewest.iops));
-        }
-        lines.push(line(&name, Style::Solid, best));
-        if plan.varies("nr-io-queues") {
-            lines.push(line(&name, Style::Dashed, fewest));
+        for Writes { name, cells } in by_setting(plan, &name, write_cells(plan, workload, workload)) {
+            let at = |cell: &WriteCell<'_>, summary: &Summary| {
+                point(cell.outstanding as f64, summary, &summary.iops)
+            };
+            let best = cells.iter().map(|cell| at(cell, cell.best)).collect();
+            lines.push(line(&name, Style::Solid, best));
+            if plan.varies("nr-io-queues") {
+                let fewest = cells.iter().map(|cell| at(cell, cell.fewest)).collect();
+                lines.push(line(&name, Style::Dashed, fewest));
+            }
         }
     }
     (!lines.is_empty()).then(|| Chart {

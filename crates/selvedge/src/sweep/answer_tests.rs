@@ -122,6 +122,60 @@ fn one_kind_of_writes_is_no_comparison() {
     assert!(answer.text.contains("--sync"), "{}", answer.text);
 }
 
+#[test]
+fn one_run_of_each_point_is_no_answer() {
+    let (plan, points) =
+        sweep(&format!("{WRITES} --repeat 1"), |point| vec![measurement(target(point), 1e6)]);
+    let answer = finding(&plan, &points).unwrap();
+    assert_eq!(answer.title, "The question is not answered");
+    assert!(answer.text.contains("One run of each point") && answer.text.contains("--repeat"), "{answer:?}");
+}
+
+#[test]
+fn one_number_of_queues_is_compared_with_no_other() {
+    let (answer, _) = answered("--preset writes -i 2 --fsync 0", |point| match point.is_volatile() {
+        true => target(point),
+        false => 5_000.0,
+    });
+    assert_eq!(answer.title, "Acknowledgement is the limit with FUA at each number of outstanding commands");
+}
+
+#[test]
+fn each_setting_has_an_answer_and_lines_of_its_own() {
+    let arguments = format!("{WRITES} --fsync 0 -t tcp,mptcp");
+    let (answer, chart) =
+        answered(&arguments, |point| match (point.is_volatile(), point.value("transport")) {
+            (false, Some("mptcp")) => 5_000.0,
+            _ => target(point),
+        });
+    assert_eq!(
+        answer.title,
+        "Acknowledgement, not queues, is the limit with FUA, tcp nowhere, with FUA, mptcp at each number of outstanding commands"
+    );
+    assert!(answer.text.contains("FUA, mptcp, 64 outstanding: 5.00 k IOPS"), "{}", answer.text);
+    let chart = chart.expect("the answer has the leading picture");
+    let lines = lines(&chart);
+    let names: Vec<&str> = lines.iter().step_by(2).map(|(name, ..)| *name).collect();
+    assert_eq!(names, ["volatile, tcp", "volatile, mptcp", "FUA, tcp", "FUA, mptcp"]);
+    assert!(lines.iter().all(|(_, _, values)| values.len() == 4), "{lines:?}");
+}
+
+#[test]
+fn reads_are_not_among_writes() {
+    let arguments = format!("{WRITES} --rw randread,randwrite --fsync 0");
+    let (answer, chart) = answered(&arguments, |point| match point.is_volatile() {
+        true => target(point),
+        false => 5_000.0,
+    });
+    assert!(
+        answer.title.ends_with("the limit with FUA at each number of outstanding commands"),
+        "{answer:?}"
+    );
+    let chart = chart.expect("the answer has the leading picture");
+    let names: Vec<&str> = lines(&chart).iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names, ["volatile", "volatile", "FUA", "FUA"]);
+}
+
 /// A sweep of writes to a namespace with or without a volatile write cache.
 fn on_namespace(has_volatile_cache: bool) -> (Plan, Vec<Summary>) {
     let abilities = Abilities { transfer_bytes_max: 1 << 20, has_volatile_cache };
@@ -208,6 +262,17 @@ fn sizes_that_want_different_queues_have_a_compromise() {
         }
     });
     assert_eq!(answer.title, "randread: commands are the limit up to 16 KiB (best -i 2)");
+}
+
+#[test]
+fn of_compromises_that_are_as_good_the_fewest_queues_are_named() {
+    let (answer, _) = answered(&format!("{BLOCKS} --rw randread --bs 4k,16k"), |point| {
+        match (bytes(point) > 4096.0, point.queues()) {
+            (false, 4) | (true, 1 | 2) => 100_000.0,
+            _ => 50_000.0,
+        }
+    });
+    assert_eq!(answer.title, "randread: commands are the limit up to 16 KiB (best -i 1)");
 }
 
 #[test]

@@ -141,6 +141,9 @@ fn best_family<'a, 'b>(families: &'b [Family<'a>]) -> Option<&'b Family<'a>> {
 pub(crate) const WRITE_LIMIT_RULE: &str = "of the gain by volatile writes and the gain by more queues, each at the number of \
      queues that does most, the larger one is the limit, if it is more than 5 % and the runs tell it";
 
+/// Ratio of throughput above which a gain counts.
+const GAIN_MIN: f64 = 1.05;
+
 /// Limit of writes at a number of outstanding commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteLimit {
@@ -177,7 +180,7 @@ impl WriteCell<'_> {
 /// Ratio of throughput, if the second point does more than 5 % more and the runs tell it.
 fn gain(from: &Summary, to: &Summary) -> Option<f64> {
     let both = compare(&from.iops.sample(), &to.iops.sample())?;
-    (both.ratio * AS_GOOD > 1.0 && both.differs != Some(false)).then_some(both.ratio)
+    (both.ratio > GAIN_MIN && both.differs == Some(true)).then_some(both.ratio)
 }
 
 /// The cells of writes beside volatile ones of the same kind, by outstanding commands.
@@ -248,7 +251,8 @@ pub(crate) fn common_queues(plan: &Plan, workloads: &[&Workload<'_>]) -> Option<
     let numbers: Vec<u64> = family.members.iter().map(|summary| summary.queues).collect();
     let is_alike = |number: &&u64| chosen.iter().all(|(_, choice)| choice.alike.contains(*number));
     let alike = numbers.iter().find(is_alike).copied();
-    let best = || numbers.iter().copied().max_by(|a, b| share(*a).total_cmp(&share(*b)));
+    // The fewest of several with the same share: the last one of equals is the greatest.
+    let best = || numbers.iter().rev().copied().max_by(|a, b| share(*a).total_cmp(&share(*b)));
     let is_decided = chosen.iter().any(|(_, choice)| choice.is_decided);
     Some(CommonQueues { queues: alike.or_else(best)?, is_decided })
 }

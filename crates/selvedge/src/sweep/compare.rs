@@ -88,8 +88,12 @@ impl Compared {
     /// When there are none: what tells the points of each apart.
     pub(crate) fn new(first: Side, second: Side) -> Result<Self, String> {
         let varies = |option: &str| first.plan.varies(option) || second.plan.varies(option);
+        // Writes of a sweep without these options are volatile.
+        let is_volatile =
+            |option: &str, value: &str| matches!((option, value), ("sync", "none" | "0") | ("fsync", "0"));
+        let tells = |(option, value): &&(String, String)| varies(option) && !is_volatile(option, value);
         let key = |summary: &Summary| -> Vec<(String, String)> {
-            summary.point.values.iter().filter(|(option, _)| varies(option)).cloned().collect()
+            summary.point.values.iter().filter(tells).cloned().collect()
         };
         let measured = |side: &Side| side.points.iter().filter(|point| point.is_measured()).count();
         let mut pairs = Vec::new();
@@ -416,6 +420,16 @@ mod tests {
         assert_eq!(document.figures.len(), 1);
         assert!(document.findings[0].text.contains("2 do more, 0 do less"));
         assert!(document.tables[0].rows.iter().all(|row| row.len() == document.tables[0].columns.len()));
+    }
+
+    #[test]
+    fn writes_of_sweeps_without_acknowledgements_are_volatile_ones() {
+        let new = || side("new", "--rw randwrite --iodepth 1,2 --sync none,sync --fsync 0,64", 1.0);
+        let old = side("old", "--rw randwrite --iodepth 1,2 --fsync 0,64", 1.0);
+        let compared = Compared::new(old, new()).unwrap();
+        assert_eq!((compared.pairs.len(), compared.only_first, compared.only_second), (4, 0, 2));
+        let compared = Compared::new(side("old", "--rw randwrite --iodepth 1,2", 1.0), new()).unwrap();
+        assert_eq!((compared.pairs.len(), compared.only_first, compared.only_second), (2, 0, 4));
     }
 
     #[test]

@@ -87,6 +87,18 @@ pub(crate) fn families<'a>(plan: &Plan, members: &[&'a Summary], along: Along) -
     families
 }
 
+/// Label of a point by options that make neither its workload nor its number of queues or outstanding commands, such as the
+/// transport. Where depth and jobs both vary, jobs are among them.
+pub(crate) fn setting(plan: &Plan, summary: &Summary) -> String {
+    let both = plan.varies("iodepth") && plan.varies("numjobs");
+    let tells = |option: &str| match option {
+        "iodepth" | "nr-io-queues" | "rate_iops" => false,
+        "numjobs" => both,
+        _ => plan.varies(option) && !WORKLOAD.contains(&option),
+    };
+    summary.point.label(tells)
+}
+
 /// The number that members of a family differ in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Along {

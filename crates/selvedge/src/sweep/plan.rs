@@ -176,7 +176,8 @@ impl Plan {
         apart
     }
 
-    fn without_what_means_nothing(&self, mut point: Point) -> Point {
+    fn without_what_means_nothing(&self, point: Point) -> Point {
+        let mut point = point.with_modes_named_once();
         if !matches!(point.kind(), "readwrite" | "randrw") {
             point = point.without("rwmixread");
         }
@@ -306,6 +307,8 @@ mod tests {
         assert_eq!(points("--rw read,write --fsync 1,32"), 1 + 2);
         assert_eq!(points("--rw read,write --sync none,sync --fsync 0,64"), 1 + 3);
         assert_eq!(points("--rw write --sync sync --fsync 0,64"), 2);
+        assert_eq!(points("--rw write --sync none,0,sync,1,dsync"), 2);
+        assert!(plan("--rw write --sync none,2").is_err(), "only modes that bench has");
     }
 
     #[test]

@@ -43,6 +43,18 @@ impl Point {
         Self { values }
     }
 
+    /// Returns the point with one name for each mode of `sync`: writes with `dsync` and `1` are those with `sync`.
+    pub(crate) fn with_modes_named_once(mut self) -> Self {
+        for (_, value) in self.values.iter_mut().filter(|(option, _)| option == "sync") {
+            match value.as_str() {
+                "1" | "dsync" => *value = "sync".to_owned(),
+                "0" => *value = "none".to_owned(),
+                _ => {}
+            }
+        }
+        self
+    }
+
     pub(crate) fn jobs(&self) -> u64 {
         self.number("numjobs").unwrap_or(1)
     }

@@ -90,7 +90,7 @@ impl Preset {
     }
 
     /// Question that the report answers, and that is its title.
-    pub(super) const fn question(self) -> Option<&'static str> {
+    pub(crate) const fn question(self) -> Option<&'static str> {
         match self {
             Preset::Writes => {
                 Some("Where is acknowledgement, not the number of queues, the limit of writes?")

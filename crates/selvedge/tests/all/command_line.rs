@@ -92,10 +92,15 @@ fn wrong_usage_is_status_2_and_failure_is_status_1() {
 #[test]
 fn a_number_is_named_where_a_text_is_not_one() {
     for (arguments, expected) in [
-        (&["key", "generate", "-l", "x"][..], "not a number"),
+        (&["key", "generate", "-l", "x"][..], "not a whole number"),
         (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "99999999999"], "not in"),
         (&["namespace", "show", NQN, ""], "not a number"),
-        (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "4k"], "not a number"),
+        (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "4k"], "not a whole number"),
+        (&["bench", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "1.5"], "not a whole number"),
+        (
+            &["sweep", "-a", "127.0.0.1", "--rw", "read", "--iodepth", "1,x", "--dry-run"],
+            "not a whole number",
+        ),
     ] {
         let output = run(arguments);
         let text = stderr(&output);

@@ -28,7 +28,11 @@ pub(super) fn prepare(flags: &AttachFlags) -> Result<Prepared, Failure> {
         ublk::prepare()?;
     }
     let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
-    let found = FoundDevice::all().unwrap_or_default();
+    let found = match FoundDevice::all() {
+        // A block device that waits for a recovery would not be seen, and another one would have its blocks.
+        Err(error) if flags.ublk => return Err(Failure::failed(error)),
+        found => found.unwrap_or_default(),
+    };
     Ok(Prepared { connection: Connection::new(&flags.connection)?, nbd_tls, found })
 }
 

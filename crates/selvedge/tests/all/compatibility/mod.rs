@@ -324,14 +324,19 @@ fn options(generated: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for page in fs::read_dir(generated.join("man")).expect("a folder").flatten() {
         let name = page.file_name().to_string_lossy().into_owned();
-        let text = fs::read_to_string(page.path()).expect("a page").replace('\\', "");
-        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
-        let options = words.filter(|word| word.len() > 3 && word.starts_with("--"));
+        let text = fs::read_to_string(page.path()).expect("a page");
+        // Options are in bold; names of options in prose are not.
+        let words = text.split(r"\fB").skip(1).filter_map(|rest| rest.split_once(r"\fR"));
+        let options = words.map(|(word, _)| word.replace('\\', "")).filter(|word| word.starts_with("--"));
         found.extend(options.map(|option| format!("{name} {option}")));
         found.insert(name);
     }
     found
 }
+
+/// Ends of places that have changed by decision: blocks have the size that storage is asked for, which is unknown while it is
+/// absent.
+const CHANGED: [&str; 2] = ["properties/block_size/default", "NamespaceSummary/required: \"block_size\""];
 
 #[test]
 #[ignore = "it takes the release before: the suite versions has it"]
@@ -359,5 +364,6 @@ fn what_others_rely_on_has_only_grown() {
     let name = "target.schema.json";
     let [old, new] = [old, new].map(|(made, _)| schema(&made, name).expect("a file"));
     grown::compare(name, &old, &new, &mut lost);
+    lost.retain(|place| !CHANGED.iter().any(|end| place.ends_with(end)));
     assert!(lost.is_empty(), "others may rely on it:\n{}", lost.join("\n"));
 }
