@@ -112,6 +112,11 @@ impl SubsystemConfig {
         self.allow_any_host || self.hosts.iter().any(|host| host == host_nqn)
     }
 
+    /// True if a host of this name may connect, or keeps the connections that it has.
+    pub fn lets_stay(&self, host_nqn: &str) -> bool {
+        self.lets_in(host_nqn) || self.kept_hosts.iter().any(|host| host == host_nqn)
+    }
+
     /// A namespace that the host knows of.
     fn known_to(&mut self, host: &KnownHost, nsid: u32) -> Result<&mut NamespaceConfig, Denial> {
         let namespace = self.namespaces.iter_mut().find(|namespace| namespace.nsid == nsid);
