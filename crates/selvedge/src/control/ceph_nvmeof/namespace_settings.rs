@@ -7,7 +7,7 @@ use ceph_nvmeof::{
 };
 use engine::target::Visibility;
 use gateway::LoadBalancingStatus;
-use libc::{EACCES, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
+use libc::{EACCES, EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::{Value, json};
 
 use super::failed::Failed;
@@ -38,9 +38,9 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     Ok(ReqStatus::default())
 }
 
-/// Turns "exists already" into "invalid", since a setting cannot exist already.
+/// Turns "try again" into "invalid": a conflict is mostly one with what the namespace is.
 fn invalid(failed: Failed) -> Failed {
-    if failed.errno == EEXIST { Failed { errno: EINVAL, ..failed } } else { failed }
+    if failed.errno == EAGAIN { Failed { errno: EINVAL, ..failed } } else { failed }
 }
 
 pub(super) async fn set_qos(native: Native, request: NamespaceSetQosReq) -> Result<ReqStatus, Failed> {
