@@ -66,6 +66,12 @@ impl Membership {
 }
 
 impl GroupState {
+    /// True if another gateway has a load-balancing group that this one is preferred for, or none has it.
+    pub(super) fn lacks_own(&self, name: &str) -> bool {
+        let mut its = self.groups.values().filter(|group| group.preferred == name);
+        its.any(|group| group.owner.as_ref().is_none_or(|owner| owner.gateway != name))
+    }
+
     /// Checks that the gateway `me` may give `name` its groups.
     fn may_fail_back(&self, name: &str, me: &str) -> Result<(), Refused> {
         if !self.gateways.contains_key(name) {

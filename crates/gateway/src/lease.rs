@@ -35,7 +35,7 @@ pub(crate) struct LeaseWatch {
     looked_ms: Option<u64>,
     seen: BTreeMap<String, Seen>,
     failback: Failback,
-    /// Gateways that get their groups back without a delay, until they are not well again.
+    /// Gateways that get their groups back without a delay, until they have them or are not well again.
     demanded: BTreeSet<String>,
 }
 
@@ -80,6 +80,8 @@ impl LeaseWatch {
         }
         self.looked_ms = Some(began_ms);
         self.seen.retain(|name, _| state.gateways.contains_key(name));
+        // An order that was carried out does not count for what the gateway gives away later.
+        self.demanded.retain(|name| state.lacks_own(name));
         for (name, gateway) in state.alive() {
             let beat = beats.get(name).filter(|beat| beat.epoch == gateway.epoch);
             let count = beat.map(|beat| beat.count);
@@ -161,6 +163,7 @@ mod tests {
         fn new() -> Self {
             let mut state = GroupState::default();
             state.register(&Owner { gateway: "a".to_owned(), epoch: 1 }, &[]).unwrap();
+            state.groups.get_mut(&1).unwrap().owner = None;
             Self { watch: LeaseWatch::default(), state, beats: BTreeMap::new() }
         }
 
@@ -272,6 +275,24 @@ mod tests {
             testbed.look(at_ms);
             let has_returned = testbed.watch.peers(&testbed.state).returned.contains("a");
             assert_eq!(has_returned, (5_000..7_500).contains(&at_ms), "{at_ms}");
+        }
+    }
+
+    #[test]
+    fn an_order_ends_when_it_is_carried_out() {
+        let mut testbed = Testbed { watch: LeaseWatch::new(Failback::OnDemand), ..Testbed::new() };
+        for at_ms in (0..20_000).step_by(500) {
+            if at_ms == 5_000 {
+                testbed.watch.demand("a");
+            }
+            // It gets its group, and gives it away when it is drained.
+            let has_its_own = (6_000..8_000).contains(&at_ms);
+            let owner = has_its_own.then(|| Owner { gateway: "a".to_owned(), epoch: 1 });
+            testbed.state.groups.get_mut(&1).unwrap().owner = owner;
+            testbed.beat(1, at_ms);
+            testbed.look(at_ms);
+            let has_returned = testbed.watch.peers(&testbed.state).returned.contains("a");
+            assert_eq!(has_returned, (5_000..6_000).contains(&at_ms), "{at_ms}");
         }
     }
 

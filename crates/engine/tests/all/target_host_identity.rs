@@ -270,6 +270,28 @@ fn a_denied_host_leaves_no_registration() {
 }
 
 #[test]
+fn a_denied_host_that_keeps_its_connections_keeps_its_reservation() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = start(ENGINES[1], folder.path());
+    let address = target.ports()[0];
+    let mut holder = connect(address, PROVED[0]).unwrap();
+    reserve(&mut holder);
+    let mut other = connect(address, PROVED[1]).unwrap();
+    let mut wanted = target.config();
+    let denied = name(PROVED[0]);
+    wanted.subsystems[0].hosts.retain(|host| *host != denied);
+    wanted.subsystems[0].host_keys.retain(|key| key.host != denied);
+    wanted.subsystems[0].kept_hosts.push(denied);
+    target.apply(&wanted).unwrap();
+    other.check_access(SPACE, true, false, "the holder relies on it");
+    holder.check_access(SPACE, true, true, "the holder stays");
+    wanted.subsystems[0].kept_hosts.clear();
+    target.apply(&wanted).unwrap();
+    other.check_access(SPACE, true, true, "the holder is gone");
+    assert_eq!(target.reservations(NQN, 1).unwrap().registrants, []);
+}
+
+#[test]
 fn an_operator_clears_the_registrations_of_one_host_or_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let target = start(ENGINES[1], folder.path());

@@ -11,7 +11,7 @@ use engine::ceph::Cluster;
 use engine::ring::Vital;
 use engine::target::{
     Change, EarlyImages, FabricConfig, KeyKind, KnownHost, Metrics, NamespaceConfig, ReservationStatus,
-    SealedSecret, SlowCommandLog, Target, TargetError, TargetStatus, WriteProtection,
+    SealedSecret, SlowCommandLog, SubsystemConfig, Target, TargetError, TargetStatus, WriteProtection,
 };
 use private_folder::Replacement;
 use serde_json::Value;
@@ -304,6 +304,7 @@ impl Administration {
         let before = self.fabric();
         let mut wanted = before.clone();
         edit(&mut wanted)?;
+        wanted.subsystems.iter_mut().for_each(SubsystemConfig::forget_kept);
         check(&before, &wanted, permissions)?;
         if self.membership.is_some() {
             wanted.check_shared()?;
@@ -353,6 +354,7 @@ impl Administration {
         let before = self.fabric();
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
+        wanted.subsystems.iter_mut().for_each(SubsystemConfig::forget_kept);
         if wanted == before {
             // A device may have another size than when it was last looked at.
             let changes = self.target.replace_secrets(&wanted, overlap)?;
@@ -405,6 +407,7 @@ impl Administration {
         let before = membership.fabric(&turn);
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
+        wanted.subsystems.iter_mut().for_each(SubsystemConfig::forget_kept);
         if wanted == before && permissions.new_secrets.is_none() {
             return Ok((outcome, Made::default()));
         }
@@ -538,7 +541,7 @@ fn bytes(backend: &BackendConfig) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use engine::target::{PortConfig, SubsystemConfig};
+    use engine::target::PortConfig;
 
     use super::*;
 

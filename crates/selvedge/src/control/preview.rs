@@ -95,12 +95,12 @@ pub(super) fn of(
     }
 }
 
-/// Number of controllers whose hosts may no longer use their subsystems after the change. Discovery
+/// Number of controllers that end with the change, since their hosts may no longer use the subsystems. Discovery
 /// controllers are not counted, since every host may use them.
 fn ending(ask: &Ask<'_>, wanted: &FabricConfig) -> usize {
     let (served, controllers) = (ask.administration.fabric(), ask.administration.status().controllers);
     let may = |fabric: &FabricConfig, nqn: &str, host: &String| {
-        fabric.subsystem(nqn).is_some_and(|subsystem| subsystem.lets_in(host))
+        fabric.subsystem(nqn).is_some_and(|subsystem| subsystem.lets_stay(host))
     };
     let ends = |nqn: &str, host: &String| may(&served, nqn, host) && !may(wanted, nqn, host);
     controllers.iter().filter(|controller| ends(&controller.subsystem, &controller.host_nqn)).count()

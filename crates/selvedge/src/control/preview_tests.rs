@@ -11,7 +11,7 @@ use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig,
 use serde_json::{Value, json};
 
 use super::access::{Caller, Identity, Rights};
-use super::administration::Administration;
+use super::administration::{Administration, Permissions};
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
 use super::routes::{ROUTES, Route};
@@ -203,4 +203,28 @@ fn who_may_not_change_something_has_no_preview_of_it() {
     let removed = |caller: &Caller| previewed(&administration, caller, ("DELETE", &path, &Value::Null));
     assert_eq!(removed(&operate).unwrap_err().status, 403);
     assert!(removed(&admin).is_ok());
+}
+
+#[test]
+fn only_a_connected_host_that_may_not_return_keeps_its_connections() {
+    let (target, administration) = served();
+    let admin = caller(Role::Admin, "*");
+    let subsystem = format!("/v1/subsystems/{MINE}");
+    let make = |method: &str, path: &str, body: &str| {
+        ask(&administration, &admin, (method, path, body)).map(drop).unwrap();
+    };
+    let kept = || target.config().subsystems[0].kept_hosts.clone();
+    make("PATCH", &subsystem, "{\"allow_any_host\": false}");
+    make("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a:host\"}");
+    make("DELETE", &format!("{subsystem}/hosts/nqn.a:host?keep_connections=true"), "");
+    assert_eq!(kept(), [""; 0], "it has none");
+    let keep = administration.change(Permissions::default(), |fabric| {
+        fabric.subsystems[0].kept_hosts.push("nqn.a:host".to_owned());
+        Ok(())
+    });
+    keep.map(drop).unwrap();
+    assert_eq!(kept(), ["nqn.a:host"]);
+    make("PATCH", &subsystem, "{\"allow_any_host\": true}");
+    make("PATCH", &subsystem, "{\"allow_any_host\": false}");
+    assert_eq!(kept(), [""; 0], "connections that it made in between end");
 }

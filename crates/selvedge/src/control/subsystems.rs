@@ -174,6 +174,7 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
     let (with_key, keep) = (ask.flag("with_key")?, ask.flag("keep_connections")?);
+    let connected = keep.then(|| connected(ask)).flatten();
     change(ask, |subsystem| {
         let (before, kept) = (subsystem.hosts.len(), subsystem.kept_hosts.len());
         subsystem.hosts.retain(|known| known != host);
@@ -194,10 +195,23 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         }
         if keep {
             subsystem.kept_hosts.push(host.to_owned());
+            // One without a connection has none to keep. The list would be full one day.
+            let is_connected = |kept: &String| connected.as_ref().is_none_or(|known| known.contains(kept));
+            subsystem.kept_hosts.retain(is_connected);
         }
         Ok(())
     })?;
     Ok(Answer::done())
+}
+
+/// Hosts with controllers of the subsystem that the path names; `None` in a group, of which this gateway knows only its own.
+fn connected(ask: &Ask<'_>) -> Option<BTreeSet<String>> {
+    if ask.administration.membership().is_some() {
+        return None;
+    }
+    let nqn = ask.part("nqn");
+    let controllers = ask.administration.status().controllers.into_iter();
+    Some(controllers.filter(|known| known.subsystem == nqn).map(|known| known.host_nqn).collect())
 }
 
 /// Groups that have a state of their own, and those that namespaces are in.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::error::SettingError;
 
+/// Bits of IPv6 before an IPv4 address that is mapped into it.
+const MAPPED_BITS: u8 = 96;
+
 /// Network of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NetworkMask {
@@ -47,9 +50,9 @@ impl FromStr for NetworkMask {
         let wrong = || SettingError::Network(text.to_owned());
         let (address, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let all = if address.is_ipv4() { 32 } else { 128 };
+        let all: u8 = if address.is_ipv4() { 32 } else { 128 };
         let is_number = |bits: &&str| bits.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix_bits = match bits {
+        let prefix_bits: u8 = match bits {
             None => all,
             Some(bits) => {
                 Some(bits).filter(is_number).and_then(|bits| bits.parse().ok()).ok_or_else(wrong)?
@@ -58,6 +61,15 @@ impl FromStr for NetworkMask {
         if prefix_bits > all {
             return Err(wrong());
         }
+        // Addresses of IPv4 that are mapped into IPv6 are those of IPv4, and so is a network of them.
+        let mapped = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => address.to_ipv4_mapped(),
+        };
+        let (address, prefix_bits) = match mapped {
+            Some(mapped) => (IpAddr::V4(mapped), prefix_bits.checked_sub(MAPPED_BITS).ok_or_else(wrong)?),
+            None => (address, prefix_bits),
+        };
         Ok(Self { first: lowest(address, prefix_bits), prefix_bits })
     }
 }
@@ -102,6 +114,8 @@ mod tests {
             ("10.0.0.128/25", "10.0.0.128", "10.0.0.127"),
             ("10.0.0.7", "10.0.0.7", "10.0.0.6"),
             ("10.0.0.0/24", "::ffff:10.0.0.1", "::10.0.0.1"),
+            ("::ffff:10.0.0.0/120", "10.0.0.1", "10.0.1.1"),
+            ("::ffff:10.0.0.7", "::ffff:10.0.0.7", "10.0.0.6"),
             ("0.0.0.0/0", "192.0.2.1", "::1"),
             ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
             ("::1", "::1", "::2"),
@@ -117,9 +131,18 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_refused() {
-        for text in
-            ["", "/24", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "10.0.0.0/24/1", "::/129", "a/8", "*"]
-        {
+        for text in [
+            "",
+            "/24",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0.0/24/1",
+            "::/129",
+            "a/8",
+            "*",
+            "::ffff:10.0.0.0/24",
+        ] {
             assert_eq!(text.parse::<NetworkMask>(), Err(SettingError::Network(text.to_owned())));
         }
     }

@@ -112,6 +112,18 @@ impl SubsystemConfig {
         self.allow_any_host || self.hosts.iter().any(|host| host == host_nqn)
     }
 
+    /// True if a host of this name may connect, or keeps the connections that it has.
+    pub fn lets_stay(&self, host_nqn: &str) -> bool {
+        self.lets_in(host_nqn) || self.kept_hosts.iter().any(|host| host == host_nqn)
+    }
+
+    /// Removes hosts that may connect again from those that keep their connections: a later denial is to end connections that
+    /// they have made since.
+    pub fn forget_kept(&mut self) {
+        let Self { allow_any_host, hosts, kept_hosts, .. } = self;
+        kept_hosts.retain(|kept| !*allow_any_host && !hosts.contains(kept));
+    }
+
     /// A namespace that the host knows of.
     fn known_to(&mut self, host: &KnownHost, nsid: u32) -> Result<&mut NamespaceConfig, Denial> {
         let namespace = self.namespaces.iter_mut().find(|namespace| namespace.nsid == nsid);

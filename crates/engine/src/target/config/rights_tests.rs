@@ -42,6 +42,24 @@ fn assert_denied<T: fmt::Debug>(outcome: Result<T, Denial>, status: Status, rule
 }
 
 #[test]
+fn a_host_that_may_connect_again_keeps_nothing_later() {
+    let (a, b) = (host(1).nqn, host(2).nqn);
+    let mut subsystem = SubsystemConfig { allow_any_host: false, kept_hosts: vec![a, b], ..subsystem() };
+    let kept = subsystem.kept_hosts.clone();
+    subsystem.forget_kept();
+    assert_eq!(subsystem.kept_hosts, kept);
+    assert!(subsystem.lets_stay(&kept[0]) && !subsystem.lets_in(&kept[0]));
+    subsystem.hosts.push(kept[0].clone());
+    subsystem.forget_kept();
+    assert_eq!(subsystem.kept_hosts, kept[1..]);
+    subsystem.allow_any_host = true;
+    subsystem.forget_kept();
+    assert!(subsystem.kept_hosts.is_empty());
+    subsystem.allow_any_host = false;
+    assert!(subsystem.lets_stay(&kept[0]) && !subsystem.lets_stay(&kept[1]), "the list alone counts then");
+}
+
+#[test]
 fn an_owner_alone_attaches_and_detaches() {
     let (a, b) = (host(1), host(2));
     let mut subsystem = subsystem();

@@ -51,7 +51,8 @@ fn drop_hosts(
     Ok(dropped.into_inner())
 }
 
-/// Drops the registrations of hosts that were allowed in `old` and are not now, in subsystems whose access changes.
+/// Drops the registrations of hosts that were allowed in `old` and are not now, in subsystems whose access changes. A host that
+/// keeps its connections still relies on its reservations, and has them until it loses the connections, too.
 pub(crate) fn drop_denied(
     fabric: &Fabric,
     archive: Option<&ReservationDirectory>,
@@ -64,7 +65,7 @@ pub(crate) fn drop_denied(
         let (Some(before), Some(now)) = (old.subsystem(nqn), directory.config.subsystem(nqn)) else {
             continue;
         };
-        let is_denied = |host: &str| before.lets_in(host) && !now.lets_in(host);
+        let is_denied = |host: &str| before.lets_stay(host) && !now.lets_stay(host);
         for namespace in fabric.find(nqn).iter().flat_map(|subsystem| subsystem.namespaces()) {
             let is_elsewhere =
                 namespace.shared_reservations().is_some_and(|shared| !shared.hold().is_taken());

@@ -70,8 +70,11 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
         }
     }
     let path = format!("{}/hosts", of_subsystem(nqn));
-    let added = native.ask("POST", &path, Some(body)).await;
-    added.map_err(|refused| failed(refused.into()))?;
+    if let Err(refused) = native.ask("POST", &path, Some(body)).await {
+        let now = native.subsystem(nqn, ENOENT).await;
+        let is_there = now.is_ok_and(|subsystem| subsystem.hosts.contains(host));
+        return Err(failed(refused.of_addition(is_there)));
+    }
     Ok(ReqStatus::default())
 }
 
@@ -136,7 +139,14 @@ fn namespace_of(subsystem: &SubsystemConfig, host: &str) -> Option<u32> {
 
 /// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections. Here the
 /// configuration of all gateways says so.
-pub(super) async fn set_keep_connected(_: Native, _: SetKeepHostConnectedReq) -> Result<ReqStatus, Failed> {
+pub(super) async fn set_keep_connected(
+    native: Native,
+    request: SetKeepHostConnectedReq,
+) -> Result<ReqStatus, Failed> {
+    let (nqn, host) = (&request.subsystem_nqn, &request.host_nqn);
+    let subsystem = native.subsystem(nqn, ENOENT).await;
+    let doing = format!("Failure keeping the connections of host {host} to {nqn}");
+    subsystem.map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
 }
 

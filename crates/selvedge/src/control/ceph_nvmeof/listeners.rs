@@ -12,7 +12,7 @@ use engine::target::{
     AnaGroupConfig, GroupState, HostKeyConfig, NO_PORT, PortConfig, SubsystemConfig, TlsUse,
 };
 use gateway::GroupStatus;
-use libc::{EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENOENT, ENOTEMPTY, EOPNOTSUPP, EPERM};
+use libc::{EADDRINUSE, EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENOENT, ENOTEMPTY, EOPNOTSUPP, EPERM};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -144,7 +144,11 @@ pub(super) async fn listen(
     if is_secure {
         body["tls"] = "required".into();
     }
-    let added = native.ask("POST", "/v1/ports", Some(body)).await?;
+    let added = native.ask("POST", "/v1/ports", Some(body)).await;
+    let added = added.map_err(|refused| match refused.status {
+        409 => Failed::new(EADDRINUSE, refused.what),
+        _ => refused.into(),
+    })?;
     let id = added["id"].as_u64().and_then(|id| u16::try_from(id).ok());
     id.ok_or_else(|| Failed::new(EINVAL, "the port has no number"))
 }

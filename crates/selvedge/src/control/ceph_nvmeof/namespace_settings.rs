@@ -6,8 +6,8 @@ use ceph_nvmeof::{
     NamespaceSetQosReq, NamespaceSetRbdTrashImageReq, ReqStatus,
 };
 use engine::target::Visibility;
-use gateway::LoadBalancingStatus;
-use libc::{EACCES, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
+use gateway::GroupStatus;
+use libc::{EACCES, EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::{Value, json};
 
 use super::failed::Failed;
@@ -27,6 +27,11 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
         change["size"] = request.new_size.saturating_mul(MIB).into();
     }
     if namespace.disable_auto_resize {
+        // Another gateway may see only the last of the two changes, and its hosts would keep the former size.
+        let known = native.group().await?;
+        if let Some(owner) = owner_elsewhere(known.as_ref(), namespace.ana_group) {
+            return Err(Failed::new(EINVAL, at_its_owner(owner)).amid(&doing));
+        }
         change["disable_auto_resize"] = false.into();
     }
     native.patch_namespace(nqn, nsid, change).await.map_err(failed)?;
@@ -38,9 +43,9 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     Ok(ReqStatus::default())
 }
 
-/// Turns "exists already" into "invalid", since a setting cannot exist already.
+/// Turns "try again" into "invalid": a conflict is mostly one with what the namespace is.
 fn invalid(failed: Failed) -> Failed {
-    if failed.errno == EEXIST { Failed { errno: EINVAL, ..failed } } else { failed }
+    if failed.errno == EAGAIN { Failed { errno: EINVAL, ..failed } } else { failed }
 }
 
 pub(super) async fn set_qos(native: Native, request: NamespaceSetQosReq) -> Result<ReqStatus, Failed> {
@@ -73,15 +78,22 @@ pub(super) async fn change_group(
     check_group(&native, group).await.map_err(|failed| failed.amid(&doing))?;
     // The gateway that serves it has to release its image first.
     let known = native.group().await?;
-    let is_its = |known: &&LoadBalancingStatus| known.id == namespace.ana_group;
-    let owned = known.as_ref().and_then(|known| known.load_balancing_groups.iter().find(is_its));
-    if let Some(owner) = owned.filter(|owned| !owned.is_served_here).and_then(|owned| owned.owner.as_ref()) {
-        let what = format!("it is owned by gateway {owner} so try this command from it");
-        return Err(Failed::new(EEXIST, what).amid(doing));
+    if let Some(owner) = owner_elsewhere(known.as_ref(), namespace.ana_group) {
+        return Err(Failed::new(EEXIST, at_its_owner(owner)).amid(doing));
     }
     let patched = native.patch_namespace(nqn, nsid, json!({ "ana_group": group })).await;
     patched.map_err(|failed| invalid(failed).amid(doing))?;
     Ok(ReqStatus::default())
+}
+
+/// The gateway that serves a load-balancing group, if it is another one than this.
+fn owner_elsewhere(known: Option<&GroupStatus>, group: u32) -> Option<&str> {
+    let owned = known?.load_balancing_groups.iter().find(|owned| owned.id == group)?;
+    owned.owner.as_deref().filter(|_| !owned.is_served_here)
+}
+
+fn at_its_owner(owner: &str) -> String {
+    format!("it is owned by gateway {owner} so try this command from it")
 }
 
 pub(super) async fn change_visibility(
@@ -200,4 +212,27 @@ pub(super) async fn change_location(
     find_namespace(&native, nqn, nsid, &doing).await?;
     check_location(request.location()).map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_that_serves_a_namespace_is_named_by_the_others() {
+        let group = |id: u32, owner: Option<&str>, is_served_here: bool| {
+            json!({
+                "id": id, "preferred": "a", "owner": owner, "state": "serving", "namespaces": 1,
+                "is_served_here": is_served_here,
+            })
+        };
+        let known = json!({
+            "group": "rbd/gw", "gateway": "a", "has_lease": true, "version": 1, "gateways": [],
+            "load_balancing_groups": [group(1, Some("a"), true), group(2, Some("b"), false), group(3, None, false)],
+        });
+        let known: GroupStatus = serde_json::from_value(known).unwrap();
+        let owners = [1, 2, 3, 4].map(|group| owner_elsewhere(Some(&known), group));
+        assert_eq!(owners, [None, Some("b"), None, None]);
+        assert_eq!(owner_elsewhere(None, 1), None);
+    }
 }

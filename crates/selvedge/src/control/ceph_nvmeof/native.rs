@@ -12,7 +12,7 @@ use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::service::Service as _;
 use hyper::{Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
-use libc::{EACCES, EEXIST, EINVAL, ENOENT, ENOKEY, ENOSPC, ETIMEDOUT};
+use libc::{EACCES, EAGAIN, EEXIST, EINVAL, ENOENT, ENOKEY, ENOSPC, ETIMEDOUT};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -39,6 +39,15 @@ pub(super) struct Refused {
     /// The status of HTTP.
     pub(super) status: u16,
     pub(super) what: String,
+}
+
+impl Refused {
+    /// The failure of an addition: EEXIST if the object is there now.
+    pub(super) fn of_addition(self, is_there: bool) -> Failed {
+        let is_taken = self.status == 409 && is_there;
+        let failed = Failed::from(self);
+        if is_taken { Failed { errno: EEXIST, ..failed } } else { failed }
+    }
 }
 
 #[derive(Deserialize)]
@@ -178,7 +187,8 @@ impl From<Refused> for Failed {
             // One that has failed before and has to wait, too.
             401 | 403 | 429 => EACCES,
             404 => ENOENT,
-            409 => EEXIST,
+            // Not EEXIST, which clients take for success: another gateway may have changed something at the same moment.
+            409 => EAGAIN,
             CANNOT_SEAL => ENOKEY,
             421 | 503 => ETIMEDOUT,
             507 => ENOSPC,
@@ -197,4 +207,19 @@ pub(super) fn find(subsystem: &SubsystemConfig, nsid: u32) -> Option<&NamespaceC
 pub(super) fn user_of_serial<'a>(subsystems: &'a [SubsystemConfig], serial: &str) -> Option<&'a str> {
     let fabric = subsystems.iter().find(|subsystem| !serial.is_empty() && subsystem.serial == serial);
     fabric.map(|subsystem| subsystem.nqn.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_eexist_only_where_the_object_is_there() {
+        let errno = |status, is_there| {
+            let refused = Refused { status, what: "it was changed at the same moment".to_owned() };
+            refused.of_addition(is_there).errno
+        };
+        assert_eq!((errno(409, true), errno(409, false)), (EEXIST, EAGAIN));
+        assert_eq!((errno(403, true), errno(503, true)), (EACCES, ETIMEDOUT));
+    }
 }

@@ -3,7 +3,7 @@
 use authentication::Secret;
 use ceph_nvmeof::{
     AddHostReq, AddKmipServerEndpointsReq, AddSubsystemNetworkReq, ChangeHostKeyReq, ChangeSubsystemKeyReq,
-    ConnectionIoStatistics, ConnectionsInfo, ControllerKeyOrigin, CreateSubsystemReq,
+    ConnectionIoStatistics, ConnectionsInfo, ControllerKeyOrigin, CreateListenerReq, CreateSubsystemReq,
     DelKmipServerEndpointsReq, DelSubsystemNetworkReq, DeleteListenerReq, GatewayInfo, GatewayStatsInfo,
     GetConnectionIoStatisticsReq, GetGatewayInfoReq, GetGatewayStatsReq, GetSubsystemsReq, GetThreadStatsReq,
     HostsInfo, KmipServerEndpoint, KmipServerEndpointsInfo, ListConnectionsReq, ListHostsReq,
@@ -14,7 +14,10 @@ use ceph_nvmeof::{
     NamespacesInfo, NsidStatus, RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq,
     SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
-use libc::{EACCES, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY, EOPNOTSUPP};
+use libc::{
+    EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
+    EOPNOTSUPP,
+};
 
 use super::tests::{HOST, NQN, SERVED, Testbed, add_host, create, framed, remove_host};
 
@@ -110,6 +113,24 @@ fn a_subsystem_comes_with_its_networks_or_not_at_all() {
 }
 
 #[test]
+fn an_address_in_use_by_another_program_is_no_listener_that_is_there() {
+    let testbed = Testbed::new();
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let own: GatewayInfo = testbed.ask("get_gateway_info", &GetGatewayInfoReq::default());
+    let request = CreateListenerReq {
+        nqn: NQN.to_owned(),
+        host_name: own.hostname,
+        traddr: "127.0.0.1".to_owned(),
+        trsvcid: Some(other.local_addr().unwrap().port().into()),
+        ..Default::default()
+    };
+    // Clients take EEXIST for success.
+    assert_eq!([(); 2].map(|()| testbed.status("create_listener", &request)), [EADDRINUSE; 2]);
+    assert_eq!(listeners(&testbed, NQN), []);
+}
+
+#[test]
 fn a_host_is_removed_with_or_without_its_connections() {
     let testbed = Testbed::new();
     assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0);
@@ -132,6 +153,8 @@ fn a_host_is_removed_with_or_without_its_connections() {
     assert_eq!(testbed.status("remove_host", &any), EINVAL);
     let set = SetKeepHostConnectedReq { subsystem_nqn: NQN.to_owned(), host_nqn: HOST.to_owned() };
     assert_eq!([(); 2].map(|()| testbed.status("set_keep_host_connected", &set)), [0, 0]);
+    let none = SetKeepHostConnectedReq { subsystem_nqn: "nqn.none".to_owned(), ..set };
+    assert_eq!(testbed.status("set_keep_host_connected", &none), ENOENT);
     let all: ConnectionsInfo = testbed.ask("list_connections", &ListConnectionsReq::default());
     assert_eq!((all.subsystem_nqn.as_str(), all.connections.len()), ("*", 1));
     assert_eq!(all.connections[0].subsystem(), NQN);

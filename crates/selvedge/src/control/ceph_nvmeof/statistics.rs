@@ -139,7 +139,7 @@ pub(super) async fn of_connection(
     if host == "*" {
         return Err(failed(Failed::new(EINVAL, "Must specify a specific host NQN, \"*\" is invalid")));
     }
-    if !subsystem.lets_in(host) && !subsystem.kept_hosts.contains(host) {
+    if !subsystem.lets_stay(host) {
         return Err(failed(Failed::new(ENODEV, "Host is not allowed to access subsystem")));
     }
     if !is_connected(&controllers_of(&native).await.map_err(failed)?, nqn, host) {

@@ -56,7 +56,8 @@ pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Resul
     }
     if let Err(refused) = native.ask("POST", "/v1/subsystems", Some(body)).await {
         networks::close(&native, &opened).await;
-        return Err(failed(refused.into()));
+        let is_there = native.subsystem(&nqn, ENOENT).await.is_ok();
+        return Err(failed(refused.of_addition(is_there)));
     }
     if let Some(key) = given(&request.dhchap_key)
         && let Err(refused) = set_key(&native, &nqn, Some(key)).await
