@@ -46,6 +46,9 @@ pub const HAND_OVER_STALL_MS: u64 = 100;
 /// over, in milliseconds. Its connection does not survive the hand-over, which it would block; nor does one whose unread replies
 /// have the buffers that other clients' requests wait for.
 pub const HAND_OVER_UNREAD_MS: u64 = 1_000;
+/// The same for a client that reads its replies slowly, and has the buffers that others wait for: those are answered afterwards,
+/// before the hand-over's time is over.
+pub const HAND_OVER_SLOW_MS: u64 = 1_500;
 /// Time for a TLS handshake to complete when its client is handed over, in milliseconds: some round
 /// trips. Others wait meanwhile, and one that takes longer has to reconnect.
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
@@ -112,7 +115,8 @@ const _: () = {
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
-    assert!(HAND_OVER_UNREAD_MS < HAND_OVER_TIMEOUT_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
+    assert!(HAND_OVER_UNREAD_MS < HAND_OVER_SLOW_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
+    assert!(HAND_OVER_SLOW_MS < HAND_OVER_TIMEOUT_MS);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX + 2 * secure_channel::RECORD_BYTES_MAX);
     assert!(INPUT_BYTES <= engine::limits::RECEIVE_LENGTH);

@@ -13,7 +13,9 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
 use crate::client_state::AdoptionError;
-use crate::limits::{HAND_OVER_HANDSHAKE_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS};
+use crate::limits::{
+    HAND_OVER_HANDSHAKE_MS, HAND_OVER_SLOW_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS,
+};
 use crate::worker::{Course, Worker};
 use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
 
@@ -89,9 +91,10 @@ impl Worker {
             true => handshakes_are_over,
             false => client.is_quiesced(is_late) || is_let_go(client),
         };
+        let is_slow = is_past(HAND_OVER_SLOW_MS);
         if !self.clients.iter().flatten().all(is_quiesced) {
             if is_unread {
-                self.make_room();
+                self.make_room(is_slow);
             }
             return;
         }
@@ -111,9 +114,9 @@ impl Worker {
         let _ = asker.send(self.clients.iter().flatten().filter_map(quiesced).collect());
     }
 
-    /// Closes a connection whose client leaves its replies unread, if another client waits for the buffers of such replies. The
-    /// next call closes another one, if this was not enough.
-    fn make_room(&mut self) {
+    /// Closes a connection whose client leaves its replies unread, if another client waits for the buffers of such replies; if
+    /// `is_slow`, also one that reads them slowly. The next call closes another one, if this was not enough.
+    fn make_room(&mut self, is_slow: bool) {
         let clients = || self.clients.iter().flatten();
         // The end of a command may make room, too.
         if clients().any(|client| client.commands > 0) || !clients().any(Client::waits_for_buffers) {
@@ -122,10 +125,10 @@ impl Worker {
         let unread = clients().filter(|client| client.is_stalled() && client.held_bytes > 0);
         let most = unread.max_by_key(|client| (client.reads_nothing(), client.held_bytes));
         let Some(slot) = most.map(|client| client.slot) else { return };
-        if let Some(client) = &mut self.clients[slot] {
+        if let Some(client) = self.clients[slot].as_mut().filter(|client| is_slow || client.reads_nothing()) {
             client.end_unread(&mut self.storage);
+            self.disconnect(slot);
         }
-        self.disconnect(slot);
     }
 
     /// Takes a client that another process had.

@@ -19,7 +19,7 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
     for (wrong, expected) in [
         (HandedNamespace { namespace: uuid::Uuid::nil(), marks: Vec::new(), failure: None }, "not served"),
         (HandedNamespace { namespace, marks, failure: None }, "too many"),
-        (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "nothing that could"),
+        (HandedNamespace { namespace, marks: Vec::new(), failure: Some(failure) }, "no state of failure"),
     ] {
         let next = testbed.next();
         let mut hand_over = testbed.freeze();

@@ -477,7 +477,8 @@ impl Administration {
         self.check_serves().map(|()| store)
     }
 
-    fn check_serves(&self) -> Result<(), Refusal> {
+    /// Refuses a change once another process makes all changes.
+    pub(super) fn check_serves(&self) -> Result<(), Refusal> {
         if self.has_left.load(Ordering::Acquire) { Err(Refusal::served_elsewhere()) } else { Ok(()) }
     }
 }

@@ -23,6 +23,8 @@ mod fabric;
 mod file_stamp;
 pub(crate) mod fingerprint;
 mod gateways;
+#[cfg(test)]
+mod handed_over_tests;
 pub(crate) mod host_keys;
 mod host_requests;
 mod in_process;

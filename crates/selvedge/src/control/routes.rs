@@ -466,6 +466,8 @@ async fn perform(
         if !route.changes(&ask) {
             return (route.handler)(&ask);
         }
+        // Before anything is begun or recorded: also what needs no lock would be lost with this process.
+        administration.check_serves()?;
         audit.check()?;
         let outcome = (route.handler)(&ask);
         if route.path != SWEEP_PATH || outcome.is_err() || !ask.record.borrow().is_empty() {

@@ -169,6 +169,21 @@ fn every_thread_is_confined_and_serves() {
     assert!(of_each_thread(&free, "Seccomp").iter().all(|value| value == "0"));
 }
 
+#[test]
+fn as_many_descriptors_are_used_as_the_system_allows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 100 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_selvedge")]);
+    command.args(arguments(&port, &["--nbd", "unix:a.nbd"])).current_dir(folder.path());
+    command.stdin(Stdio::null()).env("RUNTIME_DIRECTORY", folder.path());
+    let (attached, _) = attached(&mut command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", attached.0.id())).expect("it runs");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    let limits: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(limits[0], limits[1], "{line}");
+}
+
 fn schema(folder: &Path) -> Value {
     schema_of(folder, "attach")
 }

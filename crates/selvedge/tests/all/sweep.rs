@@ -323,12 +323,8 @@ fn writes_to_a_file_have_three_acknowledgements() {
     let expected = ["volatile", "flush every 64", "FUA"];
     let expected = expected.iter().flat_map(|kind| ["depth 1", "depth 2"].map(|at| format!("{kind}, {at}")));
     assert_eq!(labels, expected.collect::<Vec<_>>());
-    assert!(
-        titles(&report).iter().any(|title| title.starts_with("Acknowledgement")),
-        "{:?}",
-        titles(&report)
-    );
-    assert_eq!(report["charts"][0]["id"], "acknowledgement");
+    // One run of each point tells no difference.
+    assert!(titles(&report).contains(&"The question is not answered"), "{:?}", titles(&report));
 }
 
 #[test]

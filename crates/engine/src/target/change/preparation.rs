@@ -262,14 +262,13 @@ impl Preparation<'_> {
         error: TargetError,
         absent: &mut Vec<AbsentNamespace>,
     ) -> Result<(), TargetError> {
-        let may_be_absent = match config.backend {
-            BackendConfig::Null { .. } => false,
-            // Alone, an image of a cluster without configuration is a mistake in the flags, as a missing file is.
-            BackendConfig::Rbd(_) if !(self.wanted.has_one_namespace() && error.is_misconfiguration()) => {
-                true
-            }
-            _ => self.may_disks_be_absent,
-        };
+        let was_absent = self.was_absent(&subsystem.nqn, config.nsid);
+        // A new one alone, of a cluster without configuration, is a mistake in the flags, as a missing file is.
+        let is_mistake =
+            was_absent.is_none() && self.wanted.has_one_namespace() && error.is_misconfiguration();
+        let is_image = matches!(config.backend, BackendConfig::Rbd(_)) && !is_mistake;
+        let is_null = matches!(config.backend, BackendConfig::Null { .. });
+        let may_be_absent = is_image || self.may_disks_be_absent && !is_null;
         if self.absence == Absence::Refused || !may_be_absent {
             return Err(error);
         }
@@ -277,7 +276,7 @@ impl Preparation<'_> {
             AbsentNamespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, reason: error.to_string() };
         // That it is tried is no other reason, unless there is more to say by now.
         if let TargetError::Namespace { source: BackendError::Pending { owner, .. }, .. } = &error
-            && let Some(before) = self.was_absent(&subsystem.nqn, config.nsid)
+            && let Some(before) = was_absent
             && owner.as_ref().is_none_or(|owner| before.reason.contains(owner))
         {
             now.reason.clone_from(&before.reason);

@@ -87,7 +87,7 @@ fn previous(line: &CommandLine, flags: &mut AttachFlags) -> Option<KnownRecord> 
         known.record.arguments == line.arguments && !known.recoverable(&found).is_empty()
     };
     let known = KnownRecord::all().into_iter().find(is_same)?;
-    recover::keep_waiting(flags, &known, &found);
+    recover::keep_left(flags, &known, &found);
     Some(known)
 }
 

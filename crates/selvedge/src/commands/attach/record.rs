@@ -313,6 +313,11 @@ impl KnownRecord {
 
     fn open(folder: &PrivateFolder, path: PathBuf) -> Option<Self> {
         let file = folder.open_to_append(path.file_name()?).ok()?;
+        Self::of_file(folder, path, file)
+    }
+
+    /// Reads the record in a file that was opened at this path.
+    fn of_file(folder: &PrivateFolder, path: PathBuf, file: File) -> Option<Self> {
         let mut text = Vec::new();
         (&file).take(LENGTH_MAX).read_to_end(&mut text).ok()?;
         let record = Record::parse(&text)?;
@@ -328,9 +333,9 @@ impl KnownRecord {
                 Err(TryLockError::Error(_)) => return None,
             }
         };
-        // A process that has taken it over meanwhile has another file there.
+        // A process that has taken it over meanwhile has another file there, and its disks are not to be missed.
         if is_locked && !is_same(&path, &file) {
-            return None;
+            return Self::open(folder, path);
         }
         let lock = is_locked.then_some(file);
         Some(Self { path, record, lock })
@@ -483,6 +488,24 @@ pub(super) mod tests {
         drop(next);
         assert!(known().is_empty());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_record_that_is_replaced_while_it_is_read_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        record().write(&path).unwrap().leave();
+        let private = PrivateFolder::open(folder.path()).unwrap();
+        let open = || private.open_to_append("a.json".as_ref()).unwrap();
+        let former = open();
+        let next = record_of(4, 7).write(&path).unwrap();
+        let known = KnownRecord::of_file(&private, path.clone(), former).expect("the next process's");
+        assert!(known.is_alive());
+        assert_eq!(known.record.disks[0].device, Some(RecordedDevice { number: 4, mark: 7 }));
+        let former = open();
+        next.leave();
+        fs::remove_file(&path).unwrap();
+        assert!(KnownRecord::of_file(&private, path, former).is_none(), "it was removed");
     }
 
     #[test]

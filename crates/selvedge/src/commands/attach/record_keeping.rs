@@ -47,7 +47,9 @@ impl Attaching<'_> {
             self.check_alone(&mut disks, None)?;
         }
         let kept = self.try_keep(method, disks.clone(), None);
-        if let (None, Some(kept)) = (&lock, &kept) {
+        // This process may have been stopped between both, and another one has its record by now.
+        let is_first = lock.as_ref().is_some_and(|lock| !lock.is_passed());
+        if let (false, Some(kept)) = (is_first, &kept) {
             // Two processes that began at once find each other's record, and both end.
             self.check_alone(&mut disks, Some(&kept.content().1))?;
         }

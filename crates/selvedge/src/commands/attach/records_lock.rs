@@ -19,6 +19,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct RecordsLock {
     _folders: Vec<File>,
+    /// Time from which on other processes may have stopped waiting for it.
+    until: Instant,
 }
 
 impl RecordsLock {
@@ -38,7 +40,12 @@ impl RecordsLock {
         for folder in folders {
             locked.extend(locked_folder(folder, until).ok()?);
         }
-        (!locked.is_empty()).then_some(Self { _folders: locked })
+        (!locked.is_empty()).then_some(Self { _folders: locked, until })
+    }
+
+    /// True once another process may have gone on without it.
+    pub(super) fn is_passed(&self) -> bool {
+        Instant::now() >= self.until
     }
 }
 
@@ -74,5 +81,15 @@ mod tests {
         drop(first);
         assert!(RecordsLock::of(&folders, Duration::ZERO).is_some());
         assert!(RecordsLock::of(&folders[2..], Duration::ZERO).is_none(), "there is no folder");
+    }
+
+    #[test]
+    fn a_lock_is_passed_when_others_have_stopped_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().join("a")];
+        drop(PrivateFolder::make(&folders[0]).unwrap());
+        let is_passed = |wait_max| RecordsLock::of(&folders, wait_max).expect("it is free").is_passed();
+        assert!(is_passed(Duration::ZERO));
+        assert!(!is_passed(Duration::from_secs(24 * 3600)));
     }
 }

@@ -62,21 +62,22 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     })?;
     let mut flags = flags(&line.arguments)?;
     flags.output.output_format = format;
-    keep_waiting(&mut flags, &known, found);
+    keep_left(&mut flags, &known, found);
     let prepared = confined::prepare(&flags)?;
     confined::confine(&flags.confinement, &[&flags])?;
     let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
     serve(&flags, line, Some(known), &process, prepared)
 }
 
-/// Of the namespaces, those whose devices wait. What another program has deleted stays so.
-pub(super) fn keep_waiting(flags: &mut AttachFlags, known: &KnownRecord, found: &[FoundDevice]) {
-    let recoverable = known.recoverable(found);
-    let waits = |nsid: u32| {
+/// Of the namespaces, those whose devices wait, or were stopped and not removed when their process was killed. What another program
+/// has deleted stays so.
+pub(super) fn keep_left(flags: &mut AttachFlags, known: &KnownRecord, found: &[FoundDevice]) {
+    let left = known.devices(found);
+    let is_left = |nsid: u32| {
         let device = known.record.disks.iter().find(|disk| disk.nsid == nsid).and_then(|disk| disk.device);
-        device.is_some_and(|device| recoverable.iter().any(|found| device.is(found)))
+        device.is_some_and(|device| left.iter().any(|found| device.is(found) && found.owner.is_none()))
     };
-    flags.nsid.retain(|nsid| waits(*nsid));
+    flags.nsid.retain(|nsid| is_left(*nsid));
 }
 
 /// The flags of that process.
@@ -146,7 +147,33 @@ fn take_over_several(devices: &[u32], format: OutputFormat) -> Result<(), Failur
 
 #[cfg(test)]
 mod tests {
+    use attach::ublk::DeviceState;
+
+    use super::super::record::tests::record_of;
+    use super::super::record::{RecordedDevice, RecordedDisk};
     use super::*;
+
+    #[test]
+    fn devices_that_were_stopped_are_taken_over_with_those_that_wait() {
+        let mut record = record_of(3, 7);
+        let first = record.disks[0].clone();
+        let disk = |nsid, number| RecordedDisk {
+            nsid,
+            device: Some(RecordedDevice { number, mark: 7 }),
+            ..first.clone()
+        };
+        record.disks = vec![disk(1, 3), disk(2, 4), disk(5, 5)];
+        // A record that is locked here is that of an ended process.
+        let lock = Some(tempfile::tempfile().unwrap());
+        let known = KnownRecord { path: "/a.json".into(), record, lock };
+        let device = |number, state| FoundDevice { number, mark: 7, state, process: None, owner: None };
+        let found = [device(3, DeviceState::Waiting), device(4, DeviceState::Dead)];
+        let mut flags = AttachFlags::of("-a 127.0.0.1 --ublk --nsid 1,2,5");
+        keep_left(&mut flags, &known, &found);
+        assert_eq!(flags.nsid, [1, 2], "another program has deleted the third");
+        keep_left(&mut flags, &known, &[FoundDevice { mark: 8, ..found[0] }]);
+        assert!(flags.nsid.is_empty(), "its number is another device's");
+    }
 
     #[test]
     fn a_command_line_is_read_again() {

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use attach::Disk;
 use attach::limits::USER_REQUEST_TIMEOUT_MS;
-use attach::ublk::{Device, DeviceOptions, DeviceTally, bear_memory_pressure, is_unprivileged};
+use attach::ublk::{
+    Device, DeviceOptions, DeviceState, DeviceTally, FoundDevice, bear_memory_pressure, is_unprivileged,
+};
 use chart::units;
 use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
-use super::record::{AttachMethod, KeptRecord, RecordedDisk};
+use super::record::{AttachMethod, KeptRecord, RecordedDevice, RecordedDisk};
 use super::succession::{GroupServer, HandedState, Inheritance};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::disk_users::DiskUsers;
@@ -180,10 +182,13 @@ fn succeed(attaching: &Attaching<'_>, inheritance: &mut Inheritance) -> Result<(
 
 /// New devices, which are not there yet.
 fn add(attaching: &Attaching<'_>, disks: &[Disk]) -> Result<Vec<Device>, Failure> {
+    disks.iter().map(|disk| add_one(attaching, disk)).collect()
+}
+
+fn add_one(attaching: &Attaching<'_>, disk: &Disk) -> Result<Device, Failure> {
     let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
     let options = DeviceOptions { queues, depth, ring: attaching.ring() };
-    let add = |disk| Device::add(disk, Uuid::new_v4().as_u64_pair().0, options);
-    disks.iter().map(add).collect::<Result<_, _>>().map_err(Failure::failed)
+    Device::add(disk, Uuid::new_v4().as_u64_pair().0, options).map_err(Failure::failed)
 }
 
 /// The devices of a process that is gone, as they were left.
@@ -206,9 +211,24 @@ fn adopt(
                 was.namespace
             )));
         }
-        Device::adopt(disk, device.into(), attaching.ring()).map_err(Failure::failed)
+        match stopped(attaching, device) {
+            None => Device::adopt(disk, device.into(), attaching.ring()).map_err(Failure::failed),
+            Some(stopped) => {
+                stopped.delete().map_err(Failure::failed)?;
+                add_one(attaching, disk)
+            }
+        }
     };
     disks.iter().zip(recorded).map(adopt).collect()
+}
+
+/// Returns the device if it was stopped, as no program had it open, and not removed: its process was killed while it waited for
+/// users of another one. Nothing waits for such a device, which cannot be started again.
+fn stopped(attaching: &Attaching<'_>, device: RecordedDevice) -> Option<FoundDevice> {
+    // The former process of an upgrade has its devices still.
+    attaching.previous.as_ref()?;
+    let found = FoundDevice::of_number(device.number).ok().flatten()?;
+    (device.is(&found) && found.state == DeviceState::Dead).then_some(found)
 }
 
 fn follow_size(attaching: &Attaching<'_>, device: &mut Device) {
