@@ -27,7 +27,7 @@ fn changes() -> Vec<Change> {
         words,
         command: format!("selvedge {}", command.replace("NQN", NQN)),
     };
-    let host = "'nqn.2026-01.org.example:it'\\''s <i>mine</i>'";
+    let host = "'nqn.2026-01.org.example:it'\\''s<i>mine</i>'";
     vec![
         change("allow", &[("host", HOST)], "added to the allowed hosts", &format!("host allow NQN {host}")),
         change("deny", &[("host", HOST)], "removed from the allowed hosts", &format!("host deny NQN {host}")),

@@ -41,7 +41,7 @@ const TEXTS: [&str; 31] = [
     ".legend .text",
     "figcaption p",
     ".courses .note",
-    ".courses .free",
+    ".courses text.free",
     ".courses .bad-word",
 ];
 
