@@ -335,8 +335,9 @@ fn options(generated: &Path) -> BTreeSet<String> {
 }
 
 /// Ends of places that have changed by decision: blocks have the size that storage is asked for, which is unknown while it is
-/// absent.
-const DECIDED: [&str; 2] = ["properties/block_size/default", "NamespaceSummary/required: \"block_size\""];
+/// absent, and `--no-quiesce` is a hidden alias of `--retry-at-once`.
+const DECIDED: [&str; 3] =
+    ["properties/block_size/default", "NamespaceSummary/required: \"block_size\"", " --no-quiesce"];
 
 #[test]
 #[ignore = "it takes the release before: the suite versions has it"]
