@@ -26,7 +26,10 @@ use super::Target;
 use super::lock::lock;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession};
 use super::served::Namespace;
-use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
+pub use super::succession::{Fault, HandOverError};
+use super::succession::{
+    HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget, LATE_IMAGE,
+};
 use uuid::Uuid;
 
 use crate::backend::Backend;
@@ -38,10 +41,6 @@ use crate::ring::{self, Hold, Socket, tcp};
 
 /// Time beyond their own deadlines after which a reactor counts as hung.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why an image is not handed over: the new process would write beside what a cluster may yet carry
-/// out for this one.
-const LATE_IMAGE: &str = "commands on its image have taken too long, and may be carried out yet";
 
 /// State that one process of a target hands over to the next.
 #[derive(Debug, Default)]

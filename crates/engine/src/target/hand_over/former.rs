@@ -10,6 +10,7 @@ use super::channel::{Channel, Process};
 use super::words::{State, Word};
 use crate::ring::{Socket, thread};
 use crate::target::Target;
+use crate::target::succession::is_late;
 
 /// Time limit for the new process to open what it is to serve. This process serves meanwhile.
 const PREPARATION: Duration = Duration::from_secs(20);
@@ -218,11 +219,6 @@ fn give(channel: &impl Channel, hand_over: HandOver, beside: &mut impl Lends) ->
     }
     beside.rest();
     channel.say(&Word::Go, &[]).map_err(text).map_err(NotGiven::silently)
-}
-
-/// True if no message arrived in time.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Why nothing was heard, after as long a time.
