@@ -4,10 +4,10 @@
 
 mod beside;
 mod channel;
-mod former;
 mod frame;
 mod images;
-mod next;
+mod new_process;
+mod old_process;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 pub use beside::{Inherits, Lends};
 pub use channel::{Channel, Process};
-pub use former::{Greeting, unknown_to};
 pub use frame::{Speech, decode, encode};
-pub use next::{Former, NotOffered, Succeeded};
+pub use new_process::{Former, NotOffered, Succeeded};
+pub use old_process::{Greeting, unknown_to};
 pub use words::{About, Offer, State, Word, known};
 
 use super::Target;

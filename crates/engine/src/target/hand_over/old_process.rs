@@ -1,4 +1,4 @@
-//! The previous process of a hand-over: as long as it has not sent `Go`, it continues unchanged
+//! The old process of a hand-over: as long as it has not sent `Go`, it continues unchanged
 //! after any failure.
 
 use std::io;
