@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::ceph::ClusterConnection;
 use engine::simulation::{self, disk, sleep};
-use engine::target::hand_over::{Inherits, Lends, NotOffered, Succeeded, Word};
+use engine::target::hand_over::{Fault, HandOverError, Inherits, Lends, NotOffered, Succeeded, Word};
 use engine::target::{Target, TargetConfig};
 use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;
@@ -29,8 +29,9 @@ pub(crate) struct OldGateway<'a> {
 }
 
 impl<'a> OldGateway<'a> {
-    pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, String> {
-        let offered = membership.offer().map_err(|error| error.to_string())?;
+    pub(crate) fn new(target: &'a Target, membership: &'a Membership) -> Result<Self, HandOverError> {
+        let offered = membership.offer();
+        let offered = offered.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
         Ok(Self {
             target,
             membership,
@@ -48,22 +49,23 @@ impl<'a> OldGateway<'a> {
 }
 
 impl Lends for OldGateway<'_> {
-    fn introduced(&mut self, said: Value) -> Result<(), String> {
-        self.connections = serde_json::from_value(said).map_err(|error| error.to_string())?;
+    fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
+        let connections = serde_json::from_value(said);
+        self.connections = connections.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
         Ok(())
     }
 
-    fn hold_still(&mut self) -> Result<(), String> {
+    fn hold_still(&mut self) -> Result<(), HandOverError> {
         self.serving_guard = Some(self.membership.serving_guard());
         Ok(())
     }
 
-    fn let_go(&mut self) -> Result<Value, String> {
-        let serving_guard = self.serving_guard.as_deref().ok_or("nothing is held still")?;
+    fn let_go(&mut self) -> Result<Value, HandOverError> {
+        let serving_guard = self.serving_guard.as_deref().expect("everything is held still before");
         let handed = self.membership.hand_over(&self.offered, serving_guard);
-        let handed = handed.map_err(|error| error.to_string())?;
+        let handed = handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
         self.target.lend_images()?;
-        serde_json::to_value(handed).map_err(|error| error.to_string())
+        Ok(serde_json::to_value(handed).expect("plain data"))
     }
 
     fn rest(&mut self) {
@@ -105,16 +107,18 @@ struct NewGateway<'a> {
 }
 
 impl Inherits for NewGateway<'_> {
-    fn introduction(&mut self) -> Result<Option<Value>, String> {
-        let connections = self.target.cluster_connections().map_err(|error| error.to_string())?;
-        let said = (!connections.is_empty()).then(|| serde_json::to_value(connections)).transpose();
-        said.map_err(|error| error.to_string())
+    fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
+        let connections = self.target.cluster_connections();
+        let connections = connections.map_err(|error| HandOverError::program(Fault::System, error))?;
+        Ok((!connections.is_empty()).then(|| serde_json::to_value(connections).expect("plain data")))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), String> {
-        let handed: HandedMember = serde_json::from_value(lent.clone()).map_err(|error| error.to_string())?;
+    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
+        let handed = serde_json::from_value(lent.clone());
+        let handed: HandedMember =
+            handed.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
         let taken = self.member.membership().take_over(self.offered, &handed, self.target);
-        taken.map_err(|error| error.to_string())?;
+        taken.map_err(|error| HandOverError::program(Fault::System, error))?;
         self.has_taken = true;
         Ok(())
     }
@@ -127,8 +131,9 @@ impl Inherits for NewGateway<'_> {
         }
     }
 
-    fn go_on(&mut self) -> Result<(), String> {
-        self.member.go_on(self.target.clone()).map_err(|error| error.to_string())
+    fn go_on(&mut self) -> Result<(), HandOverError> {
+        let begun = self.member.go_on(self.target.clone());
+        begun.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 }
 

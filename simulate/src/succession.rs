@@ -2,7 +2,6 @@
 //! engine's.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
 use engine::target::hand_over::{
-    Channel as _, Former, Greeting, Lends, NotOffered, Offer, Process, Succeeded, Word,
+    Channel as _, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, Succeeded, Word,
 };
 use gateway::Membership;
 use serde_json::Value;
@@ -75,7 +74,7 @@ impl Former for FormerProcess {
 pub(crate) fn leave(
     scene: &Scene,
     number: usize,
-    hand: impl FnOnce(&Upgrade, &UpgradeChannel) -> Result<bool, String> + 'static,
+    hand: impl FnOnce(&Upgrade, &UpgradeChannel) -> Result<bool, HandOverError> + 'static,
 ) -> Option<State> {
     let upgrade = scene.targets[number].upgrade.borrow().clone()?;
     if upgrade.former != simulation::current_process() {
@@ -87,7 +86,7 @@ pub(crate) fn leave(
             let outcome = hand(&upgrade, &channel);
             drop(channel);
             simulation::say(|| format!("the former process: {outcome:?}"));
-            let is_over = outcome == Ok(true);
+            let is_over = matches!(outcome, Ok(true));
             upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
         });
     }
@@ -99,7 +98,7 @@ pub(crate) fn leave_target(
     target: &Target,
     upgrade: &Upgrade,
     channel: &UpgradeChannel,
-) -> Result<bool, String> {
+) -> Result<bool, HandOverError> {
     let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
     or_refuse(channel, target.obstacles())?;
     hand_over(target, (upgrade, channel), &knows, (Value::Null, &mut ()))
@@ -111,23 +110,23 @@ pub(crate) fn leave_gateway(
     membership: &Membership,
     upgrade: &Upgrade,
     channel: &UpgradeChannel,
-) -> Result<bool, String> {
+) -> Result<bool, HandOverError> {
     let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
     or_refuse(channel, [target.obstacles(), membership.obstacles()].concat())?;
     let mut old_gateway = match OldGateway::new(target, membership) {
         Ok(old_gateway) => old_gateway,
-        Err(reason) => return or_refuse(channel, vec![reason]).map(|()| false),
+        Err(reason) => return or_refuse(channel, vec![reason.to_string()]).map(|()| false),
     };
     hand_over(target, (upgrade, channel), &knows, (old_gateway.offered(), &mut old_gateway))
 }
 
 /// Refuses for these reasons, if there are any.
-fn or_refuse(channel: &UpgradeChannel, reasons: Vec<String>) -> Result<(), String> {
+fn or_refuse(channel: &UpgradeChannel, reasons: Vec<String>) -> Result<(), HandOverError> {
     if reasons.is_empty() {
         return Ok(());
     }
     let _ = channel.say(&Word::Refused(reasons.clone()), &[]);
-    Err(reasons.join("; "))
+    Err(HandOverError::Obstacles(reasons))
 }
 
 fn hand_over(
@@ -135,12 +134,11 @@ fn hand_over(
     (upgrade, channel): (&Upgrade, &UpgradeChannel),
     knows: &[String],
     (beside, lends): (Value, &mut impl Lends),
-) -> Result<bool, String> {
-    let text = |error: io::Error| error.to_string();
-    simulation::spare().map_err(text)?;
+) -> Result<bool, HandOverError> {
+    simulation::spare()?;
     let has_resumed = Rc::new(Cell::new(false));
-    let listening = target.listening().map_err(text)?;
-    let holds = target.holds().map_err(text)?;
+    let listening = target.listening()?;
+    let holds = target.holds()?;
     let needs_more = upgrade.trouble == Trouble::Version(Version::NeedsMore);
     let offer = Offer {
         needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
@@ -152,7 +150,7 @@ fn hand_over(
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
-    channel.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(text)?;
+    channel.say_with(&Word::Offer(Box::new(offer)), descriptors)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
     target.hand_over_to(channel, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
 }

@@ -4,10 +4,10 @@
 
 mod beside;
 mod channel;
-mod former;
 mod frame;
 mod images;
-mod next;
+mod new_process;
+mod old_process;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +17,21 @@ use std::time::Duration;
 
 pub use beside::{Inherits, Lends};
 pub use channel::{Channel, Process};
-pub use former::{Greeting, unknown_to};
 pub use frame::{Speech, decode, encode};
-pub use next::{Former, NotOffered, Succeeded};
+pub use new_process::{Former, NotOffered, Succeeded};
+pub use old_process::{Greeting, unknown_to};
 pub use words::{About, Offer, State, Word, known};
 
 use super::Target;
 use super::lock::lock;
-use super::messaging::{Adoption, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession};
+use super::messaging::{
+    Adoption, AdoptionError, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession,
+};
 use super::served::Namespace;
-use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
+pub use super::succession::{Fault, HandOverError};
+use super::succession::{
+    HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget, LATE_IMAGE,
+};
 use uuid::Uuid;
 
 use crate::backend::Backend;
@@ -38,10 +43,6 @@ use crate::ring::{self, Hold, Socket, tcp};
 
 /// Time beyond their own deadlines after which a reactor counts as hung.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why an image is not handed over: the new process would write beside what a cluster may yet carry
-/// out for this one.
-const LATE_IMAGE: &str = "commands on its image have taken too long, and may be carried out yet";
 
 /// State that one process of a target hands over to the next.
 #[derive(Debug, Default)]
@@ -137,7 +138,7 @@ impl Target {
     ///
     /// # Errors
     /// What does not come to rest in time. Everything goes on then.
-    pub fn freeze(&self) -> Result<HandOver, String> {
+    pub fn freeze(&self) -> Result<HandOver, HandOverError> {
         self.freeze_within(Duration::from_millis(FREEZE_STALL_MS), Duration::from_millis(FREEZE_PATIENCE_MS))
     }
 
@@ -145,7 +146,7 @@ impl Target {
     ///
     /// # Errors
     /// As above.
-    pub fn freeze_within(&self, stall: Duration, patience: Duration) -> Result<HandOver, String> {
+    pub fn freeze_within(&self, stall: Duration, patience: Duration) -> Result<HandOver, HandOverError> {
         self.configurator.hold(true);
         let begun = ring::now();
         let (answer, answers) = channel();
@@ -162,14 +163,13 @@ impl Target {
 
     fn await_frozen(
         &self,
-        answers: &Receiver<Result<FrozenReactor, String>>,
+        answers: &Receiver<Result<FrozenReactor, HandOverError>>,
         patience: Duration,
-    ) -> Result<FrozenReactor, String> {
+    ) -> Result<FrozenReactor, HandOverError> {
         let mut all = FrozenReactor::default();
         let patience = patience + ANSWER_TIMEOUT;
         for _ in self.fabric.mailboxes().all() {
-            let answer =
-                answers.recv_timeout(patience).map_err(|_| "a reactor does not answer".to_owned())?;
+            let answer = answers.recv_timeout(patience).map_err(|_| HandOverError::Reactor)?;
             let FrozenReactor { connections, disconnected } = answer?;
             all.connections.extend(connections);
             all.disconnected.extend(disconnected);
@@ -235,13 +235,13 @@ impl Target {
     /// # Errors
     /// When a namespace is not here, or what is known of it cannot be taken over: hosts would lose it, write what is reserved
     /// against them, or read what was marked.
-    pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, String> {
+    pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, HandOverError> {
         let HandOver { state, queues, arrivals } = hand_over;
         let here = numbers(&self.fabric.namespaces());
         // A namespace that could not be opened yet may be absent for new hosts, but not for those
         // that have it.
         if let Some((nqn, nsid)) = state.served.difference(&here).next() {
-            return Err(format!("namespace {nsid} of {nqn} is not available to the next process"));
+            return Err(HandOverError::NotAvailable { nqn: nqn.clone(), nsid: *nsid });
         }
         self.fabric.go_on(state.tag, &state.uniquifiers);
         self.fabric.generated_keys.go_on(&state.generated_keys, ring::now());
@@ -263,11 +263,13 @@ impl Target {
                 asked.push((name, host, is_done));
             }
             for (name, host, is_done) in asked {
-                let answer = is_done.recv_timeout(ANSWER_TIMEOUT);
-                if let Err(reason) = answer.unwrap_or_else(|_| Err("a reactor does not answer".to_owned())) {
-                    failed.push((name, reason));
-                    disconnected.insert(host);
-                }
+                let reason = match is_done.recv_timeout(ANSWER_TIMEOUT) {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => HandOverError::Reactor.to_string(),
+                };
+                failed.push((name, reason));
+                disconnected.insert(host);
             }
         }
         // Half-open connections stay unread until this process serves.
@@ -277,22 +279,24 @@ impl Target {
         Ok(failed)
     }
 
-    fn take_namespaces(&self, all: Vec<HandedNamespace>) -> Result<(), String> {
+    fn take_namespaces(&self, all: Vec<HandedNamespace>) -> Result<(), HandOverError> {
         for handed in all {
             let (nqn, namespace) = self.namespace_with(handed.namespace)?;
-            namespace
-                .go_on_as(handed)
-                .map_err(|error| format!("namespace {} of {nqn}: {error}", namespace.nsid))?;
+            namespace.go_on_as(handed).map_err(|error| HandOverError::Impossible {
+                object: format!("namespace {} of {nqn}", namespace.nsid),
+                source: error.into(),
+            })?;
         }
         Ok(())
     }
 
-    fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), String> {
+    fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), HandOverError> {
         for reservations in all {
             let (nqn, namespace) = self.namespace_with(reservations.namespace)?;
-            namespace
-                .go_on_with(reservations)
-                .map_err(|error| format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))?;
+            namespace.go_on_with(reservations).map_err(|error| HandOverError::Impossible {
+                object: format!("reservations of namespace {} of {nqn}", namespace.nsid),
+                source: error.into(),
+            })?;
         }
         Ok(())
     }
@@ -303,10 +307,10 @@ impl Target {
     }
 
     /// The namespace that hosts know by this, with its subsystem.
-    fn namespace_with(&self, uuid: Uuid) -> Result<(String, Arc<Namespace>), String> {
+    fn namespace_with(&self, uuid: Uuid) -> Result<(String, Arc<Namespace>), HandOverError> {
         let mut namespaces = self.fabric.namespaces().into_iter();
         let found = namespaces.find(|(_, namespace)| namespace.uuid == uuid.into_bytes());
-        found.ok_or_else(|| format!("the namespace {uuid} is not served"))
+        found.ok_or(HandOverError::NotServed(uuid))
     }
 
     fn adopt(
@@ -314,7 +318,7 @@ impl Target {
         queue: HandedQueue,
         controller: HandedController,
         socket: Arc<Socket>,
-        answer: Sender<Result<(), String>>,
+        answer: Sender<Result<(), AdoptionError>>,
     ) {
         let arrival = Arrival { socket, port: queue.port, peer: queue.peer };
         self.place(arrival, |arrival| {

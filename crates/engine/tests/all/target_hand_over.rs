@@ -541,7 +541,7 @@ fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
     let reason = std::thread::scope(|scope| {
         let freezing = scope.spawn(|| {
             let (stall, patience) = (Duration::from_secs(60), Duration::from_secs(2));
-            testbed.target().freeze_within(stall, patience).map(drop).unwrap_err()
+            testbed.target().freeze_within(stall, patience).map(drop).unwrap_err().to_string()
         });
         // Commands of a queue with a slow storage and of one with a slow host are kept, and go on amid a PDU of that host.
         std::thread::sleep(Duration::from_millis(300));

@@ -3,6 +3,7 @@
 
 use engine::backend::{BackendConfig, SyncFailure, SyncKind};
 use engine::ring::Engine;
+use engine::target::hand_over::Fault;
 use engine::target::{HandedNamespace, Target, TargetConfig};
 
 use crate::raw_host::{Host, NQN};
@@ -24,8 +25,9 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
         let next = testbed.next();
         let mut hand_over = testbed.freeze();
         hand_over.state.namespaces.push(wrong);
-        let reason = next.take_over(hand_over).unwrap_err();
-        assert!(reason.contains(expected), "{reason}");
+        let error = next.take_over(hand_over).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(error.fault(), Fault::OtherProcess, "{error}");
         next.disown();
         drop(next);
         testbed.target().go_on();
@@ -45,7 +47,8 @@ fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
     assert_eq!(next.absent().len(), 1);
     let hand_over = testbed.freeze();
     let error = next.take_over(hand_over).unwrap_err();
-    assert!(error.contains(&format!("namespace 1 of {NQN} is not available")), "{error}");
+    let expected = format!("namespace 1 of {NQN} is not available to the next process");
+    assert_eq!((error.to_string(), error.fault()), (expected, Fault::ThisProcess));
     next.leave();
     testbed.target().go_on();
     assert_eq!(read(&mut queue, 0, BLOCK).len(), BLOCK as usize);

@@ -10,7 +10,8 @@ use std::time::Duration;
 use engine::backend::BackendConfig;
 use engine::ring::{Engine, Socket};
 use engine::target::hand_over::{
-    Channel, Former, Greeting, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode, known,
+    Channel, Fault, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, State, Succeeded,
+    Word, decode, encode, known,
 };
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
@@ -96,14 +97,14 @@ fn refused() -> Word {
 }
 
 /// Result of a next process.
-fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, String> {
+fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, HandOverError> {
     target(true).succeed(&Script::new(words), &former, &mut ())
 }
 
 #[test]
 fn the_next_process_serves_on_go_or_with_all_of_a_dead_one() {
-    assert_eq!(next([state(), Word::Go], LIVES), Ok(Succeeded::Serves));
-    assert_eq!(next([state()], DIED), Ok(Succeeded::Serves));
+    assert!(matches!(next([state(), Word::Go], LIVES), Ok(Succeeded::Serves)));
+    assert!(matches!(next([state()], DIED), Ok(Succeeded::Serves)));
 }
 
 #[test]
@@ -116,21 +117,42 @@ fn what_a_dead_process_had_under_way_or_has_changed_is_not_gone_on_with() {
 
 #[test]
 fn the_next_process_does_not_serve_beside_the_former() {
-    for words in [vec![], vec![refused()], vec![state()], vec![state(), refused()], vec![Word::Go]] {
-        assert!(next(words, LIVES).is_err());
+    for (words, said) in [
+        (vec![], "unexpected end of file"),
+        (vec![refused()], "a reason"),
+        (vec![state()], "unexpected end of file"),
+        (vec![state(), refused()], "a reason"),
+        (vec![state(), state()], "it does not say that this process is to serve"),
+        (vec![Word::Go], "it does not say how its hosts are"),
+    ] {
+        let error = next(words, LIVES).unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.fault()), (said, Fault::OtherProcess));
     }
 }
 
 /// Result of a former process, true if it has said that it goes on, and what it said.
-fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
+fn former(
+    words: impl IntoIterator<Item = Word>,
+    next: Other,
+) -> (Result<bool, HandOverError>, bool, Vec<String>) {
+    former_with(words, next, &mut ())
+}
+
+/// The same for one that hands this over along with the target.
+fn former_with(
+    words: impl IntoIterator<Item = Word>,
+    next: Other,
+    beside: &mut impl Lends,
+) -> (Result<bool, HandOverError>, bool, Vec<String>) {
     let (target, channel, resumed) = (target(false), Script::new(words), Cell::new(false));
-    let outcome = target.hand_over_to(&channel, (&next, &known()), &mut (), || resumed.set(true));
-    if outcome != Ok(true) {
+    let outcome = target.hand_over_to(&channel, (&next, &known()), beside, || resumed.set(true));
+    let is_over = matches!(outcome, Ok(true));
+    if !is_over {
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
     }
     let is_changed = target.apply(&target.config()).is_ok();
-    assert_eq!(is_changed, outcome != Ok(true), "changes are the next process's");
+    assert_eq!(is_changed, !is_over, "changes are the next process's");
     (outcome, resumed.get(), channel.said.take())
 }
 
@@ -138,28 +160,59 @@ fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, S
 fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words() {
     let taken = || [Word::Ready, Word::Taken(Vec::new())];
     for words in [taken().into_iter().chain([Word::Serving]).collect(), Vec::from(taken())] {
-        assert_eq!(former(words, LIVES).0, Ok(true));
+        assert!(matches!(former(words, LIVES).0, Ok(true)));
     }
     for (words, next) in
         [(Vec::from(taken()), DIED), (taken().into_iter().chain([refused()]).collect(), LIVES)]
     {
         let (outcome, has_resumed, said) = former(words, next);
-        assert_eq!((outcome, said), (Ok(false), vec!["State".to_owned(), "Go".to_owned()]));
+        assert!(matches!(outcome, Ok(false)));
+        assert_eq!(said, ["State", "Go"]);
         assert!(has_resumed, "a next process that is not dead yet would serve what is no longer true");
     }
 }
 
 #[test]
 fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to() {
-    for words in [vec![], vec![refused()], vec![Word::Go]] {
+    for (words, why) in [
+        (vec![], "the next process has not become ready: it has ended"),
+        (vec![refused()], "a reason"),
+        (vec![Word::Go], "unexpected message of the next process, instead of Ready"),
+    ] {
         let (outcome, has_resumed, said) = former(words, LIVES);
-        assert!(outcome.is_err() && !has_resumed && said.is_empty(), "nothing was handed over");
+        let error = outcome.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.fault()), (why, Fault::OtherProcess));
+        assert!(!has_resumed && said.is_empty(), "nothing was handed over");
     }
-    for words in [vec![Word::Ready], vec![Word::Ready, refused()], vec![Word::Ready, Word::Ready]] {
+    for (words, why) in [
+        (vec![Word::Ready], "the next process does not take the hosts over: it has ended"),
+        (vec![Word::Ready, refused()], "a reason"),
+        (vec![Word::Ready, Word::Ready], "unexpected message of the next process, instead of its result"),
+    ] {
         let (outcome, has_resumed, said) = former(words, LIVES);
-        assert!(outcome.is_err() && has_resumed);
+        let error = outcome.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.fault()), (why, Fault::OtherProcess));
+        assert!(has_resumed);
         assert_eq!(said, ["State", "Refused"]);
     }
+}
+
+/// State beside a target that has changed since the offer.
+struct Changed;
+
+impl Lends for Changed {
+    fn hold_still(&mut self) -> Result<(), HandOverError> {
+        Err(HandOverError::program(Fault::ThisProcess, "it was changed meanwhile"))
+    }
+}
+
+#[test]
+fn the_former_process_goes_on_for_the_reason_that_its_program_gives() {
+    let (outcome, has_resumed, said) = former_with([Word::Ready], LIVES, &mut Changed);
+    let error = outcome.unwrap_err();
+    assert_eq!((error.to_string().as_str(), error.fault()), ("it was changed meanwhile", Fault::ThisProcess));
+    assert!(!has_resumed, "nothing was handed over");
+    assert_eq!(said, ["Refused"]);
 }
 
 #[test]
@@ -190,4 +243,5 @@ fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken()
     bytes.extend(body.into_bytes());
     assert!(matches!(decode(&bytes[..]), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
     assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Probe)));
+    assert!(matches!(Greeting::hear(&Script::new([Word::Ready])), Err(HandOverError::NoGreeting)));
 }

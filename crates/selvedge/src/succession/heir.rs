@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::target::hand_over::Inherits;
+use engine::target::hand_over::{Fault, HandOverError, Inherits};
 use engine::target::{Directives, Target};
 use gateway::Member;
 use serde_json::Value;
@@ -29,13 +29,13 @@ impl<'a> Heir<'a> {
         Self { target, member, offered, has_taken: false }
     }
 
-    fn take_locks(&self) -> Result<(), String> {
+    fn take_locks(&self) -> Result<(), HandOverError> {
         if self.offered.locked.is_empty() {
             return Ok(());
         }
         let config = self.target.config();
         let taken = self.target.apply_directed(&config, &Directives::default(), Duration::ZERO);
-        taken.map(drop).map_err(|error| error.to_string())
+        taken.map(drop).map_err(|error| HandOverError::program(Fault::System, error))
     }
 
     /// Goes on after the previous process has died with an incomplete hand-over. True if this
@@ -57,23 +57,29 @@ impl<'a> Heir<'a> {
 
 impl Inherits for Heir<'_> {
     /// By which connections this process can be shut out.
-    fn introduction(&mut self) -> Result<Option<Value>, String> {
-        let connections = self.target.cluster_connections().map_err(|error| error.to_string())?;
+    fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
+        let connections = self.target.cluster_connections();
+        let connections = connections.map_err(|error| HandOverError::program(Fault::System, error))?;
         if connections.is_empty() {
             return Ok(None);
         }
-        serde_json::to_value(connections).map(Some).map_err(|error| error.to_string())
+        let said = serde_json::to_value(connections).map(Some);
+        said.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), String> {
-        let handed: HandedCeph = handed_ceph::read(lent)?;
+    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
+        let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
+        let handed: HandedCeph = handed_ceph::read(lent).map_err(refused)?;
         match (self.member.as_deref(), &self.offered.member, &handed.member) {
             (None, None, None) => self.take_locks()?,
             (Some(member), Some(offered), Some(handed)) => {
                 let taken = member.membership().take_over(offered, handed, self.target);
-                taken.map_err(|error| error.to_string())?;
+                taken.map_err(|error| HandOverError::program(Fault::System, error))?;
             }
-            _ => return Err("one of both processes is a gateway of a group, and the other is not".to_owned()),
+            _ => {
+                let reason = "one of both processes is a gateway of a group, and the other is not";
+                return Err(HandOverError::program(Fault::OtherProcess, reason));
+            }
         }
         self.has_taken = true;
         Ok(())
@@ -83,14 +89,13 @@ impl Inherits for Heir<'_> {
         if std::mem::take(&mut self.has_taken)
             && let Err(reason) = self.target.lend_images()
         {
-            tracing::warn!(reason, "an image stays locked until this process has ended");
+            tracing::warn!(reason = reason.to_string(), "an image stays locked until this process has ended");
         }
     }
 
-    fn go_on(&mut self) -> Result<(), String> {
-        match &mut self.member {
-            Some(member) => member.go_on(self.target.clone()).map_err(|error| error.to_string()),
-            None => Ok(()),
-        }
+    fn go_on(&mut self) -> Result<(), HandOverError> {
+        let Some(member) = &mut self.member else { return Ok(()) };
+        let begun = member.go_on(self.target.clone());
+        begun.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 }

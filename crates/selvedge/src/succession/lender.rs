@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
-use engine::target::hand_over::Lends;
+use engine::target::hand_over::{Fault, HandOverError, Lends};
 use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard};
 use serde_json::Value;
@@ -84,34 +84,39 @@ impl<'a> Lender<'a> {
 
 impl Lends for Lender<'_> {
     /// By which connections the next process can be shut out.
-    fn introduced(&mut self, said: Value) -> Result<(), String> {
-        let connections: Vec<ClusterConnection> = handed_ceph::read(&said)?;
+    fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
+        let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
+        let connections: Vec<ClusterConnection> = handed_ceph::read(&said).map_err(refused)?;
         // Others of the same machine must not be.
         if let Some(other) = connections.iter().find(|connection| !names_one(&connection.address)) {
-            return Err(format!("the next process names {}, which is not a connection", other.address));
+            let reason = format!("the next process names {}, which is not a connection", other.address);
+            return Err(refused(reason));
         }
         self.connections = connections;
         Ok(())
     }
 
-    fn hold_still(&mut self) -> Result<(), String> {
+    fn hold_still(&mut self) -> Result<(), HandOverError> {
         self.still = Some(Box::new(self.administration.hold_still()));
         // A gateway's next process has it of the group.
         if self.membership.is_none() && served(self.target) != self.served {
-            return Err("what it serves was changed meanwhile; upgrade it again".to_owned());
+            let reason = "what it serves was changed meanwhile; upgrade it again";
+            return Err(HandOverError::program(Fault::ThisProcess, reason));
         }
         self.turn = self.membership.map(Membership::serving_guard);
         self.begun = Some(Instant::now());
         Ok(())
     }
 
-    fn let_go(&mut self) -> Result<Value, String> {
+    fn let_go(&mut self) -> Result<Value, HandOverError> {
         let membership = self.membership.zip(self.offered.member.as_ref()).zip(self.turn.as_deref());
         let member =
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
-        let member = member.transpose().map_err(|error| error.to_string())?;
+        let member = member.transpose();
+        let member = member.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
         self.target.lend_images()?;
-        serde_json::to_value(HandedCeph { member }).map_err(|error| error.to_string())
+        let handed = serde_json::to_value(HandedCeph { member });
+        handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 
     fn rest(&mut self) {

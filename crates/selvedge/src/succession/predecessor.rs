@@ -142,7 +142,7 @@ impl Estate {
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
         }
-        match Greeting::hear(channel)? {
+        match Greeting::hear(channel).map_err(text)? {
             Greeting::Asks => channel.say(&Word::About(self.about()), &[]).map_err(text).map(|()| false),
             Greeting::Comes { version, knows } => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
@@ -202,7 +202,7 @@ impl Estate {
         };
         let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {
-            return refuse(vec![reason]);
+            return refuse(vec![reason.to_string()]);
         }
         let offer = Offer {
             needs: needs.iter().map(|need| (*need).to_owned()).collect(),
@@ -215,7 +215,8 @@ impl Estate {
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed)?;
+        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed);
+        let is_over = is_over.map_err(text)?;
         Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }

@@ -186,7 +186,7 @@ impl Successor {
             taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
         if let Succeeded::StartsAnew(reason) = taken {
             tracing::warn!(
-                reason,
+                reason = reason.to_string(),
                 "the previous process died during the hand-over; starting without its connections"
             );
             self.take_outputs();

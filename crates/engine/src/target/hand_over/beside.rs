@@ -4,13 +4,15 @@
 
 use serde_json::Value;
 
+use crate::target::succession::HandOverError;
+
 /// The previous process' side.
 pub trait Lends {
     /// Checks the new process's introduction before it is ready.
     ///
     /// # Errors
     /// When it is not what it should be: this process goes on.
-    fn introduced(&mut self, _said: Value) -> Result<(), String> {
+    fn introduced(&mut self, _said: Value) -> Result<(), HandOverError> {
         Ok(())
     }
 
@@ -18,7 +20,7 @@ pub trait Lends {
     ///
     /// # Errors
     /// When something is otherwise than it was offered: this process goes on.
-    fn hold_still(&mut self) -> Result<(), String> {
+    fn hold_still(&mut self) -> Result<(), HandOverError> {
         Ok(())
     }
 
@@ -26,7 +28,7 @@ pub trait Lends {
     ///
     /// # Errors
     /// When it cannot: this process goes on.
-    fn let_go(&mut self) -> Result<Value, String> {
+    fn let_go(&mut self) -> Result<Value, HandOverError> {
         Ok(Value::Null)
     }
 
@@ -54,7 +56,7 @@ pub trait Inherits {
     ///
     /// # Errors
     /// When it does not know that itself.
-    fn introduction(&mut self) -> Result<Option<Value>, String> {
+    fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         Ok(None)
     }
 
@@ -63,7 +65,7 @@ pub trait Inherits {
     ///
     /// # Errors
     /// When it cannot: the previous process goes on.
-    fn take(&mut self, _lent: &Value) -> Result<(), String> {
+    fn take(&mut self, _lent: &Value) -> Result<(), HandOverError> {
         Ok(())
     }
 
@@ -75,7 +77,7 @@ pub trait Inherits {
     ///
     /// # Errors
     /// When it cannot: the previous process serves.
-    fn go_on(&mut self) -> Result<(), String> {
+    fn go_on(&mut self) -> Result<(), HandOverError> {
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use crate::ring::{now, thread};
 use crate::target::Target;
 use crate::target::change;
 use crate::target::served::Namespace;
+use crate::target::succession::HandOverError;
 
 /// Interval of attempts to lock an image again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -46,19 +47,21 @@ impl Target {
     ///
     /// # Errors
     /// Which image stays locked, or may be written to yet. [`Self::take_images_back`] is due then.
-    pub fn lend_images(&self) -> Result<(), String> {
+    pub fn lend_images(&self) -> Result<(), HandOverError> {
         let images = self.images_to_lend();
         // Looked at only now: until all rested, a command could become late.
         if let Some(late) = images.iter().find(|namespace| namespace.backend.has_been_late()) {
-            return Err(format!("namespace {} of {}: {}", late.nsid, late.nqn, super::LATE_IMAGE));
+            return Err(HandOverError::ImageLate { nqn: late.nqn.clone(), nsid: late.nsid });
         }
         let images: Vec<&Namespace> = images.iter().map(Arc::as_ref).collect();
         let failures = change::set_standby(&images, true);
-        match failures.first() {
+        match failures.into_iter().next() {
             None => Ok(()),
-            Some((at, error)) => {
-                Err(format!("namespace {} of {} stays locked: {error}", images[*at].nsid, images[*at].nqn))
-            }
+            Some((at, error)) => Err(HandOverError::ImageLocked {
+                nqn: images[at].nqn.clone(),
+                nsid: images[at].nsid,
+                source: Box::new(error),
+            }),
         }
     }
 

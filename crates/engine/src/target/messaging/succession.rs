@@ -11,7 +11,7 @@ use nvme::Status;
 use super::arrival::Arrival;
 use crate::ring::channel::Sender;
 use crate::ring::{Moment, Socket};
-use crate::target::succession::{HandedController, HandedQueue};
+use crate::target::succession::{HandOverError, HandedController, HandedQueue};
 
 /// Step of a hand-over.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Freeze {
     pub(crate) deadline: Moment,
     /// From then on hosts are closed that still owe something: later, so that none is where the attempt ends on another reactor.
     pub(crate) hosts_deadline: Moment,
-    pub(crate) answer: Sender<Result<FrozenReactor, String>>,
+    pub(crate) answer: Sender<Result<FrozenReactor, HandOverError>>,
 }
 
 /// A reactor whose connections are all at rest.
@@ -108,5 +108,5 @@ pub(crate) struct Adoption {
     pub(crate) queue: HandedQueue,
     /// The controller, with its admin queue.
     pub(crate) controller: HandedController,
-    pub(crate) answer: Sender<Result<(), String>>,
+    pub(crate) answer: Sender<Result<(), AdoptionError>>,
 }

@@ -9,6 +9,7 @@ use super::super::freezing::Freezing;
 use super::{EventLoop, SERIAL};
 use crate::ring::Moment;
 use crate::target::messaging::{Address, Adoption, AdoptionError, Freeze, FrozenReactor, Succession};
+use crate::target::succession::HandOverError;
 
 impl EventLoop {
     /// Does what becomes of its queues.
@@ -69,8 +70,8 @@ impl EventLoop {
         if now >= order.deadline && (owing.is_empty() || !waiting.is_empty()) {
             let what = waiting.first().and_then(|token| self.connections[*token as usize].as_deref());
             let reason = match what {
-                Some(connection) => format!("the storage works on commands of {}", connection.name()),
-                None => "commands of a host that is gone are still under way".to_owned(),
+                Some(connection) => HandOverError::StorageBusy(connection.name()),
+                None => HandOverError::OrphansBusy,
             };
             self.tell(Err(reason));
         }
@@ -90,7 +91,7 @@ impl EventLoop {
         self.close(token);
     }
 
-    fn tell(&mut self, what: Result<FrozenReactor, String>) {
+    fn tell(&mut self, what: Result<FrozenReactor, HandOverError>) {
         if let Some(Freezing { order, is_reported, .. }) = &mut self.freezing {
             *is_reported = true;
             let _ = order.answer.send(what);
@@ -128,7 +129,7 @@ impl EventLoop {
         if adopted.is_err() {
             self.mailbox.discount_connection(false);
         }
-        let _ = answer.send(adopted.map_err(|error| error.to_string()));
+        let _ = answer.send(adopted);
     }
 
     fn try_adopt(&mut self, adoption: Adoption, now: Moment) -> Result<(), AdoptionError> {

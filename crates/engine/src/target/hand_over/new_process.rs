@@ -11,6 +11,7 @@ use super::channel::{Channel, Process};
 use super::words::{KNOWN, Offer, State, Word, known};
 use crate::ring::Socket;
 use crate::target::Target;
+use crate::target::succession::HandOverError;
 
 /// Time for a process to die after its last message. The connection ends with its last thread,
 /// after which little is left to do. This process shares its locks, should it live on after all.
@@ -32,7 +33,7 @@ pub enum NotOffered {
 }
 
 /// Result of a take-over.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Succeeded {
     /// This process serves.
     Serves,
@@ -40,12 +41,12 @@ pub enum Succeeded {
     /// changed the state after handing it over. Operations at the storage keep its lock, and the
     /// archive of reservations is ahead of the handed-over state: the target has to be restarted,
     /// for this reason, as after the end of any process.
-    StartsAnew(String),
+    StartsAnew(HandOverError),
 }
 
 /// Why the hosts were not taken over, or whether they are to be served.
 struct Untaken {
-    reason: String,
+    reason: HandOverError,
     /// True if the previous process is known to be alive.
     is_refused: bool,
     /// True if this process has the whole quiesced state of the previous one.
@@ -85,14 +86,14 @@ impl Target {
         channel: &impl Channel,
         former: &impl Former,
         beside: &mut impl Inherits,
-    ) -> Result<Succeeded, String> {
+    ) -> Result<Succeeded, HandOverError> {
         if let Err(Untaken { reason, is_refused, has_all }) = self.take(channel, beside) {
             if is_refused || !has_all {
                 // Before the previous process learns of it, which tries to have it at once.
                 beside.give_back();
             }
             // It need not wait for this process until its patience is over.
-            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
             if !former.has_died(if is_refused { Duration::ZERO } else { DEATH }) {
                 beside.give_back();
                 self.disown();
@@ -103,10 +104,10 @@ impl Target {
                 self.disown();
                 return Ok(Succeeded::StartsAnew(reason));
             }
-            tracing::warn!(reason, "the former process has died; this one serves");
+            tracing::warn!(reason = reason.to_string(), "the former process has died; this one serves");
         }
         if let Err(reason) = beside.go_on() {
-            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
             beside.give_back();
             self.disown();
             return Err(reason);
@@ -149,14 +150,14 @@ impl From<io::Error> for NotOffered {
 }
 
 impl Untaken {
-    const fn with_nothing(reason: String) -> Self {
+    const fn with_nothing(reason: HandOverError) -> Self {
         Self { reason, is_refused: false, has_all: false }
     }
 
-    fn instead_of(expected: &str, word: Word) -> Self {
+    fn instead_of(expected: &'static str, word: Word) -> Self {
         let (reason, is_refused) = match word {
-            Word::Refused(reasons) => (reasons.join("; "), true),
-            _ => (format!("it does not say {expected}"), false),
+            Word::Refused(reasons) => (HandOverError::Refused(reasons), true),
+            _ => (HandOverError::Unsaid(expected), false),
         };
         Self { reason, is_refused, has_all: false }
     }
@@ -164,18 +165,18 @@ impl Untaken {
 
 impl From<io::Error> for Untaken {
     fn from(error: io::Error) -> Self {
-        Self::with_nothing(error.to_string())
+        Self::with_nothing(error.into())
     }
 }
 
-fn hand_over<L: Channel>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, String> {
+fn hand_over<L: Channel>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, HandOverError> {
     let State { target, arrivals, beside: _ } = state;
     if descriptors.len() != target.queues.len() + arrivals.len() {
-        return Err("the number of sockets is not that of the queues".to_owned());
+        return Err(HandOverError::Sockets);
     }
     let sockets: io::Result<Vec<Arc<Socket>>> =
         descriptors.into_iter().map(|descriptor| L::socket(descriptor).map(Arc::new)).collect();
-    let mut queues = sockets.map_err(|error| error.to_string())?;
+    let mut queues = sockets?;
     let untouched = queues.split_off(target.queues.len());
     let arrivals = arrivals.into_iter().zip(untouched);
     let arrivals = arrivals.map(|((port, peer), socket)| (port, peer, socket)).collect();

@@ -1,4 +1,4 @@
-//! The previous process of a hand-over: as long as it has not sent `Go`, it continues unchanged
+//! The old process of a hand-over: as long as it has not sent `Go`, it continues unchanged
 //! after any failure.
 
 use std::io;
@@ -10,6 +10,7 @@ use super::channel::{Channel, Process};
 use super::words::{State, Word};
 use crate::ring::{Socket, thread};
 use crate::target::Target;
+use crate::target::succession::{HandOverError, is_late};
 
 /// Time limit for the new process to open what it is to serve. This process serves meanwhile.
 const PREPARATION: Duration = Duration::from_secs(20);
@@ -42,26 +43,26 @@ impl Greeting {
     ///
     /// # Errors
     /// When it is not a greeting.
-    pub fn hear(channel: &impl Channel) -> Result<Self, String> {
-        channel.wait_at_most(Some(PREPARATION)).map_err(text)?;
+    pub fn hear(channel: &impl Channel) -> Result<Self, HandOverError> {
+        channel.wait_at_most(Some(PREPARATION))?;
         match channel.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => Ok(Self::Asks),
             Ok((Word::Hello { version, knows, .. }, _)) => Ok(Self::Comes { version, knows }),
-            Ok(_) => Err("it does not begin with a greeting".to_owned()),
+            Ok(_) => Err(HandOverError::NoGreeting),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Probe),
             Err(error) => {
                 // What it cannot read, it may not be able to say; the reason is for people.
                 let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
-                Err(error.to_string())
+                Err(error.into())
             }
         }
     }
 }
 
 /// Describes an extension in `needs` that a process does not know, if there is one.
-pub fn unknown_to(knows: &[String], needs: &[&str]) -> Option<String> {
+pub fn unknown_to(knows: &[String], needs: &[&str]) -> Option<HandOverError> {
     let unknown = needs.iter().find(|need| !knows.iter().any(|known| known == *need))?;
-    Some(format!("the next process is of a version that cannot take over {unknown}"))
+    Some(HandOverError::Extension((*unknown).to_owned()))
 }
 
 impl Target {
@@ -78,20 +79,20 @@ impl Target {
         (next, knows): (&impl Process, &[String]),
         beside: &mut impl Lends,
         tell_resumed: impl FnOnce(),
-    ) -> Result<bool, String> {
+    ) -> Result<bool, HandOverError> {
         await_ready(channel, beside)?;
         let rest = beside.hold_still().and_then(|()| self.freeze_as_offered(knows));
         let hand_over = match rest {
             Ok(hand_over) => hand_over,
             Err(reason) => {
-                let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+                let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
                 return Err(reason);
             }
         };
         if let Err(NotGiven { reason, has_refused }) = give(channel, hand_over, beside) {
             // In this order: the new process must not believe that this one has died.
             tell_resumed();
-            let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+            let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
             beside.take_back(has_refused);
             self.go_on();
             return Err(reason);
@@ -111,15 +112,17 @@ impl Target {
 
     /// Brings everything to rest, unless something has come about since it was offered that the new
     /// process would not know.
-    fn freeze_as_offered(&self, knows: &[String]) -> Result<HandOver, String> {
+    fn freeze_as_offered(&self, knows: &[String]) -> Result<HandOver, HandOverError> {
         let hand_over = self.freeze()?;
-        let mut obstacles = self.obstacles();
-        obstacles.extend(unknown_to(knows, &self.needs()));
-        if obstacles.is_empty() {
-            return Ok(hand_over);
-        }
+        let obstacles = self.obstacles();
+        let reason = if obstacles.is_empty() {
+            unknown_to(knows, &self.needs())
+        } else {
+            Some(HandOverError::Obstacles(obstacles))
+        };
+        let Some(reason) = reason else { return Ok(hand_over) };
         self.go_on();
-        Err(obstacles.join("; "))
+        Err(reason)
     }
 
     /// `Go` was said. Whether the new process serves.
@@ -148,7 +151,7 @@ impl Target {
 }
 
 /// Waits until the new process has opened all that it needs.
-fn await_ready(channel: &impl Channel, beside: &mut impl Lends) -> Result<(), String> {
+fn await_ready(channel: &impl Channel, beside: &mut impl Lends) -> Result<(), HandOverError> {
     let mut is_known = false;
     loop {
         match channel.hear() {
@@ -156,28 +159,25 @@ fn await_ready(channel: &impl Channel, beside: &mut impl Lends) -> Result<(), St
             Ok((Word::Introduction(said), _)) if !is_known => {
                 is_known = true;
                 beside.introduced(said).inspect_err(|reason| {
-                    let _ = channel.say(&Word::Refused(vec![reason.clone()]), &[]);
+                    let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
                 })?;
             }
-            Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-            Ok(_) => return Err("unexpected message of the next process, instead of Ready".to_owned()),
-            Err(error) => {
-                let why = why(&error, PREPARATION);
-                return Err(format!("the next process has not become ready: {why}"));
-            }
+            Ok((Word::Refused(reasons), _)) => return Err(HandOverError::Refused(reasons)),
+            Ok(_) => return Err(HandOverError::Instead("Ready")),
+            Err(source) => return Err(HandOverError::NotReady { source, time: PREPARATION }),
         }
     }
 }
 
 /// Why this process goes on.
 struct NotGiven {
-    reason: String,
+    reason: HandOverError,
     /// True if the new process has refused by itself, or has not been given anything yet.
     has_refused: bool,
 }
 
 impl NotGiven {
-    const fn silently(reason: String) -> Self {
+    const fn silently(reason: HandOverError) -> Self {
         Self { reason, has_refused: false }
     }
 }
@@ -187,16 +187,14 @@ fn give(channel: &impl Channel, hand_over: HandOver, beside: &mut impl Lends) ->
     let lent = beside.let_go().map_err(|reason| NotGiven { reason, has_refused: true })?;
     let HandOver { state, queues, arrivals } = hand_over;
     let taking = TAKING + TAKING_QUEUE * u32::try_from(queues.len()).unwrap_or(u32::MAX);
-    let untaken = |error: &io::Error| {
-        let why = why(error, taking);
-        NotGiven::silently(format!("the next process does not take the hosts over: {why}"))
-    };
-    channel.wait_at_most(Some(taking)).map_err(|error| untaken(&error))?;
+    let untaken =
+        |source: io::Error| NotGiven::silently(HandOverError::HostsNotTaken { source, time: taking });
+    channel.wait_at_most(Some(taking)).map_err(untaken)?;
     let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
     let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
     let sockets: Vec<&Socket> = sockets.map(|socket| &**socket).collect();
     let word = Word::State(Box::new(State { target: state, arrivals: places, beside: lent }));
-    channel.say(&word, &sockets).map_err(|error| untaken(&error))?;
+    channel.say(&word, &sockets).map_err(untaken)?;
     match channel.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (host, reason) in failed {
@@ -208,34 +206,11 @@ fn give(channel: &impl Channel, hand_over: HandOver, beside: &mut impl Lends) ->
             }
         }
         Ok((Word::Refused(reasons), _)) => {
-            return Err(NotGiven { reason: reasons.join("; "), has_refused: true });
+            return Err(NotGiven { reason: HandOverError::Refused(reasons), has_refused: true });
         }
-        Ok(_) => {
-            let reason = "unexpected message of the next process, instead of its result".to_owned();
-            return Err(NotGiven::silently(reason));
-        }
-        Err(error) => return Err(untaken(&error)),
+        Ok(_) => return Err(NotGiven::silently(HandOverError::Instead("its result"))),
+        Err(error) => return Err(untaken(error)),
     }
     beside.rest();
-    channel.say(&Word::Go, &[]).map_err(text).map_err(NotGiven::silently)
-}
-
-/// True if no message arrived in time.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-/// Why nothing was heard, after as long a time.
-fn why(error: &io::Error, time: Duration) -> String {
-    match error.kind() {
-        _ if is_late(error) => {
-            format!("it does not answer within {} ms (is it stopped?)", time.as_millis())
-        }
-        io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+    channel.say(&Word::Go, &[]).map_err(|error| NotGiven::silently(error.into()))
 }
