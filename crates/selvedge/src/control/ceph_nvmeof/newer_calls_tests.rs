@@ -86,7 +86,17 @@ fn a_subsystem_is_found_at_listeners_in_its_networks() {
     assert_eq!(delete(NQN, NOWHERE), 0, "which it does not have");
     assert_eq!([(); 2].map(|()| delete(NQN, LOOPBACK)), [0, ENOENT]);
     assert_eq!((masks(&testbed, NQN), listeners(&testbed, NQN)), (Vec::new(), Vec::new()));
-    assert_eq!(listeners(&testbed, SERVED).len(), 1, "one that is found everywhere stays there");
+    let everywhere = listeners(&testbed, SERVED);
+    assert_eq!(everywhere.len(), 1, "one that is found everywhere stays there");
+    assert_eq!(add(SERVED, LOOPBACK).status, 0);
+    let own = DeleteListenerReq { nqn: SERVED.to_owned(), ..own };
+    let refused: ReqStatus = testbed.ask("delete_listener", &own);
+    assert_eq!(refused.status, EINVAL, "it would be found there by its network");
+    assert!(refused.error_message.contains(LOOPBACK), "{}", refused.error_message);
+    assert_eq!(listeners(&testbed, SERVED), everywhere);
+    assert_eq!(delete(SERVED, LOOPBACK), 0);
+    assert_eq!(testbed.status("delete_listener", &own), 0);
+    assert_eq!(listeners(&testbed, SERVED), []);
 }
 
 #[test]
