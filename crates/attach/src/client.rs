@@ -426,6 +426,14 @@ impl Client {
         }
     }
 
+    /// Ends the client with the server: one that has chosen no disk yet gets the reason with the answer to its next option.
+    pub(crate) fn shut_down(&mut self, storage: &mut Storage) {
+        match &mut self.phase {
+            Phase::Handshake(handshake) => handshake.refuse(),
+            _ => self.end(storage),
+        }
+    }
+
     /// Ends the client, whose time for the TLS handshake is over.
     pub(crate) fn end_late(&mut self, storage: &mut Storage) {
         tracing::warn!(

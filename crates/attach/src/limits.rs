@@ -36,6 +36,9 @@ pub const TLS_HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 /// Time for requests that were received when a server ends, in milliseconds; without a path they
 /// would last as long as a path may take to come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
+/// Time for a client that has chosen no disk to ask for one when a server ends, in milliseconds: an option comes a round trip
+/// after the greeting, and its answer is the place for the reason. The end waits as long for a silent one.
+pub const END_HANDSHAKE_MS: u64 = 250;
 /// Time for outstanding requests to end when disks are handed over to another process, in
 /// milliseconds. Their users wait meanwhile: if a storage takes longer, this process serves on.
 pub const HAND_OVER_TIMEOUT_MS: u64 = 2_000;

@@ -14,7 +14,7 @@ use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentJob, Extents};
-use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
+use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
@@ -71,6 +71,8 @@ pub(crate) struct Worker {
     stopping: Arc<AtomicBool>,
     /// Time at which a thread that is to end does so whatever is under way.
     end_at: Option<Moment>,
+    /// Time until which a thread that is to end refuses clients that have chosen no disk with the reason.
+    refuses_until: Option<Moment>,
     events: Vec<Event>,
     scratch: Vec<u8>,
 }
@@ -109,6 +111,7 @@ impl Worker {
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
+            refuses_until: None,
             events: Vec::with_capacity(256),
             scratch: vec![0; RECEIVE_LENGTH],
         })
@@ -200,7 +203,7 @@ impl Worker {
         let rest = self.looks_again_at(now);
         let deadlines =
             self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).chain(rest);
-        deadlines.min().map(|deadline| deadline.since(now))
+        deadlines.chain(self.refuses_until).min().map(|deadline| deadline.since(now))
     }
 
     /// Serves each client with pending work. Those with more are served in the next round.
@@ -291,6 +294,10 @@ impl Worker {
 
     /// Assigns a client to the threads in turn.
     fn assign(&mut self, socket: Socket, peer: String) {
+        // Another thread may have ended already, and would close the connection without a word.
+        if self.stopping.load(Ordering::Acquire) {
+            return self.take_client(socket, peer);
+        }
         let thread = self.next_thread;
         self.next_thread = (thread + 1) % (self.other_workers.len() + 1);
         match thread.checked_sub(1) {
@@ -317,6 +324,12 @@ impl Worker {
         tracing::debug!(client = peer, "NBD client connected");
         let mut client = Client::new((slot, self.storage.tally.clients), socket, peer, self.tls());
         client.freeze(!matches!(self.course, Course::Serves));
+        // One that came with the end of the server, and is not to be served.
+        match (self.end_at, self.refuses_until) {
+            (None, _) => {}
+            (Some(_), Some(_)) => client.shut_down(&mut self.storage),
+            (Some(_), None) => client.end(&mut self.storage),
+        }
         self.seat(slot, client);
         self.ready.add(slot);
     }
@@ -365,20 +378,38 @@ impl Worker {
             return false;
         }
         if self.end_at.is_none() {
-            self.end_at = Some(self.ring.now().after(Duration::from_millis(END_TIMEOUT_MS)));
-            for (token, listener) in (LISTENER_TOKEN..).zip(&self.listeners) {
-                self.ring.unwatch(listener, token);
-            }
-            self.listeners.clear();
-            for slot in 0..self.clients.len() {
-                if let Some(client) = &mut self.clients[slot] {
-                    client.end(&mut self.storage);
-                    self.ready.add(slot);
-                }
+            self.begin_to_end();
+        }
+        let now = self.ring.now();
+        if self.refuses_until.is_some_and(|until| now >= until) {
+            self.refuses_until = None;
+            self.end_clients(Client::end);
+        }
+        let is_late = self.end_at.is_some_and(|end_at| now >= end_at);
+        is_late || self.clients.iter().all(Option::is_none)
+    }
+
+    /// Takes the last connections that wait, to refuse them with the reason, and ends the input of all clients.
+    fn begin_to_end(&mut self) {
+        let now = self.ring.now();
+        self.end_at = Some(now.after(Duration::from_millis(END_TIMEOUT_MS)));
+        self.refuses_until = Some(now.after(Duration::from_millis(END_HANDSHAKE_MS)));
+        (0..self.listeners.len()).for_each(|at| self.accept(at));
+        self.accept_again = false;
+        for (token, listener) in (LISTENER_TOKEN..).zip(&self.listeners) {
+            self.ring.unwatch(listener, token);
+        }
+        self.listeners.clear();
+        self.end_clients(Client::shut_down);
+    }
+
+    fn end_clients(&mut self, end: fn(&mut Client, &mut Storage)) {
+        for slot in 0..self.clients.len() {
+            if let Some(client) = &mut self.clients[slot] {
+                end(client, &mut self.storage);
+                self.ready.add(slot);
             }
         }
-        let is_late = self.end_at.is_some_and(|end_at| self.ring.now() >= end_at);
-        is_late || self.clients.iter().all(Option::is_none)
     }
 }
 

@@ -40,6 +40,7 @@ mod reply {
     pub(super) const INVALID: u32 = 1 << 31 | 3;
     pub(super) const TLS_REQUIRED: u32 = 1 << 31 | 5;
     pub(super) const UNKNOWN: u32 = 1 << 31 | 6;
+    pub(super) const SHUTDOWN: u32 = 1 << 31 | 7;
     pub(super) const EXTENDED_HEADERS_REQUIRED: u32 = 1 << 31 | 10;
 }
 
@@ -118,6 +119,8 @@ pub struct Handshake {
     headers: Headers,
     /// The export whose block status the client has chosen to ask for.
     allocation_of: Option<usize>,
+    /// The server ends.
+    is_refused: bool,
 }
 
 impl Handshake {
@@ -129,7 +132,7 @@ impl Handshake {
     /// Handshake that another process has begun.
     pub const fn going_on(state: HandshakeState, tls: Tls) -> Self {
         let HandshakeState { client_flags, is_secure, headers, allocation_of } = state;
-        Self { client_flags, tls, is_secure, headers, allocation_of }
+        Self { client_flags, tls, is_secure, headers, allocation_of, is_refused: false }
     }
 
     /// State for the process that continues the handshake.
@@ -143,6 +146,11 @@ impl Handshake {
         self.is_secure = true;
         self.headers = Headers::Simple;
         self.allocation_of = None;
+    }
+
+    /// Refuses the client, as the server ends: the next option is answered with NBD_REP_ERR_SHUTDOWN, and is the last.
+    pub const fn refuse(&mut self) {
+        self.is_refused = true;
     }
 
     /// Appends the server's first message.
@@ -197,6 +205,13 @@ impl Handshake {
     ) -> Result<Step, ProtocolError> {
         let taken = OPTION_HEAD_BYTES + data.len();
         let lacks_tls = self.tls == Tls::Required && !self.is_secure;
+        if self.is_refused && option != option::ABORT {
+            // NBD_OPT_EXPORT_NAME has no answer for errors.
+            if option != option::EXPORT_NAME {
+                Answer { option, output }.end(reply::SHUTDOWN);
+            }
+            return Ok(Step::Ended);
+        }
         if option == option::EXPORT_NAME {
             return match lacks_tls {
                 true => Err(ProtocolError::TlsRequired),
@@ -352,5 +367,35 @@ impl Answer<'_> {
 
     fn end(&mut self, kind: u32) {
         self.put(kind, &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answer to an option of a client whose flags have come.
+    fn answered(handshake: &mut Handshake, option: u32) -> (Step, Vec<u8>) {
+        let mut output = Vec::new();
+        let input = [b"IHAVEOPT", &option.to_be_bytes()[..], &0u32.to_be_bytes()].concat();
+        (handshake.step(&input, &[], &mut output).unwrap(), output)
+    }
+
+    #[test]
+    fn a_server_that_ends_answers_one_more_option_with_the_reason() {
+        let state = HandshakeState { client_flags: Some(3), ..HandshakeState::default() };
+        for option in [option::LIST, option::STARTTLS, option::GO, 99] {
+            let mut handshake = Handshake::going_on(state, Tls::Required);
+            assert!(matches!(answered(&mut handshake, 99).0, Step::Took(16)), "{option}");
+            handshake.refuse();
+            let (step, output) = answered(&mut handshake, option);
+            assert_eq!(step, Step::Ended, "{option}");
+            let head =
+                [OPTION_REPLY_MAGIC.to_be_bytes(), (u64::from(option) << 32 | 0x8000_0007).to_be_bytes()];
+            assert_eq!(output, [&head.concat()[..], &[0; 4]].concat(), "{option}");
+        }
+        let mut handshake = Handshake::going_on(state, Tls::Off);
+        handshake.refuse();
+        assert_eq!(answered(&mut handshake, option::EXPORT_NAME), (Step::Ended, Vec::new()));
     }
 }

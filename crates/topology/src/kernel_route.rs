@@ -28,6 +28,9 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// Leading bits that all of its network have.
     pub prefix_length: u8,
+    /// True for an IPv6 address that does not last or cannot be used: temporary, deprecated, tentative or duplicate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_transient: bool,
 }
 
 impl InterfaceAddress {
@@ -55,7 +58,8 @@ mod tests {
     fn addresses_of_one_network_are_near() {
         let near = |own: &str, prefix_length, other: &str| {
             let address = own.parse().unwrap();
-            InterfaceAddress { interface: "eth0".to_owned(), address, prefix_length }
+            let interface = "eth0".to_owned();
+            InterfaceAddress { interface, address, prefix_length, is_transient: false }
                 .is_near(other.parse().unwrap())
         };
         assert!(near("10.0.0.1", 24, "10.0.0.9") && !near("10.0.0.1", 24, "10.0.1.9"));

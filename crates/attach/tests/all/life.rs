@@ -1,5 +1,7 @@
 //! A server from its beginning to its end, and what happens below it meanwhile.
 
+use std::io::{Read as _, Write as _};
+
 use engine::initiator::PathState;
 
 use crate::client::{Form, READ, WRITE};
@@ -84,4 +86,36 @@ fn the_end_answers_what_has_come_and_closes_all() {
     assert_eq!(tally.clients, 3);
     assert!(clients.iter_mut().all(crate::client::Client::is_closed));
     assert!(!world.is_listening());
+}
+
+/// True if a client that connects as the server ends gets the reason as the answer to an option. One that pauses for longer
+/// than the server waits gets no answer.
+fn gets_the_reason() -> bool {
+    let mut world = World::new(&Plan { threads: 3, ..Plan::default() });
+    let mut client = world.stranger();
+    let server = world.server.take().expect("it runs");
+    let end = std::thread::spawn(move || server.stop());
+    assert_eq!(client.bytes(18), b"NBDMAGICIHAVEOPT\0\x03", "it waited before the end began");
+    let _ = client.stream.write_all(&3u32.to_be_bytes());
+    // An option that no server knows.
+    let option = [b"IHAVEOPT", &99u32.to_be_bytes()[..], &0u32.to_be_bytes()].concat();
+    let (shutdown, unsupported) = (1 << 31 | 7, 1 << 31 | 1);
+    let has_reason = loop {
+        let mut reply = [0; 20];
+        if client.stream.write_all(&option).is_err() || client.stream.read_exact(&mut reply).is_err() {
+            break false;
+        }
+        match u32::from_be_bytes(reply[12..16].try_into().expect("four bytes")) {
+            kind if kind == shutdown => break true,
+            kind => assert_eq!(kind, unsupported, "the end has not begun"),
+        }
+    };
+    assert!(client.is_closed());
+    assert_eq!(end.join().expect("it ends").clients, 1);
+    has_reason
+}
+
+#[test]
+fn a_client_that_comes_with_the_end_gets_the_reason() {
+    assert!((0..20).any(|_| gets_the_reason()));
 }

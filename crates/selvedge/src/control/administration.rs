@@ -279,9 +279,10 @@ impl Administration {
         Ok(cleared)
     }
 
-    /// Ends a controller; whether there was one.
-    pub(crate) fn reset_controller(&self, cntlid: u16) -> bool {
-        self.target.reset_controller(cntlid)
+    /// Ends a controller, unless another process has it; true if there was one.
+    pub(crate) fn reset_controller(&self, cntlid: u16) -> Result<bool, Refusal> {
+        let _guard = self.lock()?;
+        Ok(self.target.reset_controller(cntlid))
     }
 
     /// Lets no write to these namespaces begin that is asked for from now on, at any gateway of the group.

@@ -207,7 +207,8 @@ fn refuses(testbed: &Testbed, requests: &[Bad<'_>]) {
         let response = testbed.refused(method, path, body);
         let text = response.json.to_string();
         assert_eq!(response.status, *status, "{method} {path} {body}: {text}");
-        assert!(text.contains(expected), "{method} {path} {body}: {text}");
+        let has_place = text.contains(" at line ") && !text.contains("not JSON");
+        assert!(text.contains(expected) && !has_place, "{method} {path} {body}: {text}");
     }
 }
 
@@ -420,8 +421,8 @@ fn bad_requests_are_refused_and_change_nothing() {
                 422,
                 "subsystem",
             ),
-            ("PUT", "/v1/config?dry=true", "{}", 400, "`dry`"),
-            ("PUT", "/v1/config?dry_run=perhaps", "{}", 400, "true or false"),
+            ("PUT", "/v1/config?dry=true", "{}", 400, "takes dry_run, shrink"),
+            ("PUT", "/v1/config?dry_run=perhaps", "{}", 400, "`perhaps` in the query is invalid: dry_run is"),
             ("POST", "/v1/config", "{}", 405, "GET, PUT"),
             ("BREW", "/v1/ports", "", 405, "GET, POST"),
             ("GET", "/v1/nothing", "", 404, "openapi.json"),

@@ -118,8 +118,10 @@ impl Ask<'_> {
     /// The same as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, Refusal> {
         let text = self.part(name);
-        text.parse()
-            .map_err(|_| Refusal::new(400, format!("`{text}` in the path is not a valid {name}")).about(name))
+        text.parse().map_err(|_| {
+            let refusal = Refusal::new(400, format!("`{text}` in the path is not a valid {name}"));
+            refusal.about(name).hint("use a whole number, as lists of these objects show it")
+        })
     }
 
     /// The subsystem that the path names.
@@ -145,7 +147,10 @@ impl Ask<'_> {
                 set = match value {
                     "true" | "1" => true,
                     "false" | "0" => false,
-                    _ => return Err(Refusal::new(400, format!("{name} is true or false")).about(name)),
+                    _ => {
+                        let what = format!("`{value}` in the query is invalid: {name} is true or false");
+                        return Err(Refusal::new(400, what).about(name));
+                    }
                 };
             }
         }
@@ -176,12 +181,32 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
             return Refusal::unprocessable("it names several alternatives: keep one").about(path);
         }
         // What is JSON and not what is wanted is another mistake than what is not JSON at all.
-        let status = if error.is_data() { 422 } else { 400 };
-        let refusal = Refusal::new(status, error);
-        if path == "." || status == 400 { refusal } else { refusal.about(path) }
+        if error.is_data() { wrong_value(&path, &error) } else { not_json(&error) }
     })?;
-    json.end().map_err(|error| Refusal::new(400, error))?;
+    json.end().map_err(|error| not_json(&error))?;
     Ok(value)
+}
+
+/// Refusal of a text that is not JSON, with the place in it.
+fn not_json(error: &serde_json::Error) -> Refusal {
+    Refusal::new(400, format!("the body is not JSON: {error}"))
+}
+
+/// Refusal of a value: its field, the fault and the remedy. The place in the text is left out, which a program wrote.
+pub(super) fn wrong_value(path: &str, error: &serde_json::Error) -> Refusal {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let fault = text.strip_suffix(&place).unwrap_or(&text);
+    let refusal = Refusal::unprocessable(fault);
+    let missing = fault.strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
+    match (path, missing) {
+        (".", None) => refusal,
+        (_, None) => refusal.about(path),
+        (path, Some(name)) => {
+            let field = if path == "." { name.to_owned() } else { format!("{path}.{name}") };
+            refusal.about(field).hint("add the field; GET /v1/openapi.json describes all requests")
+        }
+    }
 }
 
 impl Answer {
@@ -268,6 +293,28 @@ mod tests {
         let wrong = refused("{\"a\": [{\"number\": 1}, {\"number\": 256}]}");
         assert_eq!((wrong.status, wrong.field.as_deref()), (422, Some("a[1].number")));
         assert_eq!(refused("{\"a\": [{\"numbre\": 1}]}").field.as_deref(), Some("a[0].numbre"));
+    }
+
+    #[test]
+    fn a_refused_value_has_its_field_and_the_fault_and_only_a_broken_text_a_place() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Body {
+            #[allow(dead_code)]
+            nqn: super::super::subsystems::Name,
+        }
+        let refused = |text: &str| read::<Body>(text.as_bytes()).unwrap_err();
+        let wrong = refused("{\n  \"nqn\": \"nqn.a nqn.b\"\n}");
+        assert_eq!(
+            wrong.to_string(),
+            "nqn: the NQN has a comma or a space, where hosts and lists of names end it: name each by itself"
+        );
+        let wrong = refused("{\n  \"nqn\": 7\n}");
+        assert_eq!(wrong.to_string(), "nqn: invalid type: integer `7`, expected a string");
+        let missing = refused("{}");
+        assert_eq!((missing.error.as_str(), missing.field.as_deref()), ("missing field `nqn`", Some("nqn")));
+        assert!(missing.hint.is_some_and(|hint| hint.contains("openapi.json")));
+        let broken = refused("{\n  \"nqn\": \"a\" \"b\"\n}").to_string();
+        assert!(broken.starts_with("the body is not JSON: ") && broken.contains(" at line 2 "), "{broken}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn reset(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let cntlid = ask.number("cntlid")?;
-    if ask.administration.reset_controller(cntlid) {
+    if ask.administration.reset_controller(cntlid)? {
         Ok(Answer::done())
     } else {
         Err(Refusal::not_found(format!("there is no controller {cntlid}")))

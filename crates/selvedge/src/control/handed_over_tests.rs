@@ -33,3 +33,22 @@ fn a_process_that_has_handed_its_target_over_begins_no_change() {
     assert_eq!(status("GET", "/v1/subsystems"), 200);
     assert_eq!(target.config(), before);
 }
+
+#[test]
+fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() {
+    let target = test_target::start(FabricConfig {
+        ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+        subsystems: vec![SubsystemConfig::new("nqn.test:a", "A", "Selvedge")],
+        ..FabricConfig::default()
+    });
+    let administration = Arc::new(Administration::new(target, None).unwrap());
+    assert_eq!(administration.reset_controller(1), Ok(false), "there is none");
+    let still = administration.hold_still();
+    let waiting = std::thread::spawn({
+        let administration = administration.clone();
+        move || administration.reset_controller(1)
+    });
+    administration.leave();
+    drop(still);
+    assert_eq!(waiting.join().unwrap().unwrap_err().status, 421);
+}

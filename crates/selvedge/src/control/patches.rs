@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, json};
 
+use super::ask::wrong_value;
 use super::refusal::Refusal;
 use crate::spec::namespace::check_size;
 use crate::spec::size::Size;
@@ -183,8 +184,7 @@ impl<T: Patched> Patch<T> {
         }
         *config = serde_path_to_error::deserialize(Value::Object(written)).map_err(|error| {
             let path = error.path().to_string();
-            let refusal = Refusal::unprocessable(error.into_inner());
-            if path == "." { refusal } else { refusal.about(path) }
+            wrong_value(&path, &error.into_inner())
         })?;
         Ok(())
     }

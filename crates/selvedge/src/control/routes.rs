@@ -514,7 +514,13 @@ fn check_query(route: &Route, query: &str) -> Result<(), Refusal> {
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let key = part.split('=').next().unwrap_or_default();
         if !route.flags.iter().any(|(name, _)| *name == key) {
-            return Err(Refusal::new(400, format!("`{key}` in the query means nothing here")).about(key));
+            let known: Vec<&str> = route.flags.iter().map(|(name, _)| *name).collect();
+            let hint = match known.as_slice() {
+                [] => format!("{} {} takes no query", route.method, route.path),
+                known => format!("{} {} takes {}", route.method, route.path, known.join(", ")),
+            };
+            let what = format!("`{key}` in the query means nothing here");
+            return Err(Refusal::new(400, what).about(key).hint(hint));
         }
     }
     Ok(())

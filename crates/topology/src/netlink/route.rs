@@ -27,10 +27,13 @@ const METRICS: u16 = 8;
 /// Of the metrics (`RTAX_`), the largest packet.
 const METRIC_MTU: u16 = 2;
 
-/// Bytes of `struct ifaddrmsg`, and attributes of an address (`IFA_`): that of a link's other end, and the own one.
+/// Bytes of `struct ifaddrmsg`, and attributes of an address (`IFA_`): that of a link's other end, the own one, and flags.
 const ADDRESS_LENGTH: usize = 8;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
+const FLAGS: u16 = 8;
+/// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, deprecated, tentative. The first is another flag of IPv4 addresses.
+const TRANSIENT: u32 = 0x01 | 0x08 | 0x20 | 0x40;
 
 /// Index of the interface by which packets leave for `destination`, when they come from `source`.
 ///
@@ -102,7 +105,13 @@ fn address(payload: &[u8]) -> Option<(u32, InterfaceAddress)> {
     let own = attributes.value(LOCAL).or_else(|| attributes.value(ADDRESS))?;
     let index = u32_at(fixed, 4).filter(|index| *index != 0)?;
     let address = ip_address(own)?;
-    Some((index, InterfaceAddress { interface: String::new(), address, prefix_length: fixed[1] }))
+    // Kernels before 3.14 have the flags in the fixed part alone.
+    let flags = attributes.number(FLAGS).unwrap_or_else(|| u32::from(fixed[2]));
+    let is_transient = address.is_ipv6() && flags & TRANSIENT != 0;
+    Some((
+        index,
+        InterfaceAddress { interface: String::new(), address, prefix_length: fixed[1], is_transient },
+    ))
 }
 
 fn ip_address(octets: &[u8]) -> Option<IpAddr> {
@@ -160,6 +169,32 @@ mod tests {
         assert_eq!((bytes[0], bytes[1], bytes[2]), (libc::AF_INET as u8, 32, 32));
         assert_eq!(Attributes(&bytes[ROUTE_LENGTH..]).value(DESTINATION), Some(&[10, 0, 0, 2][..]));
         assert_eq!(Attributes(&bytes[ROUTE_LENGTH..]).value(SOURCE), Some(&[10, 0, 0, 1][..]));
+    }
+
+    #[test]
+    fn an_address_that_does_not_last_is_marked() {
+        let is_transient = |own: &str, flags: u32| {
+            let fixed = [0, 64, flags as u8, 0, 7, 0, 0, 0];
+            let read = |bytes: Vec<u8>| address(&bytes).unwrap().1.is_transient;
+            let own = octets(own.parse().unwrap());
+            let short = read(Writer::new(&fixed).value(LOCAL, &own).finish());
+            let long = read(
+                Writer::new(&[0, 64, 0, 0, 7, 0, 0, 0]).value(LOCAL, &own).number(FLAGS, flags).finish(),
+            );
+            assert_eq!(short, long, "{flags:#x}");
+            long
+        };
+        // Permanent (80h), without a test for duplicates (02h), with temporary ones beside it (100h).
+        for lasting in [0, 0x80, 0x82, 0x100] {
+            assert!(!is_transient("2001:db8::1", lasting), "{lasting:#x}");
+        }
+        for flag in [0x01, 0x08, 0x20, 0x40] {
+            assert!(
+                is_transient("2001:db8::1", flag) && is_transient("2001:db8::1", 0x80 | flag),
+                "{flag:#x}"
+            );
+        }
+        assert!(!is_transient("192.0.2.1", 0x81), "a further IPv4 address of an interface");
     }
 
     proptest! {

@@ -90,7 +90,9 @@ pub(super) async fn remove(native: Native, request: RemoveHostReq) -> Result<Req
         return Err(failed(Failed::new(EINVAL, "Connections can only be kept for specific hosts")));
     }
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
-    let user = namespace_of(&subsystem, host);
+    // Requests of version 1.5 have neither field, and its gateways remove a host that is connected or in a list with success.
+    let is_older = request.force.is_none() && request.keep_connections.is_none();
+    let user = namespace_of(&subsystem, host).filter(|_| !is_older);
     if let (Some(nsid), false) = (user, request.force()) {
         let what = format!(
             "The list of hosts of namespace {nsid} relies on it. Either change the list or use the '--force' command line option"
@@ -104,7 +106,7 @@ pub(super) async fn remove(native: Native, request: RemoveHostReq) -> Result<Req
     if !subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(ENOENT, "Host is not found")));
     }
-    let was_connected = is_connected(&controllers_of(&native).await.map_err(failed)?, nqn, host);
+    let was_connected = !is_older && is_connected(&controllers_of(&native).await.map_err(failed)?, nqn, host);
     let keep = request.keep_connections();
     let path = format!("{}/hosts/{}?with_key=true&keep_connections={keep}", of_subsystem(nqn), encode(host));
     native.ask("DELETE", &path, None).await.map_err(|refused| failed(refused.into()))?;

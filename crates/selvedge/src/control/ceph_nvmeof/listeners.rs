@@ -9,7 +9,7 @@ use ceph_nvmeof::{
 };
 use engine::address::{HostAddress, NetAddress};
 use engine::target::{
-    AnaGroupConfig, GroupState, HostKeyConfig, NO_PORT, PortConfig, SubsystemConfig, TlsUse,
+    AnaGroupConfig, GroupState, HostKeyConfig, NO_PORT, NetworkMask, PortConfig, SubsystemConfig, TlsUse,
 };
 use gateway::GroupStatus;
 use libc::{EADDRINUSE, EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENOENT, ENOTEMPTY, EOPNOTSUPP, EPERM};
@@ -170,8 +170,11 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
     if found.is_empty() {
         return Err(failed(Failed::new(ENOENT, "Listener not found")));
     }
-    if found.iter().any(|known| !known.listener.manual()) {
-        let what = "Listener was created automatically for a network mask of the subsystem, which has to be deleted instead";
+    // Also where the subsystem is found everywhere: without the listener, it would be found there by its network.
+    if let Some(network) = found.iter().find_map(|known| network_of(&subsystem, &known.listener.traddr)) {
+        let what = format!(
+            "Listener was created automatically for network mask {network} of the subsystem, which has to be deleted instead"
+        );
         return Err(failed(Failed::new(EINVAL, what)));
     }
     let there: Vec<u16> = found.iter().map(|known| known.port).collect();
@@ -297,8 +300,13 @@ fn is_found_at(subsystem: &SubsystemConfig, known: &PortListener) -> bool {
 
 /// True if a subsystem is found at an address because of its networks.
 fn is_automatic(subsystem: &SubsystemConfig, traddr: &str) -> bool {
-    let is_in = |address: IpAddr| subsystem.networks.iter().any(|network| network.contains(address));
-    !subsystem.ports.is_empty() && traddr.parse().is_ok_and(is_in)
+    !subsystem.ports.is_empty() && network_of(subsystem, traddr).is_some()
+}
+
+/// Network of a subsystem that has this address.
+fn network_of(subsystem: &SubsystemConfig, traddr: &str) -> Option<NetworkMask> {
+    let address: IpAddr = traddr.parse().ok()?;
+    subsystem.networks.iter().copied().find(|network| network.contains(address))
 }
 
 /// True if a subsystem's connections have to be TLS on a port.

@@ -6,7 +6,7 @@ use ceph_nvmeof::{AddSubsystemNetworkReq, DelSubsystemNetworkReq, ReqStatus};
 use engine::target::{NetworkMask, SettingError, SubsystemConfig};
 use libc::{EADDRNOTAVAIL, EINVAL, EIO, ENOENT};
 use serde_json::json;
-use topology::Machine;
+use topology::{InterfaceAddress, Machine};
 
 use super::failed::Failed;
 use super::listeners::{GroupListeners, SERVICE, in_clear, listen};
@@ -128,12 +128,19 @@ async fn local_addresses(network: NetworkMask) -> Result<Vec<IpAddr>, Failed> {
     let found = tokio::task::spawn_blocking(|| Machine::live().addresses()).await;
     let found = found.map_err(|error| Failed::new(EIO, error.to_string()))?;
     let found = found.map_err(|error| Failed::new(EIO, format!("the addresses of this machine: {error}")))?;
-    let is_usable = |address: &IpAddr| match address {
+    Ok(found
+        .iter()
+        .filter(|own| is_usable(own) && network.contains(own.address))
+        .map(|own| own.address)
+        .collect())
+}
+
+/// True for an address that a stored port may have: it is valid on all links, and lasts.
+fn is_usable(own: &InterfaceAddress) -> bool {
+    match own.address {
         IpAddr::V4(_) => true,
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    };
-    let addresses = found.into_iter().map(|own| own.address).filter(is_usable);
-    Ok(addresses.filter(|address| network.contains(*address)).collect())
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !own.is_transient,
+    }
 }
 
 /// Ends listening at ports that were added for a change that failed.
@@ -142,5 +149,21 @@ pub(super) async fn close(native: &Native, opened: &[u16]) {
         if let Err(refused) = native.ask("DELETE", &format!("/v1/ports/{port}"), None).await {
             tracing::warn!(port, error = refused.what, "a port that was added for a network stays");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_ports_at_addresses_that_last() {
+        let is_usable = |address: &str, is_transient| {
+            let (interface, address) = ("eth0".to_owned(), address.parse().unwrap());
+            super::is_usable(&InterfaceAddress { interface, address, prefix_length: 64, is_transient })
+        };
+        assert!(is_usable("192.0.2.1", false) && is_usable("2001:db8::1", false));
+        assert!(!is_usable("2001:db8::1", true), "temporary");
+        assert!(!is_usable("fe80::1", false), "of one link");
     }
 }

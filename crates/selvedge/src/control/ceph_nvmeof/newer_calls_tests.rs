@@ -86,7 +86,17 @@ fn a_subsystem_is_found_at_listeners_in_its_networks() {
     assert_eq!(delete(NQN, NOWHERE), 0, "which it does not have");
     assert_eq!([(); 2].map(|()| delete(NQN, LOOPBACK)), [0, ENOENT]);
     assert_eq!((masks(&testbed, NQN), listeners(&testbed, NQN)), (Vec::new(), Vec::new()));
-    assert_eq!(listeners(&testbed, SERVED).len(), 1, "one that is found everywhere stays there");
+    let everywhere = listeners(&testbed, SERVED);
+    assert_eq!(everywhere.len(), 1, "one that is found everywhere stays there");
+    assert_eq!(add(SERVED, LOOPBACK).status, 0);
+    let own = DeleteListenerReq { nqn: SERVED.to_owned(), ..own };
+    let refused: ReqStatus = testbed.ask("delete_listener", &own);
+    assert_eq!(refused.status, EINVAL, "it would be found there by its network");
+    assert!(refused.error_message.contains(LOOPBACK), "{}", refused.error_message);
+    assert_eq!(listeners(&testbed, SERVED), everywhere);
+    assert_eq!(delete(SERVED, LOOPBACK), 0);
+    assert_eq!(testbed.status("delete_listener", &own), 0);
+    assert_eq!(listeners(&testbed, SERVED), []);
 }
 
 #[test]
@@ -177,7 +187,8 @@ fn a_host_in_the_list_of_a_namespace_is_removed_by_force_alone() {
         force,
     };
     assert_eq!(testbed.status("namespace_add_host", &listed(None)), 0, "any host may use the subsystem");
-    assert_eq!(testbed.status("remove_host", &remove_host(SERVED, "*")), EACCES);
+    let without_force = |host| RemoveHostReq { force: Some(false), ..remove_host(SERVED, host) };
+    assert_eq!(testbed.status("remove_host", &without_force("*")), EACCES);
     let by_force = |host| RemoveHostReq { force: Some(true), ..remove_host(SERVED, host) };
     assert_eq!(
         [(); 2].map(|()| testbed.status("remove_host", &by_force("*"))),
@@ -187,8 +198,15 @@ fn a_host_in_the_list_of_a_namespace_is_removed_by_force_alone() {
     assert_eq!(testbed.status("namespace_add_host", &listed(None)), EACCES);
     assert_eq!([(); 2].map(|()| testbed.status("namespace_add_host", &listed(Some(true)))), [0, 0]);
     assert_eq!(testbed.status("add_host", &add_host(SERVED, HOST)), 0);
-    assert_eq!(testbed.status("remove_host", &remove_host(SERVED, HOST)), EACCES);
+    assert_eq!(testbed.status("remove_host", &without_force(HOST)), EACCES);
     assert_eq!([(); 2].map(|()| testbed.status("remove_host", &by_force(HOST))), [EBUSY, ENOENT]);
+    assert!(hosts(&testbed, SERVED).hosts.is_empty());
+    // Requests of version 1.5 say nothing of force.
+    assert_eq!([(); 2].map(|()| testbed.status("add_host", &add_host(SERVED, HOST))), [0, EEXIST]);
+    let older = [(); 2].map(|()| testbed.status("remove_host", &remove_host(SERVED, HOST)));
+    assert_eq!(older, [0, ENOENT]);
+    assert_eq!(testbed.status("add_host", &add_host(SERVED, "*")), 0);
+    assert_eq!([(); 2].map(|()| testbed.status("remove_host", &remove_host(SERVED, "*"))), [0, 0]);
     assert!(hosts(&testbed, SERVED).hosts.is_empty());
 }
 
