@@ -100,7 +100,7 @@ impl Links {
     }
 }
 
-/// One run.
+/// Run of a policy on one kind of links.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     links: Links,
