@@ -22,6 +22,7 @@ mod idle;
 mod leaver;
 mod links;
 mod plan;
+mod policies;
 mod reservation;
 mod scale;
 mod scene;
@@ -49,6 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use coverage::Coverage;
+use engine::initiator::EwmaKnobs;
 use mimalloc::MiMalloc;
 use plan::Plan;
 
@@ -61,6 +63,9 @@ simulate --seed N [--keep I,J,...] [--trace]   one scene; --keep plays only thes
 simulate --seeds A..B [--threads N]            many
 simulate --minutes M [--from A] [--threads N]  as many as there is time for
 simulate --scale                               takeovers of groups of several sizes, as a table
+simulate --policies [--seeds A..B] [--threads N]  path policies beside each other, as a table (seeds 1..6)
+  --latency-ewma-shift N      of the policy latency-ewma: a batch counts one part in 2^N (3)
+  --latency-batch-timeout MS  its time of a batch (480)
   --disk        only scenes with a disk whose processes are killed
   --gateways    only scenes with gateways
   --coverage    tables of what was met
@@ -87,6 +92,9 @@ struct Arguments {
     gateways: bool,
     /// Takeovers of groups of several sizes.
     scale: bool,
+    /// Path policies beside each other, with these knobs of the laboratory's.
+    policies: bool,
+    knobs: EwmaKnobs,
 }
 
 fn main() -> ExitCode {
@@ -108,18 +116,25 @@ fn run() -> ExitCode {
         engine::simulation::say(|| text);
     }));
     if arguments.scale {
-        return match scale::table() {
-            Ok(table) => {
-                print!("{table}");
-                ExitCode::SUCCESS
-            }
-            Err(reason) => {
-                eprintln!("{reason}");
-                ExitCode::FAILURE
-            }
-        };
+        return print_table(scale::table());
+    }
+    if arguments.policies {
+        return print_table(policies::table(arguments.seeds, arguments.threads, arguments.knobs));
     }
     if arguments.is_single { play_one(&arguments) } else { play_many(&arguments) }
+}
+
+fn print_table(table: Result<String, String>) -> ExitCode {
+    match table {
+        Ok(table) => {
+            print!("{table}");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
@@ -136,6 +151,8 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
         disk: false,
         gateways: false,
         scale: false,
+        policies: false,
+        knobs: EwmaKnobs::default(),
     };
     let mut arguments = arguments.into_iter();
     while let Some(name) = arguments.next() {
@@ -171,8 +188,19 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
             "--disk" => parsed.disk = true,
             "--gateways" => parsed.gateways = true,
             "--scale" => parsed.scale = true,
+            "--policies" => parsed.policies = true,
+            "--latency-ewma-shift" => parsed.knobs.shift = number(value()?)?.min(63) as u8,
+            "--latency-batch-timeout" => {
+                parsed.knobs.batch_timeout = Duration::from_millis(number(value()?)?.max(1));
+            }
             other => return Err(format!("there is no option `{other}`")),
         }
+    }
+    if parsed.policies && parsed.minutes.is_some() {
+        return Err("--policies takes --seeds, not --minutes".to_owned());
+    }
+    if parsed.policies && parsed.seeds.is_empty() {
+        parsed.seeds = policies::SEEDS;
     }
     if parsed.seeds.is_empty() && !parsed.scale { Err("which seeds?".to_owned()) } else { Ok(parsed) }
 }

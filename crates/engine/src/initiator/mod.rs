@@ -111,6 +111,8 @@ pub use driver::{CommandQueues, Driver};
 pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;
 pub use options::{ConnectOptions, HostSecrets, QueueOptions};
+#[cfg(any(test, feature = "simulation"))]
+pub use path::EwmaKnobs;
 pub use path::{
     ConnectionReport, ControllerFiles, ControllerRecord, ControllerRecordStore, Found, FoundContent,
     IoPolicy, KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths, RecordError,

@@ -30,6 +30,8 @@ pub use options::PathOptions;
 pub use path::PathState;
 pub use path_connections::ConnectionReport;
 pub use paths::{PathStatus, Paths};
+#[cfg(any(test, feature = "simulation"))]
+pub use policy::EwmaKnobs;
 pub use policy::{IoPolicy, UnknownPolicy};
 pub use queues::{PathQueues, PathShare};
 pub use stage::{Stage, StageLatencies};

@@ -277,6 +277,8 @@ impl PathQueues {
                 connections.tally.latency_ns += now.since(command.sent).as_nanos() as u64;
                 connections.tally.stages.add(command.taken, command.queued, completion.timing, now);
                 connections.estimate.done(now, command.class, command.sent, command.ahead);
+                #[cfg(any(test, feature = "simulation"))]
+                self.chooser.done(at, command.sends, now.since(command.sent));
                 self.finish(place, Ended::Answered(completion));
             }
             Verdict::Elsewhere => {
@@ -329,6 +331,8 @@ impl PathQueues {
         if length as usize > self.transfer_length_min {
             self.pass_over_narrow_paths(length as usize);
         }
+        #[cfg(any(test, feature = "simulation"))]
+        self.chooser.see(self.clock, self.commands[place as usize].sends);
         let Some(at) = self.chooser.choose(&self.candidates) else {
             self.waiting.push_front(place);
             return false;

@@ -17,6 +17,20 @@ pub enum Direction {
     Back = 1,
 }
 
+/// Properties of the connections that are made over a link. Without them each connection has its own, which are random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// The most bytes that an end has sent and the other has not taken.
+    pub capacity: usize,
+    /// The most bytes of a segment.
+    pub segment_length: usize,
+    /// Bytes of a packet. A segment is one or several.
+    pub packet_length: u64,
+    /// Lost packets of a thousand. A segment with one arrives a round trip later, and so does all that follows on its
+    /// connection. There is no congestion control.
+    pub lost_per_mille: u64,
+}
+
 /// The way between a machine and an address.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
@@ -25,6 +39,7 @@ pub(super) struct Link {
     pub(super) latency_ns: (u64, u64),
     pub(super) bytes_per_second: u64,
     pub(super) busy_until: [Moment; 2],
+    pub(super) streams: Option<Streams>,
 }
 
 impl Default for Link {
@@ -34,6 +49,7 @@ impl Default for Link {
             latency_ns: (20_000, 120_000),
             bytes_per_second: 1_000_000_000,
             busy_until: [Moment(0); 2],
+            streams: None,
         }
     }
 }
@@ -126,6 +142,16 @@ impl World {
         let key = (connection.client, connection.address.ip());
         let (least, most) = self.link(key.0, key.1).latency_ns;
         self.random.between(least, most)
+    }
+
+    /// Times that a segment of a connection travels the link one way: thrice if a packet is lost, since its sender learns that
+    /// first.
+    pub(super) fn trips(&mut self, number: usize, length: u64) -> u64 {
+        let connection = &self.network.connections[number];
+        let key = (connection.client, connection.address.ip());
+        let Some(streams) = self.link(key.0, key.1).streams else { return 1 };
+        let mut packets = 0..length.div_ceil(streams.packet_length.max(1));
+        if packets.any(|_| self.random.chance(streams.lost_per_mille)) { 3 } else { 1 }
     }
 
     /// True if nothing that an end of a connection sends arrives.

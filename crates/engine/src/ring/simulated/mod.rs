@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use clock::{now, wall_time};
 pub use disk::{Hold, Storage};
 pub(crate) use event_count::EventCount;
-pub use link::Direction;
+pub use link::{Direction, Streams};
 pub use random::Random;
 pub use remote::{RemoteOperation, RemoteStorage};
 pub use ring::{Ring, Waker};
@@ -164,6 +164,11 @@ pub fn set_link(host: MachineId, address: IpAddr, latency_us: (u64, u64), bytes_
         link.latency_ns = (latency_us.0 * 1000, latency_us.1 * 1000);
         link.bytes_per_second = bytes_per_second;
     });
+}
+
+/// Sets the properties of the connections that a host makes over a link from now on.
+pub fn set_streams(host: MachineId, address: IpAddr, streams: Streams) {
+    with(|world| world.link(host, address).streams = Some(streams));
 }
 
 /// Damages a byte of what a host next sends, or is sent, some way into a connection's data; `None` takes that back.

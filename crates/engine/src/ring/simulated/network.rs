@@ -182,6 +182,9 @@ impl World {
             SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, (client.0 >> 8) as u8, client.0 as u8)), port);
         let mut ends = [End::default(), End::default()];
         ends[0].holders = vec![Some(owner)];
+        let streams = self.link(client, address.ip()).streams;
+        let capacity = *self.random.pick(&[4096, 16_384, 65_536, 262_144]);
+        let segment_length = *self.random.pick(&[536, 1460, 8960, 65_536]);
         self.network.connections.push(Connection {
             ends,
             client,
@@ -190,8 +193,8 @@ impl World {
             client_address,
             is_made: false,
             sent: [0; 2],
-            capacity: *self.random.pick(&[4096, 16_384, 65_536, 262_144]),
-            segment_length: *self.random.pick(&[536, 1460, 8960, 65_536]),
+            capacity: streams.map_or(capacity, |streams| streams.capacity),
+            segment_length: streams.map_or(segment_length, |streams| streams.segment_length),
             is_emptied_by_short_read: self.random.chance(700),
         });
         let latency = self.latency(number);
@@ -321,9 +324,9 @@ impl World {
         if let Segment::Data(data) = &mut segment {
             self.damage(number, from, data);
         }
-        let latency = self.latency(number);
-        let connection = &mut self.network.connections[number];
         let length = if let Segment::Data(data) = &segment { data.len() as u64 } else { 60 };
+        let latency = self.latency(number) * self.trips(number, length);
+        let connection = &mut self.network.connections[number];
         let key = (connection.client, connection.address.ip());
         let link = self.network.links.entry(key).or_default();
         let begins = link.busy_until[from].max(self.now);

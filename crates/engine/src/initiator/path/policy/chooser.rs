@@ -3,9 +3,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+#[cfg(any(test, feature = "simulation"))]
+use std::time::Duration;
 
 use super::candidate::Candidate;
+#[cfg(any(test, feature = "simulation"))]
+use super::latency_ewma::{EwmaKnobs, LatencyEwma};
 use super::{latency, numa, queue_depth, round_robin};
+#[cfg(any(test, feature = "simulation"))]
+use crate::ring::Moment;
 
 /// Policy that chooses the path of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +25,13 @@ pub enum IoPolicy {
     /// The one that is expected to be done first.
     #[default]
     Latency,
+    /// Shares by average latency, as a patch of the kernel proposes them: for comparison in the laboratory, in no program.
+    #[cfg(any(test, feature = "simulation"))]
+    LatencyEwma(EwmaKnobs),
 }
 
 impl IoPolicy {
-    /// All of them.
+    /// All that programs offer.
     pub const ALL: [Self; 4] = [Self::Numa, Self::RoundRobin, Self::QueueDepth, Self::Latency];
 
     /// Name, as Linux spells its own.
@@ -32,6 +41,8 @@ impl IoPolicy {
             Self::RoundRobin => "round-robin",
             Self::QueueDepth => "queue-depth",
             Self::Latency => "latency",
+            #[cfg(any(test, feature = "simulation"))]
+            Self::LatencyEwma(_) => "latency-ewma",
         }
     }
 }
@@ -61,11 +72,18 @@ impl FromStr for IoPolicy {
 pub(crate) struct Chooser {
     policy: IoPolicy,
     last: usize,
+    #[cfg(any(test, feature = "simulation"))]
+    ewma: LatencyEwma,
 }
 
 impl Chooser {
     pub(crate) const fn new(policy: IoPolicy) -> Self {
-        Self { policy, last: usize::MAX }
+        Self {
+            policy,
+            last: usize::MAX,
+            #[cfg(any(test, feature = "simulation"))]
+            ewma: LatencyEwma::new(),
+        }
     }
 
     /// The path for the next command; `None` when it has to wait.
@@ -75,6 +93,8 @@ impl Chooser {
             IoPolicy::RoundRobin => round_robin::choose(paths, self.last),
             IoPolicy::QueueDepth => queue_depth::choose(paths),
             IoPolicy::Latency => latency::choose(paths),
+            #[cfg(any(test, feature = "simulation"))]
+            IoPolicy::LatencyEwma(knobs) => self.ewma.choose(paths, knobs),
         }?;
         self.last = at;
         Some(at)
@@ -88,6 +108,20 @@ impl Chooser {
     /// True if it uses time, and so needs the latencies of paths.
     pub(crate) const fn looks_at_time(&self) -> bool {
         matches!(self.policy, IoPolicy::Latency)
+    }
+}
+
+/// Observations that only the laboratory's policy needs.
+#[cfg(any(test, feature = "simulation"))]
+impl Chooser {
+    /// Announces the next choice: the time, and the direction of the command's data.
+    pub(crate) const fn see(&mut self, now: Moment, sends: bool) {
+        self.ewma.see(now, sends);
+    }
+
+    /// Adds the latency of a command that a path has completed.
+    pub(crate) fn done(&mut self, path: usize, sends: bool, latency: Duration) {
+        self.ewma.done(path, sends, latency);
     }
 }
 
@@ -106,6 +140,8 @@ mod tests {
             refused.to_string(),
             "there is no policy `service-time`; there are numa, round-robin, queue-depth, latency"
         );
+        let of_the_laboratory = IoPolicy::LatencyEwma(EwmaKnobs::default());
+        assert!(of_the_laboratory.name().parse::<IoPolicy>().is_err(), "no program offers it");
     }
 
     #[test]
