@@ -26,6 +26,7 @@ mod recordings;
 mod reservation_party;
 mod target_admin;
 mod target_admission;
+mod target_ana;
 mod target_announced;
 mod target_backend;
 mod target_bad_input;
