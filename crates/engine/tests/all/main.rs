@@ -10,6 +10,7 @@ mod ceph_pair;
 mod ceph_reservation;
 mod initiator;
 mod initiator_authentication;
+mod initiator_bring_up;
 mod initiator_fake;
 mod initiator_join;
 mod initiator_paths;
