@@ -61,7 +61,7 @@ fn a_controller_that_fails_is_not_waited_for() {
     thread.join().unwrap();
 }
 
-/// What a property of a device reads as that is no longer there.
+/// Value of each property of a device that is no longer there.
 fn all_ones(entry: &SubmissionEntry) -> Option<Answer> {
     let is_property_get =
         entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::PROPERTY_GET;
