@@ -274,6 +274,9 @@ pub const KEEP_ALIVE_MS_USUAL: u32 = 24 * 3600 * 1000;
 pub const DISCOVERY_IDLE_MS_MAX: u64 = 120_000;
 /// Largest keep alive time-out of a discovery controller in milliseconds: hosts that stay connected for events say 30 s.
 pub const DISCOVERY_KEEP_ALIVE_MS_MAX: u32 = 600_000;
+/// Default of the Keep Alive Timer feature in milliseconds: the two minutes that transports with keep alive have (Base
+/// 5.1.25.1.8). The timer itself begins with the value of Connect.
+pub const KEEP_ALIVE_MS_DEFAULT: u32 = 120_000;
 /// Granularity of the keep alive timer in units of 100 ms (KAS): 1 s.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 
@@ -528,6 +531,7 @@ const _: () = {
         QUEUES_PER_HOST_MAX >= 32 * IO_QUEUES_MAX as usize && QUEUES_PER_NETWORK_MAX >= QUEUES_PER_HOST_MAX
     );
     assert!(CONTROLLER_QUIESCE_MS_MAX.is_multiple_of(500) && CONTROLLER_QUIESCE_MS_MAX / 500 <= 255);
+    assert!(KEEP_ALIVE_MS_DEFAULT.is_multiple_of(KEEP_ALIVE_GRANULARITY_100MS as u32 * 100));
     assert!(CONTROLLER_QUIESCE_MS_MAX >= 2 * CEPH_OPERATION_TIMEOUT_MS);
     assert!(COMMAND_QUIESCE_MS <= COMMAND_QUIESCE_AUTO_MS_MAX);
     assert!(FREEZE_STALL_MS >= 2 * 200 && FREEZE_PATIENCE_MS >= 2 * FREEZE_STALL_MS);

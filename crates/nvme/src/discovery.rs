@@ -245,6 +245,15 @@ impl DiscoveryEntry {
         };
     }
 
+    /// True for an NVM subsystem that a host can connect to over TCP: it has a name, and is not to be reached by TLS 1.2,
+    /// which no host offers.
+    pub fn is_tcp_subsystem(&self) -> bool {
+        self.transport_type == TransportType::TCP
+            && self.subsystem_type == SubsystemType::NVM
+            && self.tcp_security() != tcp_security::TLS_1_2
+            && self.nqn().is_ok()
+    }
+
     /// The security type of a TCP entry: one of [`tcp_security`].
     pub const fn tcp_security(&self) -> u8 {
         self.address_subtype[0]

@@ -86,10 +86,11 @@ pub struct Capabilities(pub u64);
 
 impl Capabilities {
     /// Capabilities with `queue_entries` as the largest queue (MQES), contiguous queues required (CQR), a
-    /// time-out in units of 500 ms (TO), the NVM command set and the all-sets selection (CSS bits 0 and 6).
+    /// time-out in units of 500 ms (TO), the NVM command set and the all-sets selection (CSS bits 0 and 6),
+    /// and readiness with media (CRMS bit 0), whose time-out is in CRTO.
     pub const fn new(queue_entries: u16, timeout_500ms: u8) -> Self {
-        let css = (1u64 << 37) | (1 << 43);
-        Self((queue_entries as u64 - 1) | 1 << 16 | (timeout_500ms as u64) << 24 | css)
+        let (css, crms) = ((1u64 << 37) | (1 << 43), 1u64 << 59);
+        Self((queue_entries as u64 - 1) | 1 << 16 | (timeout_500ms as u64) << 24 | css | crms)
     }
 
     /// The most entries a queue may have (MQES, made 1's based).
@@ -100,6 +101,11 @@ impl Capabilities {
     /// Longest time until the controller is ready, in milliseconds (TO).
     pub const fn ready_timeout_ms(self) -> u32 {
         ((self.0 >> 24) & 0xff) as u32 * 500
+    }
+
+    /// True if the controller is ready only when its media are, within the time in CRTO (CRMS bit 0: CRWMS).
+    pub const fn is_ready_with_media(self) -> bool {
+        self.0 & (1 << 59) != 0
     }
 
     /// True if all supported I/O command sets can be selected (CSS bit 6: IOCSS).

@@ -72,6 +72,31 @@ fn reads_of_all_shapes() {
     });
 }
 
+/// SPDK's target answers so, also on queues whose hosts asked for flow control.
+#[test]
+fn a_flag_in_the_data_stands_for_the_completion_with_flow_control_too() {
+    const READS: u64 = 100;
+    for engine in ENGINES {
+        let (address, thread) = target(MAX, |fake| {
+            for _ in 0..READS {
+                let (entry, _) = fake.command();
+                fake.c2h(entry.command_id.get(), DONE, 0, &filled(4096));
+                fake.send();
+            }
+        });
+        let options = QueueOptions { disable_flow_control: false, ..queue_options(address) };
+        assert!(READS > u64::from(options.entries), "the queue does not run out of entries");
+        let mut host = Host::live(engine, &options);
+        for read in 0..READS {
+            host.submit(READ, Data::Receive(Buffer::zeroed(4096)), read);
+            let completion = host.completion();
+            assert_eq!((completion.user, completion.status), (read, Status::SUCCESS));
+            assert!(*completion.data.unwrap() == *filled(4096));
+        }
+        thread.join().unwrap();
+    }
+}
+
 #[test]
 fn many_reads_at_once_arrive_in_any_pieces() {
     for_all(|engine, digests| {

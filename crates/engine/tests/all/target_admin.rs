@@ -11,7 +11,7 @@ use crate::raw_host::{
 use engine::backend::BackendConfig;
 use engine::limits::{
     ANA_GROUPS_MAX, ASYNC_EVENTS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX,
-    NAMESPACES_MAX, QUEUE_ENTRIES_MAX, VERIFY_LENGTH_MAX,
+    KEEP_ALIVE_MS_DEFAULT, NAMESPACES_MAX, QUEUE_ENTRIES_MAX, VERIFY_LENGTH_MAX,
 };
 use engine::target::{NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfig};
 use nvme::Status;
@@ -402,9 +402,10 @@ fn features_keep_what_is_set_until_a_reset() {
             assert_eq!(get(admin, Select::Capabilities), capabilities::CHANGEABLE, "{id:?}");
             assert_eq!(admin.set_feature(id, set, false, Give::Nothing).status, Status::SUCCESS, "{id:?}");
             assert_eq!(get(admin, Select::Current), set, "{id:?}");
-            if id != FeatureId::KEEP_ALIVE_TIMER {
-                assert_eq!(get(admin, Select::Default), default, "{id:?}");
-            }
+            // The timer begins with the value of Connect, and its default is the transport's.
+            let default = if id == FeatureId::KEEP_ALIVE_TIMER { KEEP_ALIVE_MS_DEFAULT } else { default };
+            assert_eq!(get(admin, Select::Default), default, "{id:?}");
+            assert_eq!(get(admin, Select::Saved), default, "{id:?}");
         }
         let cache = admin.get_feature(FeatureId::VOLATILE_WRITE_CACHE, Select::Current, 0, 0);
         assert_eq!(cache.result as u32, value::WRITE_CACHE_ENABLE);

@@ -239,9 +239,13 @@ fn properties_agree_with_each_other_and_with_identify() {
             assert_eq!(value >> 32 & 0x1f, 0, "neither doorbells nor a subsystem reset (DSTRD, NSSRS)");
             assert_eq!(value >> 37 & 1, 1, "the NVM command set");
             assert_eq!(value >> 48 & 0xff, 0, "pages of 4 KiB (MPSMIN, MPSMAX)");
+            assert_eq!(value >> 59, 1, "ready with its media (CRWMS), and not before them (CRIMS)");
             assert!(capabilities.selects_command_sets() && capabilities.ready_timeout_ms() > 0);
-            let ready_ms = (host.admin.property(property::READY_TIMEOUTS, false).result & 0xffff) * 500;
+            assert!(capabilities.is_ready_with_media());
+            let timeouts = host.admin.property(property::READY_TIMEOUTS, false).result;
+            let ready_ms = (timeouts & 0xffff) * 500;
             assert!(ready_ms >= u64::from(capabilities.ready_timeout_ms()), "CRTO is not below CAP.TO");
+            assert_eq!(timeouts >> 16, 0, "no time without media (CRIMT)");
             let version = host.admin.property(property::VERSION, false).result;
             assert_eq!(u64::from(host.admin.identified_controller().version.get()), version);
         }

@@ -12,12 +12,13 @@ use crate::raw_host::{
 use engine::backend::BackendConfig;
 use engine::target::{NamespaceConfig, NamespaceState, TargetError};
 use nvme::Status;
+use nvme::fabrics::{configuration, controller_status, property};
 use nvme::features::{AsyncEvent, AsyncEventConfig, FeatureId};
 use nvme::identify::Cns;
 use nvme::identify::bits::attributes;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::log_page::critical_warning;
-use prerequisite::available;
+use prerequisite::{available, wait_until};
 
 /// The namespace that fails. Its blocks are smaller than what O_DIRECT takes there, so that it is in the page cache.
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 512 };
@@ -162,6 +163,46 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
             );
         }
         drop((queues, hosts));
+    }
+}
+
+/// Shuts the host's controller down; true if it reports a fatal error then (CSTS.CFS).
+fn shutdown_fails(host: &mut Host) -> bool {
+    let value = configuration::ENABLE
+        | configuration::SUBMISSION_ENTRY_SIZE
+        | configuration::COMPLETION_ENTRY_SIZE
+        | configuration::SHUTDOWN_NORMAL;
+    assert_eq!(host.admin.set_property(property::CONFIGURATION, value.into()).status, Status::SUCCESS);
+    let mut status = 0;
+    wait_until("the shutdown is complete", || {
+        status = host.admin.property(property::STATUS, false).result as u32;
+        status & controller_status::SHUTDOWN_MASK == controller_status::SHUTDOWN_COMPLETE
+    });
+    status & controller_status::FATAL != 0
+}
+
+#[test]
+fn a_shutdown_that_cannot_make_writes_durable_reports_a_fatal_error() {
+    for engine in ENGINES {
+        let Some(disk) = available("nothing can be mounted here", LyingDisk::new()) else { return };
+        let target = serve(engine, &disk);
+        let connect = || Host::with_queue(target.address());
+        let (mut first, mut queue) = connect();
+        assert_eq!(write(&mut queue, false), Status::SUCCESS);
+        assert!(!shutdown_fails(&mut first), "the disk is well");
+        // What the page cache has taken is written by the shutdown's own Flush, and lost.
+        let (mut second, mut queue) = connect();
+        disk.take_room(true);
+        for piece in 1..9 {
+            let reply = queue.write(SPACE, piece * 2048, &pattern(1 << 20, piece), false);
+            assert_eq!(reply.status, Status::SUCCESS, "the page cache takes it");
+        }
+        assert!(shutdown_fails(&mut second), "there is no room for the writes");
+        disk.take_room(false);
+        // From here on a sync succeeds, and the writes stay lost.
+        assert!(shutdown_fails(&mut connect().0), "writes of this subsystem are lost");
+        target.target().reopen(NQN, SPACE.nsid).unwrap();
+        assert!(!shutdown_fails(&mut connect().0), "an operator has reopened the namespace");
     }
 }
 

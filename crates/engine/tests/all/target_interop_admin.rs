@@ -64,6 +64,40 @@ fn admin_commands_are_judged_by_what_they_are_before_their_data_is() {
 }
 
 #[test]
+fn log_pages_of_the_controller_are_the_same_whatever_namespace_is_named() {
+    for engine in ENGINES {
+        let (_target, mut host) = TestTarget::with_host(engine);
+        for id in [
+            LogPageId::SUPPORTED_LOG_PAGES,
+            LogPageId::ERROR_INFORMATION,
+            LogPageId::SMART,
+            LogPageId::FIRMWARE_SLOT,
+            LogPageId::CHANGED_NAMESPACES,
+            LogPageId::ANA,
+            LogPageId::COMMANDS_SUPPORTED,
+            LogPageId::FEATURES_SUPPORTED,
+            LogPageId::CROSS_CONTROLLER_RESET,
+            LogPageId::RESERVATION_NOTIFICATION,
+        ] {
+            let page = LogPageRequest::new(id, 0, 512);
+            let of_all = host.admin.log_page(&page);
+            assert_eq!(of_all.status, Status::SUCCESS, "{id:?}");
+            for nsid in [0, 1, SPACES[5].nsid, 5, 0xffff_fffe] {
+                let named = host.admin.log_page_of(nsid, &page);
+                assert_eq!(named.status, Status::SUCCESS, "{id:?} of {nsid:#x}");
+                assert!(named.data == of_all.data, "{id:?} of {nsid:#x}");
+            }
+        }
+        // A page of a namespace has to be of one that is there.
+        let page = LogPageRequest::new(LogPageId::COMMAND_STAGES, 0, 64);
+        for nsid in [0, 5, 0xffff_ffff] {
+            assert_status(host.admin.log_page_of(nsid, &page).status, Status::INVALID_NAMESPACE, "no such");
+        }
+        assert_eq!(host.admin.log_page_of(1, &page).status, Status::SUCCESS);
+    }
+}
+
+#[test]
 fn no_more_aborts_are_under_way_than_the_controller_says() {
     for engine in ENGINES {
         let (_target, mut host) = TestTarget::with_host(engine);

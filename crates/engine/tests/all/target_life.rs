@@ -9,10 +9,11 @@ use std::time::Duration;
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Kind, Options, SPACES, TestTarget, assert_status, pattern,
 };
-use engine::limits::CONTROLLERS_MAX;
+use engine::limits::{ASYNC_EVENTS_MAX, CONTROLLERS_MAX};
 use engine::ring::Engine;
 use nvme::command::admin_opcode;
 use nvme::fabrics::{disconnect, property};
+use nvme::features::{AsyncEvent, AsyncEventConfig, FeatureId};
 use nvme::io::IoCommand;
 use nvme::{Status, SubmissionEntry};
 use prerequisite::{Wait, patience, wait_until};
@@ -97,6 +98,34 @@ fn a_reset_closes_the_io_queues_only() {
             host.enable();
         }
         assert!(host.io(1).read(SPACES[0], 0, 1).status.is_success(), "enabled again");
+    }
+}
+
+#[test]
+fn event_requests_end_with_a_reset() {
+    let request = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
+    for engine in ENGINES {
+        let (target, mut host) = TestTarget::with_host(engine);
+        for _ in 0..ASYNC_EVENTS_MAX {
+            host.admin.submit(request, Give::Nothing);
+        }
+        assert_eq!(host.admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
+        wait_until("it is no longer ready", || host.admin.property(property::STATUS, false).result == 0);
+        host.enable();
+        let wanted = AsyncEventConfig::NAMESPACE_ATTRIBUTE;
+        let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);
+        assert_eq!(reply.status, Status::SUCCESS, "no request of before the reset is answered");
+        // Those of before count no longer.
+        let ids: Vec<u16> =
+            (0..ASYNC_EVENTS_MAX).map(|_| host.admin.submit(request, Give::Nothing)).collect();
+        let beyond = host.admin.submit(request, Give::Nothing);
+        let reply = host.admin.wait();
+        assert_eq!(reply.command_id, beyond, "the others wait");
+        assert_status(reply.status, Status::ASYNC_EVENT_LIMIT_EXCEEDED, "one too many");
+        target.apply(|fabric| fabric.subsystems[0].namespaces.retain(|namespace| namespace.nsid != 1));
+        let notice = host.admin.wait();
+        assert_eq!((notice.command_id, notice.status), (ids[0], Status::SUCCESS));
+        assert_eq!(AsyncEvent::decode(notice.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
     }
 }
 

@@ -27,7 +27,7 @@ const SECOND: &str = "nqn.2014-08.org.example:second";
 /// Bytes that hosts may use.
 const ROOM: u64 = 32 << 20;
 
-fn start(engine: Engine) -> (TestTarget, HostRequests) {
+pub(crate) fn start(engine: Engine) -> (TestTarget, HostRequests) {
     let target = TestTarget::start_with(engine, |config| {
         let directory = match &config.fabric.subsystems[0].namespaces[5].backend {
             BackendConfig::File { path, .. } => path.parent().unwrap().join("hosts"),
@@ -43,7 +43,7 @@ fn start(engine: Engine) -> (TestTarget, HostRequests) {
     (target, requests)
 }
 
-fn known(host: &Host) -> KnownHost {
+pub(crate) fn known(host: &Host) -> KnownHost {
     let (nqn, id) = (host.options.host_nqn.clone(), host.options.host_id);
     KnownHost { nqn, host_id: uuid::Uuid::from_bytes(id) }
 }
@@ -62,7 +62,7 @@ fn create() -> SubmissionEntry {
     NamespaceManagement::Create { command_set: CommandSet::NVM }.encode(0)
 }
 
-fn controllers(ids: &[u16]) -> ControllerList {
+pub(crate) fn controllers(ids: &[u16]) -> ControllerList {
     ControllerList::starting_at(0, ids.iter().copied())
 }
 
@@ -75,7 +75,7 @@ fn next(requests: &HostRequests) -> PendingRequest {
 }
 
 /// Sends a command whose request the administration answers as `answer` says.
-fn asked(
+pub(crate) fn asked(
     host: &mut Host,
     requests: &HostRequests,
     (entry, give): (SubmissionEntry, Give<'_>),

@@ -84,7 +84,7 @@ pub(super) struct Record {
     /// TLS requirement of the port.
     treq: String,
     sectype: String,
-    /// True for an NVM subsystem that can be reached over TCP.
+    /// True for an NVM subsystem that this host can connect to over TCP.
     #[serde(skip)]
     pub(super) is_tcp_subsystem: bool,
 }
@@ -120,9 +120,7 @@ impl Record {
                 tcp_security::TLS_1_3 => "tls13".into(),
                 other => format!("unknown ({other})"),
             },
-            is_tcp_subsystem: entry.transport_type == TransportType::TCP
-                && entry.subsystem_type == SubsystemType::NVM
-                && entry.nqn().is_ok(),
+            is_tcp_subsystem: entry.is_tcp_subsystem(),
             subnqn,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nvme::discovery::{DiscoveryEntry, SubsystemType, TransportType};
+use nvme::discovery::DiscoveryEntry;
 
 use super::NamespaceName;
 use crate::address::HostAddress;
@@ -15,11 +15,7 @@ use crate::initiator::{ConnectOptions, Controller, InitiatorError};
 pub(super) fn addresses(address: SocketAddr, nqn: &str) -> Result<Vec<SocketAddr>, InitiatorError> {
     let controller = Controller::connect(ConnectOptions::discovery(address))?;
     let records = controller.discovery_log()?;
-    let is_it = |entry: &&DiscoveryEntry| {
-        entry.transport_type == TransportType::TCP
-            && entry.subsystem_type == SubsystemType::NVM
-            && entry.nqn().is_ok_and(|its| its == nqn)
-    };
+    let is_it = |entry: &&DiscoveryEntry| entry.is_tcp_subsystem() && entry.nqn().is_ok_and(|its| its == nqn);
     let mut found = Vec::new();
     for entry in records.entries.iter().filter(is_it) {
         if let Ok(at) = HostAddress::of_record(&entry.address(), &entry.service_id(), address)

@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::Answer;
 use super::namespace_features;
+use crate::limits::KEEP_ALIVE_MS_DEFAULT;
 use crate::ring::{self};
 use crate::target::controller::{Controller, Features};
 use crate::target::fabric::Fabric;
@@ -109,7 +110,7 @@ pub(crate) fn get(entry: &SubmissionEntry, controller: &Controller, fabric: &Fab
         FeatureId::WRITE_ATOMICITY => features.write_atomicity,
         FeatureId::ASYNC_EVENT_CONFIG => features.async_events,
         FeatureId::KEEP_ALIVE_TIMER if current => controller.keep_alive_ms(),
-        FeatureId::KEEP_ALIVE_TIMER => 0,
+        FeatureId::KEEP_ALIVE_TIMER => KEEP_ALIVE_MS_DEFAULT,
         FeatureId::TIMESTAMP => {
             let (time_ms, attributes) = features.time_ms();
             return Answer::Data(Timestamp::new(time_ms, attributes).as_bytes().to_vec());

@@ -68,9 +68,26 @@ fn manage(entry: &SubmissionEntry, controller: &Controller, data: &[u8]) -> Resu
         NamespaceManagement::Create { .. } => create(nqn, data),
         NamespaceManagement::Delete => {
             let nsid = Some(entry.nsid.get()).filter(|nsid| *nsid != NSID_ALL);
+            check_access(controller, nsid)?;
             Ok(HostRequest::DeleteNamespace { nqn, nsid })
         }
     }
+}
+
+/// Checks that the namespace, or all namespaces of the host, are accessible to it (Base 8.1.1). A deletion takes the
+/// blocks, which another path may be serving.
+fn check_access(controller: &Controller, nsid: Option<u32>) -> Result<(), Status> {
+    let table = controller.table();
+    let refusal = match nsid {
+        Some(nsid) => table.refusal(nsid),
+        None => {
+            let host = controller.host.known();
+            let state = controller.subsystem.state();
+            let own = state.config.namespaces.iter().filter(|config| host.owns(config));
+            own.map(|config| config.nsid).find_map(|nsid| table.refusal(nsid))
+        }
+    };
+    refusal.map_or(Ok(()), Err)
 }
 
 /// A namespace as the host describes it. What is not the host's to say in that structure is not looked at.

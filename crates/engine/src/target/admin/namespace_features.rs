@@ -58,6 +58,9 @@ pub(crate) fn get(request: &GetFeatures, nsid: u32, controller: &Controller) -> 
     }
     let table = controller.table();
     let Some(namespace) = table.get(nsid) else { return Status::INVALID_NAMESPACE.do_not_retry().into() };
+    if let Some(status) = table.refusal(nsid) {
+        return status.into();
+    }
     let current = request.select == Select::Current;
     let result = match request.id {
         // Nothing is masked, kept or protected by default.
@@ -92,13 +95,11 @@ pub(crate) fn set(
     if namespaces.is_empty() && !all {
         return Status::INVALID_NAMESPACE.do_not_retry().into();
     }
-    // Where other gateways serve the same namespaces, who serves one knows by whom it is reserved.
-    let is_decided_elsewhere = fabric.clusters().are_images_shared()
-        && request.id != FeatureId::RESERVATION_NOTIFICATION_MASK
-        && (table.attachments().filter(|attachment| all || attachment.namespace.nsid == nsid))
-            .any(|attachment| attachment.access.refusal().is_some());
-    if is_decided_elsewhere {
-        return Status::ANA_INACCESSIBLE.into();
+    // A mask for all is the controller's own: a host that sets it once would have none where one of many groups is
+    // inaccessible, as it always is at a gateway.
+    let is_mask_of_all = all && request.id == FeatureId::RESERVATION_NOTIFICATION_MASK;
+    if !is_mask_of_all && let Some(status) = table.refusal(nsid) {
+        return status.into();
     }
     match request.id {
         FeatureId::RESERVATION_NOTIFICATION_MASK => {

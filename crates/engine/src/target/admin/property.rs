@@ -16,9 +16,13 @@ use crate::target::fabric::Fabric;
 /// waits for the command itself.
 const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
-/// Answers a Fabrics command on an admin queue.
-pub(super) fn answer(entry: &SubmissionEntry, controller: &Arc<Controller>, fabric: &Fabric) -> Answer {
-    match entry.fabrics_type() {
+/// Answers a Fabrics command on an admin queue, with the transition that it begins, if it begins one.
+pub(super) fn answer(
+    entry: &SubmissionEntry,
+    controller: &Arc<Controller>,
+    fabric: &Fabric,
+) -> (Answer, Option<Quiesce>) {
+    let answer = match entry.fabrics_type() {
         fabrics_type::PROPERTY_GET => get_property(entry, controller),
         fabrics_type::PROPERTY_SET => match set_property(entry, controller) {
             Ok(begun) => {
@@ -26,14 +30,15 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Arc<Controller>, fabr
                 if let Some(quiesce) = begun {
                     fabric.quiesce(controller, quiesce);
                 }
-                Status::SUCCESS.into()
+                return (Status::SUCCESS.into(), begun);
             }
             Err(status) => status.into(),
         },
         fabrics_type::CONNECT => Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into(),
         fabrics_type::DISCONNECT => Status::INVALID_QUEUE_TYPE.do_not_retry().into(),
         _ => Status::INVALID_OPCODE.do_not_retry().into(),
-    }
+    };
+    (answer, None)
 }
 
 fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {

@@ -49,7 +49,8 @@ impl KnownHost {
         Ok(self.clone())
     }
 
-    fn owns(&self, namespace: &NamespaceConfig) -> bool {
+    /// True if the host owns the namespace.
+    pub(crate) fn owns(&self, namespace: &NamespaceConfig) -> bool {
         !self.host_id.is_nil() && namespace.owner.as_ref() == Some(self)
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use nvme::Status;
+use nvme::identify::NSID_ALL;
 use nvme::log_page::AnaState;
 
 use super::namespace::Namespace;
@@ -78,6 +79,13 @@ impl NamespaceTable {
     /// The namespace with this identifier.
     pub(crate) fn get(&self, nsid: u32) -> Option<&Namespace> {
         Some(&self.attachment(nsid)?.namespace)
+    }
+
+    /// Status that refuses a command on the namespace with this identifier, or on all of them (`NSID_ALL`), for the ANA
+    /// state of a group; `None` if it is accepted.
+    pub(crate) fn refusal(&self, nsid: u32) -> Option<Status> {
+        let is_concerned = |attachment: &&Attachment| nsid == NSID_ALL || attachment.namespace.nsid == nsid;
+        self.attachments().filter(is_concerned).find_map(|attachment| attachment.access.refusal())
     }
 
     /// All namespaces in the order of their identifiers.

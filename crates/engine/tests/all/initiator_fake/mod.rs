@@ -1,5 +1,7 @@
 //! A target that follows a script instead of a specification, and a host's loop around one queue.
 
+pub(crate) mod controller;
+
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -49,9 +51,16 @@ pub(crate) fn raw_target(script: impl FnOnce(&mut Fake) + Send + 'static) -> (So
     let address = listener.local_addr().unwrap();
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
+        script(&mut Fake::new(stream));
+    });
+    (address, thread)
+}
+
+impl Fake {
+    fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();
-        script(&mut Fake {
+        Self {
             stream,
             digests: Digests::default(),
             alignment: 4,
@@ -59,12 +68,9 @@ pub(crate) fn raw_target(script: impl FnOnce(&mut Fake) + Send + 'static) -> (So
             transmitter: Transmitter::new(16),
             payloads: Vec::new(),
             input: Vec::new(),
-        });
-    });
-    (address, thread)
-}
+        }
+    }
 
-impl Fake {
     /// ICReq and ICResp, Connect and its completion.
     pub(crate) fn handshake(&mut self, data_to_controller_max: u32) {
         self.handshake_aligned(data_to_controller_max, 4);
@@ -75,8 +81,13 @@ impl Fake {
         self.handshake_with_result(data_to_controller_max, alignment, 5);
     }
 
-    /// The same, where Connect has this result.
-    pub(crate) fn handshake_with_result(&mut self, data_to_controller_max: u32, alignment: u8, result: u64) {
+    /// The same, where Connect has this result. Returns the identifier of the queue.
+    pub(crate) fn handshake_with_result(
+        &mut self,
+        data_to_controller_max: u32,
+        alignment: u8,
+        result: u64,
+    ) -> u16 {
         let Some(Event::Initialize(request)) = self.next() else { panic!("ICReq comes first") };
         let (mut response, agreed) = negotiate(&request, data_to_controller_max).unwrap();
         response.data_alignment = alignment / 4 - 1;
@@ -88,8 +99,10 @@ impl Fake {
         self.transmitter.set_digests(agreed.digests);
         let (entry, data) = self.command();
         assert_eq!(data.len(), 1024, "Connect carries its data");
-        assert_eq!(Connect::decode(&entry).record_format, 0);
+        let connect = Connect::decode(&entry);
+        assert_eq!(connect.record_format, 0);
         self.complete(&entry, Status::SUCCESS, result);
+        connect.queue_id
     }
 
     /// The next event; `None` at the end of the stream.
