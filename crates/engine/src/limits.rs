@@ -125,6 +125,8 @@ pub const STATUSES_COUNTED_MAX: usize = 16;
 pub const METRICS_NAMESPACES_MAX: usize = 1024;
 /// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
+/// Paths of attached disks that their process's metrics report one by one: some 5 MB of text.
+pub const METRICS_PATHS_MAX: usize = 256;
 /// Slow commands that are kept with what their time was spent on: half a megabyte.
 pub const SLOW_COMMANDS_KEPT: usize = 1024;
 /// Slow commands that are kept of one second: keeping one takes a lock that all reactors share.

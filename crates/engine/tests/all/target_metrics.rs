@@ -450,9 +450,12 @@ fn the_reader_takes_no_falling_buckets() {
     ));
 }
 
-/// Metrics that the program adds of connections, and where the target is a gateway of a group; its
-/// own tests see to these.
-const OF_THE_PROGRAM: [&str; 10] = [
+/// Metrics that the program adds of connections, where the target is a gateway of a group, and of
+/// disks that it attaches; its own tests see to these.
+const OF_THE_PROGRAM: [&str; 13] = [
+    "selvedge_host_command_stage_seconds",
+    "selvedge_host_path_live",
+    "selvedge_host_path_reconnects_total",
     "selvedge_host_without_path",
     "selvedge_gateway_drained",
     "selvedge_gateway_has_lease",
@@ -521,8 +524,10 @@ fn the_dashboard_and_the_alerts_ask_for_what_is_exported() {
     }
     for name in &asked {
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
-        let of_histogram =
-            family.and_then(|family| exported.kinds.get(family)).is_some_and(|k| k == "histogram");
+        let of_histogram = family.is_some_and(|family| {
+            exported.kinds.get(family).is_some_and(|kind| kind == "histogram")
+                || OF_THE_PROGRAM.contains(&family)
+        });
         let is_exported = exported.kinds.contains_key(name) || OF_THE_PROGRAM.contains(&name.as_str());
         assert!(of_histogram || is_exported, "{name} is not exported");
     }

@@ -6,6 +6,7 @@ mod controllers;
 mod detach;
 pub mod edges;
 mod ending;
+mod host_metrics;
 mod list;
 mod many;
 mod nbd;
@@ -45,6 +46,7 @@ use self::confined::Prepared;
 use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
 use self::ending::{EndRequest, Ending, EndingStep};
+use self::host_metrics::HostMetrics;
 pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
@@ -63,7 +65,7 @@ use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::attach::{AttachAction, AttachFlags, NbdEndpoint};
+use crate::flags::attach::{AttachAction, AttachFlags, HostMetricsFlags, NbdEndpoint};
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -96,14 +98,14 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
             let line = CommandLine::here()?;
             let prepared = confined::prepare(flags)?;
             confined::confine(&flags.confinement, &[flags])?;
-            let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
+            let process = AttachProcess::begin(line.clone(), std::iter::once(&line), &flags.metrics)?;
             serve(flags, line, None, &process, prepared)
         }
         Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
         Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
-        Some(AttachAction::Serve { config, disk, check, confinement, output, .. }) => {
+        Some(AttachAction::Serve { config, disk, check, metrics, confinement, output, .. }) => {
             let format = output.output_format;
-            many::run(&many::Asked { config, disks: disk, is_check: *check, confinement, format })
+            many::run(&many::Asked { config, disks: disk, is_check: *check, metrics, confinement, format })
         }
         Some(AttachAction::Detach { disks, force, output }) => {
             detach::run(disks, *force, output.output_format)
@@ -115,10 +117,12 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     }
 }
 
-/// Process of attached disks: the state for taking over from a previous process, and for a handover to the next one.
+/// Process of attached disks: the state for taking over from a previous process, and for a handover to the next one; and metrics of
+/// all its disks.
 struct AttachProcess {
     successor: Option<Successor>,
     predecessor: Predecessor,
+    metrics: HostMetrics,
 }
 
 impl AttachProcess {
@@ -126,12 +130,14 @@ impl AttachProcess {
     fn begin<'a>(
         line: CommandLine,
         groups: impl Iterator<Item = &'a CommandLine> + Clone,
+        metrics: &HostMetricsFlags,
     ) -> Result<Self, Failure> {
         let successor = Successor::from_environment()?;
         if let Some(successor) = &successor {
             successor.check(&groups.map(|group| &group.arguments))?;
         }
-        Ok(Self { successor, predecessor: Predecessor::wait(line) })
+        let metrics = HostMetrics::start(metrics, successor.is_some())?;
+        Ok(Self { successor, predecessor: Predecessor::wait(line), metrics })
     }
 }
 
@@ -172,8 +178,10 @@ fn serve(
         found,
         registration,
         stages,
+        metrics: &process.metrics,
     };
     let disks = attaching.disks()?;
+    let _reported = process.metrics.report(&disks);
     match &flags.nbd {
         Some(endpoint) => attaching.serve_clients((endpoint, nbd_tls), disks, inheritance, &stop),
         None if flags.ublk => ublk::serve(&attaching, &disks, inheritance, &stop),
@@ -197,6 +205,7 @@ struct Attaching<'a> {
     registration: Registration<'a>,
     /// Prints the stages of commands on request.
     stages: StageNotice,
+    metrics: &'a HostMetrics,
 }
 
 impl Attaching<'_> {
@@ -446,6 +455,7 @@ fn watch(
         sleeper.sleep(LOOK_INTERVAL);
         notice.look(all_paths);
         attaching.stages.look(all_paths);
+        attaching.metrics.look();
         for (paths, notice) in all_paths.iter().zip(&mut path_notices) {
             notice.look(paths);
         }

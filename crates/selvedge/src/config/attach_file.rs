@@ -25,7 +25,16 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Disks of one process, of which each has threads.
 const DISKS_MAX: usize = 256;
 /// Options that are about the whole process, and no disk's.
-const OF_PROCESS: [&str; 6] = ["help", "version", "output_format", "log_format", "log_level", "confinement"];
+const OF_PROCESS: [&str; 8] = [
+    "help",
+    "version",
+    "output_format",
+    "log_format",
+    "log_level",
+    "confinement",
+    "metrics",
+    "metrics_for_anybody",
+];
 
 /// A table of the file: one or more namespaces of one subsystem, attached in one way.
 #[derive(Debug)]
@@ -263,6 +272,10 @@ mod tests {
             (
                 "[disk.a]\noutput_format = \"json\"\n",
                 "attach.toml:2: unknown setting `output_format`: settings are",
+            ),
+            (
+                "[disk.a]\nmetrics = \"127.0.0.1:9465\"\n",
+                "attach.toml:2: unknown setting `metrics`: settings are",
             ),
             ("[disk.a]\ntraddr = \"a\"\nublk = 1\n", "attach.toml:3: ublk is true or false"),
             ("[disk.a]\ntraddr = true\n", "attach.toml:2: traddr takes a value"),

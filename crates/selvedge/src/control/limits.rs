@@ -91,6 +91,9 @@ pub(super) const LIVE_TICK: Duration = Duration::from_secs(1);
 pub(super) const LIVE_HISTORY_STEP: Duration = Duration::from_secs(5);
 /// Steps that are kept: an hour, of 0.5 KiB each.
 pub(super) const HISTORY_POINTS_MAX: usize = 720;
+/// Bytes of one history's histograms of stages, 96 for each step: two or three stages with the
+/// usual buckets, of reads and writes. Where there are more, the oldest steps lose theirs.
+pub(super) const HISTORY_STAGES_BYTES_MAX: usize = 96 * HISTORY_POINTS_MAX;
 /// Namespaces that have a history of their own: all of them together take 12 MiB at most.
 pub(super) const HISTORY_NAMESPACES_MAX: usize = 32;
 /// Time after the last viewer at which sampling ends: as long as the history is kept.

@@ -26,6 +26,7 @@ mod gateways;
 #[cfg(test)]
 mod handed_over_tests;
 pub(crate) mod host_keys;
+mod host_metrics;
 mod host_requests;
 mod in_process;
 mod limits;

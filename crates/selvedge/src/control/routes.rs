@@ -580,7 +580,7 @@ fn respond(answer: Answer, ending: Option<Ending>) -> Response {
     response
 }
 
-fn refuse(refusal: &Refusal) -> Response {
+pub(super) fn refuse(refusal: &Refusal) -> Response {
     let json = serde_json::to_value(refusal).ok();
     respond(Answer { status: refusal.status, location: None, json, text: None, stream: None }, None)
 }

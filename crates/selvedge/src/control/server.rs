@@ -25,6 +25,7 @@ use super::administration::Administration;
 use super::audit::Event;
 use super::ceph_nvmeof;
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Party};
+use super::host_metrics;
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
     HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT, THREADS_MAX,
@@ -42,7 +43,8 @@ pub(crate) struct Control {
     endpoint: Endpoint,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    administration: Arc<Administration>,
+    /// Administration of the target; `None` for metrics of a host.
+    administration: Option<Arc<Administration>>,
 }
 
 impl Control {
@@ -54,7 +56,7 @@ impl Control {
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
         let router = routes::router(administration.clone(), access);
-        Self::serve(listening, tls, Spoken::Http1(router), administration)
+        Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
     }
 
     /// Serves the metrics alone: to everybody who reaches the address, or to those that `access` knows.
@@ -67,14 +69,19 @@ impl Control {
         let address = endpoint.socket_address().ok_or_else(|| {
             Failure::usage(format!("--metrics: {endpoint} is not ADDR:PORT or tls:ADDR:PORT"))
         })?;
-        let listener = std::net::TcpListener::bind(address).map_err(|error| {
-            Failure::failed(format!(
-                "cannot listen on {address} for metrics: {error}; choose another with --metrics"
-            ))
-        })?;
-        let listening = Listening::Tcp(listener);
+        let listening = listen_for_metrics(address)?;
         let router = routes::metrics_router(administration.clone(), access);
-        Self::serve(listening, tls, Spoken::Http1(router), administration)
+        Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
+    }
+
+    /// Serves the metrics of a host, which `text` writes for each request, to everybody who reaches
+    /// the address.
+    pub(crate) fn start_host_metrics(
+        address: SocketAddr,
+        text: impl Fn() -> String + Clone + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let listening = listen_for_metrics(address)?;
+        Self::serve(listening, None, Spoken::Http1(host_metrics::router(text)), None)
     }
 
     /// Serves ceph-nvmeof's calls there, to those that `access` knows.
@@ -96,14 +103,14 @@ impl Control {
         let service = listener.local_addr().map_err(failed)?.port();
         let native = routes::router(administration.clone(), access);
         let router = ceph_nvmeof::router(native, administration.clone(), service);
-        Self::serve(Listening::Tcp(listener), tls, Spoken::Grpc(router), administration)
+        Self::serve(Listening::Tcp(listener), tls, Spoken::Grpc(router), Some(administration))
     }
 
     fn serve(
         listening: Listening,
         tls: Option<Arc<ServerTls>>,
         spoken: Spoken,
-        administration: Arc<Administration>,
+        administration: Option<Arc<Administration>>,
     ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
             (Endpoint::Tcp(address), Some(_)) => {
@@ -117,7 +124,7 @@ impl Control {
         let runtime = runtime.build().map_err(failed)?;
         let acceptor = {
             let _inside = runtime.enter();
-            let tls = tls.map(|tls| (tls, administration.clone()));
+            let tls = tls.zip(administration.clone());
             Acceptor::new(listening, tls).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel();
@@ -142,8 +149,19 @@ impl Drop for Control {
             let _ = thread.join();
         }
         // The viewers of this listener are gone, and a target that ends needs no sampling.
-        self.administration.live().rest();
+        if let Some(administration) = &self.administration {
+            administration.live().rest();
+        }
     }
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<Listening, Failure> {
+    let listener = std::net::TcpListener::bind(address).map_err(|error| {
+        Failure::failed(format!(
+            "cannot listen on {address} for metrics: {error}; choose another with --metrics"
+        ))
+    })?;
+    Ok(Listening::Tcp(listener))
 }
 
 /// Protocol of a connection, with its router.

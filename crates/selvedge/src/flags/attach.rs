@@ -57,6 +57,36 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     first.socket_addr().map_err(|error| format!("`{text}`: {error}"))
 }
 
+/// Listener for metrics of attached disks.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Metrics")]
+pub(crate) struct HostMetricsFlags {
+    /// Address of Prometheus metrics, at /metrics: the disks' paths, and the time of commands by
+    /// path and stage. On loopback, all clients may read them
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    metrics: Option<SocketAddr>,
+
+    /// Allow another address than loopback, and every client of that address to read metrics
+    #[arg(long, requires = "metrics")]
+    metrics_for_anybody: bool,
+}
+
+impl HostMetricsFlags {
+    /// Address to listen on, if there is to be a listener.
+    ///
+    /// # Errors
+    /// When every client of a network could read the metrics, and no flag says that it may.
+    pub(crate) fn listener(&self) -> Result<Option<SocketAddr>, String> {
+        match self.metrics {
+            Some(address) if !self.metrics_for_anybody && !address.ip().is_loopback() => Err(format!(
+                "anybody could read the metrics by {address}: listen on loopback, or say that anybody may with \
+                 --metrics-for-anybody"
+            )),
+            address => Ok(address),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Block devices:
   --ublk creates a block device of this machine for each namespace, /dev/ublkbN, and
@@ -86,6 +116,7 @@ Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd 127.0.0.1:10809 --nbd-tls-psk-file keys.psk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd --metrics 127.0.0.1:9465
   selvedge attach list")]
 #[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -159,6 +190,9 @@ pub(crate) struct AttachFlags {
     pub(crate) poll_us: Option<u64>,
 
     #[command(flatten)]
+    pub(crate) metrics: HostMetricsFlags,
+
+    #[command(flatten)]
     pub(crate) confinement: ConfinementKindFlags,
 
     #[command(flatten)]
@@ -212,6 +246,8 @@ Examples:
         /// Check the file and the files that it names, without connecting
         #[arg(long)]
         check: bool,
+        #[command(flatten)]
+        metrics: HostMetricsFlags,
         #[command(flatten)]
         confinement: ConfinementKindFlags,
         #[command(flatten)]
@@ -359,6 +395,20 @@ mod tests {
         for wrong in ["unix:", "a", "localhost", "localhost:x", "1.2.3.4"] {
             assert!(wrong.parse::<NbdEndpoint>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn metrics_leave_the_machine_only_if_anybody_may_read_them() {
+        let listener =
+            |text: &str| AttachFlags::of(&format!("-a 127.0.0.1 --ublk {text}")).metrics.listener();
+        let address = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
+        assert_eq!(listener(""), Ok(None));
+        for local in ["127.0.0.1:9465", "[::1]:9465"] {
+            assert_eq!(listener(&format!("--metrics {local}")), Ok(address(local)));
+        }
+        let refused = listener("--metrics 0.0.0.0:9465").unwrap_err();
+        assert!(refused.contains("0.0.0.0:9465") && refused.contains("--metrics-for-anybody"), "{refused}");
+        assert_eq!(listener("--metrics 0.0.0.0:9465 --metrics-for-anybody"), Ok(address("0.0.0.0:9465")));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `selvedge attach` as a process: what it prints, where it listens, how it ends, and what it says where it cannot begin.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -60,6 +61,24 @@ pub(crate) fn attached(command: &mut Command) -> (Running, Value) {
         }
     }
     panic!("it ended with {:?} after `{text}`", attached.0.wait());
+}
+
+/// Response of the server at this address; `None` if none listens.
+pub(crate) fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    Some(response)
+}
+
+/// Metrics at this address, as Prometheus gets them; `None` if no server listens.
+pub(crate) fn metrics(address: &str) -> Option<String> {
+    let response = get(address, "/metrics")?;
+    let (head, text) = response.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    Some(text.to_owned())
 }
 
 fn refused(folder: &Path, port: &str, more: &[&str]) -> Output {

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use engine::target::Measured;
 use prerequisite::free_address;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::attach::{attached, end, program, target};
+use crate::attach::{attached, end, metrics, program, target};
+use crate::attach_killed::Client;
 use crate::serving::{Ended, NQN};
 
 fn log(folder: &Path) -> String {
@@ -48,6 +50,53 @@ fn a_signal_prints_the_stages_of_commands_and_the_disk_stays() {
     await_line(folder.path(), "since the last report");
     assert!(log(folder.path()).contains("namespace 1: "), "{}", log(folder.path()));
     assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
+fn prometheus_gets_the_stages_of_commands_by_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let more = ["--metrics", "127.0.0.1:0"];
+    let (attached, _) = attached(&mut attach(folder.path(), &format!("127.0.0.1:{port}"), &more));
+    let line = "metrics at http://";
+    await_line(folder.path(), line);
+    let text = log(folder.path());
+    let address = text.lines().find_map(|text| text.strip_prefix(line)).expect("an address");
+    let address = address.strip_suffix("/metrics").expect("a path");
+    let mut client = Client::connect(&folder.path().join("disk.nbd"));
+    let count = |text: &str, stage: &str| {
+        let of_stage = |sample: &Measured<'_>| {
+            sample.name == "selvedge_host_command_stage_seconds_count" && sample.label("stage") == stage
+        };
+        let sample = Measured::all(text).find(of_stage).expect("a series");
+        assert_eq!(sample.label("address"), format!("127.0.0.1:{port}"));
+        assert_eq!((sample.label("subsystem"), sample.label("nsid"), sample.label("path")), (NQN, "1", "0"));
+        sample.count()
+    };
+    // The thread publishes its times once a second while it works.
+    let text = prerequisite::wait_for("commands are counted", || {
+        client.read();
+        metrics(address).filter(|text| count(text, "target") > 0)
+    });
+    for stage in ["waiting", "sending", "receiving"] {
+        assert_eq!(count(&text, stage), count(&text, "target"), "a command is in all stages");
+    }
+    let live = Measured::all(&text).find(|sample| sample.name == "selvedge_host_path_live");
+    assert_eq!(live.expect("a series").count(), 1);
+    let elsewhere = crate::attach::get(address, "/v1/status").expect("it responds");
+    assert!(elsewhere.starts_with("HTTP/1.1 404"), "{elsewhere}");
+    drop(client);
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+    assert_eq!(metrics(address), None, "the listener ends with the process");
+}
+
+#[test]
+fn metrics_are_refused_to_a_network_unless_anybody_may_read_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = ["--metrics", "0.0.0.0:0"];
+    let output = attach(folder.path(), "127.0.0.1:1", &open).status().expect("it runs");
+    assert_eq!(output.code(), Some(2), "{}", log(folder.path()));
+    assert!(log(folder.path()).contains("--metrics-for-anybody"), "{}", log(folder.path()));
 }
 
 #[test]

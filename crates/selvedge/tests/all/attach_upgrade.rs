@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::attach::{Running, arguments, attached, program, target};
+use crate::attach::{Running, arguments, attached, metrics, program, target};
 use crate::attach_killed::Client;
 use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
@@ -119,6 +119,21 @@ fn clients_keep_their_connection_over_ten_upgrades() {
     let left: Vec<_> =
         left.filter(|entry| entry.path().extension().is_some_and(|it| it == "controllers")).collect();
     assert!(left.is_empty(), "controllers are left: {left:?}");
+}
+
+#[test]
+fn metrics_keep_their_address() {
+    let address = prerequisite::free_address().to_string();
+    let mut testbed = Testbed::start(&["--nbd", "unix:disk.nbd", "--metrics", &address]);
+    assert!(metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{")));
+    testbed.pass_on(&[]);
+    wait_until("the former process has ended", || {
+        testbed.first.0.try_wait().expect("a child of ours").is_some()
+    });
+    // The next one has the address as soon as it is free.
+    wait_until("the next process has metrics", || {
+        metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{"))
+    });
 }
 
 #[test]

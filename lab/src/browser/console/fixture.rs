@@ -91,6 +91,9 @@ pub(super) fn tick(number: u64) -> Value {
     let more = (number % 7) as f64 * 10.0;
     let mut all = flow(81_000.0 + more, 212.5);
     all["buckets"] = json!([0, 0, 1, 5, 20, 16_000, 40_000, 20_000, 4_000, 900, 2]);
+    all["stage_buckets"] = json!({
+        "limits": [0, 0, 0, 0, 0, 0, 0, 0, 800], "storage": [0, 0, 1, 5, 20, 56_000, 20_000, 4_000],
+    });
     let mut written = flow(12_000.0 + more, 412.5);
     written["buckets"] = json!([0, 0, 0, 1, 3, 2_000, 6_000, 3_500, 400, 90]);
     let mut held = flow(2000.0, 900.0);
@@ -203,9 +206,12 @@ pub(super) fn history() -> Value {
             2,
         ]);
         let took_us = buckets.iter().sum::<u64>() * if is_slow { 1600 } else { 200 };
+        let mut held = vec![0; 8];
+        held.push(commands / 10);
         json!({
             "bytes": commands * 4096, "took_us": took_us, "buckets": buckets, "held": commands / 10,
             "stages_us": { "storage": took_us * 7 / 10, "limits": took_us / 5, "others": took_us / 10 },
+            "stage_buckets": { "storage": buckets, "limits": held },
         })
     };
     let points: Vec<Value> = (0..720_u64)

@@ -3,6 +3,7 @@
 use super::super::demand;
 use super::super::page::{DOWN, ENTER, LEFT, Page, RIGHT};
 use super::stage::{TOKEN, WEAK_TOKEN};
+use super::views::STAGES;
 use super::{LIVE, Set, VIEWS, enter, open, show_token, wait};
 
 /// The token is asked for before the target is asked for anything: a request without one counts as a wrong try.
@@ -83,8 +84,16 @@ pub(super) fn keys(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
     page.press(RIGHT)?;
     let third = said(page)?;
     demand(third != second, || format!("{third} is said again"))?;
-    page.tab_to("element.matches('select')")?;
-    page.press(DOWN)
+    page.tab_to(&format!("element === {STAGES}"))?;
+    page.press(DOWN)?;
+    // The picture is called after the stage, and read aloud.
+    wait(
+        page,
+        "the heat of a stage is said",
+        "document.getElementById('said').textContent.startsWith('Latency over time, storage: at the storage: now: ')
+            && document.querySelector('#view svg.chart').getAttribute('aria-label').startsWith('Latency over time, storage')
+            && document.activeElement.value === 'storage'",
+    )
 }
 
 /// The stream ends, and what was good is refused.

@@ -76,7 +76,8 @@ impl Exposition {
         self.0
     }
 
-    fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
+    /// Writes a histogram with its labels, in seconds.
+    pub fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
         let (bucket, count) = (format!("{name}_bucket"), histogram.count());
         let ends = histogram.cumulative().map(|(end_us, commands)| {
             let end = Seconds { count: u128::from(end_us), digits: 6 };

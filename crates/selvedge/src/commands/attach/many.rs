@@ -12,7 +12,7 @@ use super::{AttachProcess, check, recover, serve};
 use crate::config::attach_file::{self, DiskTable};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::attach::AttachFlags;
+use crate::flags::attach::{AttachFlags, HostMetricsFlags};
 use crate::flags::confinement::ConfinementKindFlags;
 
 /// Arguments of `attach serve`.
@@ -22,6 +22,7 @@ pub(super) struct Asked<'a> {
     pub(super) disks: &'a [String],
     /// True to check the file without connecting.
     pub(super) is_check: bool,
+    pub(super) metrics: &'a HostMetricsFlags,
     pub(super) confinement: &'a ConfinementKindFlags,
     pub(super) format: OutputFormat,
 }
@@ -43,7 +44,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
     let own_line = CommandLine::here()?;
     let disks: Vec<&AttachFlags> = tables.iter().map(|table| &*table.flags).collect();
     confined::confine(asked.confinement, &disks)?;
-    let process = AttachProcess::begin(own_line, lines.iter())?;
+    let process = AttachProcess::begin(own_line, lines.iter(), asked.metrics)?;
     thread::scope(|scope| {
         let begin = |((table, line), prepared): ((DiskTable, CommandLine), Result<Prepared, Failure>)| {
             let DiskTable { name, mut flags, .. } = table;

@@ -65,7 +65,7 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     keep_left(&mut flags, &known, found);
     let prepared = confined::prepare(&flags)?;
     confined::confine(&flags.confinement, &[&flags])?;
-    let process = AttachProcess::begin(line.clone(), std::iter::once(&line))?;
+    let process = AttachProcess::begin(line.clone(), std::iter::once(&line), &flags.metrics)?;
     serve(&flags, line, Some(known), &process, prepared)
 }
 

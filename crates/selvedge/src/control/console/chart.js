@@ -18,24 +18,31 @@ export class Picture {
     this.height = height;
     this.bottom = bottom;
     this.width = WIDTH;
-    this.title = title;
+    this.moves = moves;
     this.points = [];
     this.at = null;
     this.svg = draw("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height}`, role: "application", tabindex: "0",
-      "aria-label": `${title}; the arrow keys move ${moves}`, "aria-roledescription": "chart" });
+      "aria-roledescription": "chart" });
     this.ground = draw("g");
     this.content = draw("g");
     this.cursor = draw("path", { class: "cursor", d: "" });
     this.svg.append(this.ground, this.content, this.cursor);
     this.reading = make("p", { class: "reading" });
     this.legend = make("ul", { class: "legend" });
-    this.figure = make("figure", {}, make("figcaption", {}, make("h3", {}, title), this.legend), this.svg, this.reading);
+    this.heading = make("h3");
+    this.figure = make("figure", {}, make("figcaption", {}, this.heading, this.legend), this.svg, this.reading);
+    this.entitle(title);
     this.watcher = new ResizeObserver(() => this.fit());
     this.watcher.observe(this.figure);
     this.svg.addEventListener("keydown", (event) => this.key(event));
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.show(null));
     this.svg.addEventListener("blur", () => this.show(null));
+  }
+
+  entitle(title) {
+    put(this.heading, title);
+    this.svg.setAttribute("aria-label", `${title}; the arrow keys move ${this.moves}`);
   }
 
   fit() {

@@ -1,8 +1,8 @@
 // The views that explain: where time goes, what limits hold back, by which paths hosts come, who serves in a group.
 
-import { bandwidth, clock, count, make, name, percent, put, time, visible } from "./text.js";
+import { bandwidth, clock, count, make, name, percent, put, say, time, visible } from "./text.js";
 import { Heat, Parts } from "./chart.js";
-import { commands, flow, within } from "./model.js";
+import { commands, flow, total, within } from "./model.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { link } from "./views.js";
@@ -12,6 +12,7 @@ const MEANING = {
   storage: "at the storage", limits: "delayed by limits", receive: "waiting for data from the host",
   buffer: "waiting for a buffer", others: "waiting for other commands",
 };
+const TITLE = "Latency over time";
 const words = (...texts) => texts.map(visible).join(" ").toLowerCase();
 const marked = (text, level) => make("span", { class: "mark", "data-level": level, "data-content": text }, text);
 const named = (text) => {
@@ -33,13 +34,20 @@ export class Latency {
     this.choice.addEventListener("change", () => { this.place = this.choice.value; this.own = null; this.asked = 0; this.renew(); });
     this.kinds = make("select", {}, make("option", { value: "read" }, "reads"), make("option", { value: "write" }, "writes"));
     this.kinds.addEventListener("change", () => { this.kind = this.kinds.value; this.renew(); });
+    // The part of a command's time that the heat is of; none is the whole.
+    this.part = "";
+    this.shown = make("select", {}, make("option", { value: "" }, "whole command"),
+      ...STAGES.map(([, stage]) => make("option", { value: stage }, stage)));
+    this.shown.addEventListener("change", () => { this.part = this.shown.value; this.renew(); this.announce(); });
     this.remark = make("p", { class: "note" });
     const of = (point) => point[this.kind];
+    const buckets = (point) => this.part === "" ? of(point).buckets : of(point).stage_buckets?.[this.part] ?? [];
     const tell = (point) => {
-      const [half, most] = [within(of(point).buckets, 0.5), within(of(point).buckets, 0.99)];
-      return half === null ? "no commands" : `${count(commands(of(point)) / point.interval_s)} IOPS, p50 ≤ ${time(half)}, p99 ≤ ${time(most)}`;
+      const [half, most] = [within(buckets(point), 0.5), within(buckets(point), 0.99)];
+      if (half === null) return this.part === "" ? "no commands" : "no commands in this stage";
+      return `${count(total(buckets(point)) / point.interval_s)} IOPS, p50 ≤ ${time(half)}, p99 ≤ ${time(most)}`;
     };
-    this.heat = new Heat("Latency over time", (point) => of(point).buckets, tell, time);
+    this.heat = new Heat(TITLE, buckets, tell, time);
     const mean = (stage) => (point) => (of(point).stages_us[stage] ?? 0) / Math.max(1, commands(of(point)));
     this.split = new Parts("Mean time of a command by stage", STAGES.map(([kind, stage]) => [kind, stage, mean(stage)]), time);
     this.table = new Table("Stages in the latest step", [
@@ -49,19 +57,24 @@ export class Latency {
       numeric("Share", (row) => row.share, percent),
     ], { filter: false, empty: "No stage took time: commands on memory complete at once" });
     this.element = make("div", {}, make("div", { class: "bar" }, make("h2", {}, "Latency by stage"),
-      make("label", {}, "Commands", this.kinds), make("label", {}, "of", this.choice)), this.remark,
+      make("label", {}, "Commands", this.kinds), make("label", {}, "of", this.choice), make("label", {}, "Time in", this.shown)), this.remark,
     make("section", { class: "figures" }, this.heat.figure, this.split.figure), make("section", {}, make("h2", {}, "Stages in the latest step"), this.table.element));
   }
 
   renew() { if (this.model) this.update(this.model); }
 
+  // Tells those who do not see the heat what it shows now.
+  announce() { say(`${this.heat.heading.textContent}: ${this.heat.idle()}`); }
+
   update(model) {
     this.model = model;
     if (!model.roster) return;
     this.offer(model.roster.namespaces);
+    this.heat.entitle(this.part === "" ? TITLE : `${TITLE}, ${this.part}: ${MEANING[this.part]}`);
     if (this.place !== "" && Date.now() - this.asked > 5000) this.fetch();
     const points = this.place === "" ? model.steps : this.own ?? [];
-    put(this.remark, points.length > 0 ? "Durations at the target, without the network. Each colour stands for several times the commands of the one before."
+    const missing = this.part === "" ? "" : " Commands that spent no time in the stage are left out.";
+    put(this.remark, points.length > 0 ? `Durations at the target, without the network. Each colour stands for several times the commands of the one before.${missing}`
       : this.place === "" ? "The first data follows in a few seconds: history is collected while a page is open."
         : "No history of this namespace: it was idle, or others were in use before it.");
     this.heat.update(points);

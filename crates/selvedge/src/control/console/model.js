@@ -7,7 +7,12 @@ const STEPS_MAX = 720;
 const NOTHING = { iops: 0, bytes_per_s: 0, mean_us: 0 };
 export const flow = (load, kind) => load?.[kind] ?? NOTHING;
 
-const emptyFlow = () => ({ bytes: 0, took_us: 0, buckets: [], stages_us: {}, held: 0 });
+const emptyFlow = () => ({ bytes: 0, took_us: 0, buckets: [], stages_us: {}, stage_buckets: {}, held: 0 });
+
+const addBuckets = (sum, more = []) => {
+  more.forEach((count, bucket) => { sum[bucket] = (sum[bucket] ?? 0) + count; });
+  for (let bucket = 0; bucket < sum.length; bucket += 1) sum[bucket] ??= 0;
+};
 
 const add = (sum, flow, seconds) => {
   if (!flow) return;
@@ -15,18 +20,19 @@ const add = (sum, flow, seconds) => {
   sum.bytes += flow.bytes_per_s * seconds;
   sum.took_us += flow.mean_us * commands;
   sum.held += (flow.held_per_s ?? 0) * seconds;
-  (flow.buckets ?? []).forEach((count, bucket) => { sum.buckets[bucket] = (sum.buckets[bucket] ?? 0) + count; });
-  for (let bucket = 0; bucket < sum.buckets.length; bucket += 1) sum.buckets[bucket] ??= 0;
+  addBuckets(sum.buckets, flow.buckets);
+  for (const [stage, buckets] of Object.entries(flow.stage_buckets ?? {})) addBuckets(sum.stage_buckets[stage] ??= [], buckets);
   for (const [stage, us] of Object.entries(flow.stages_us ?? {})) {
     sum.stages_us[stage] = (sum.stages_us[stage] ?? 0) + us * commands;
   }
 };
 
-export const commands = (flow) => flow.buckets.reduce((sum, count) => sum + count, 0);
+export const total = (buckets) => buckets.reduce((sum, count) => sum + count, 0);
+export const commands = (flow) => total(flow.buckets);
 
 // The end of the bucket within which this share of the commands was done, in microseconds; null without any.
 export const within = (buckets, share) => {
-  const all = buckets.reduce((sum, count) => sum + count, 0);
+  const all = total(buckets);
   let sum = 0;
   for (let bucket = 0; bucket < buckets.length; bucket += 1) {
     sum += buckets[bucket];

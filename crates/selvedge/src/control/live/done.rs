@@ -1,5 +1,7 @@
 //! Sums over the commands of one kind in an interval. It keeps out their presentation.
 
+use std::collections::BTreeMap;
+
 use engine::target::{Histogram, OperationMetrics, Stage};
 
 /// Number of stages.
@@ -10,10 +12,8 @@ pub(super) const STAGES: usize = Stage::ALL.len();
 pub(super) struct Done {
     pub(super) bytes: u64,
     pub(super) latency: Histogram,
-    /// Nanoseconds in each stage, in their order.
-    pub(super) stages_ns: [u64; STAGES],
-    /// Commands that limits held back.
-    pub(super) held: u64,
+    /// Time in each stage, in their order. A command that was not in a stage is not in its count.
+    pub(super) stages: [Histogram; STAGES],
 }
 
 impl Done {
@@ -30,21 +30,16 @@ impl Done {
     fn of(metrics: &OperationMetrics) -> Self {
         let mut done = Self { bytes: metrics.bytes, latency: metrics.latency, ..Self::default() };
         for spent in &metrics.stages {
-            done.stages_ns[spent.stage as usize] += spent.times.sum_ns;
-            if spent.stage == Stage::Limits {
-                done.held += spent.times.count();
-            }
+            done.stages[spent.stage as usize].merge(&spent.times);
         }
         done
     }
 
     fn since(mut self, before: &Self) -> Option<Self> {
         self.bytes = self.bytes.checked_sub(before.bytes)?;
-        self.held = self.held.checked_sub(before.held)?;
-        self.latency.sum_ns = self.latency.sum_ns.checked_sub(before.latency.sum_ns)?;
-        let buckets = self.latency.buckets.iter_mut().zip(&before.latency.buckets);
-        for (now, before) in buckets.chain(self.stages_ns.iter_mut().zip(&before.stages_ns)) {
-            *now = now.checked_sub(*before)?;
+        subtract(&mut self.latency, &before.latency)?;
+        for (now, before) in self.stages.iter_mut().zip(&before.stages) {
+            subtract(now, before)?;
         }
         Some(self)
     }
@@ -52,17 +47,24 @@ impl Done {
     /// Adds what others did.
     pub(super) fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
-        self.held += other.held;
-        self.latency.sum_ns += other.latency.sum_ns;
-        let buckets = self.latency.buckets.iter_mut().zip(&other.latency.buckets);
-        for (sum, more) in buckets.chain(self.stages_ns.iter_mut().zip(&other.stages_ns)) {
-            *sum += more;
-        }
+        self.latency.merge(&other.latency);
+        self.stages.iter_mut().zip(&other.stages).for_each(|(sum, more)| sum.merge(more));
     }
 
     /// Number of commands.
     pub(super) fn commands(&self) -> u64 {
         self.latency.count()
+    }
+
+    /// Commands that limits held back.
+    pub(super) fn held(&self) -> u64 {
+        self.stages[Stage::Limits as usize].count()
+    }
+
+    /// Nanoseconds in each stage with time, by its name.
+    pub(super) fn stages_ns(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let stages = Stage::ALL.into_iter().zip(self.stages.iter().map(|times| times.sum_ns));
+        stages.filter(|(_, sum_ns)| *sum_ns > 0).map(|(stage, sum_ns)| (stage.name(), sum_ns))
     }
 
     /// The time within which this share of the commands was done: the end of a bucket, so that it took no longer. `None`
@@ -75,9 +77,29 @@ impl Done {
 
     /// Commands by bucket, without the empty ones at the end.
     pub(super) fn buckets(&self) -> Vec<u64> {
-        let filled = self.latency.buckets.iter().rposition(|commands| *commands > 0);
-        self.latency.buckets[..filled.map_or(0, |last| last + 1)].to_vec()
+        filled(&self.latency)
     }
+
+    /// Commands by their time in each stage that had any, likewise.
+    pub(super) fn stage_buckets(&self) -> BTreeMap<&'static str, Vec<u64>> {
+        let stages = Stage::ALL.into_iter().zip(&self.stages);
+        let stages = stages.map(|(stage, times)| (stage.name(), filled(times)));
+        stages.filter(|(_, buckets)| !buckets.is_empty()).collect()
+    }
+}
+
+/// Takes an earlier state away from a histogram; `None` if a counter fell.
+fn subtract(now: &mut Histogram, before: &Histogram) -> Option<()> {
+    now.sum_ns = now.sum_ns.checked_sub(before.sum_ns)?;
+    for (now, before) in now.buckets.iter_mut().zip(&before.buckets) {
+        *now = now.checked_sub(*before)?;
+    }
+    Some(())
+}
+
+fn filled(histogram: &Histogram) -> Vec<u64> {
+    let filled = histogram.buckets.iter().rposition(|commands| *commands > 0);
+    histogram.buckets[..filled.map_or(0, |last| last + 1)].to_vec()
 }
 
 #[cfg(test)]
@@ -102,11 +124,13 @@ mod tests {
     #[test]
     fn what_was_done_is_the_difference_of_two_samples() {
         let done = Done::between(&metrics(4, 10, 3), Some(&metrics(4, 4, 1))).unwrap();
-        assert_eq!((done.commands(), done.bytes, done.held), (6, 6 * 4096, 2));
-        assert_eq!(done.stages_ns[Stage::Limits as usize], 1000);
+        assert_eq!((done.commands(), done.bytes, done.held()), (6, 6 * 4096, 2));
+        assert_eq!(done.stages_ns().collect::<Vec<_>>(), [("limits", 1000)]);
+        assert_eq!(done.stage_buckets(), BTreeMap::from([("limits", vec![0, 0, 0, 2])]));
         assert_eq!(done.buckets(), [0, 0, 0, 0, 6]);
         assert_eq!((done.within_us(0.5), done.within_us(1.0)), (Some(16), Some(16)));
         assert_eq!(Done::between(&metrics(4, 3, 0), Some(&metrics(4, 4, 0))), None, "a counter fell");
+        assert_eq!(Done::between(&metrics(4, 5, 1), Some(&metrics(4, 4, 2))), None, "one of a stage fell");
         assert_eq!(Done::between(&metrics(4, 3, 0), None).map(|done| done.commands()), Some(3));
     }
 

@@ -74,7 +74,7 @@ impl Kinds {
 
     /// Commands that limits held back.
     pub(super) fn held(&self) -> u64 {
-        self.read.held + self.write.held + self.other.held
+        self.read.held() + self.write.held() + self.other.held()
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) mod packet_paths;
 pub(super) mod requests;
 mod roster;
 mod sampler;
+mod stage_counts;
 #[cfg(test)]
 mod tests;
 mod tick;

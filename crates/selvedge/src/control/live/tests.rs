@@ -414,6 +414,12 @@ fn a_tick_says_what_was_done_since_the_last_one() {
     );
     assert_eq!(tick["all"]["errors_per_s"].as_f64(), Some(10.0));
     assert_eq!(tick["all"]["read"]["buckets"], serde_json::json!([0, 0, 200]));
+    assert_eq!(tick["all"]["read"]["stage_buckets"], serde_json::json!({ "limits": [0, 100] }));
+    assert_eq!(flow["stage_buckets"], Value::Null, "a namespace has a history of its own");
+    let mut history = History::default();
+    history.push(&now, &interval);
+    let history = serde_json::to_value(history.of_namespace(NQN, 1)).unwrap();
+    assert_eq!(history["points"][0]["read"]["stage_buckets"], serde_json::json!({ "limits": [0, 100] }));
     let restarted = sample(13, vec![subsystem(1, 5)], base);
     assert_eq!(Interval::between(&restarted, &now).all.commands(), 0, "what fell is not known");
     assert!(Interval::between(&now, &now).all.is_idle());

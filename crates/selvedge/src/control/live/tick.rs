@@ -72,6 +72,9 @@ struct Flow {
     /// Commands by latency: number n took at most 2^n µs, and more than half of that. Of all namespaces together only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     buckets: Vec<u64>,
+    /// The same by their time in each stage, by its name. A command that was not in a stage is not in its buckets.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stage_buckets: BTreeMap<&'static str, Vec<u64>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -159,16 +162,16 @@ impl Flow {
     fn new(done: &Done, seconds: f64, with_buckets: bool) -> Option<Self> {
         let commands = done.commands();
         let mean_us = |sum_ns: u64| rounded(sum_ns as f64 / 1000.0 / commands as f64);
-        let stages = Stage::ALL.into_iter().zip(done.stages_ns).filter(|(_, sum_ns)| *sum_ns > 0);
         (commands > 0).then(|| Self {
             iops: per_second(commands, seconds),
             bytes_per_s: per_second(done.bytes, seconds),
             mean_us: mean_us(done.latency.sum_ns),
             p50_us_max: done.within_us(0.5),
             p99_us_max: done.within_us(0.99),
-            stages_us: stages.map(|(stage, sum_ns)| (stage.name(), mean_us(sum_ns))).collect(),
-            held_per_s: (done.held > 0).then(|| per_second(done.held, seconds)),
+            stages_us: done.stages_ns().map(|(stage, sum_ns)| (stage, mean_us(sum_ns))).collect(),
+            held_per_s: (done.held() > 0).then(|| per_second(done.held(), seconds)),
             buckets: if with_buckets { done.buckets() } else { Vec::new() },
+            stage_buckets: if with_buckets { done.stage_buckets() } else { BTreeMap::new() },
         })
     }
 }
