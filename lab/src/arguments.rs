@@ -4,19 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 
-use crate::cell::{Cell, Congestion, Policy, Transport};
+use crate::cell::{Cell, Congestion, Family, Policy, Tls, Transport};
 use crate::command_line::chance;
 use crate::emulator::link::LossUnit;
 use crate::network::LINKS;
-use crate::scenario::Scenario;
+use crate::scenario::{CUT_RUNTIME_S_MIN, Scenario};
 
 /// I/O queues of each path where figures are compared: one for each job, as a host with four processors has them.
 pub(crate) const QUEUES: u32 = 4;
 /// The seed's runtime; a run with a cut needs time before and after it.
 const RUNTIME_S: u32 = 10;
 const CUT_RUNTIME_S: u32 = 24;
-/// 5 s of it are the cut.
-const CUT_RUNTIME_S_MIN: u32 = 12;
 
 /// Task of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +29,16 @@ pub(crate) enum Task {
     Cut(Cell),
     /// Run of one cell, with many cuts under checked writes.
     Cuts(Cell, u32),
+}
+
+impl Task {
+    /// Cells of the task, where they are neither the seed's nor those of a comparison.
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        match self {
+            Task::Single(cell) | Task::Cut(cell) | Task::Cuts(cell, _) => vec![*cell],
+            Task::Seed { .. } | Task::Compare { .. } => Vec::new(),
+        }
+    }
 }
 
 /// The whole command line; the positions are those of the seed's self-test.
@@ -73,6 +81,12 @@ pub(crate) struct Arguments {
     /// Congestion control of both ends [default: default; cubic with --all]
     #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
+    /// Addresses of both ends
+    #[arg(long, value_name = "FAMILY", default_value = "ipv4", conflicts_with_all = ["all", "compare"])]
+    family: Family,
+    /// TLS on all connections
+    #[arg(long, value_name = "off|on", default_value = "off", conflicts_with_all = ["all", "compare"])]
+    tls: Tls,
     /// I/O queues of each path [default: the program's choice; 4 with --all and --compare]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=128))]
     queues: Option<u32>,
@@ -104,6 +118,8 @@ impl Arguments {
             }),
             congestion: self.congestion.unwrap_or(Congestion::Default),
             queues: self.queues,
+            family: self.family,
+            tls: self.tls,
         };
         match self.cuts {
             _ if self.all => Task::Seed { congestion: self.congestion.unwrap_or(Congestion::Cubic), queues },
@@ -176,6 +192,12 @@ mod tests {
         );
         assert!(matches!(parsed("--cuts 200 tcp 4").unwrap().task(), Task::Cuts(_, 200)));
         assert_eq!(parsed("--cut").unwrap().runtime_s(), Ok(24));
+    }
+
+    #[test]
+    fn a_cell_has_a_family_and_tls() {
+        let cell = single("mptcp 1 numa --family v4-mapped --tls on --scenario cut-one");
+        assert_eq!((cell.family, cell.tls, cell.scenario), (Family::V4Mapped, Tls::On, Scenario::CutOne));
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod series;
 mod shuffle;
 mod statistics;
 mod table;
+mod tls_files;
 mod tuning;
 
 use std::process::ExitCode;

@@ -139,7 +139,9 @@ pub(crate) fn verdicts(outcomes: &[CellOutcome]) -> Vec<Verdict> {
     for &scenario in Scenario::value_variants() {
         for access in Access::BOTH {
             let product = Cell::product(scenario);
-            let of_scenario = || outcomes.iter().filter(move |outcome| outcome.cell.scenario == scenario);
+            let network = |cell: &Cell| (cell.scenario, cell.family, cell.tls);
+            let of_scenario =
+                || outcomes.iter().filter(move |outcome| network(&outcome.cell) == network(&product));
             let others = of_scenario().filter(|outcome| outcome.cell != product);
             let figures = others.filter_map(|outcome| Some((outcome.figure(access)?, outcome.cell.name())));
             let Some((best, name)) = figures.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };

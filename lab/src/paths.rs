@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::{Arguments, Task};
-use crate::cell::{Access, Cell, Congestion, Policy, Transport, Word as _};
+use crate::cell::{Access, Cell, Congestion, Family, Policy, Tls, Transport, Word as _};
 use crate::command_line::refuse;
 use crate::cuts;
 use crate::experiment::{self, Event, Plan, Record};
@@ -19,6 +19,7 @@ use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::Series;
 use crate::table::{Table, whole};
+use crate::tls_files::TlsFiles;
 
 /// Does what the arguments say.
 ///
@@ -26,9 +27,19 @@ use crate::table::{Table, whole};
 /// What failed. Runs that fail do not stop the others, and are an error in the end.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     let runtime_s = arguments.runtime_s().unwrap_or_else(|problem| refuse(&problem));
-    let mut lab = Lab::new(arguments, runtime_s)?;
+    let (task, program) = (arguments.task(), &arguments.program);
+    if !program.is_file() {
+        return Err(format!("{}: no such program", program.display()));
+    }
+    let cells = task.cells();
+    let has_tls = cells.iter().any(|cell| cell.tls == Tls::On);
+    let tls = has_tls.then(|| TlsFiles::new(program)).transpose()?;
+    let mut lab = Lab::new(arguments, runtime_s, tls.as_ref())?;
+    if cells.iter().any(|cell| cell.family == Family::Ipv6) {
+        lab.network.enable_ipv6()?;
+    }
     println!("seed {}; loss by {}", arguments.seed, json!(arguments.mode));
-    match arguments.task() {
+    match task {
         Task::Single(cell) => lab.single(cell),
         Task::Seed { congestion, queues } => lab.seed_table(congestion, queues),
         Task::Compare { scenario, queues } => lab.compare(scenario, queues),
@@ -45,21 +56,22 @@ struct Lab<'a> {
     runtime_s: u32,
     /// Folder of raw runs.
     runs: PathBuf,
+    tls: Option<&'a TlsFiles>,
 }
 
 impl<'a> Lab<'a> {
-    fn new(arguments: &'a Arguments, runtime_s: u32) -> Result<Self, String> {
-        if !arguments.program.is_file() {
-            return Err(format!("{}: no such program", arguments.program.display()));
-        }
+    fn new(arguments: &'a Arguments, runtime_s: u32, tls: Option<&'a TlsFiles>) -> Result<Self, String> {
         let runs = arguments.output.join("runs");
         std::fs::create_dir_all(&runs).map_err(|error| format!("{}: {error}", runs.display()))?;
-        Ok(Lab { network: Network::new(arguments.seed)?, arguments, runtime_s, runs })
+        Ok(Lab { network: Network::new(arguments.seed)?, arguments, runtime_s, runs, tls })
     }
 
-    /// Runs a cell once and keeps all that is known of the run under `name`.
+    /// Runs a cell once, with these events or those of its scenario, and keeps all that is known of the run under `name`.
     fn once(&mut self, cell: Cell, access: Access, events: &[Event], name: &str) -> Result<Record, String> {
-        self.kept(&Plan { access, events, ..self.plan(cell) }, name)
+        let plan = self.plan(cell);
+        let own = cuts::of(cell.scenario, plan.runtime_s);
+        let events = if events.is_empty() { own.as_slice() } else { events };
+        self.kept(&Plan { access, events, ..plan }, name)
     }
 
     fn plan(&self, cell: Cell) -> Plan<'a> {
@@ -67,10 +79,11 @@ impl<'a> Lab<'a> {
             program: &self.arguments.program,
             cell,
             access: Access::Write,
-            runtime_s: self.runtime_s,
+            runtime_s: cell.scenario.runtime_s(self.runtime_s),
             verify: false,
             mode: self.arguments.mode,
             events: &[],
+            tls: self.tls,
         }
     }
 
@@ -117,11 +130,10 @@ impl<'a> Lab<'a> {
             .iter()
             .map(|row| Cell {
                 transport: row.transport,
-                paths: 4,
                 policy: row.policy,
-                scenario: row.scenario,
                 congestion,
                 queues: Some(queues),
+                ..Cell::product(row.scenario)
             })
             .collect();
         let outcomes = self.measure(&cells, "seed")?;
