@@ -19,6 +19,7 @@ mod latency;
 mod links;
 mod load;
 mod machine;
+mod matrix;
 mod namespace;
 mod network;
 mod outcome;

@@ -1,21 +1,21 @@
 //! `lab paths`: runs cells, keeps what happened, and shows it. It keeps out how a run is made and how figures compare.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use chart::svg::Look;
 use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series as Curve, Style, Unit};
-use clap::ValueEnum as _;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::{Arguments, Task};
-use crate::cell::{Access, Cell, Congestion, Family, Policy, Tls, Transport, Word as _};
+use crate::cell::{Access, Cell, Congestion, Family, Tls, Word as _};
 use crate::command_line::refuse;
 use crate::cuts;
 use crate::experiment::{self, Event, Plan, Record};
+use crate::matrix::{self, Axes, Progress, minutes};
 use crate::network::Network;
 use crate::outcome::{self, CellOutcome};
-use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::Series;
 use crate::table::{Table, whole};
@@ -42,7 +42,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     match task {
         Task::Single(cell) => lab.single(cell),
         Task::Seed { congestion, queues } => lab.seed_table(congestion, queues),
-        Task::Compare { scenario, queues } => lab.compare(scenario, queues),
+        Task::Compare(axes) => lab.compare(&axes),
         Task::Cut(cell) => lab.cut(cell),
         Task::Cuts(cell, count) => lab.cuts(cell, count),
     }
@@ -107,7 +107,7 @@ impl<'a> Lab<'a> {
 
     fn single(&mut self, cell: Cell) -> Result<(), String> {
         let mut outcome = CellOutcome::new(cell);
-        for number in 1..=self.arguments.repeat {
+        for number in 1..=self.arguments.repeat() {
             for access in Access::BOTH {
                 let record = self.once(cell, access, &[], &format!("single-{number}"))?;
                 outcome.take(&record);
@@ -147,18 +147,21 @@ impl<'a> Lab<'a> {
         judge(&outcomes)
     }
 
-    fn compare(&mut self, scenario: Option<Scenario>, queues: u32) -> Result<(), String> {
-        let scenarios =
-            scenario.map_or_else(|| Scenario::value_variants().to_vec(), |scenario| vec![scenario]);
-        let cells: Vec<Cell> =
-            scenarios.into_iter().flat_map(|scenario| compared_cells(scenario, queues)).collect();
+    fn compare(&mut self, axes: &Axes) -> Result<(), String> {
+        let (cells, repeat) = (axes.cells(), self.arguments.repeat());
+        let expected_s = matrix::all_s(&cells, self.runtime_s, repeat);
+        println!(
+            "{} cells, each of reads and of writes run {repeat} times: about {}",
+            cells.len(),
+            minutes(expected_s)
+        );
         let outcomes = self.measure(&cells, "compare")?;
         let verdicts = outcome::verdicts(&outcomes);
         let (all, verdict) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
         print!("\n{}\n{}", all.text(), verdict.text());
         self.keep("compare.md", &format!("{}\n{}", verdict.markdown(), all.markdown()))?;
         self.keep("compare.txt", &format!("{}\n{}", verdict.text(), all.text()))?;
-        let title = "Default settings against all other ways, 4 links of 1 Gbit/s, 128 KiB";
+        let title = "Default settings against other ways, 4 links of 1 Gbit/s, 128 KiB";
         self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
         let kept = json!({ "verdicts": verdicts, "cells": outcomes });
         keep_json(&self.arguments.output.join("compare.json"), &kept, true)?;
@@ -168,11 +171,15 @@ impl<'a> Lab<'a> {
     /// All cells, again and again, so that a machine that changes meanwhile changes for all of them.
     fn measure(&mut self, cells: &[Cell], name: &str) -> Result<Vec<CellOutcome>, String> {
         let mut outcomes: Vec<CellOutcome> = cells.iter().copied().map(CellOutcome::new).collect();
-        for number in 1..=self.arguments.repeat {
+        let repeat = self.arguments.repeat();
+        let (began, mut progress) = (Instant::now(), Progress::new(cells, self.runtime_s, repeat));
+        for number in 1..=repeat {
             for outcome in &mut outcomes {
                 for access in Access::BOTH {
                     let record = self.once(outcome.cell, access, &[], &format!("{name}-{number}"))?;
                     outcome.take(&record);
+                    progress.note(matrix::run_s(&outcome.cell, self.runtime_s));
+                    println!("  {}", progress.line(began.elapsed()));
                 }
             }
         }
@@ -184,7 +191,7 @@ impl<'a> Lab<'a> {
         let [cut, back] = events;
         let mut table = Table::new(&["cut of 5 s", "MB/s before", "3/4 back after s", "all back after s"]);
         let (mut outcome, mut recoveries) = (CellOutcome::new(cell), Vec::new());
-        for number in 1..=self.arguments.repeat {
+        for number in 1..=self.arguments.repeat() {
             for access in Access::BOTH {
                 let record = self.once(cell, access, &events, &format!("cut-{number}"))?;
                 outcome.take(&record);
@@ -267,20 +274,6 @@ impl CellOutcome {
     }
 }
 
-/// The product with default settings, and everything it is compared with in one scenario.
-fn compared_cells(scenario: Scenario, queues: u32) -> Vec<Cell> {
-    let product = Cell::product(scenario);
-    let mut cells = vec![product, Cell { transport: Transport::Mptcp, ..product }];
-    for &transport in Transport::value_variants() {
-        for &policy in Policy::value_variants() {
-            for congestion in [Congestion::Cubic, Congestion::Bbr] {
-                cells.push(Cell { transport, policy, congestion, queues: Some(queues), ..product });
-            }
-        }
-    }
-    cells
-}
-
 /// Throughput over time; there are too many points for markers.
 fn curve(name: String, at_s: &[f64], mb_s: &[f64]) -> Curve {
     let points = at_s.iter().zip(mb_s).map(|(at, rate)| Point::new(*at, rate * 1e6));
@@ -319,14 +312,6 @@ fn keep_json(path: &Path, value: &impl Serialize, pretty: bool) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_way_is_compared_once() {
-        let cells = compared_cells(Scenario::Lossy, 4);
-        assert_eq!(cells[0], Cell::product(Scenario::Lossy));
-        let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::file_name).collect();
-        assert_eq!((cells.len(), names.len()), (18, 18));
-    }
 
     #[test]
     fn cuts_are_shaded() {
