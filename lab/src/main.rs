@@ -10,6 +10,7 @@ mod ceph;
 mod chaos;
 mod cleanup;
 mod command_line;
+mod contest;
 mod cuts;
 mod emulator;
 mod experiment;
