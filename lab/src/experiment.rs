@@ -14,6 +14,7 @@ use crate::emulator::link::{Counters, LossUnit};
 use crate::load::{Load, Moment};
 use crate::network::{LINKS, Network, target_address_of};
 use crate::program::Program;
+use crate::subflows::{self, Asked, Seen};
 use crate::tls_files::{HOST_NQN, TlsFiles};
 
 /// The subsystem that is served.
@@ -157,6 +158,38 @@ fn prepare(network: &mut Network, plan: &Plan<'_>) -> Result<(), String> {
         Some(files) => files.write_target(&plan.cell, NQN),
         None => Ok(()),
     }
+}
+
+/// Runs a workload with an option on every connection, and lists the connections meanwhile, at the moment with most of
+/// them.
+///
+/// # Errors
+/// The experiment could not be run. A workload that fails is not an error here.
+pub(crate) fn look(network: &mut Network, plan: &Plan<'_>, asked: Asked) -> Result<Seen, String> {
+    prepare(network, plan)?;
+    let _target = start_target(network, &target_command(plan), plan.cell.paths)?;
+    let mut words = host_command(plan);
+    words.extend(asked.flags(&plan.cell).split_whitespace().map(str::to_owned));
+    let mut host = Program::new(network.spawn_at_host(&mut command(&words))?);
+    let deadline = Instant::now() + Duration::from_secs(plan.runtime_s.into()) + GRACE;
+    let mut sockets = Vec::new();
+    let status = loop {
+        let status = host.ended(deadline.min(Instant::now() + SAMPLE))?;
+        if status.is_some() || Instant::now() >= deadline {
+            break status;
+        }
+        let now = subflows::parse(&network.output_at_host(&subflows::SS)?);
+        // The later of two: MPTCP gives a subflow its options after it is there.
+        if now.len() >= sockets.len() {
+            sockets = now;
+        }
+    };
+    let bench: Value = serde_json::from_str(&host.rest()).unwrap_or_default();
+    let sockets = match failure(status, &bench, false, &host.errors()) {
+        None => Ok(sockets),
+        Some(reason) => Err(reason),
+    };
+    Ok(Seen { cell: plan.cell, asked, sockets })
 }
 
 /// A command as it is kept: where its program and its files were is this machine's own matter.

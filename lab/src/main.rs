@@ -33,6 +33,7 @@ mod seed;
 mod series;
 mod shuffle;
 mod statistics;
+mod subflows;
 mod table;
 mod tls_files;
 mod tuning;

@@ -48,6 +48,17 @@ impl Axes {
         once
     }
 
+    /// Families of the cells, each once.
+    pub(crate) fn all_families(&self) -> Vec<Family> {
+        let mut families = Vec::new();
+        for cell in self.cells() {
+            if !families.contains(&cell.family) {
+                families.push(cell.family);
+            }
+        }
+        families
+    }
+
     fn product(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         let paths = or(&self.paths, &[1, 4]);
@@ -168,6 +179,7 @@ mod tests {
         {
             assert_eq!(count(family, tls), 2 * 2 * 2, "{family:?} {tls:?}");
         }
+        assert_eq!(default_axes().all_families(), [Family::Ipv4, Family::Ipv6, Family::V4Mapped]);
         let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::file_name).collect();
         assert_eq!(names.len(), cells.len(), "each is there once, under a name of its own");
     }

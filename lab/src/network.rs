@@ -58,7 +58,7 @@ pub(crate) fn target_address_of(family: Family, link: usize) -> String {
 }
 
 /// The host's device at the end of a link.
-fn host_device(link: usize) -> String {
+pub(crate) fn host_device(link: usize) -> String {
     format!("th{link}")
 }
 
@@ -233,6 +233,23 @@ impl Network {
     /// Starts a program beside the host's ends of the links.
     pub(crate) fn spawn_at_host(&self, command: &mut Command) -> Result<Child, String> {
         spawn(&self.host, command)
+    }
+
+    /// Output of a command beside the host's ends of the links.
+    ///
+    /// # Errors
+    /// It cannot be started, or fails.
+    pub(crate) fn output_at_host(&self, words: &[&str]) -> Result<String, String> {
+        let failed = |reason: &str| format!("`{}` failed: {reason}", words.join(" "));
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("PATH", system_path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = self.spawn_at_host(&mut command)?.wait_with_output();
+        let output = output.map_err(|error| failed(&error.to_string()))?;
+        if !output.status.success() {
+            return Err(failed(String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Congestion control of connections by default.

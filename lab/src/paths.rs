@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::{Arguments, Task};
-use crate::cell::{Access, Cell, Congestion, Family, Tls, Word as _};
+use crate::cell::{Access, Cell, Congestion, Family, Tls, Transport, Word as _};
 use crate::command_line::refuse;
 use crate::contest;
 use crate::cuts;
@@ -17,8 +17,10 @@ use crate::experiment::{self, Event, Plan, Record};
 use crate::matrix::{self, Axes, Progress, minutes};
 use crate::network::Network;
 use crate::outcome::{self, CellOutcome};
+use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::Series;
+use crate::subflows::{self, Asked, Seen};
 use crate::table::{Table, whole};
 use crate::tls_files::TlsFiles;
 
@@ -49,6 +51,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
+/// Seconds of a workload during which connections are listed.
+const LOOK_S: u32 = 3;
 /// Explanation of the kept tables.
 const CAPTION: &str = "Figures are medians of all runs in MB/s (10^6 bytes per second), in parentheses the interval that \
     holds the true median with 95 % confidence, or of fewer than six runs from the lowest to the highest (94 % with five). \
@@ -162,6 +166,9 @@ impl<'a> Lab<'a> {
             cells.len(),
             minutes(expected_s)
         );
+        let seen = self.look(&axes.all_families())?;
+        let options = subflows::table(&seen);
+        print!("\nOptions on connections:\n{}\n", options.text());
         let outcomes = self.measure(&cells, "compare")?;
         let verdicts = outcome::verdicts(&outcomes);
         let (duels, best) = (contest::duels(&outcomes), contest::best_duels(&outcomes));
@@ -170,6 +177,7 @@ impl<'a> Lab<'a> {
             contest::best_table(&best),
             contest::duel_table(&duels),
             outcome::verdict_table(&verdicts),
+            options,
             outcome::compare_table(&outcomes),
         ];
         let text = tables.each_ref().map(Table::text).join("\n");
@@ -180,11 +188,30 @@ impl<'a> Lab<'a> {
         let title = "Default settings against other ways, 4 links of 1 Gbit/s, 128 KiB";
         self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
         let kept = json!({
-            "sentence": sentence, "best": best, "duels": duels, "verdicts": verdicts,
+            "sentence": sentence, "best": best, "duels": duels, "verdicts": verdicts, "options": seen,
             "cells": outcomes,
         });
         keep_json(&self.arguments.output.join("compare.json"), &kept, true)?;
-        judge(&outcomes)
+        match seen.iter().filter(|seen| seen.has_failed()).count() {
+            0 => judge(&outcomes),
+            failed => Err(format!("{failed} of {} options are not on all connections", seen.len())),
+        }
+    }
+
+    /// Looks at the options on connections of both transports and each of these families.
+    fn look(&mut self, families: &[Family]) -> Result<Vec<Seen>, String> {
+        let mut all = Vec::new();
+        for &family in families {
+            for (transport, paths) in [(Transport::Tcp, 4), (Transport::Mptcp, 1)] {
+                for asked in Asked::ALL {
+                    let product = Cell::product(Scenario::Lossless);
+                    let cell = Cell { transport, paths, family, queues: Some(1), ..product };
+                    let plan = Plan { access: Access::Read, runtime_s: LOOK_S, ..self.plan(cell) };
+                    all.push(experiment::look(&mut self.network, &plan, asked)?);
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// All cells, again and again, so that a machine that changes meanwhile changes for all of them.
