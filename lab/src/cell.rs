@@ -33,6 +33,24 @@ pub(crate) enum Policy {
     Latency,
 }
 
+/// Kind of the addresses at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Family {
+    Ipv4,
+    Ipv6,
+    /// Sockets of IPv6 with addresses of IPv4 that are mapped into it.
+    V4Mapped,
+}
+
+/// Encryption of the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tls {
+    Off,
+    On,
+}
+
 /// The congestion control of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +101,8 @@ pub(crate) struct Cell {
     pub(crate) congestion: Congestion,
     /// I/O queues of each path; none leaves it to the program.
     pub(crate) queues: Option<u32>,
+    pub(crate) family: Family,
+    pub(crate) tls: Tls,
 }
 
 impl Cell {
@@ -95,25 +115,41 @@ impl Cell {
             scenario,
             congestion: Congestion::Default,
             queues: None,
+            family: Family::Ipv4,
+            tls: Tls::Off,
         }
     }
 
     /// A name for people, without the scenario: `tcp 4 round-robin, cubic, 4 queues`.
     pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.transport.name(), self.settings())
+    }
+
+    /// The same without the transport: `4 round-robin, cubic, 4 queues`, and `, ipv6, tls` where they are.
+    pub(crate) fn settings(&self) -> String {
         let queues = match self.queues {
             None => "default queues".to_owned(),
             Some(1) => "1 queue".to_owned(),
             Some(queues) => format!("{queues} queues"),
         };
-        let (transport, policy) = (self.transport.name(), self.policy.name());
-        format!("{transport} {} {policy}, {}, {queues}", self.paths, self.congestion.name())
+        let (policy, congestion) = (self.policy.name(), self.congestion.name());
+        let marks: String = self.marks().iter().map(|mark| format!(", {mark}")).collect();
+        format!("{} {policy}, {congestion}, {queues}{marks}", self.paths)
+    }
+
+    /// Family and encryption, where they are not the usual ones.
+    pub(crate) fn marks(&self) -> Vec<String> {
+        let family = (self.family != Family::Ipv4).then(|| self.family.name());
+        let tls = (self.tls == Tls::On).then(|| "tls".to_owned());
+        family.into_iter().chain(tls).collect()
     }
 
     /// A name for files, with the scenario: `lossy-tcp-4-round-robin-cubic-4q`.
     pub(crate) fn file_name(&self) -> String {
         let queues = self.queues.map_or_else(|| "default".to_owned(), |queues| format!("{queues}q"));
         let words = [self.scenario.name(), self.transport.name(), self.paths.to_string(), self.policy.name()];
-        format!("{}-{}-{queues}", words.join("-"), self.congestion.name())
+        let marks: String = self.marks().iter().map(|mark| format!("-{mark}")).collect();
+        format!("{}-{}-{queues}{marks}", words.join("-"), self.congestion.name())
     }
 }
 
@@ -128,5 +164,8 @@ mod tests {
         let other = Cell { queues: Some(4), congestion: Congestion::Cubic, ..cell };
         assert_eq!(other.name(), "tcp 4 latency, cubic, 4 queues");
         assert_eq!(other.file_name(), "lossy-tcp-4-latency-cubic-4q");
+        let marked = Cell { family: Family::V4Mapped, tls: Tls::On, ..other };
+        assert_eq!(marked.name(), "tcp 4 latency, cubic, 4 queues, v4-mapped, tls");
+        assert_eq!(marked.file_name(), "lossy-tcp-4-latency-cubic-4q-v4-mapped-tls");
     }
 }

@@ -3,6 +3,7 @@
 use crate::emulator::link::Dice;
 use crate::experiment::Event;
 use crate::network::LINKS;
+use crate::scenario::Scenario;
 
 /// The link of the one cut.
 const MIDDLE_LINK: usize = 2;
@@ -16,11 +17,17 @@ const LONG_ONE_IN: u32 = 4;
 
 /// Link 2 is cut for 5 s in the middle of `runtime_s`.
 pub(crate) fn middle(runtime_s: u32) -> [Event; 2] {
+    in_the_middle(MIDDLE_LINK, runtime_s)
+}
+
+/// Events of a scenario: link 1, which a single path uses too, is cut in the same way.
+pub(crate) fn of(scenario: Scenario, runtime_s: u32) -> Vec<Event> {
+    if scenario == Scenario::CutOne { in_the_middle(1, runtime_s).to_vec() } else { Vec::new() }
+}
+
+fn in_the_middle(link: usize, runtime_s: u32) -> [Event; 2] {
     let at_s = (f64::from(runtime_s) - MIDDLE_S) / 2.0;
-    [
-        Event { at_s, link: MIDDLE_LINK, up: false },
-        Event { at_s: at_s + MIDDLE_S, link: MIDDLE_LINK, up: true },
-    ]
+    [Event { at_s, link, up: false }, Event { at_s: at_s + MIDDLE_S, link, up: true }]
 }
 
 /// `count` random cuts of links, one after the other, some short and some longer than the keep alive timeout; and how
@@ -52,6 +59,16 @@ mod tests {
         let [cut, back] = middle(20);
         assert_eq!((cut.at_s, cut.up, back.at_s, back.up), (7.5, false, 12.5, true));
         assert_eq!((cut.link, back.link), (2, 2));
+    }
+
+    #[test]
+    fn only_one_scenario_has_a_cut() {
+        assert!(of(Scenario::Lossy, 12).is_empty());
+        let cut = of(Scenario::CutOne, Scenario::CutOne.runtime_s(5));
+        let times: Vec<(f64, usize, bool)> =
+            cut.iter().map(|event| (event.at_s, event.link, event.up)).collect();
+        assert_eq!(times, [(3.5, 1, false), (8.5, 1, true)]);
+        assert_eq!((Scenario::CutOne.runtime_s(30), Scenario::Lossy.runtime_s(5)), (30, 5));
     }
 
     #[test]

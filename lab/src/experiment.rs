@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cell::{Access, Cell, Congestion, Transport, Word as _};
+use crate::cell::{Access, Cell, Congestion, Tls, Transport, Word as _};
 use crate::emulator::AllCounters;
 use crate::emulator::link::{Counters, LossUnit};
 use crate::load::{Load, Moment};
-use crate::network::{LINKS, Network, target_address};
+use crate::network::{LINKS, Network, target_address_of};
 use crate::program::Program;
+use crate::subflows::{self, Asked, Seen};
+use crate::tls_files::{HOST_NQN, TlsFiles};
 
 /// The subsystem that is served.
 const NQN: &str = "nqn.2026-01.io.selvedge:lab";
@@ -53,6 +55,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) mode: LossUnit,
     /// In order of time.
     pub(crate) events: &'a [Event],
+    /// Files for cells with TLS.
+    pub(crate) tls: Option<&'a TlsFiles>,
+}
+
+impl<'a> Plan<'a> {
+    fn tls_files(&self) -> Option<&'a TlsFiles> {
+        self.tls.filter(|_| self.cell.tls == Tls::On)
+    }
 }
 
 /// Megabytes (10^6 bytes) per second and link, one after the other.
@@ -105,10 +115,7 @@ pub(crate) struct Totals {
 /// # Errors
 /// The experiment could not be run. A workload that fails is not an error here: its record says so.
 pub(crate) fn run(network: &mut Network, plan: &Plan<'_>) -> Result<Record, String> {
-    for link in 1..=LINKS {
-        network.set(link, &plan.cell.scenario.link(link, plan.mode))?;
-    }
-    network.use_mptcp(plan.cell.transport == Transport::Mptcp)?;
+    prepare(network, plan)?;
     let target_command = target_command(plan);
     let _target = start_target(network, &target_command, plan.cell.paths)?;
     let host_command = host_command(plan);
@@ -141,20 +148,69 @@ pub(crate) fn run(network: &mut Network, plan: &Plan<'_>) -> Result<Record, Stri
     })
 }
 
-/// A command as it is kept: where its program was is this machine's own matter.
+/// Makes the network what the plan's cell says.
+fn prepare(network: &mut Network, plan: &Plan<'_>) -> Result<(), String> {
+    for link in 1..=LINKS {
+        network.set(link, &plan.cell.scenario.link(link, plan.mode))?;
+    }
+    network.use_mptcp((plan.cell.transport == Transport::Mptcp).then_some(plan.cell.family))?;
+    match plan.tls_files() {
+        Some(files) => files.write_target(&plan.cell, NQN),
+        None => Ok(()),
+    }
+}
+
+/// Runs a workload with an option on every connection, and lists the connections meanwhile, at the moment with most of
+/// them.
+///
+/// # Errors
+/// The experiment could not be run. A workload that fails is not an error here.
+pub(crate) fn look(network: &mut Network, plan: &Plan<'_>, asked: Asked) -> Result<Seen, String> {
+    prepare(network, plan)?;
+    let _target = start_target(network, &target_command(plan), plan.cell.paths)?;
+    let mut words = host_command(plan);
+    words.extend(asked.flags(&plan.cell).split_whitespace().map(str::to_owned));
+    let mut host = Program::new(network.spawn_at_host(&mut command(&words))?);
+    let deadline = Instant::now() + Duration::from_secs(plan.runtime_s.into()) + GRACE;
+    let mut sockets = Vec::new();
+    let status = loop {
+        let status = host.ended(deadline.min(Instant::now() + SAMPLE))?;
+        if status.is_some() || Instant::now() >= deadline {
+            break status;
+        }
+        let now = subflows::parse(&network.output_at_host(&subflows::SS)?);
+        // The later of two: MPTCP gives a subflow its options after it is there.
+        if now.len() >= sockets.len() {
+            sockets = now;
+        }
+    };
+    let bench: Value = serde_json::from_str(&host.rest()).unwrap_or_default();
+    let sockets = match failure(status, &bench, false, &host.errors()) {
+        None => Ok(sockets),
+        Some(reason) => Err(reason),
+    };
+    Ok(Seen { cell: plan.cell, asked, sockets })
+}
+
+/// A command as it is kept: where its program and its files were is this machine's own matter.
 fn named(mut command: Vec<String>) -> Vec<String> {
-    if let Some(program) = command.first_mut()
-        && let Some(name) = Path::new(program.as_str()).file_name()
-    {
-        *program = name.to_string_lossy().into_owned();
+    for (at, word) in command.iter_mut().enumerate() {
+        if (at == 0 || word.starts_with('/'))
+            && let Some(name) = Path::new(word.as_str()).file_name()
+        {
+            *word = name.to_string_lossy().into_owned();
+        }
     }
     command
 }
 
 fn target_command(plan: &Plan<'_>) -> Vec<String> {
+    if let Some(files) = plan.tls_files() {
+        return with_file(words(plan, "serve -c"), &files.target());
+    }
     let mut line = "serve".to_owned();
     for link in 1..=plan.cell.paths {
-        line += &format!(" -a {}", target_address(link));
+        line += &format!(" -a {}", target_address_of(plan.cell.family, link));
     }
     line += &format!(" -n {NQN} --namespace memory:256M --allow-any-host");
     // A target listens for TCP by default.
@@ -171,7 +227,7 @@ fn host_command(plan: &Plan<'_>) -> Vec<String> {
     let cell = &plan.cell;
     let mut line = format!("bench -t {} -n {NQN}", cell.transport.name());
     for link in 1..=cell.paths {
-        line += &format!(" -a {}", target_address(link));
+        line += &format!(" -a {}", target_address_of(cell.family, link));
     }
     line += &format!(" --iopolicy {}", cell.policy.name());
     if let Some(queues) = cell.queues {
@@ -185,7 +241,16 @@ fn host_command(plan: &Plan<'_>) -> Vec<String> {
     if plan.verify {
         line += " --verify";
     }
-    words(plan, &(line + " --output-format json"))
+    line += " --output-format json";
+    match plan.tls_files() {
+        Some(files) => with_file(words(plan, &format!("{line} -q {HOST_NQN} --tls-key-file")), &files.key()),
+        None => words(plan, &line),
+    }
+}
+
+fn with_file(mut words: Vec<String>, file: &Path) -> Vec<String> {
+    words.push(file.display().to_string());
+    words
 }
 
 /// The program with the arguments of a line.
@@ -344,6 +409,7 @@ fn failure(status: Option<ExitStatus>, bench: &Value, verify: bool, errors: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::Family;
     use crate::scenario::Scenario;
     use serde_json::json;
     use std::os::unix::process::ExitStatusExt;
@@ -351,7 +417,7 @@ mod tests {
     fn plan(cell: Cell) -> Plan<'static> {
         let program = Path::new("selvedge");
         let (access, mode) = (Access::Write, LossUnit::Skb);
-        Plan { program, cell, access, runtime_s: 10, verify: false, mode, events: &[] }
+        Plan { program, cell, access, runtime_s: 10, verify: false, mode, events: &[], tls: None }
     }
 
     #[test]
@@ -378,6 +444,21 @@ mod tests {
             assert!(line.contains("-t mptcp") && line.contains("--congestion bbr"), "{line}");
         }
         assert!(host_command(&plan).join(" ").contains("-i 3"));
+    }
+
+    #[test]
+    fn both_ends_have_the_family() {
+        let plan = plan(Cell { family: Family::Ipv6, paths: 2, ..Cell::product(Scenario::Lossy) });
+        for words in [target_command(&plan), host_command(&plan)] {
+            let line = words.join(" ");
+            assert!(line.contains(" -a fd10:1:1::1 -a fd10:1:2::1 "), "{line}");
+        }
+    }
+
+    #[test]
+    fn kept_commands_have_no_folders() {
+        let words = ["/usr/bin/selvedge", "bench", "-a", "10.1.1.1", "/folder/host.key"].map(str::to_owned);
+        assert_eq!(named(words.to_vec()).join(" "), "selvedge bench -a 10.1.1.1 host.key");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::answer::system_path;
-use crate::cell::Word as _;
+use crate::cell::{Family, Word as _};
 use crate::cleanup::Cleanup;
 use crate::emulator::AllCounters;
 use crate::emulator::control::LinkDirection;
@@ -22,7 +22,7 @@ pub(crate) const LINKS: usize = 4;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of both namespaces: buffers that fill a gigabit over 50 ms, no memory of an earlier
-/// run's congestion windows, and no IPv6, whose own packets would have a part in the losses.
+/// run's congestion windows, and no IPv6 where no cell uses it: its own packets would have a part in the losses.
 const SYSCTLS: [(&str, &str); 8] = [
     ("net/mptcp/enabled", "1"),
     ("net/ipv4/conf/all/rp_filter", "0"),
@@ -33,6 +33,13 @@ const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv6/conf/all/disable_ipv6", "1"),
     ("net/ipv6/conf/default/disable_ipv6", "1"),
 ];
+/// Settings of both namespaces for IPv6: no addresses but those that are given, so that the kernel sends nothing of its own.
+const IPV6_SYSCTLS: [(&str, &str); 4] = [
+    ("net/ipv6/conf/all/addr_gen_mode", "1"),
+    ("net/ipv6/conf/default/addr_gen_mode", "1"),
+    ("net/ipv6/conf/all/disable_ipv6", "0"),
+    ("net/ipv6/conf/default/disable_ipv6", "0"),
+];
 /// Settings that a kernel may lack: without MPTCP or IPv6 in it, all else still works.
 const OPTIONAL: [&str; 2] = ["net/mptcp", "net/ipv6"];
 
@@ -41,9 +48,31 @@ pub(crate) fn target_address(link: usize) -> String {
     format!("10.1.{link}.1")
 }
 
+/// The target's address of a family on a link.
+pub(crate) fn target_address_of(family: Family, link: usize) -> String {
+    match family {
+        Family::Ipv4 => target_address(link),
+        Family::Ipv6 => format!("fd10:1:{link}::1"),
+        Family::V4Mapped => format!("::ffff:{}", target_address(link)),
+    }
+}
+
+/// The host's device at the end of a link.
+pub(crate) fn host_device(link: usize) -> String {
+    format!("th{link}")
+}
+
 /// The host's address on a link.
 fn host_address(link: usize) -> String {
     format!("10.1.{link}.2")
+}
+
+/// The addresses of a link's ends, the target's first, as MPTCP's path manager has them: mapped addresses are those of IPv4.
+fn endpoints(family: Family, link: usize) -> [String; 2] {
+    match family {
+        Family::Ipv6 => [target_address_of(family, link), format!("fd10:1:{link}::2")],
+        Family::Ipv4 | Family::V4Mapped => [target_address(link), host_address(link)],
+    }
 }
 
 /// Namespaces and the links between them.
@@ -108,6 +137,18 @@ impl Network {
         Ok(())
     }
 
+    /// Gives the links of the (first) target addresses of IPv6, too.
+    ///
+    /// # Errors
+    /// The kernel has no IPv6, or `ip` failed.
+    pub(crate) fn enable_ipv6(&self) -> Result<(), String> {
+        for (name, setup) in [(&self.targets[0], target_setup_ipv6()), (&self.host, host_setup_ipv6())] {
+            namespace::inside(name, || set_sysctls(&IPV6_SYSCTLS))?;
+            ip(&format!("-6 -n {name} -batch -"), &setup)?;
+        }
+        Ok(())
+    }
+
     /// Makes a link what `settings` say.
     pub(crate) fn set(&mut self, link: usize, settings: &Settings) -> Result<(), String> {
         let values = [
@@ -159,14 +200,14 @@ impl Network {
         self.emulator.process.id()
     }
 
-    /// With `on`, connections over MPTCP get subflows on all links, as in the seed's experiment: the target signals its
+    /// With a family, connections over MPTCP get subflows on all links, as in the seed's experiment: the target signals its
     /// other addresses, and the host makes subflows from its own.
     ///
     /// # Errors
     /// The kernel has no MPTCP, or `ip` failed.
-    pub(crate) fn use_mptcp(&self, on: bool) -> Result<(), String> {
+    pub(crate) fn use_mptcp(&self, family: Option<Family>) -> Result<(), String> {
         if !self.has_mptcp {
-            return if on {
+            return if family.is_some() {
                 Err("this kernel has no MPTCP; the experiments with tcp work without it".to_owned())
             } else {
                 Ok(())
@@ -175,11 +216,9 @@ impl Network {
         for name in [&self.targets[0], &self.host] {
             ip(&format!("-n {name} mptcp endpoint flush"), "")?;
         }
-        if !on {
-            return Ok(());
-        }
+        let Some(family) = family else { return Ok(()) };
         for link in 2..=LINKS {
-            let (ours, theirs) = (target_address(link), host_address(link));
+            let [ours, theirs] = endpoints(family, link);
             ip(&format!("-n {} mptcp endpoint add {ours} dev tt{link} signal", self.targets[0]), "")?;
             ip(&format!("-n {} mptcp endpoint add {theirs} dev th{link} subflow", self.host), "")?;
         }
@@ -194,6 +233,23 @@ impl Network {
     /// Starts a program beside the host's ends of the links.
     pub(crate) fn spawn_at_host(&self, command: &mut Command) -> Result<Child, String> {
         spawn(&self.host, command)
+    }
+
+    /// Output of a command beside the host's ends of the links.
+    ///
+    /// # Errors
+    /// It cannot be started, or fails.
+    pub(crate) fn output_at_host(&self, words: &[&str]) -> Result<String, String> {
+        let failed = |reason: &str| format!("`{}` failed: {reason}", words.join(" "));
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("PATH", system_path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = self.spawn_at_host(&mut command)?.wait_with_output();
+        let output = output.map_err(|error| failed(&error.to_string()))?;
+        if !output.status.success() {
+            return Err(failed(String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Congestion control of connections by default.
@@ -295,6 +351,24 @@ fn host_setup(links: RangeInclusive<usize>) -> String {
     lines
 }
 
+/// The same for IPv6. No packet is sent to see that an address is free.
+fn target_setup_ipv6() -> String {
+    let address = |link| target_address_of(Family::Ipv6, link);
+    (1..=LINKS).map(|link| format!("address add {}/64 dev tt{link} nodad\n", address(link))).collect()
+}
+
+fn host_setup_ipv6() -> String {
+    let lines = (1..=LINKS).map(|link| {
+        let [_, address] = endpoints(Family::Ipv6, link);
+        let (device, table) = (host_device(link), 100 + link);
+        format!(
+            "address add {address}/64 dev {device} nodad\nrule add from {address} table {table}\n\
+             route add fd10:1::/32 dev {device} table {table}\n"
+        )
+    });
+    lines.collect()
+}
+
 fn set_sysctls(settings: &[(&str, &str)]) -> Result<(), String> {
     for (name, value) in settings {
         let path = format!("/proc/sys/{name}");
@@ -348,5 +422,17 @@ mod tests {
             assert!(target.contains(&format!("address add 10.1.{link}.1/24 dev tt{link}\n")));
             assert!(host.contains(&format!("rule add from 10.1.{link}.2 table 10{link}\n")));
         }
+        let (target, host) = (target_setup_ipv6(), host_setup_ipv6());
+        for link in 1..=LINKS {
+            assert!(target.contains(&format!("address add fd10:1:{link}::1/64 dev tt{link} nodad\n")));
+            assert!(host.contains(&format!("rule add from fd10:1:{link}::2 table 10{link}\n")));
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_are_those_of_ipv4() {
+        assert_eq!(target_address_of(Family::V4Mapped, 3), "::ffff:10.1.3.1");
+        assert_eq!(endpoints(Family::V4Mapped, 3), endpoints(Family::Ipv4, 3));
+        assert_eq!(endpoints(Family::Ipv6, 3), ["fd10:1:3::1", "fd10:1:3::2"]);
     }
 }

@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::cell::{Access, Cell, Transport, Word as _};
 use crate::scenario::Scenario;
 use crate::seed;
-use crate::statistics::median;
-use crate::table::{Table, ratio, whole};
+use crate::statistics::{Estimate, median};
+use crate::table::{Table, ratio, spread, whole};
 
-/// Part by which the product may be slower than the best.
-const TOLERANCE: f64 = 0.03;
+/// Part by which two figures may differ and count as equal.
+pub(crate) const TOLERANCE: f64 = 0.03;
 
 /// All runs of one cell.
 #[derive(Clone, Debug, Serialize)]
@@ -31,9 +31,18 @@ impl CellOutcome {
 
     /// The median of the runs.
     pub(crate) fn figure(&self, access: Access) -> Option<f64> {
+        median(self.figures(access))
+    }
+
+    /// The same with its interval.
+    pub(crate) fn estimate(&self, access: Access) -> Option<Estimate> {
+        Estimate::of(self.figures(access))
+    }
+
+    fn figures(&self, access: Access) -> &[f64] {
         match access {
-            Access::Read => median(&self.read_mb_s),
-            Access::Write => median(&self.write_mb_s),
+            Access::Read => &self.read_mb_s,
+            Access::Write => &self.write_mb_s,
         }
     }
 
@@ -118,23 +127,26 @@ pub(crate) fn compare_table(outcomes: &[CellOutcome]) -> Table {
     let mut table = Table::new(&["cell", "read MB/s", "write MB/s"]);
     for outcome in outcomes {
         let name = format!("{} {}", outcome.cell.scenario.name(), outcome.cell.name());
-        table.row(vec![name, whole(outcome.figure(Access::Read)), whole(outcome.figure(Access::Write))]);
+        let [read, write] = Access::BOTH.map(|access| spread(outcome.estimate(access).as_ref()));
+        table.row(vec![name, read, write]);
     }
     table
 }
 
-/// The product against the best other, in each scenario and direction that was measured.
+/// The product against the best other, in each scenario and direction in which both were measured.
 pub(crate) fn verdicts(outcomes: &[CellOutcome]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for &scenario in Scenario::value_variants() {
         for access in Access::BOTH {
             let product = Cell::product(scenario);
-            let of_scenario = || outcomes.iter().filter(move |outcome| outcome.cell.scenario == scenario);
+            let network = |cell: &Cell| (cell.scenario, cell.family, cell.tls);
+            let of_scenario =
+                || outcomes.iter().filter(move |outcome| network(&outcome.cell) == network(&product));
             let others = of_scenario().filter(|outcome| outcome.cell != product);
             let figures = others.filter_map(|outcome| Some((outcome.figure(access)?, outcome.cell.name())));
             let Some((best, name)) = figures.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-            let ours = of_scenario().find(|outcome| outcome.cell == product);
-            let product_mb_s = ours.and_then(|outcome| outcome.figure(access));
+            let Some(ours) = of_scenario().find(|outcome| outcome.cell == product) else { continue };
+            let product_mb_s = ours.figure(access);
             verdicts.push(Verdict {
                 scenario,
                 access,

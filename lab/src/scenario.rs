@@ -19,12 +19,17 @@ pub(crate) enum Scenario {
     SlowOne,
     /// 5 ms each way, link 1 has 20 ms more.
     FarOne,
+    /// 5 ms each way, link 1 is cut for 5 s in the middle.
+    CutOne,
 }
 
 /// The probability of a loss in the lossy scenarios.
 const LOSS: f64 = 0.005;
 /// The delay one way of all scenarios but the lossless.
 const DELAY_MS: f64 = 5.0;
+
+/// 5 s of it are the cut.
+pub(crate) const CUT_RUNTIME_S_MIN: u32 = 12;
 
 impl Scenario {
     /// Properties of a link, counted from 1, with the caller's unit of loss.
@@ -36,9 +41,14 @@ impl Scenario {
             Scenario::LossyOne if link == 1 => settings.loss = LOSS,
             Scenario::SlowOne if link == 1 => settings.rate_mbit = 250.0,
             Scenario::FarOne if link == 1 => settings.delay_ms = DELAY_MS + 20.0,
-            Scenario::LossyOne | Scenario::SlowOne | Scenario::FarOne => {}
+            Scenario::LossyOne | Scenario::SlowOne | Scenario::FarOne | Scenario::CutOne => {}
         }
         settings
+    }
+
+    /// Seconds of a workload for which `runtime_s` were asked: a cut needs time before and after it.
+    pub(crate) fn runtime_s(self, runtime_s: u32) -> u32 {
+        if self == Scenario::CutOne { runtime_s.max(CUT_RUNTIME_S_MIN) } else { runtime_s }
     }
 }
 

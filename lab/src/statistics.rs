@@ -1,5 +1,7 @@
 //! What several figures say together. It keeps out what they are of.
 
+use serde::Serialize;
+
 /// The middle one of some figures, or the mean of the two in the middle.
 pub(crate) fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
@@ -38,6 +40,26 @@ pub(crate) fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     (left > 0).then(|| (sorted[left - 1], sorted[count - left]))
 }
 
+/// The median of some figures, with the interval that holds the true one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Estimate {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// Number of figures.
+    pub(crate) runs: usize,
+}
+
+impl Estimate {
+    /// Of fewer than six figures, the interval is from the lowest to the highest: of five, it holds the true median with
+    /// 94 % confidence.
+    pub(crate) fn of(figures: &[f64]) -> Option<Estimate> {
+        let ends = || Some((quantile(figures, 0.0)?, quantile(figures, 1.0)?));
+        let (low, high) = median_interval(figures).or_else(ends)?;
+        Some(Estimate { median: median(figures)?, low, high, runs: figures.len() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +79,15 @@ mod tests {
             [1.0, 2.0, 3.0, 4.6, 5.0]
         );
         assert_eq!((quantile(&[], 0.5), quantile(&[7.0], 0.25)), (None, Some(7.0)));
+    }
+
+    #[test]
+    fn few_figures_have_an_interval_from_end_to_end() {
+        let five = Estimate { median: 3.0, low: 1.0, high: 5.0, runs: 5 };
+        assert_eq!(Estimate::of(&[5.0, 1.0, 2.0, 4.0, 3.0]), Some(five));
+        let nine: Vec<f64> = (1..=9).map(f64::from).collect();
+        assert_eq!(Estimate::of(&nine).map(|nine| (nine.low, nine.high)), Some((2.0, 8.0)));
+        assert_eq!(Estimate::of(&[]), None);
     }
 
     #[test]

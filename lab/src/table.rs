@@ -1,5 +1,7 @@
 //! Rows and columns as Markdown and as plain text, from the same cells. It keeps out what they say.
 
+use crate::statistics::Estimate;
+
 /// A table: the first column is text, the others are figures.
 pub(crate) struct Table {
     head: Vec<String>,
@@ -49,6 +51,15 @@ pub(crate) fn whole(figure: Option<f64>) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.0}"))
 }
 
+/// Median with its interval, or a dash.
+pub(crate) fn spread(estimate: Option<&Estimate>) -> String {
+    match estimate {
+        None => "-".to_owned(),
+        Some(one) if one.runs < 2 => format!("{:.0}", one.median),
+        Some(Estimate { median, low, high, .. }) => format!("{median:.0} ({low:.0}-{high:.0})"),
+    }
+}
+
 /// Three digits, or a dash.
 pub(crate) fn short(figure: Option<f64>) -> String {
     match figure {
@@ -77,6 +88,12 @@ mod tests {
         table.row(vec!["mptcp".to_owned()]);
         assert_eq!(table.markdown(), "| cell | MB/s |\n| --- | ---: |\n| tcp | 119 |\n| mptcp |  |\n");
         assert_eq!(table.text(), "cell   MB/s\ntcp     119\nmptcp\n");
+    }
+
+    #[test]
+    fn a_median_of_several_has_its_interval() {
+        let spread = |figures: &[f64]| spread(Estimate::of(figures).as_ref());
+        assert_eq!([spread(&[]), spread(&[7.4]), spread(&[1.0, 3.0, 2.0])], ["-", "7", "2 (1-3)"]);
     }
 
     #[test]

@@ -12,11 +12,14 @@ const ETHERNET_HEADER: usize = 14;
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
 /// The bit that says that a segment has CWR set, beside the type.
 const GSO_ECN: u8 = 0x80;
 
 const PROTOCOL_TCP: u8 = 6;
 const IP_HEADER_MIN: usize = 20;
+/// Bytes of an IPv6 header, which stands alone: the kernel leaves no packet with extension headers in one piece.
+const IPV6_HEADER: usize = 40;
 const TCP_HEADER_MIN: usize = 20;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
@@ -38,8 +41,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of `packet`, which begins with its virtio-net header. Anything but a well-formed TCP/IPv4 packet of
-    /// many segments counts as one segment, and its headers are not read.
+    /// The shape of `packet`, which begins with its virtio-net header. Anything but a well-formed TCP packet of many
+    /// segments counts as one segment, and its headers are not read.
     pub(crate) fn of(packet: &[u8]) -> Shape {
         let bytes = packet.get(VNET_HEADER..).unwrap_or_default();
         let single = Shape { ip_header: 0, headers: 0, segment: bytes.len().max(1), payload: bytes.len() };
@@ -47,10 +50,15 @@ impl Shape {
             return single;
         };
         let segment = usize::from(u16::from_ne_bytes([size0, size1]));
-        if gso & !GSO_ECN != GSO_TCP4 || segment == 0 {
+        let version = match gso & !GSO_ECN {
+            GSO_TCP4 => 4,
+            GSO_TCP6 => 6,
+            _ => return single,
+        };
+        if segment == 0 {
             return single;
         }
-        let Some((ip_header, headers)) = header_lengths(bytes) else { return single };
+        let Some((ip_header, headers)) = header_lengths(bytes, version) else { return single };
         let payload = bytes.len() - headers;
         if payload <= segment {
             return single;
@@ -89,13 +97,7 @@ impl Shape {
         self.write_vnet(vnet, part.len() > self.segment);
         let (ip, tcp) = bytes.split_at_mut(self.ip_header);
         let length = self.headers + part.len();
-        let identification = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(first as u16);
-        // The kernel makes no packet longer than its length field can say, and a part is shorter than the whole.
-        ip[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-        ip[4..6].copy_from_slice(&identification.to_be_bytes());
-        ip[10..12].fill(0);
-        let sum = !folded(sum(ip));
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        write_ip(ip, length, first);
         let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(part.start as u32);
         tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
         if part.end < self.payload {
@@ -121,10 +123,27 @@ impl Shape {
     }
 }
 
-/// The lengths of the IPv4 header, and of it and the TCP header together, where both are whole.
-fn header_lengths(bytes: &[u8]) -> Option<(usize, usize)> {
-    let ip_header = usize::from(bytes.first()? & 0x0f) * 4;
-    if bytes[0] >> 4 != 4 || ip_header < IP_HEADER_MIN || *bytes.get(9)? != PROTOCOL_TCP {
+/// Makes an IP header that of a part of `length` bytes, which begins with segment `first`.
+fn write_ip(ip: &mut [u8], length: usize, first: usize) {
+    // The kernel makes no packet longer than its length field can say, and a part is shorter than the whole.
+    if ip[0] >> 4 == 6 {
+        ip[4..6].copy_from_slice(&((length - IPV6_HEADER) as u16).to_be_bytes());
+        return;
+    }
+    let identification = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(first as u16);
+    ip[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    ip[4..6].copy_from_slice(&identification.to_be_bytes());
+    ip[10..12].fill(0);
+    let sum = !folded(sum(ip));
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The lengths of the IP header, and of it and the TCP header together, where both are whole and of this version.
+fn header_lengths(bytes: &[u8], version: u8) -> Option<(usize, usize)> {
+    let first = *bytes.first()?;
+    let (ip_header, protocol_at) =
+        if version == 6 { (IPV6_HEADER, 6) } else { (usize::from(first & 0x0f) * 4, 9) };
+    if first >> 4 != version || ip_header < IP_HEADER_MIN || *bytes.get(protocol_at)? != PROTOCOL_TCP {
         return None;
     }
     let tcp_header = usize::from(bytes.get(ip_header + 12)? >> 4) * 4;
@@ -134,7 +153,8 @@ fn header_lengths(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// The sum of TCP's pseudo header: addresses, protocol, length.
 fn pseudo_header(ip: &[u8], tcp_bytes: usize) -> u64 {
-    sum(&ip[12..20]) + u64::from(PROTOCOL_TCP) + tcp_bytes as u64
+    let addresses = if ip[0] >> 4 == 6 { &ip[8..IPV6_HEADER] } else { &ip[12..20] };
+    sum(addresses) + u64::from(PROTOCOL_TCP) + tcp_bytes as u64
 }
 
 /// The sum of all 16-bit words, not yet folded. An odd last byte counts as if a zero followed.
@@ -271,6 +291,51 @@ mod tests {
         let identifications: Vec<_> =
             parts.iter().map(|p| u16::from_be_bytes([p[VNET_HEADER + 4], p[VNET_HEADER + 5]])).collect();
         assert_eq!(identifications, [0xfffe, 1, 2, 7]);
+    }
+
+    /// The same over IPv6.
+    fn packet6(payload: usize) -> Vec<u8> {
+        let whole = packet(payload);
+        let (vnet, bytes) = whole.split_at(VNET_HEADER);
+        let mut packet = vec![vnet[0], GSO_TCP6 | GSO_ECN];
+        packet.extend_from_slice(&((IPV6_HEADER + TCP_HEADER) as u16).to_ne_bytes());
+        packet.extend_from_slice(&vnet[4..6]);
+        packet.extend_from_slice(&(IPV6_HEADER as u16).to_ne_bytes());
+        packet.extend_from_slice(&vnet[8..10]);
+        packet.extend_from_slice(&[0x60, 0, 0, 0]);
+        packet.extend_from_slice(&((TCP_HEADER + payload) as u16).to_be_bytes());
+        packet.extend_from_slice(&[PROTOCOL_TCP, 64]);
+        packet.extend((0..32).map(|at| at * 5));
+        packet.extend_from_slice(&bytes[IP_HEADER_MIN..]);
+        packet
+    }
+
+    #[test]
+    fn ipv6_is_cut_as_ipv4_is() {
+        let whole = packet6(950);
+        let shape = Shape::of(&whole);
+        assert_eq!(
+            (shape.segments(), shape.wire_bytes(9..10)),
+            (10, (50 + IPV6_HEADER + TCP_HEADER + 14) as u64)
+        );
+        let parts = [part(&whole, 0..3), part(&whole, 3..4), part(&whole, 4..10)];
+        let mut payload = Vec::new();
+        for (at, part) in parts.iter().enumerate() {
+            let (ip, tcp) = part[VNET_HEADER..].split_at(IPV6_HEADER);
+            assert_eq!(usize::from(u16::from_be_bytes([ip[4], ip[5]])), tcp.len());
+            assert_eq!(ip[8..], whole[VNET_HEADER + 8..VNET_HEADER + IPV6_HEADER], "addresses stay");
+            let sequence = u32::from_be_bytes(tcp[4..8].try_into().unwrap());
+            assert_eq!(sequence, SEQUENCE.wrapping_add(payload.len() as u32));
+            let mut finished = tcp.to_vec();
+            finished[16..18].copy_from_slice(&(!folded(sum(tcp))).to_be_bytes());
+            let pseudo = sum(&ip[8..IPV6_HEADER]) + 6 + tcp.len() as u64;
+            assert_eq!(folded(sum(&finished) + pseudo), 0xffff, "part {at}");
+            payload.extend_from_slice(&tcp[TCP_HEADER..]);
+        }
+        assert_eq!(payload, whole[VNET_HEADER + IPV6_HEADER + TCP_HEADER..]);
+        let mut of_version_4 = whole;
+        of_version_4[1] = GSO_TCP4;
+        assert_eq!(Shape::of(&of_version_4).segments(), 1);
     }
 
     #[test]

@@ -19,6 +19,7 @@ const IFF_VNET_HDR: i16 = 0x4000;
 
 const TUN_F_CSUM: usize = 0x01;
 const TUN_F_TSO4: usize = 0x02;
+const TUN_F_TSO6: usize = 0x04;
 const TUN_F_TSO_ECN: usize = 0x08;
 
 /// Both are declared with an int, whatever they take (linux/if_tun.h).
@@ -62,6 +63,7 @@ fn attach(file: &OwnedFd, name: &str) -> rustix::io::Result<()> {
 }
 
 fn offload(file: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
     // SAFETY: TUNSETOFFLOAD takes a set of flags by value and touches no memory of ours.
-    unsafe { ioctl(file, IntegerSetter::<TUNSETOFFLOAD>::new_usize(TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO_ECN)) }
+    unsafe { ioctl(file, IntegerSetter::<TUNSETOFFLOAD>::new_usize(flags)) }
 }

@@ -60,6 +60,11 @@ pub struct ConnectOptions {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<String>,
+    /// Type of service of IPv4 packets; the system's when absent.
+    pub tos: Option<u8>,
+    /// Traffic class of IPv6 packets, and type of service where an IPv6 socket sends IPv4 packets and `tos` is absent;
+    /// the system's when absent.
+    pub tclass: Option<u8>,
     /// Local ports that I/O queues are connected from, for queue n at place n - 1: the first that is free of each. The
     /// system chooses for queues that have none here, or none that is free.
     pub io_queue_ports: Vec<Vec<u16>>,
@@ -100,6 +105,8 @@ impl ConnectOptions {
             concat: false,
             host_traddr: None,
             host_iface: None,
+            tos: None,
+            tclass: None,
             io_queue_ports: Vec::new(),
             digests: Digests::default(),
             io_queues: 1,
@@ -135,6 +142,8 @@ impl ConnectOptions {
             concat: None,
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
+            tos: self.tos,
+            tclass: self.tclass,
             source_ports: Vec::new(),
             digests: self.digests,
             queue_id: 0,
@@ -175,6 +184,11 @@ pub struct QueueOptions {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<String>,
+    /// Type of service of IPv4 packets; the system's when absent.
+    pub tos: Option<u8>,
+    /// Traffic class of IPv6 packets, and type of service where an IPv6 socket sends IPv4 packets and `tos` is absent;
+    /// the system's when absent.
+    pub tclass: Option<u8>,
     /// Local ports to connect from: the first that is free; the system chooses where there is none, or none free.
     pub source_ports: Vec<u16>,
     /// Digests to use.

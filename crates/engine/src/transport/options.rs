@@ -15,6 +15,11 @@ pub struct ConnectionOptions<'a> {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<&'a str>,
+    /// Type of service of its IPv4 packets; the system's when absent.
+    pub tos: Option<u8>,
+    /// Traffic class of its IPv6 packets, and type of service where an IPv6 socket sends IPv4 packets and `tos` is absent;
+    /// the system's when absent.
+    pub tclass: Option<u8>,
     /// Local ports to connect from: the first that is free; the system chooses where there is none, or none free.
     pub source_ports: &'a [u16],
     /// Bytes of the send buffer; when absent, the system decides, below a bound for near peers.

@@ -142,6 +142,44 @@ fn ipv6_and_its_wildcard_carry_both() {
 }
 
 #[test]
+fn packets_are_marked_as_asked_for() {
+    let transports: &[Transport] =
+        if has_mptcp() { &[Transport::Tcp, Transport::Mptcp] } else { &[Transport::Tcp] };
+    let both = (Some(0x28), Some(0x48));
+    // Listener, options, and the marks of the socket that connects to it.
+    let cases = [
+        ("127.0.0.1:0", both, (0x28, None)),
+        ("[::1]:0", both, (0x28, Some(0x48))),
+        ("[::ffff:127.0.0.1]:0", both, (0x28, Some(0x48))),
+        ("[::ffff:127.0.0.1]:0", (None, Some(0x48)), (0x48, Some(0x48))),
+        ("[::ffff:127.0.0.1]:0", (Some(0x28), None), (0x28, Some(0))),
+    ];
+    for (&transport, (address, (tos, tclass), expected)) in
+        transports.iter().flat_map(|transport| cases.iter().map(move |case| (transport, *case)))
+    {
+        let address: SocketAddr = address.parse().unwrap();
+        let Ok(listener) = listen(address, &ListenOptions { transport, congestion: None, backlog: 16 })
+        else {
+            missing("this machine has no IPv6");
+            continue;
+        };
+        let options = ConnectionOptions { transport, tos, tclass, ..ConnectionOptions::default() };
+        if transport == Transport::Mptcp && address.ip().to_canonical().is_ipv6() {
+            // Linux 6.18 does not do it.
+            let Err(refused) = connect_start(listener.address(), &options) else { continue };
+            assert_eq!(refused.kind(), io::ErrorKind::Unsupported, "{refused}");
+            assert!(refused.to_string().contains("--tclass"), "{refused}");
+            continue;
+        }
+        let (_, client) = connect(&listener, &options);
+        assert_eq!(sockopt::ip_tos(&client).unwrap(), expected.0, "{transport} to {address}");
+        if let (Some(tclass), Transport::Tcp) = (expected.1, transport) {
+            assert_eq!(sockopt::ipv6_tclass(&client).unwrap(), tclass, "{transport} to {address}");
+        }
+    }
+}
+
+#[test]
 fn connections_have_the_congestion_control_that_was_asked_for() {
     let transports: &[Transport] =
         if has_mptcp() { &[Transport::Tcp, Transport::Mptcp] } else { &[Transport::Tcp] };

@@ -156,6 +156,8 @@ impl<'a> Demo<'a> {
             keep_alive_tmo: None,
             host_traddr: Vec::new(),
             host_iface: Vec::new(),
+            tos: None,
+            tclass: None,
             hdr_digest: false,
             data_digest: false,
         })?;

@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     transport: Transport,
     host: HostIdentity,
     pub(crate) digests: Digests,
+    tos: Option<u8>,
+    tclass: Option<u8>,
     keep_alive_ms: Option<u32>,
     secrets: Secrets,
     tls: Tls,
@@ -85,6 +87,7 @@ impl Connection {
         if flags.reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
             return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
         }
+        check_service(&path_addresses, flags)?;
         let known = known_host(&path_addresses, flags)?;
         let tls = Tls::of(flags, known.as_ref())?;
         let mut host = match (&known, &flags.hostnqn) {
@@ -106,6 +109,8 @@ impl Connection {
             transport: flags.transport.into(),
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
+            tos: flags.tos,
+            tclass: flags.tclass,
             keep_alive_ms,
             tls: if flags.concat { Tls::Same(None) } else { tls },
             concat: flags.concat,
@@ -205,6 +210,8 @@ impl Connection {
             host: self.host.clone(),
             host_traddr: self.path_addresses[0].host_traddr,
             host_iface: self.path_addresses[0].host_iface.clone(),
+            tos: self.tos,
+            tclass: self.tclass,
             digests: self.digests,
             secrets: self.secrets_for(&options.subsystem_nqn, self.address),
             tls: self.tls.keys_for(&options.subsystem_nqn, self.address),
@@ -271,6 +278,18 @@ fn path_addresses(flags: &ConnectionFlags) -> Result<Vec<PathAddress>, Failure> 
         path_addresses.push(path);
     }
     Ok(path_addresses)
+}
+
+/// Refuses a mark that no packet of these connections would have.
+fn check_service(path_addresses: &[PathAddress], flags: &ConnectionFlags) -> Result<(), String> {
+    let sends_ipv4 = |path: &PathAddress| path.address.ip().to_canonical().is_ipv4();
+    if flags.tclass.is_some() && path_addresses.iter().all(|path| path.address.is_ipv4()) {
+        return Err("--tclass is for IPv6 addresses; connections over IPv4 have a --tos".to_owned());
+    }
+    if flags.tos.is_some() && !path_addresses.iter().any(sends_ipv4) {
+        return Err("--tos is for IPv4 addresses; connections over IPv6 have a --tclass".to_owned());
+    }
+    Ok(())
 }
 
 fn keep_alive_ms(seconds: u32) -> Result<u32, String> {
@@ -387,8 +406,25 @@ mod tests {
     }
 
     #[test]
+    fn marks_reach_every_path() {
+        let flags = ConnectionFlags::of("-a 127.0.0.1 -a [::1]:1 -T 40 --tclass 72");
+        let connection = Connection::new(&flags).unwrap();
+        let paths = connection.paths(&Nqn::new("nqn.a").unwrap());
+        let marks: Vec<_> = paths.iter().map(|path| (path.tos, path.tclass)).collect();
+        assert_eq!(marks, [(Some(40), Some(72)); 2]);
+        let discovery = connection.discovery();
+        assert_eq!((discovery.tos, discovery.tclass), (Some(40), Some(72)));
+    }
+
+    #[test]
     fn contradictions_are_usage_errors() {
-        for arguments in ["-a ::1 -w 127.0.0.1", "-a 127.0.0.1 -k 4000000", "-a 127.0.0.1 -I 12"] {
+        for arguments in [
+            "-a ::1 -w 127.0.0.1",
+            "-a 127.0.0.1 -k 4000000",
+            "-a 127.0.0.1 -I 12",
+            "-a 127.0.0.1 --tclass 8",
+            "-a ::1 --tos 8",
+        ] {
             assert!(matches!(Connection::new(&ConnectionFlags::of(arguments)), Err(Failure::Usage(_))));
         }
     }

@@ -160,6 +160,7 @@ Examples:
   selvedge bench $T --rw randread --iodepth 32 --numjobs 8 --runtime 10 \\
       --match-hw-queues
   selvedge bench $T --rw randread --iodepth 32 --numjobs 8 --runtime 10 -i auto
+  selvedge bench -a fd00::10 --tclass 40 -f eth1 --rw randread --runtime 10
   selvedge bench $T --rw randwrite --size 256m --verify
   selvedge bench $T --rw randwrite --size 64m --runtime 30 --fsync 32 \\
       --verify-state state.jsonl

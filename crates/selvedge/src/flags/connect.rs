@@ -95,10 +95,6 @@ pub(crate) struct KernelFlags {
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) fast_io_fail_tmo: Option<i32>,
 
-    /// Type of service of the connections' packets
-    #[arg(short = 'T', long, value_name = "N")]
-    pub(crate) tos: Option<u8>,
-
     /// Connect even if a controller with the same names and addresses exists
     #[arg(short = 'D', long)]
     pub(crate) duplicate_connect: bool,

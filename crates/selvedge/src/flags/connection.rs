@@ -114,6 +114,15 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'f', long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host_iface: Vec<String>,
 
+    /// Type of service of connections over IPv4, such as 40 for AF11
+    #[arg(short = 'T', long, value_name = "N")]
+    pub(crate) tos: Option<u8>,
+
+    /// Traffic class of connections over IPv6, and type of service of those to IPv4-mapped
+    /// addresses without --tos
+    #[arg(long, value_name = "N")]
+    pub(crate) tclass: Option<u8>,
+
     /// Enable header digests
     #[arg(short = 'g', long)]
     pub(crate) hdr_digest: bool,

@@ -11,7 +11,7 @@ const SERVICE: &str = "4420";
 /// Fields that identify a port of a subsystem.
 const IDENTITY: [&str; 5] = ["transport", "traddr", "trsvcid", "host_traddr", "host_iface"];
 /// Settings that are as the last `connect` had them. Others, and secrets, stay where it had none.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "nr_io_queues",
     "nr_write_queues",
     "nr_poll_queues",
@@ -21,6 +21,7 @@ const SETTINGS: [&str; 15] = [
     "ctrl_loss_tmo",
     "fast_io_fail_tmo",
     "tos",
+    "tclass",
     "duplicate_connect",
     "disable_sqflow",
     "hdr_digest",

@@ -199,6 +199,8 @@ pub(super) fn connect(
         congestion: congestion::choice(options.congestion.as_deref()),
         host_traddr: options.host_traddr,
         host_iface: options.host_iface.as_deref(),
+        tos: options.tos,
+        tclass: options.tclass,
         source_ports: &options.source_ports,
         send_buffer: options.send_buffer,
         receive_buffer: options.receive_buffer,

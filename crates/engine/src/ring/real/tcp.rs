@@ -166,6 +166,7 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
             io::Error::new(error.kind(), format!("cannot connect through interface {interface}: {error}"))
         })?;
     }
+    set_service(&descriptor, remote, options)?;
     sockopt::set_tcp_nodelay(&descriptor, true)?;
     // The receive window is agreed on with the connection, so the buffers come first.
     if let Some(length) = options.send_buffer {
@@ -180,6 +181,26 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
             Ok(PendingConnection { descriptor, has_send_buffer: options.send_buffer.is_some() })
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Marks the packets of a connection that is to be made. A socket of IPv6 that sends IPv4 packets, to an address mapped into
+/// IPv6, marks them by the type of service, and not by the traffic class.
+fn set_service(descriptor: &OwnedFd, remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<()> {
+    let is_mapped = matches!(remote, SocketAddr::V6(remote) if remote.ip().to_ipv4_mapped().is_some());
+    if let Some(tos) = options.tos.or(options.tclass.filter(|_| is_mapped)) {
+        sockopt::set_ip_tos(descriptor, tos)?;
+    }
+    let Some(tclass) = options.tclass.filter(|_| remote.is_ipv6()) else { return Ok(()) };
+    match sockopt::set_ipv6_tclass(descriptor, tclass.into()) {
+        // Its packets have the type of service.
+        Err(Errno::OPNOTSUPP) if is_mapped => Ok(()),
+        Err(Errno::OPNOTSUPP) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this kernel sets no traffic class on MPTCP connections (mptcp_net-next#568): use -t tcp, or leave out \
+             --tclass",
+        )),
+        set => Ok(set?),
     }
 }
 

@@ -251,6 +251,8 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         concat: None,
         host_traddr: None,
         host_iface: None,
+        tos: None,
+        tclass: None,
         source_ports: Vec::new(),
         digests: Digests::default(),
         queue_id: 1,

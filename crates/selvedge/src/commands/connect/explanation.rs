@@ -5,7 +5,7 @@ use std::io;
 use super::request::Request;
 
 /// Options that are not in every kernel, and since when they are, or what they need.
-const SINCE: [(&str, &str); 9] = [
+const SINCE: [(&str, &str); 10] = [
     ("tls", "Linux 6.7 with CONFIG_NVME_TCP_TLS"),
     ("tls_key", "Linux 6.7 with CONFIG_NVME_TCP_TLS"),
     ("keyring", "Linux 6.7 with CONFIG_NVME_TCP_TLS"),
@@ -15,6 +15,7 @@ const SINCE: [(&str, &str); 9] = [
     ("host_iface", "Linux 5.14"),
     ("fast_io_fail_tmo", "Linux 5.11"),
     ("tos", "Linux 5.6"),
+    ("tclass", "patches of May 2026 that are not in Linux yet"),
 ];
 
 /// Why nothing was asked for.

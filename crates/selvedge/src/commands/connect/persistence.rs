@@ -339,7 +339,7 @@ fn line(flags: &ConnectFlags, connection: &Connection, queues: Option<u16>) -> D
 /// without for a switch.
 fn settings(flags: &ConnectFlags, queues: Option<u16>) -> Vec<(&'static str, Option<i64>)> {
     let (kernel, connection) = (&flags.kernel, &flags.connection);
-    let numbers: [(&'static str, Option<i64>); 9] = [
+    let numbers: [(&'static str, Option<i64>); 10] = [
         ("--nr-io-queues", queues.map(i64::from)),
         ("--nr-write-queues", kernel.nr_write_queues.map(i64::from)),
         ("--nr-poll-queues", kernel.nr_poll_queues.map(i64::from)),
@@ -348,7 +348,8 @@ fn settings(flags: &ConnectFlags, queues: Option<u16>) -> Vec<(&'static str, Opt
         ("--reconnect-delay", kernel.reconnect_delay.map(i64::from)),
         ("--ctrl-loss-tmo", kernel.ctrl_loss_tmo.map(i64::from)),
         ("--fast_io_fail_tmo", kernel.fast_io_fail_tmo.map(i64::from)),
-        ("--tos", kernel.tos.map(i64::from)),
+        ("--tos", connection.tos.map(i64::from)),
+        ("--tclass", connection.tclass.map(i64::from)),
     ];
     let switches = [
         ("--duplicate-connect", kernel.duplicate_connect),

@@ -120,7 +120,8 @@ impl Request {
         options.set("reconnect_delay", kernel.reconnect_delay)?;
         options.set("ctrl_loss_tmo", kernel.ctrl_loss_tmo)?;
         options.set("fast_io_fail_tmo", kernel.fast_io_fail_tmo)?;
-        options.set("tos", kernel.tos)?;
+        options.set("tos", connection.tos)?;
+        options.set("tclass", connection.tclass)?;
         options.set("keyring", keys.keyring)?;
         options.set("tls_key", keys.key)?;
         options.flag("duplicate_connect", kernel.duplicate_connect);
@@ -168,6 +169,7 @@ mod tests {
                  ctrl_loss_tmo=-1,fast_io_fail_tmo=7,tos=8,duplicate_connect,disable_sqflow,hdr_digest,data_digest"
             )]
         );
+        assert!(options(&format!("-a ::1 -n nqn.a {HOST} --tclass 72"))[0].ends_with(",tclass=72"));
         let two = options(&format!("-a ::1 -a 127.0.0.1:1 -n nqn.a {HOST}"));
         assert!(two[0].contains("traddr=::1,trsvcid=4420") && two[1].contains("traddr=127.0.0.1,trsvcid=1"));
     }
