@@ -55,15 +55,17 @@ fn what_is_received_before_a_proof_is_bounded_by_what_a_handshake_has() {
     engine::ring::core::raise_descriptor_limit();
     let target = Target::start(&config).unwrap();
     let refused = || target.status().refusals["tls_handshake"];
-    let (hello, more) = (hello(), vec![0; MORE]);
+    let hello_and_more = [hello(), vec![0; MORE]].concat();
     let before = peak_kb();
     let mut connections = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
         let mut stream = TcpStream::connect(target.ports()[0]).unwrap();
-        stream.write_all(&hello).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // As much as the sockets take.
-        while matches!(stream.write(&more), Ok(length) if length > 0) {}
+        // As much as the sockets take, the hello and more in one segment: a hello that came alone would be read alone.
+        let mut rest = &hello_and_more[..];
+        while let Ok(length @ 1..) = stream.write(rest) {
+            rest = &rest[length..];
+        }
         connections.push(stream);
     }
     wait_until("each was refused", || refused() >= CONNECTIONS as u64);
