@@ -211,7 +211,7 @@ nonsense
         };
         let (marked, not) = (on_device(0x28, Some(0x28)), on_device(0, Some(0)));
         assert!(!judged(Transport::Mptcp, Family::Ipv4, &[marked.clone(), marked.clone()]));
-        assert!(judged(Transport::Mptcp, Family::Ipv4, &[marked.clone(), not]));
+        assert!(judged(Transport::Mptcp, Family::Ipv4, &[marked, not]));
         assert!(judged(Transport::Tcp, Family::Ipv4, &[]), "nothing was seen");
         let tos_alone = [on_device(0x28, Some(0))];
         assert!(judged(Transport::Tcp, Family::Ipv6, &tos_alone));
@@ -234,7 +234,7 @@ nonsense
     #[test]
     fn subflows_have_the_interfaces_of_their_endpoints() {
         let other = Socket { device: Some("th2".to_owned()), tos: 0, tclass: None };
-        let none = Socket { device: None, ..other.clone() };
+        let none = Socket { device: None, ..other };
         let sockets = vec![on_device(0, None), other, none];
         let mptcp = seen(Transport::Mptcp, Family::Ipv4, Asked::Interface, sockets.clone());
         assert!(!mptcp.has_failed());
