@@ -318,13 +318,13 @@ pub const RING_ENTRIES: u32 = 512;
 /// call, a tenth of each one's own, and few enough that the first is not held up for long (some microseconds each).
 pub const STORES_WAITING_MAX: usize = 8;
 /// Time a ring polls before it sleeps, at most, in microseconds: twice as long as a fast disk and the network to it take.
-/// `--poll-us` lowers it; at `POLL_USUAL_US` and below, windows do not follow the time that events take.
+/// `--poll-us` sets it; at `POLL_USUAL_US` and below, windows do not follow the time that events take.
 pub const POLL_US_MAX: u64 = 200;
 /// Time a ring polls at most where events come within half of it, or far too late to poll for; twice that in a trial of polling,
 /// and nothing where polling has not paid.
 pub const POLL_USUAL_US: u64 = 50;
-/// Longest waits that are polled for from their beginning, in wake-ups of this machine: polling saves one, and takes at most this
-/// many times as long of the core.
+/// Longest waits that are polled for from their beginning, in wake-ups of this machine: polling saves one, and takes the core for at
+/// most this many times as long.
 pub const POLL_WHOLE_WAKE_UPS: u64 = 3;
 /// Longest waits with a timed sleep and polling at their end, in wake-ups of this machine: longer ones would become shorter by less
 /// than an eighth.

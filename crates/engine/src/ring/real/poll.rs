@@ -82,7 +82,7 @@ pub(super) enum Outstanding {
     Small,
     /// Few, of which the last begun is large.
     Large,
-    /// So many that storage is busy.
+    /// Enough to keep storage busy.
     Many,
 }
 
@@ -128,8 +128,8 @@ impl Plan {
     }
 }
 
-/// The windows of a ring, one for each that can be outstanding, of which none learns from another's waits; the cost of a
-/// wake-up, and the time for which polling stays away, which are the core's.
+/// The windows of a ring, one for each kind of outstanding operations, of which none learns from another's waits; the cost of
+/// a wake-up, and the time for which polling stays away, which are the core's.
 #[derive(Debug)]
 pub(super) struct PollWindows {
     windows: [PollWindow; 4],
@@ -286,7 +286,7 @@ impl PollWindow {
     /// Course of a wait that takes as long as most do.
     fn course(&self, wake_up_ns: u64) -> Plan {
         let expected_ns = self.expected.ns();
-        let whole_ns = (POLL_WHOLE_WAKE_UPS * wake_up_ns).min(self.max_ns).max(self.usual_ns);
+        let whole_ns = (POLL_WHOLE_WAKE_UPS * wake_up_ns).clamp(self.usual_ns, self.max_ns);
         if self.is_fixed() || expected_ns > whole_ns.max(POLL_END_WAKE_UPS * wake_up_ns) {
             Plan::of(0, self.usual_ns)
         } else if expected_ns <= whole_ns {

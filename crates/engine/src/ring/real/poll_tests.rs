@@ -381,7 +381,10 @@ fn a_clock_that_jumps_keeps_polling_away_no_longer_than_others_do() {
     // Set back amid polling, which is a gap without length.
     windows.lost(Duration::ZERO, Moment(0));
     assert_eq!(reach(&windows, Small, Moment(0)), poll);
-    // Waits of which the clock says that they took no time, or an age.
+    // A clock that stands still, which polling notices by the number of its steps.
+    (0..2).for_each(|_| windows.lost(poll, ahead));
+    assert_eq!(reach(&windows, Small, ahead), Duration::ZERO);
+    // Waits of no time by the clock, or of an age.
     for waited in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::ZERO] {
         windows.found(Small, waited);
         windows.slept(Small, waited, Duration::ZERO);
@@ -440,7 +443,7 @@ fn waits_beside_different_operations_are_counted_for_themselves() {
 }
 
 #[test]
-fn operations_are_told_apart_by_their_number_and_length() {
+fn operations_differ_by_their_number_and_length() {
     for (stores_pending, is_large, outstanding) in [
         (0, true, Nothing),
         (1, false, Small),

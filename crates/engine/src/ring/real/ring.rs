@@ -76,6 +76,7 @@ impl Ring {
         let mut ring = Self { machinery, windows, yielding, waker, away, is_large, waited };
         if ring.windows.is_adaptive() {
             let cost = ring.wake_up_cost()?;
+            tracing::debug!(?cost, "measured a wake-up of a ring's thread");
             ring.windows.set_wake_up(cost);
         }
         Ok(ring)
@@ -222,8 +223,7 @@ impl Ring {
     fn poll(&mut self, window: Duration, began: Moment, events: &mut Vec<Event>) -> io::Result<Polled> {
         let before_events = events.len();
         let (mut polled, mut before) = (Polled::default(), began);
-        // A clock that stands still does not keep the ring from its sleep.
-        let mut steps_left = window.as_nanos() / STEP_NS_MIN;
+        let mut steps_left = window.as_nanos() / STEP_NS_MIN + 1;
         while polled.took < window && !polled.was_lost && steps_left > 0 {
             steps_left -= 1;
             if self.spin() {
@@ -243,6 +243,11 @@ impl Ring {
                 break;
             }
             before = now;
+        }
+        if steps_left == 0 && polled.took < window && !polled.has_found {
+            // A clock that stands still does not keep the ring from its sleep, nor the next time from the beginning.
+            self.windows.lost(window, before);
+            polled.was_lost = true;
         }
         Ok(polled)
     }
