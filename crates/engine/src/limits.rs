@@ -322,11 +322,27 @@ pub const RING_ENTRIES: u32 = 512;
 /// Storage operations that wait at most to be submitted together while their reactor works on: enough to share the cost of a system
 /// call, a tenth of each one's own, and few enough that the first is not held up for long (some microseconds each).
 pub const STORES_WAITING_MAX: usize = 8;
-/// Time a reactor polls before it sleeps, at most, in microseconds; twice that where it tries whether polling pays, and
-/// nothing where it did not.
-pub const POLL_US_MAX: u64 = 50;
-/// The same while storage has `STORES_BUSY` operations or more. It works on while the reactor sleeps, so that a late wake-up costs
-/// no throughput, and what polling for longer takes of the processor buys nothing.
+/// Time a ring polls before it sleeps, at most, in microseconds: twice as long as a fast disk and the network to it take.
+/// `--poll-us` sets it; at `POLL_USUAL_US` and below, windows do not follow the time that events take.
+pub const POLL_US_MAX: u64 = 200;
+/// Time a ring polls at most where events come within half of it, or far too late to poll for; twice that in a trial of polling,
+/// and nothing where polling has not paid.
+pub const POLL_USUAL_US: u64 = 50;
+/// Longest waits that are polled for from their beginning, in wake-ups of this machine: polling saves one, and takes the core for at
+/// most this many times as long.
+pub const POLL_WHOLE_WAKE_UPS: u64 = 3;
+/// Longest waits with a timed sleep and polling at their end, in wake-ups of this machine: longer ones would become shorter by less
+/// than an eighth.
+pub const POLL_END_WAKE_UPS: u64 = 8;
+/// Bytes of the largest storage operation that takes about as long as one of a block.
+pub const POLL_SMALL_LENGTH_MAX: usize = 16 << 10;
+/// Cost of a wake-up in microseconds, from its event until the thread runs, that a ring assumes at least: cores that never rest
+/// take less.
+pub const WAKE_UP_US_MIN: u64 = 5;
+/// The same, at most: a thread that takes longer has waited for others on its core.
+pub const WAKE_UP_US_MAX: u64 = 100;
+/// Time a ring polls at most while storage has `STORES_BUSY` operations or more. Storage works on while the reactor sleeps, so that
+/// a late wake-up costs no throughput, and what polling for longer takes of the processor buys nothing.
 pub const POLL_BUSY_US_MAX: u64 = 15;
 /// Operations with which storage is busy: with fewer it may be idle by the time the first answers bring new commands.
 pub const STORES_BUSY: usize = 8;

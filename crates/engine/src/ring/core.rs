@@ -76,6 +76,12 @@ pub fn available() -> Vec<usize> {
     }
 }
 
+/// Number of processors this process may use, whichever of them its threads are kept on.
+pub fn processors() -> usize {
+    // The first thread's, which is seldom kept on one.
+    sched_getaffinity(Some(rustix::process::getpid())).map_or(1, |set| set.count() as usize)
+}
+
 /// Processor time the calling thread has used.
 pub fn thread_time() -> Duration {
     used(ClockId::ThreadCPUTime)

@@ -14,6 +14,7 @@ mod socket;
 mod storage;
 pub mod tcp;
 pub mod thread;
+mod typical;
 mod uring;
 mod vital;
 mod waker;

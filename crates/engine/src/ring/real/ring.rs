@@ -8,12 +8,19 @@ use std::time::Duration;
 
 use super::clock::now;
 use super::epoll::Epoll;
-use super::poll::{GAP, PollWindows, Yielding};
+use super::poll::{GAP, Outstanding, Plan, PollWindows, Yielding};
 use super::remote::{Away, RemoteStorage};
 use super::storage::Storage;
 use super::uring::Uring;
 use super::waker::Waker;
 use crate::ring::{Engine, Event, Moment, RingOptions, StorageOp, core};
+
+/// Naps by which a new ring measures the cost of a wake-up: together half a millisecond.
+const NAPS: usize = 5;
+/// Length of a nap: as short as waits for which the cost counts, in which a core does not fall into a deeper sleep.
+const NAP: Duration = Duration::from_micros(50);
+/// Least time of a step of polling, in nanoseconds: fewer than its looks take.
+const STEP_NS_MIN: u128 = 32;
 
 enum Machinery {
     IoUring(Box<Uring>),
@@ -27,7 +34,18 @@ pub struct Ring {
     yielding: Yielding,
     waker: Waker,
     away: Away,
+    /// Set if the storage operation begun last is large.
+    is_large: bool,
     waited: Duration,
+}
+
+/// Outcome of polling.
+#[derive(Clone, Copy, Default)]
+struct Polled {
+    took: Duration,
+    has_found: bool,
+    /// Set if another thread had the core meanwhile, or the clock was set back.
+    was_lost: bool,
 }
 
 impl Ring {
@@ -52,9 +70,30 @@ impl Ring {
                 }
             },
         };
-        let (windows, away) = (PollWindows::new(options.poll_us_max), Away::new(waker.clone()));
-        let (yielding, waited) = (Yielding::default(), Duration::ZERO);
-        Ok(Self { machinery, windows, yielding, waker, away, waited })
+        let windows = PollWindows::new(options.poll_us_max, core::processors());
+        let (yielding, away) = (Yielding::default(), Away::new(waker.clone()));
+        let (is_large, waited) = (false, Duration::ZERO);
+        let mut ring = Self { machinery, windows, yielding, waker, away, is_large, waited };
+        if ring.windows.is_adaptive() {
+            let cost = ring.wake_up_cost()?;
+            tracing::debug!(?cost, "measured a wake-up of a ring's thread");
+            ring.windows.set_wake_up(cost);
+        }
+        Ok(ring)
+    }
+
+    /// Measures the time from an event until a thread that slept for it runs. The event is a timer's, since it alone needs no
+    /// second thread. The ring must be new: nothing else can happen to it.
+    fn wake_up_cost(&mut self) -> io::Result<Duration> {
+        let (mut events, mut costs) = (Vec::new(), [Duration::ZERO; NAPS]);
+        for cost in &mut costs {
+            let began = self.now();
+            self.harvest(Some(NAP), &mut events)?;
+            *cost = self.now().since(began).saturating_sub(NAP);
+        }
+        costs.sort_unstable();
+        // A low one: the others may have stolen time in them.
+        Ok(costs[NAPS / 4])
     }
 
     /// `io_uring` or `epoll`.
@@ -114,6 +153,7 @@ impl Ring {
     /// Starts a storage operation. Its end is an `Event::Stored` with `token` and the buffer, exactly once.
     /// Errors, too, come that way.
     pub fn store(&mut self, storage: &Storage, operation: StorageOp, token: u64) {
+        self.is_large = Outstanding::is_large(&operation);
         match &mut self.machinery {
             Machinery::IoUring(uring) => uring.store(storage, operation, token),
             Machinery::Epoll(epoll) => epoll.store(storage, operation, token),
@@ -122,6 +162,7 @@ impl Ring {
 
     /// The same on storage that a library works on.
     pub fn store_remote(&mut self, storage: &dyn RemoteStorage, operation: StorageOp, token: u64) {
+        self.is_large = Outstanding::is_large(&operation);
         self.away.send(storage, operation, token);
     }
 
@@ -147,55 +188,78 @@ impl Ring {
         }
         let began = self.now();
         // As it is now: events take operations off.
-        let pending = self.stores_pending();
-        let window = self.windows.beside(pending).length(began);
-        let mut polled = Duration::ZERO;
-        let mut was_lost = false;
-        if !window.is_zero() {
-            let window = timeout.map_or(window, |timeout| timeout.min(window));
-            let mut before = began;
-            while polled < window {
-                if self.spin() {
-                    self.harvest(Some(Duration::ZERO), events)?;
-                    if events.len() > before_events {
-                        let now = self.now();
-                        let waited = now.since(began);
-                        self.waited += waited;
-                        if !was_lost && !self.was_lost(before, now, pending) {
-                            self.windows.beside(pending).found(waited);
-                        }
-                        return Ok(());
-                    }
-                }
-                let mut now = self.now();
-                if self.yielding.is_due(now.since(began)) {
-                    core::make_way();
-                    let yielded_at = std::mem::replace(&mut now, self.now());
-                    let has_news = self.has_news();
-                    self.yielding.yielded(now.since(yielded_at), has_news);
-                }
-                was_lost |= self.was_lost(before, now, pending);
-                polled = now.since(began);
-                before = now;
+        let outstanding = Outstanding::of(self.stores_pending(), self.is_large);
+        let Plan { doze, poll } = self.windows.plan(outstanding, began);
+        let left = |now: Moment| timeout.map(|timeout| timeout.saturating_sub(now.since(began)));
+        let mut now = began;
+        if !doze.is_zero() {
+            let doze = timeout.map_or(doze, |timeout| timeout.min(doze));
+            self.harvest(Some(doze), events)?;
+            now = self.now();
+            self.windows.dozed(doze, now.since(began));
+        }
+        let mut polled = Polled::default();
+        if events.len() == before_events {
+            let window = left(now).map_or(poll, |left| left.min(poll));
+            polled = self.poll(window, now, events)?;
+            if !polled.has_found {
+                let left = left(now.after(polled.took));
+                self.harvest(left, events)?;
             }
         }
-        let left = timeout.map(|timeout| timeout.saturating_sub(polled));
-        self.harvest(left, events)?;
-        let waited = self.now().since(began);
+        let ended = if polled.has_found { now.after(polled.took) } else { self.now() };
+        let waited = ended.since(began);
         self.waited += waited;
-        if !was_lost {
-            self.windows.beside(pending).slept(waited, polled);
+        // The length of a wait without the time that was lost in it is unknown.
+        if !polled.was_lost && polled.has_found {
+            self.windows.found(outstanding, waited);
+        } else if !polled.was_lost {
+            self.windows.slept(outstanding, waited, polled.took);
         }
         Ok(())
     }
 
-    /// True if another thread had the core during a step of polling; the window then counts it.
-    fn was_lost(&mut self, before: Moment, now: Moment, pending: usize) -> bool {
-        let gap = now.since(before);
-        if gap > GAP {
-            self.windows.beside(pending).lost(gap, now);
+    /// Polls from `began`, which is now, for up to `window`.
+    fn poll(&mut self, window: Duration, began: Moment, events: &mut Vec<Event>) -> io::Result<Polled> {
+        let before_events = events.len();
+        let (mut polled, mut before) = (Polled::default(), began);
+        let mut steps_left = window.as_nanos() / STEP_NS_MIN + 1;
+        while polled.took < window && !polled.was_lost && steps_left > 0 {
+            steps_left -= 1;
+            if self.spin() {
+                self.harvest(Some(Duration::ZERO), events)?;
+                polled.has_found = events.len() > before_events;
+            }
+            let mut now = self.now();
+            if !polled.has_found && self.yielding.is_due(now.since(began)) {
+                core::make_way();
+                let yielded_at = std::mem::replace(&mut now, self.now());
+                let has_news = self.has_news();
+                self.yielding.yielded(now.since(yielded_at), has_news);
+            }
+            polled.was_lost = self.was_lost(before, now);
+            polled.took = now.since(began);
+            if polled.has_found {
+                break;
+            }
+            before = now;
         }
-        gap > GAP
+        if steps_left == 0 && polled.took < window && !polled.has_found {
+            // A clock that stands still does not keep the ring from its sleep, nor the next time from the beginning.
+            self.windows.lost(window, before);
+            polled.was_lost = true;
+        }
+        Ok(polled)
+    }
+
+    /// True if another thread had the core during a step of polling, or the clock was set back; the windows then count it.
+    fn was_lost(&mut self, before: Moment, now: Moment) -> bool {
+        let gap = now.since(before);
+        let was_lost = gap > GAP || now < before;
+        if was_lost {
+            self.windows.lost(gap, now);
+        }
+        was_lost
     }
 
     /// Looks for news some times in a row: for about as long as making way for other threads takes.
