@@ -1,5 +1,5 @@
 //! Locations of gateways, such as rooms or cities. A load-balancing group has the location of the gateway that it is for, and a
-//! namespace that prefers a location belongs into a group of it. Who serves which group is decided in `decision`.
+//! namespace that prefers a location is to be in a group of it. Who serves which group is decided in `decision`.
 
 use super::error::Refused;
 use super::membership::Membership;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_belongs_into_a_group_of_its_location() {
+    fn a_namespace_goes_to_a_group_of_its_location() {
         let mut state = group();
         with_namespaces(&mut state, &[(1, None), (1, Some("east")), (2, None), (3, Some("west"))]);
         assert_eq!((state.group_at("east", None), state.group_at("east", Some(1))), (Some(2), Some(1)));
