@@ -1,5 +1,5 @@
-//! Scenes whose gateways are at several sites, which are their locations, and the rule of these scenes: a load-balancing group does
-//! not stay at another site while a gateway of its own one lives, has hosts and is not drained.
+//! Scenes whose gateways are at several sites, which are their locations. Their rule: a load-balancing group does not stay at
+//! another site while a gateway of its own one lives, has hosts and is not drained.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
