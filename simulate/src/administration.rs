@@ -124,7 +124,8 @@ fn remove(scene: &Scene, change: GroupChange, target: usize) {
     }
 }
 
-fn is_there(scene: &Scene, number: usize) -> bool {
+/// True if a gateway's process runs and may be asked.
+pub(crate) fn is_there(scene: &Scene, number: usize) -> bool {
     let node = &scene.targets[number];
     node.is_running.get() && !node.is_down() && !node.ends.get()
 }

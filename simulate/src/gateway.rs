@@ -17,7 +17,7 @@ use crate::plan::{Fault, Mishap};
 use crate::scene::Scene;
 use crate::takeover_phase::Phase;
 use crate::upgrade::State;
-use crate::{group_check, succession, target};
+use crate::{group_check, sites, succession, target};
 
 /// Interval at which it checks for orders.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -40,6 +40,9 @@ pub(crate) fn set_up(scene: &Rc<Scene>, plan: &GatewayPlan) {
     rados::set_mood(usual_mood(plan), simulation::fork_random());
     let block = scene.plan.block_size as u64;
     group_check::begin(scene, plan);
+    if plan.sites > 0 {
+        sites::watch(scene);
+    }
     scene.reservation.borrow_mut().outlives_targets();
     let images = (0..plan.groups.len()).map(image).chain([SPARE.to_owned()]);
     for image in images {
@@ -180,7 +183,8 @@ pub(crate) fn begin(
     number: usize,
     plan: &GatewayPlan,
 ) -> Result<(Member, Arc<Target>), String> {
-    let mut member = Member::join(&spec(), &format!("g{number}")).map_err(|error| error.to_string())?;
+    let mut member =
+        Member::join(&spec(plan, number), &format!("g{number}")).map_err(|error| error.to_string())?;
     let mut ports = target::configuration(&scene.plan, number).ports;
     member.number_ports(&mut ports);
     let config = config(scene, plan, &member, member.first_fabric(&ports));
@@ -189,8 +193,10 @@ pub(crate) fn begin(
     Ok((member, target))
 }
 
-pub(crate) fn spec() -> GroupSpec {
-    format!("{POOL}/{GROUP}").parse().expect("it is one")
+/// The group, with the location of this gateway.
+pub(crate) fn spec(plan: &GatewayPlan, number: usize) -> GroupSpec {
+    let spec: GroupSpec = format!("{POOL}/{GROUP}").parse().expect("it is one");
+    GroupSpec { location: plan.site(number), ..spec }
 }
 
 /// Configuration with which a gateway's target is started.

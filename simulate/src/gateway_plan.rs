@@ -35,6 +35,8 @@ pub(crate) struct GatewayPlan {
     pub(crate) operation_timeout_ms: u64,
     /// Longest time until an OSD has a new map by itself, in microseconds.
     pub(crate) map_us_max: u64,
+    /// Number of sites at which gateways are, or 0 if they have no location.
+    pub(crate) sites: usize,
 }
 
 /// Fault of the cluster, or of the way there.
@@ -131,7 +133,8 @@ impl Plan {
         let object_blocks = *random.pick(&[1, 4, 16]);
         let map_us_max = *random.pick(&[50_000, 1_000_000, 10_000_000]);
         let operation_timeout_ms = *random.pick(&[2_000, 5_000, 30_000]);
-        self.gateways = Some(GatewayPlan { groups, object_blocks, operation_timeout_ms, map_us_max });
+        self.gateways =
+            Some(GatewayPlan { groups, object_blocks, operation_timeout_ms, map_us_max, sites: 0 });
         self.mishaps.clear();
         let kind = random.below(10);
         match kind {
@@ -144,6 +147,7 @@ impl Plan {
             self.add_ignorance();
             self.add_holds();
             self.add_drains();
+            self.vary_sites();
         }
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
         // Who holds a reservation is known of the first volume.
@@ -377,7 +381,7 @@ impl Plan {
 }
 
 /// Mishap that strikes only the target that it names.
-const fn as_planned(at_us: u64, for_ms: u64, fault: Fault) -> Mishap {
+pub(crate) const fn as_planned(at_us: u64, for_ms: u64, fault: Fault) -> Mishap {
     Mishap::new(at_us - at_us % 10 + 9, for_ms, fault)
 }
 

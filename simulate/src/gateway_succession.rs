@@ -162,7 +162,7 @@ pub(crate) fn live(
     disk::inherit(opened.holds);
     let begun = serde_json::from_value(offer.beside).map_err(|error| error.to_string());
     let begun = begun.and_then(|offered: OfferedMember| {
-        let member = Member::succeed(&process::spec(), &format!("g{number}"), &offered);
+        let member = Member::succeed(&process::spec(plan, number), &format!("g{number}"), &offered);
         let member = member.map_err(|error| error.to_string())?;
         let config = process::config(scene, plan, &member, member.first_fabric(&offer.fabric.ports));
         let config = TargetConfig { inherited: opened.listening, is_held: true, ..config };

@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// The name of an epoch in the group's state, which groups that are there have.
-const EPOCH: &str = "incarnation";
+pub(crate) const EPOCH: &str = "incarnation";
 
 type Pairs = BTreeMap<String, Vec<u8>>;
 
@@ -120,7 +120,8 @@ fn connections(value: &Value) -> Vec<usize> {
     addresses.filter_map(|address| address.strip_prefix("client:")?.parse().ok()).collect()
 }
 
-fn number_of(name: &str) -> Option<usize> {
+/// The number of the gateway with this name.
+pub(crate) fn number_of(name: &str) -> Option<usize> {
     name.strip_prefix('g')?.parse().ok()
 }
 
@@ -253,19 +254,30 @@ pub(crate) fn serves_nothing(gateway: usize) -> bool {
     })
 }
 
+/// The records of gateways or load-balancing groups in the group's state, by what their keys have after this prefix.
+pub(crate) fn records_of(prefix: &str) -> BTreeMap<String, Value> {
+    values(&object(), prefix)
+}
+
+/// The last heartbeats of gateways, by their names.
+pub(crate) fn beats() -> BTreeMap<String, Value> {
+    values(&format!("selvedge.beats.{GROUP}"), "")
+}
+
+fn values(object: &str, prefix: &str) -> BTreeMap<String, Value> {
+    rados::look(|view| {
+        let pairs = view.pairs(POOL, object).into_iter().flatten();
+        let values = pairs.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?, value)));
+        values
+            .filter_map(|(name, value)| Some((name.to_owned(), serde_json::from_slice(value).ok()?)))
+            .collect()
+    })
+}
+
 /// True if each gateway of the group serves its own load-balancing group, and no fence is left:
 /// with all well and with hosts, that is so in the end.
 pub(crate) fn is_settled() -> bool {
-    let records = |prefix: &str| {
-        rados::look(|view| {
-            let pairs = view.pairs(POOL, &object()).into_iter().flatten();
-            let records = pairs.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?, value)));
-            records
-                .filter_map(|(name, value)| Some((name.to_owned(), serde_json::from_slice(value).ok()?)))
-                .collect::<BTreeMap<String, Value>>()
-        })
-    };
-    let (gateways, groups) = (records("gateway."), records("ana."));
+    let (gateways, groups) = (records_of("gateway."), records_of("ana."));
     let is_home = |group: &Value| {
         let gateway = group["preferred"].as_str().and_then(|name| gateways.get(name));
         gateway.is_some_and(|gateway| {

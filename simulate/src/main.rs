@@ -28,6 +28,7 @@ mod scale;
 mod scene;
 mod secrets;
 mod shrink;
+mod sites;
 mod storage;
 mod succession;
 mod takeover_phase;

@@ -84,8 +84,8 @@ fn plan(gateways: usize, namespaces: usize, seed: u64) -> Plan {
     (plan.targets, plan.ports, plan.reactors, plan.blocks) = (gateways, 1, 1, BLOCKS);
     let groups = (0..namespaces).map(|namespace| (namespace % gateways) as u32 + 1).collect();
     let (operation_timeout_ms, map_us_max) = (30_000, 1_000_000);
-    plan.gateways =
-        Some(GatewayPlan { groups, object_blocks: BLOCKS as u64, operation_timeout_ms, map_us_max });
+    let object_blocks = BLOCKS as u64;
+    plan.gateways = Some(GatewayPlan { groups, object_blocks, operation_timeout_ms, map_us_max, sites: 0 });
     plan
 }
 

@@ -23,7 +23,7 @@ use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
 use crate::upgrade::Upgrade;
 use crate::write_hold::WriteHolds;
-use crate::{administration, gateway, group_check, leaver, target, tenants, trace, visitor};
+use crate::{administration, gateway, group_check, leaver, sites, target, tenants, trace, visitor};
 
 /// Path of the targets' volume.
 pub(crate) const VOLUME: &str = "/volume";
@@ -293,7 +293,7 @@ impl Scene {
             let scene = self.clone();
             simulation::start_thread("mishap", move || {
                 sleep(Duration::from_micros(mishap.at_us));
-                scene.befall(mishap);
+                sites::amid(mishap.fault, || scene.befall(mishap));
                 scene.mishaps_left.set(scene.mishaps_left.get() - 1);
             });
         }

@@ -222,6 +222,7 @@ fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
             (!subsystem.networks.is_empty(), "networks of subsystems"),
             (!subsystem.kept_hosts.is_empty(), "hosts that keep their connections"),
             (subsystem.namespaces.iter().any(has_flags), "trash_image and disable_auto_resize"),
+            (subsystem.namespaces.iter().any(|namespace| namespace.location.is_some()), "locations"),
             (subsystem.namespaces.iter().any(is_encrypted), "encrypted images"),
             (subsystem.io_queues_max.is_some(), "io_queues_max"),
             (!subsystem.dhchap_dhgroup.is_empty(), "dhchap_dhgroup of a subsystem"),
@@ -322,6 +323,7 @@ mod tests {
         for edit in edits {
             assert_eq!(flagged(edit), Some("trash_image and disable_auto_resize"));
         }
+        assert_eq!(flagged(|namespace| namespace.location = Some("east".to_owned())), Some("locations"));
         assert_eq!(
             with(|subsystem| subsystem.dhchap_dhgroup.push(authentication::Group::MlKem768)),
             Some("dhchap_dhgroup of a subsystem")

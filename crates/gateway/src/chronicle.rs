@@ -73,6 +73,7 @@ mod tests {
             addresses: Vec::new(),
             listeners: Vec::new(),
             ports: Vec::new(),
+            location: None,
             unknown: Unknown::new(),
         }
     }

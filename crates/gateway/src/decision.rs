@@ -42,6 +42,8 @@ pub(crate) struct View<'a> {
     pub(crate) listeners: &'a [Listener],
     /// Further properties of these ports, for other gateways.
     pub(crate) ports: &'a [GatewayPort],
+    /// Its location, if it has one.
+    pub(crate) location: Option<&'a str>,
     /// Formats that it reads. None while another process takes the gateway over, which may read
     /// fewer.
     pub(crate) reads: Option<&'a Reads>,
@@ -123,7 +125,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
 fn start_new_epoch(state: &GroupState, view: &View<'_>) -> Decision {
     let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
     let heirs = own.filter_map(|number| {
-        let heir = if view.is_leaving { heir(state, view) } else { successor(state, view, number) };
+        let heir = if view.is_leaving { heir(state, view, number) } else { successor(state, view, number) };
         Some((number, heir?))
     });
     Decision { standing: Standing::Expelled, heirs: heirs.collect(), ..Decision::default() }
@@ -143,7 +145,7 @@ fn standing(state: &GroupState, view: &View<'_>) -> Standing {
 }
 
 /// The gateway that this load-balancing group goes to, when it is this gateway's to give: back to the one that it is
-/// preferred for, or to one that hosts are at.
+/// preferred for, or to its location, or to one that hosts are at.
 fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
     let group = &state.groups[&number];
     // Who has just taken over finishes that first.
@@ -156,12 +158,30 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
         return epoch_of(state, home);
     }
     // Without a lease it does not know where hosts are, and cannot give anything away.
-    if !view.has_lease || !state.is_drained(me) && is_found(state, view, me) {
+    if !view.has_lease {
         return None;
+    }
+    let nearer = nearer(state, view, number);
+    if nearer.is_some() || !state.is_drained(me) && is_found(state, view, me) {
+        return nearer;
     }
     // A drained gateway serves on and can wait: a gateway that has just connected may be gone again.
     let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
-    heir(state, view).filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
+    let heir = heir(state, view, number);
+    heir.filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
+}
+
+/// A gateway of the load-balancing group's location that has returned, when this one is elsewhere: the one with the fewest
+/// groups.
+fn nearer(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
+    if !state.is_elsewhere(&view.me.gateway, number) {
+        return None;
+    }
+    let is_fit = |name: &&String| {
+        !state.is_elsewhere(name, number) && !state.is_drained(name) && is_found(state, view, name)
+    };
+    let owners = view.peers.returned.iter().filter(is_fit).filter_map(|name| epoch_of(state, name));
+    owners.min_by_key(|owner| state.owned(owner).count())
 }
 
 /// True if hosts find this gateway: they have controllers at it, or at no gateway that may serve.
@@ -191,15 +211,18 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
         return wanted;
     }
     for name in view.peers.lapsed.iter().filter(|name| **name != view.me.gateway) {
-        wanted.bury(name, |state, _| heir(state, view));
+        wanted.bury(name, |state, number| heir(state, view, number));
     }
     adopt(&mut wanted, view);
     // In the first format readers refuse what they do not know.
-    let ports = if wanted.format >= Format(2) { view.ports } else { &[] };
+    let has_more = wanted.format >= Format(2);
+    let (ports, location) = if has_more { (view.ports, view.location) } else { (&[][..], None) };
     if let Some(record) = wanted.gateways.get_mut(&view.me.gateway)
-        && (record.listeners != view.listeners || record.ports != ports)
+        && (&*record.listeners, &*record.ports, record.location.as_deref())
+            != (view.listeners, ports, location)
     {
         (record.listeners, record.ports) = (view.listeners.to_vec(), ports.to_vec());
+        record.location = location.map(str::to_owned);
     }
     if let Some(reads) = view.reads {
         wanted.readers.insert(view.me.gateway.clone(), reads.clone());
@@ -219,7 +242,7 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
         return;
     }
     let heir = if view.is_leaving {
-        is_released.then(|| heir(wanted, view))
+        is_released.then(|| heir(wanted, view, number))
     } else {
         successor(state, view, number).filter(|_| is_released).map(Some)
     };
@@ -256,7 +279,7 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
         let is_home =
             is_well && !wanted.is_drained(&group.preferred) && is_found(wanted, view, &group.preferred);
         let preferred = epoch_of(wanted, &group.preferred).filter(|_| is_home);
-        let owner = preferred.or_else(|| heir(wanted, view));
+        let owner = preferred.or_else(|| heir(wanted, view, number));
         if let Some(group) = wanted.groups.get_mut(&number) {
             group.hand_to(owner);
         }
@@ -264,10 +287,10 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
 }
 
 /// Next owner of a load-balancing group: of the gateways that are well, the one with the fewest
-/// groups, this one first among equals. Gateways that are not drained, and those with hosts, come
-/// before others where there are any.
-fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
-    let mut candidates: Vec<(bool, bool, usize, bool, &String)> = Vec::new();
+/// groups, this one first among equals. Gateways that are not drained, those with hosts, and those of
+/// the group's location come before others where there are any.
+fn heir(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
+    let mut candidates: Vec<(bool, bool, bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
         let is_me = *name == view.me.gateway;
         if is_me && view.is_leaving || !is_me && !view.peers.well.contains(name) {
@@ -275,7 +298,8 @@ fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
         }
         let owner = Owner { gateway: name.clone(), epoch: gateway.epoch };
         let (is_drained, is_deserted) = (state.is_drained(name), is_deserted(view, name));
-        candidates.push((is_drained, is_deserted, state.owned(&owner).count(), !is_me, name));
+        let is_elsewhere = state.is_elsewhere(name, number);
+        candidates.push((is_drained, is_deserted, is_elsewhere, state.owned(&owner).count(), !is_me, name));
     }
     candidates.sort_unstable();
     candidates.first().and_then(|(.., name)| epoch_of(state, name))
@@ -335,6 +359,7 @@ mod tests {
             is_deserted: false,
             listeners: &[],
             ports: &[],
+            location: None,
             reads: None,
         };
         change(&mut view);

@@ -70,6 +70,7 @@ pub fn read_group(group: &Pairs, beats: &Pairs, hosts: &Pairs, gateway: &str) ->
         is_deserted: false,
         listeners: &[],
         ports: &[],
+        location: None,
         reads: Some(&reads),
     };
     let decision = decide(&state, &view);

@@ -9,7 +9,7 @@ use engine::units::{QuantityError, parse_time};
 
 use super::error::{Reason, Refused};
 use super::membership::Membership;
-use super::state::GroupState;
+use super::state::{GroupState, Owner};
 
 /// Setting of one gateway: time at which it gives groups back to gateways that have returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +66,21 @@ impl Membership {
 }
 
 impl GroupState {
-    /// True if another gateway has a load-balancing group that this one is preferred for, or none has it.
+    /// True if there is a load-balancing group for this gateway to get back.
     pub(super) fn lacks_own(&self, name: &str) -> bool {
-        let mut its = self.groups.values().filter(|group| group.preferred == name);
-        its.any(|group| group.owner.as_ref().is_none_or(|owner| owner.gateway != name))
+        self.lacked(name).next().is_some()
+    }
+
+    /// The load-balancing groups that a gateway lacks, with their owners: its own that another one has, and those of its location
+    /// that are served elsewhere.
+    fn lacked<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (u32, Option<&'a Owner>)> + 'a {
+        self.groups.iter().filter_map(move |(number, group)| {
+            let owner = group.owner.as_ref();
+            let has_own = group.preferred == name && owner.is_none_or(|owner| owner.gateway != name);
+            let is_near = self.group_location(*number).is_some() && !self.is_elsewhere(name, *number);
+            let has_near = is_near && owner.is_none_or(|owner| self.is_elsewhere(&owner.gateway, *number));
+            (has_own || has_near).then_some((*number, owner))
+        })
     }
 
     /// Checks that the gateway `me` may give `name` its groups.
@@ -82,22 +93,20 @@ impl GroupState {
             let refused = Refused::conflict(format!("gateway {name} is drained"));
             return Err(refused.hint(format!("`selvedge gateways resume {name}` ends that")));
         }
-        let its = self.groups.iter().filter(|(_, group)| group.preferred == name);
-        let mut owned = its.filter_map(|(number, group)| Some((number, group.owner.as_ref()?)));
-        match owned.find(|(_, owner)| owner.gateway != name && owner.gateway != me) {
-            Some((number, owner)) => {
+        let lacked: Vec<_> = self.lacked(name).filter_map(|(number, owner)| Some((number, owner?))).collect();
+        match lacked.first() {
+            Some((number, owner)) if lacked.iter().all(|(_, owner)| owner.gateway != me) => {
                 let other = &owner.gateway;
                 let what = format!("load-balancing group {number} is served by gateway {other}");
                 Err(Refused::conflict(what).hint(format!("ask {other} to give it back")))
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Owner;
     use super::*;
 
     #[test]

@@ -23,6 +23,7 @@ mod host_reports;
 mod kept_hosts;
 mod lease;
 mod local_fabric;
+mod location;
 mod member;
 mod membership;
 mod negotiation;

@@ -14,6 +14,7 @@ use super::elsewhere::elsewhere;
 use super::error::Refused;
 use super::format::WITH_RESERVATIONS;
 use super::gateway_port::{port_numbers, reported_address};
+use super::spec::check_name;
 use super::state::{GroupState, Listener};
 
 /// A namespace, by its subsystem and its identifier.
@@ -140,6 +141,9 @@ impl LocalFabric<'_> {
                 if !matches!(namespace.backend, BackendConfig::Rbd(_) | BackendConfig::Null { .. }) {
                     let refused = for_one_only("a namespace that is not an image").about(field("backend"));
                     return Err(refused.hint("write rbd:POOL/IMAGE"));
+                }
+                if let Some(Err(error)) = namespace.location.as_deref().map(check_name) {
+                    return Err(Refused::unsupported(error).about(field("location")));
                 }
                 if !self.state.groups.contains_key(&namespace.ana_group) {
                     let known: Vec<String> = self.state.groups.keys().map(ToString::to_string).collect();
@@ -333,6 +337,10 @@ mod tests {
         assert_eq!(
             refused(|subsystem| subsystem.namespaces[0].backend = BackendConfig::Memory { size: 4096 }),
             "subsystems[0].namespaces[0].backend"
+        );
+        assert_eq!(
+            refused(|subsystem| subsystem.namespaces[1].location = Some("a b".to_owned())),
+            "subsystems[0].namespaces[1].location"
         );
     }
 }

@@ -400,6 +400,7 @@ impl Membership {
             is_deserted: seen.host_presence.is_deserted(now_ms),
             listeners: &listeners(&ports),
             ports: &reported_ports(&ports),
+            location: self.spec().location.as_deref(),
             reads: (!self.duty.is_offered()).then_some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
@@ -529,7 +530,7 @@ impl Membership {
     /// The load-balancing group that a new namespace goes to.
     pub fn group_with_fewest(&self) -> Option<u32> {
         self.catch_up();
-        self.seen().state.group_with_fewest()
+        self.seen().state.group_with_fewest(None)
     }
 
     /// The group, as this gateway sees it.

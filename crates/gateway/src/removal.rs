@@ -103,25 +103,31 @@ impl GroupState {
     }
 
     /// Takes a load-balancing group away whose owner has let go of it. Each of its namespaces goes to the group that has the
-    /// fewest by then.
+    /// fewest by then, of those of its location where there are any.
     pub(crate) fn dissolve(&mut self, number: u32) {
         if !self.is_to_be_dissolved(number) {
             return;
         }
         self.groups.remove(&number);
         let mut counts = self.namespace_counts();
+        let location = |number: &u32| Some((*number, self.group_location(*number)?.to_owned()));
+        let locations: BTreeMap<u32, String> = counts.keys().filter_map(location).collect();
         for subsystem in &mut self.config.subsystems {
             for namespace in subsystem.namespaces.iter_mut().filter(|known| known.ana_group == number) {
-                let Some(group) = with_fewest(&counts) else { return };
+                let wanted = namespace.location.as_ref();
+                let near = with_fewest(&counts, |group| wanted.is_some() && locations.get(&group) == wanted);
+                let Some(group) = near.or_else(|| with_fewest(&counts, |_| true)) else { return };
                 namespace.ana_group = group;
                 *counts.entry(group).or_default() += 1;
             }
         }
     }
 
-    /// The load-balancing group that a new namespace goes to: the one with the fewest, of those that stay.
-    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
-        with_fewest(&self.namespace_counts())
+    /// The load-balancing group that a new namespace goes to: the one with the fewest, of those that stay, and of those of
+    /// a location if one is given.
+    pub(crate) fn group_with_fewest(&self, location: Option<&str>) -> Option<u32> {
+        let is_fit = |number| location.is_none() || self.group_location(number) == location;
+        with_fewest(&self.namespace_counts(), is_fit)
     }
 
     /// Number of namespaces in each load-balancing group that stays.
@@ -142,8 +148,9 @@ fn is_settled(group: &LoadBalancingGroup) -> bool {
     group.state == Phase::Serving && group.fence.is_empty()
 }
 
-fn with_fewest(counts: &BTreeMap<u32, usize>) -> Option<u32> {
-    counts.iter().min_by_key(|(number, count)| (**count, **number)).map(|(number, _)| *number)
+fn with_fewest(counts: &BTreeMap<u32, usize>, is_fit: impl Fn(u32) -> bool) -> Option<u32> {
+    let fit = counts.iter().filter(|(number, _)| is_fit(**number));
+    fit.min_by_key(|(number, count)| (**count, **number)).map(|(number, _)| *number)
 }
 
 #[cfg(test)]
@@ -214,7 +221,7 @@ mod tests {
         assert!(!state.is_to_be_dissolved(1), "the gateway may come back");
         state.remove("a").unwrap();
         assert!(state.is_to_be_dissolved(1) && !state.is_to_be_dissolved(2));
-        assert_eq!(state.group_with_fewest(), Some(2), "the one that has none is about to go");
+        assert_eq!(state.group_with_fewest(None), Some(2), "the one that has none is about to go");
         state.dissolve(1);
         assert_eq!(state.groups.keys().copied().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(groups_of_namespaces(&state), [2, 2, 3, 2, 2, 3, 3]);

@@ -23,6 +23,8 @@ pub struct GroupSpec {
     pub id: Option<String>,
     /// Time at which this gateway gives groups back to gateways that have returned.
     pub failback: Failback,
+    /// Location of this gateway, whose namespaces it serves before others do. The text of a group has none.
+    pub location: Option<String>,
 }
 
 /// Text that names no group of gateways, or name that none can have.
@@ -62,7 +64,8 @@ impl FromStr for GroupSpec {
         check_name(group)?;
         let owned = str::to_owned;
         let (pool, namespace, group) = (owned(pool), owned(namespace), owned(group));
-        let mut spec = Self { pool, namespace, group, conf: None, id: None, failback: Failback::default() };
+        let failback = Failback::default();
+        let mut spec = Self { pool, namespace, group, conf: None, id: None, failback, location: None };
         for part in parts {
             match part.split_once('=') {
                 Some(("conf", file)) if !file.is_empty() => {

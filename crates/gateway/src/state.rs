@@ -14,7 +14,7 @@ use super::added::Added;
 use super::format::{Format, Reads};
 use super::gateway_port::GatewayPort;
 use super::secret_rotation::SecretRotation;
-use super::state_error::StateError;
+use super::state_error::{GroupFull, StateError};
 use super::write_pause::WritePause;
 
 const FORMAT_KEY: &str = "format";
@@ -82,6 +82,9 @@ pub(crate) struct Gateway {
     /// Further properties of these listeners that hosts need, from the second format on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<GatewayPort>,
+    /// Location that it was started with, from the second format on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) location: Option<String>,
     #[serde(flatten)]
     pub(crate) unknown: Unknown,
 }
@@ -147,10 +150,6 @@ pub enum Phase {
     /// The owner takes over from a gateway that has released it.
     HandingOver,
 }
-
-/// Why a gateway cannot become one of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupFull;
 
 impl GroupState {
     /// Reads the state from the pairs of the group's object.
@@ -293,6 +292,7 @@ impl GroupState {
             addresses: Vec::new(),
             listeners: listeners.to_vec(),
             ports: Vec::new(),
+            location: self.location_of(&me.gateway).map(str::to_owned),
             unknown: Unknown::new(),
         };
         self.readers.insert(me.gateway.clone(), Reads::own(me.epoch));

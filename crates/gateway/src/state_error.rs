@@ -2,6 +2,10 @@
 
 use super::format::FORMATS;
 
+/// Why a gateway cannot become one of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupFull;
+
 /// Content of a group's object that no gateway has written, or one of another version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StateError {

@@ -44,6 +44,9 @@ pub struct GatewayStatus {
     pub name: String,
     /// Number in the group, from which its ports and controllers have theirs.
     pub number: u16,
+    /// Location that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
     /// Life of the gateway as the others see it.
     pub life: Life,
     /// True if its last heartbeat is recent.
@@ -70,6 +73,12 @@ pub struct LoadBalancingStatus {
     pub id: u32,
     /// The gateway that serves it when all are well.
     pub preferred: String,
+    /// Location of that gateway, whose other gateways serve the group before others do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// True if the group, or a namespace in it, is not served at its location.
+    #[serde(default)]
+    pub is_degraded: bool,
     /// The gateway that serves it, if one does.
     pub owner: Option<String>,
     /// Progress towards its owner.
@@ -91,6 +100,7 @@ impl GroupStatus {
         let gateways = state.gateways.iter().map(|(name, gateway)| GatewayStatus {
             name: name.clone(),
             number: gateway.number,
+            location: gateway.location.clone(),
             life: gateway.life,
             is_well: peers.well.contains(name),
             has_hosts: peers.well.contains(name) && !peers.deserted.contains(name),
@@ -107,6 +117,8 @@ impl GroupStatus {
         let groups = state.groups.iter().map(|(id, group)| LoadBalancingStatus {
             id: *id,
             preferred: group.preferred.clone(),
+            location: state.group_location(*id).map(str::to_owned),
+            is_degraded: state.is_degraded(*id),
             owner: group.owner.as_ref().map(|owner| owner.gateway.clone()),
             state: group.state,
             namespaces: namespaces().filter(|namespace| namespace.ana_group == *id).count(),

@@ -87,20 +87,7 @@ fn served_by(status: &GroupStatus, name: &str) -> String {
 fn text(status: &GroupStatus) -> String {
     let lease = if status.has_lease { "" } else { ", which does not reach what they share" };
     let mut text = format!("group {}, as gateway {} sees it{lease}\n", status.group, status.gateway);
-    let columns = ["gateway", "number", "state", "hosts", "connections", "listeners"];
-    let mut table = Table::new(&columns.map(|name| (name, Side::Left))).indented(2);
-    for gateway in &status.gateways {
-        let listeners = gateway.listeners.iter().map(|at| format!("{}:{}", at.address, at.service));
-        table.row(vec![
-            gateway.name.clone(),
-            gateway.number.to_string(),
-            state(gateway).to_owned(),
-            if gateway.has_hosts { "yes" } else { "none" }.to_owned(),
-            gateway.connections.to_string(),
-            listeners.collect::<Vec<_>>().join(" "),
-        ]);
-    }
-    text += &table.to_string();
+    text += &gateways(&status.gateways);
     let columns = ["load-balancing group", "preferred", "served by", "namespaces"];
     let mut table = Table::new(&columns.map(|name| (name, Side::Left))).indented(2);
     for group in &status.load_balancing_groups {
@@ -127,6 +114,12 @@ fn text(status: &GroupStatus) -> String {
         text +=
             &format!("gateway {name} is drained; to let it serve again: selvedge gateways resume {name}\n");
     }
+    for group in status.load_balancing_groups.iter().filter(|group| group.is_degraded) {
+        let id = group.id;
+        text += &format!(
+            "load-balancing group {id} is degraded: it or a namespace in it is not served at its location\n"
+        );
+    }
     for ((host, subsystem, gateway), (groups, at)) in unreached(status) {
         text += &format!(
             "host {host} has no path to gateway {gateway}, which serves load-balancing group {groups} of {subsystem}; it is \
@@ -134,6 +127,33 @@ fn text(status: &GroupStatus) -> String {
         );
     }
     text + &lately(&status.events)
+}
+
+/// A table of the gateways, with their locations if there are any.
+fn gateways(gateways: &[GatewayStatus]) -> String {
+    let mut columns = vec!["gateway", "number", "state", "hosts", "connections", "listeners"];
+    let has_locations = gateways.iter().any(|gateway| gateway.location.is_some());
+    if has_locations {
+        columns.insert(1, "location");
+    }
+    let columns: Vec<(&str, Side)> = columns.into_iter().map(|name| (name, Side::Left)).collect();
+    let mut table = Table::new(&columns).indented(2);
+    for gateway in gateways {
+        let listeners = gateway.listeners.iter().map(|at| format!("{}:{}", at.address, at.service));
+        let mut row = vec![
+            gateway.name.clone(),
+            gateway.number.to_string(),
+            state(gateway).to_owned(),
+            if gateway.has_hosts { "yes" } else { "none" }.to_owned(),
+            gateway.connections.to_string(),
+            listeners.collect::<Vec<_>>().join(" "),
+        ];
+        if has_locations {
+            row.insert(1, gateway.location.clone().unwrap_or_else(|| "-".to_owned()));
+        }
+        table.row(row);
+    }
+    table.to_string()
 }
 
 /// The last events, as this gateway has seen them.
@@ -239,6 +259,29 @@ mod tests {
         let line = "host nqn.host has no path to gateway c, which serves load-balancing group 3 of nqn.disks; it is connected \
                     to a, b";
         assert_eq!(text.lines().filter(|other| *other == line).count(), 1, "{text}");
+    }
+
+    #[test]
+    fn locations_are_shown_where_gateways_have_them() {
+        let status = |location: Value, is_degraded: bool| {
+            let gateway = json!({
+                "name": "a", "number": 1, "location": location, "life": "alive", "is_well": true, "has_hosts": true,
+                "listeners": [], "connections": 0,
+            });
+            let group = json!({
+                "id": 7, "preferred": "b", "location": "east", "is_degraded": is_degraded, "owner": "a",
+                "state": "serving", "namespaces": 1, "is_served_here": true,
+            });
+            let status = json!({
+                "group": "rbd/g", "gateway": "a", "has_lease": true, "version": 1, "gateways": [gateway],
+                "load_balancing_groups": [group],
+            });
+            text(&serde_json::from_value(status).unwrap())
+        };
+        let (with, without) = (status(json!("west"), true), status(Value::Null, false));
+        assert!(with.contains("location") && with.contains("west"), "{with}");
+        assert!(with.contains("load-balancing group 7 is degraded: "), "{with}");
+        assert!(!without.contains("location") && !without.contains("degraded"), "{without}");
     }
 
     #[test]

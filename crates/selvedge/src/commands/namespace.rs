@@ -207,6 +207,9 @@ pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
     if let Some(group) = settings.ana_group {
         body.insert("ana_group".into(), json!(group));
     }
+    if let Some(location) = &settings.location {
+        body.insert("location".into(), json!(Some(location).filter(|name| *name != "none")));
+    }
     let names = |hosts: &[nvme::discovery::Nqn]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
     if !settings.visible_to.is_empty() {
         body.insert("visible".into(), json!({ "only": names(&settings.visible_to) }));
@@ -299,6 +302,7 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         (state, None) => state.to_owned(),
     };
     let not_there = || "not known while it is absent".to_owned();
+    let location = config.location.as_ref().map_or_else(String::new, |location| format!(", at {location}"));
     let identity = |name| states.text(subsystem, config.nsid, name).map_or_else(not_there, str::to_owned);
     let lines = [
         ("subsystem", subsystem.to_owned()),
@@ -309,7 +313,7 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         ("at power loss", states.at_power_loss(subsystem, config.nsid).to_owned()),
         ("uuid", identity("uuid")),
         ("nguid", identity("nguid")),
-        ("ana group", config.ana_group.to_string()),
+        ("ana group", format!("{}{location}", config.ana_group)),
         ("visible", visible),
         ("limits", limits(&config.qos)),
         ("write protected", format!("{protection}{by}")),

@@ -229,6 +229,7 @@ fn begin_as_gateway(
 ) -> Result<Begun, Failure> {
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
+    let group = &GroupSpec { location: flags.gateway_location.clone(), ..group.clone() };
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
     engine.sealing_key = sealing_key(flags)?;

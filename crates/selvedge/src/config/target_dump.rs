@@ -156,6 +156,7 @@ mod tests {
                 }),
                 trash_image: self.below(2) == 0,
                 disable_auto_resize: self.below(2) == 0,
+                location: self.some(|chance| format!("rack-{}", chance.below(9))),
                 shared_storage: is_stored && self.below(2) == 0,
                 write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)

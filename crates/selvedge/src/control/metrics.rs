@@ -6,7 +6,7 @@ use std::fmt::Display;
 use engine::limits::METRICS_QUEUES_MAX;
 use engine::target::{CONTENT_TYPE, Exposition, TargetStatus};
 use engine::transport::info::StreamInfo;
-use gateway::UnreachedHost;
+use gateway::{GroupStatus, UnreachedHost};
 
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
@@ -16,9 +16,8 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     if let Some(membership) = ask.administration.membership() {
         text += &unreached(&membership.own_unreached());
         let status = membership.status();
-        let own = status.gateways.iter().find(|gateway| gateway.name == status.gateway);
-        let is_drained = own.is_some_and(|own| own.is_drained);
-        text += &standing(&status.group, &status.gateway, (status.has_lease, is_drained));
+        text += &standing(&status);
+        text += &degraded(&status);
     }
     text += &connections(&ask.administration.status());
     Ok(Answer::text(CONTENT_TYPE, text))
@@ -46,15 +45,40 @@ fn unreached(hosts: &[UnreachedHost]) -> String {
 }
 
 /// Lease and drain state of this gateway.
-fn standing(group: &str, gateway: &str, (has_lease, is_drained): (bool, bool)) -> String {
+fn standing(status: &GroupStatus) -> String {
+    let own = status.gateways.iter().find(|gateway| gateway.name == status.gateway);
+    let is_drained = own.is_some_and(|own| own.is_drained);
+    let names: [(&str, &dyn Display); 2] = [("group", &status.group), ("gateway", &status.gateway)];
+    let mut labels = names.to_vec();
+    if let Some(location) = own.and_then(|own| own.location.as_ref()) {
+        labels.push(("location", location));
+    }
     let mut text = Exposition::default();
     let lease = "Whether this gateway reaches what its group shares; others take over from one that does not";
     let drained = "Whether this gateway is to serve nothing as long as another one can";
-    for (name, help, value) in
-        [("selvedge_gateway_has_lease", lease, has_lease), ("selvedge_gateway_drained", drained, is_drained)]
-    {
+    for (name, help, value) in [
+        ("selvedge_gateway_has_lease", lease, status.has_lease),
+        ("selvedge_gateway_drained", drained, is_drained),
+    ] {
         text.family(name, "gauge", help);
-        text.sample(name, &[("group", &group), ("gateway", &gateway)], u8::from(value));
+        text.sample(name, &labels, u8::from(value));
+    }
+    text.into_text()
+}
+
+/// Load-balancing groups that are not served at their location, as this gateway sees them.
+fn degraded(status: &GroupStatus) -> String {
+    let mut text = Exposition::default();
+    let name = "selvedge_gateway_group_degraded";
+    text.family(name, "gauge", "Whether a load-balancing group is not served at its location");
+    for group in &status.load_balancing_groups {
+        let names: [(&str, &dyn Display); 2] =
+            [("group", &status.group), ("load_balancing_group", &group.id)];
+        let mut labels = names.to_vec();
+        if let Some(location) = &group.location {
+            labels.push(("location", location));
+        }
+        text.sample(name, &labels, u8::from(group.is_degraded));
     }
     text.into_text()
 }
@@ -148,12 +172,45 @@ mod tests {
     #[test]
     fn a_gateway_says_whether_it_reaches_its_group_and_is_to_serve() {
         for (has_lease, lease, drained) in [(true, 1, 0), (false, 0, 1)] {
-            let text = standing("rbd/g", "a", (has_lease, !has_lease));
-            for (name, value) in [("has_lease", lease), ("drained", drained)] {
-                let line = format!("selvedge_gateway_{name}{{group=\"rbd/g\",gateway=\"a\"}} {value}");
-                assert!(text.lines().any(|found| found == line), "{text}");
+            for (location, label) in [(None, ""), (Some("east"), ",location=\"east\"")] {
+                let text = standing(&status(location, has_lease));
+                for (name, value) in [("has_lease", lease), ("drained", drained)] {
+                    let line =
+                        format!("selvedge_gateway_{name}{{group=\"rbd/g\",gateway=\"a\"{label}}} {value}");
+                    assert!(text.lines().any(|found| found == line), "{text}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn each_load_balancing_group_says_whether_it_is_degraded() {
+        let text = degraded(&status(Some("east"), true));
+        for line in [
+            "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"1\",location=\"east\"} 1",
+            "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"2\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+    }
+
+    /// Status of gateway a at a location, which is drained if it has no lease. Its group is degraded, and another one is not.
+    fn status(location: Option<&str>, has_lease: bool) -> GroupStatus {
+        let gateway = serde_json::json!({
+            "name": "a", "number": 1, "location": location, "life": "alive", "is_well": true, "has_hosts": true,
+            "listeners": [], "connections": 0, "is_drained": !has_lease,
+        });
+        let group = |id: u32, location: Option<&str>| {
+            serde_json::json!({
+                "id": id, "preferred": "a", "location": location, "is_degraded": location.is_some(), "owner": "b",
+                "state": "serving", "namespaces": 1, "is_served_here": false,
+            })
+        };
+        let status = serde_json::json!({
+            "group": "rbd/g", "gateway": "a", "has_lease": has_lease, "version": 1, "gateways": [gateway],
+            "load_balancing_groups": [group(1, location), group(2, None)],
+        });
+        serde_json::from_value(status).unwrap()
     }
 
     #[test]

@@ -42,8 +42,9 @@ impl Patched for NamespaceConfig {
         "write_delay_ms",
         "trash_image",
         "disable_auto_resize",
+        "location",
     ];
-    const OPTIONAL: &'static [&'static str] = &["qos", "owner"];
+    const OPTIONAL: &'static [&'static str] = &["qos", "owner", "location"];
     const BESIDE: &'static [&'static str] = &["size", "shrink"];
     const FORMER: &'static [(&'static str, &'static str)] = &[("load_balancing_group", "ana_group")];
 }
@@ -191,6 +192,16 @@ impl<T: Patched> Patch<T> {
 }
 
 impl NamespacePatch {
+    /// The location that the namespace is to prefer, if it says one.
+    pub(super) fn location(&self) -> Option<&str> {
+        self.patch.settings.get("location")?.as_str()
+    }
+
+    /// True if it names an ANA group.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.patch.settings.get("ana_group").is_some_and(|group| !group.is_null())
+    }
+
     /// Changes `config` as it says.
     pub(super) fn apply(&self, config: &mut NamespaceConfig) -> Result<(), Refusal> {
         if let Some(Size(bytes)) = self.size {

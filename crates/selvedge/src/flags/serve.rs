@@ -220,6 +220,11 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "NAME", value_parser = gateway_name, requires = "gateway_group")]
     pub(crate) gateway_name: Option<String>,
 
+    /// Location of this gateway, such as rack1: it serves the namespaces of other gateways there
+    /// before gateways elsewhere do
+    #[arg(long, value_name = "NAME", value_parser = gateway_name, requires = "gateway_group")]
+    pub(crate) gateway_location: Option<String>,
+
     #[command(flatten)]
     pub(crate) administered: AdministeredFlags,
 

@@ -396,6 +396,9 @@ pub(crate) struct NamespaceSettings {
     /// ANA group, which is the load-balancing group of gateways
     #[arg(long, value_name = "N", visible_alias = "load-balancing-group")]
     pub(crate) ana_group: Option<u32>,
+    /// Location of the gateways that serve the namespace before others do, or none
+    #[arg(long, value_name = "NAME|none")]
+    pub(crate) location: Option<String>,
     /// Hosts that see the namespace; all others do not
     #[arg(long, value_name = "NQN", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["hidden_from", "visible_to_all"])]
     pub(crate) visible_to: Vec<Nqn>,

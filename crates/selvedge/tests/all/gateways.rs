@@ -135,6 +135,8 @@ fn what_cannot_be_is_said_in_one_line() {
         (&["--gateway-group", "rbd/g", "--namespace", "null:1m"], "cannot be used with"),
         (&["--gateway-name", "a"], "--gateway-group"),
         (&["--gateway-group", "rbd/g", "--gateway-name", "a b"], "1 to 128 letters"),
+        (&["--gateway-location", "east"], "--gateway-group"),
+        (&["--gateway-group", "rbd/g", "--gateway-location", "a b"], "1 to 128 letters"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
         let output = command.arg("serve").args(arguments).stdin(Stdio::null()).output().expect("it runs");

@@ -287,6 +287,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("file_pin", from.file_pin == to.file_pin),
         ("trash_image", from.trash_image == to.trash_image),
         ("disable_auto_resize", from.disable_auto_resize == to.disable_auto_resize),
+        ("location", from.location == to.location),
     ] {
         if !same {
             fields.push(name);
@@ -366,6 +367,7 @@ mod tests {
         named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
         named(namespace(|n| n.trash_image = true), "NamespaceChanged");
         named(namespace(|n| n.disable_auto_resize = true), "NamespaceChanged");
+        named(namespace(|n| n.location = Some("east".to_owned())), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");
         let group = crate::target::config::AnaGroupConfig {
             id: 1,

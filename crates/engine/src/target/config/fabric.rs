@@ -260,6 +260,9 @@ pub struct NamespaceConfig {
     /// Keeps the size that hosts know when its image gets another one, until the target opens the image again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disable_auto_resize: bool,
+    /// Location of the gateways that serve it before others do, in a group of gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
     /// A run-time order that former versions stored here, and that is in
     /// [`Directives`](super::Directives) now.
     #[doc(hidden)]
@@ -516,6 +519,7 @@ impl NamespaceConfig {
             file_pin: None,
             trash_image: false,
             disable_auto_resize: false,
+            location: None,
             former_standby: Forgotten,
         }
     }

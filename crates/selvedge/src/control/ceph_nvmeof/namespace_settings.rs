@@ -209,9 +209,28 @@ pub(super) async fn change_location(
     if nsid == 0 {
         return Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing));
     }
-    find_namespace(&native, nqn, nsid, &doing).await?;
-    check_location(request.location()).map_err(|failed| failed.amid(doing))?;
+    let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
+    let location = Some(request.location()).filter(|location| !location.is_empty());
+    if namespace.location.as_deref() == location {
+        return Ok(ReqStatus::default());
+    }
+    check_location(&native, request.location()).await.map_err(|failed| failed.amid(&doing))?;
+    let known = native.group().await?;
+    let group = namespace.ana_group;
+    let owner = owner_elsewhere(known.as_ref(), group);
+    if let Some(owner) = owner.filter(|_| moves(known.as_ref(), group, location)) {
+        return Err(Failed::new(EEXIST, at_its_owner(owner)).amid(doing));
+    }
+    let patched = native.patch_namespace(nqn, nsid, json!({ "location": location })).await;
+    patched.map_err(|failed| invalid(failed).amid(doing))?;
     Ok(ReqStatus::default())
+}
+
+/// True if a namespace in this load-balancing group goes to another one when it is to prefer this location.
+fn moves(known: Option<&GroupStatus>, group: u32, location: Option<&str>) -> bool {
+    let mut groups = known.into_iter().flat_map(|known| &known.load_balancing_groups);
+    let present = groups.find(|present| present.id == group);
+    location.is_some() && present.is_some_and(|present| present.location.as_deref() != location)
 }
 
 #[cfg(test)]
@@ -234,5 +253,23 @@ mod tests {
         let owners = [1, 2, 3, 4].map(|group| owner_elsewhere(Some(&known), group));
         assert_eq!(owners, [None, Some("b"), None, None]);
         assert_eq!(owner_elsewhere(None, 1), None);
+    }
+
+    #[test]
+    fn a_namespace_moves_when_its_group_is_at_another_location() {
+        let group = |id: u32, location: Option<&str>| {
+            json!({
+                "id": id, "preferred": "a", "location": location, "owner": "a", "state": "serving", "namespaces": 1,
+                "is_served_here": true,
+            })
+        };
+        let known = json!({
+            "group": "rbd/gw", "gateway": "a", "has_lease": true, "version": 1, "gateways": [],
+            "load_balancing_groups": [group(1, Some("east")), group(2, Some("west")), group(3, None)],
+        });
+        let known: GroupStatus = serde_json::from_value(known).unwrap();
+        let moved = |location| [1, 2, 3, 4].map(|group| moves(Some(&known), group, location));
+        assert_eq!(moved(Some("east")), [false, true, true, false]);
+        assert_eq!(moved(None), [false; 4]);
     }
 }

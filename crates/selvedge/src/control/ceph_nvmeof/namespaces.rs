@@ -6,7 +6,7 @@ use ceph_nvmeof::{
 };
 use engine::backend::{BackendConfig, RbdConfig};
 use engine::target::{Metrics, NamespaceConfig, SubsystemConfig, Visibility};
-use gateway::Membership;
+use gateway::{GatewayStatus, Membership};
 use libc::{EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) async fn add(native: Native, request: NamespaceAddReq) -> Result<Nsid
     let subsystem = subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
     let subsystem = subsystem.ok_or_else(|| failed(Failed::new(ENOENT, "No such subsystem")))?;
     check_image(&request).map_err(failed)?;
-    check_location(request.location()).map_err(failed)?;
+    check_location(&native, request.location()).await.map_err(failed)?;
     check_free(&subsystems, subsystem, &request).map_err(failed)?;
     if let Some(group) = request.anagrpid.filter(|group| *group != 0) {
         check_group(&native, group).await.map_err(failed)?;
@@ -95,6 +95,9 @@ fn body(native: &Native, request: &NamespaceAddReq, create: bool) -> Value {
     }
     if let Some(group) = request.anagrpid.filter(|group| *group != 0) {
         body["ana_group"] = group.into();
+    }
+    if !request.location().is_empty() {
+        body["location"] = request.location().into();
     }
     if request.no_auto_visible() {
         body["visible"] = json!({ "only": [] });
@@ -171,12 +174,13 @@ fn check_free(
     Ok(())
 }
 
-/// Refuses a location, since gateways have none here.
-pub(super) fn check_location(location: &str) -> Result<(), Failed> {
-    if location.is_empty() {
+/// Refuses a location that no gateway of the group has.
+pub(super) async fn check_location(native: &Native, location: &str) -> Result<(), Failed> {
+    let is_there = |gateway: &GatewayStatus| gateway.location.as_deref() == Some(location);
+    if location.is_empty() || native.group().await?.is_some_and(|group| group.gateways.iter().any(is_there)) {
         return Ok(());
     }
-    Err(Failed::new(ENODEV, format!("invalid location {location}: no gateway has one")))
+    Err(Failed::new(ENODEV, format!("invalid location {location}: no gateway has it")))
 }
 
 /// Refuses a load-balancing group that there is not.
@@ -276,6 +280,7 @@ fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, metrics: &Met
         disable_auto_resize: Some(namespace.disable_auto_resize),
         read_only: Some(!namespace.write_protection.is_none()),
         configured_load_balancing_group: Some(namespace.ana_group),
+        location: namespace.location.clone(),
         rados_namespace_name: image.map(|image| image.namespace.clone()),
         ..NamespaceCli::default()
     }

@@ -264,6 +264,11 @@ fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         let what = format!("no gateway serves load-balancing group {}", unserved.id);
         findings.push(Finding::new(Level::Critical, what, "state of each gateway: selvedge gateways"));
     }
+    for degraded in group.load_balancing_groups.iter().filter(|group| group.is_degraded) {
+        let id = degraded.id;
+        let what = format!("load-balancing group {id} is degraded: it is not served at its location");
+        findings.push(Finding::new(Level::Warning, what, "gateways and their locations: selvedge gateways"));
+    }
     if !group.unreached_hosts.is_empty() {
         let missing = units::plural(group.unreached_hosts.len() as u64, "path");
         let what = format!("no connection on {missing} of hosts to their gateways");

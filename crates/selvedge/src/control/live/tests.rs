@@ -395,6 +395,31 @@ fn the_line_has_the_finding_of_doctor_unless_another_is_as_serious() {
 }
 
 #[test]
+fn a_load_balancing_group_away_from_its_location_is_named() {
+    let base = Instant::now();
+    let (before, now) = (sample(0, vec![subsystem(1, 0)], base), sample(1, vec![subsystem(1, 0)], base));
+    let interval = Interval::between(&now, &before);
+    let minute = &Troubles::of(&before.metrics);
+    let namespaces = &[namespace_status(NamespaceState::Ready)];
+    for (is_degraded, level) in [(false, Level::Ok), (true, Level::Warning)] {
+        let group = serde_json::json!({
+            "id": 7, "preferred": "b", "location": "east", "is_degraded": is_degraded, "owner": "a",
+            "state": "serving", "namespaces": 1, "is_served_here": true,
+        });
+        let group = serde_json::json!({
+            "group": "rbd/g", "gateway": "a", "has_lease": true, "version": 1, "gateways": [],
+            "load_balancing_groups": [group],
+        });
+        let group: gateway::GroupStatus = serde_json::from_value(group).unwrap();
+        let (now, before, interval, group) = (&now, &before, &interval, Some(&group));
+        let health =
+            Health::of(&Looked { now, before, interval, minute, namespaces, group, diagnosed: None });
+        assert_eq!(health.level, level, "{health:?}");
+        assert_eq!(health.line.starts_with("load-balancing group 7 is degraded"), is_degraded, "{health:?}");
+    }
+}
+
+#[test]
 fn a_tick_says_what_was_done_since_the_last_one() {
     let base = Instant::now();
     let before = sample(10, vec![subsystem(1, 100)], base);

@@ -480,6 +480,7 @@ pub(in crate::control) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
             ana_group: body.ana_group.unwrap_or(parent.ana_group),
             visible: body.visible.clone(),
             qos: body.qos,
+            location: parent.location.clone().filter(|_| body.ana_group.is_none()),
             ..NamespaceConfig::new(nsid, backend, parent.block_size)
         };
         subsystem.namespaces.push(config.clone());

@@ -81,7 +81,11 @@ pub(super) fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let mut body: NamespaceBody = ask.body()?;
     if let Some(membership) = ask.administration.membership() {
-        body.prefer_group(membership.group_with_fewest());
+        let group = match body.location() {
+            Some(location) => Some(membership.group_at(location, None)?),
+            None => membership.group_with_fewest(),
+        };
+        body.prefer_group(group);
     }
     let nqn = ask.part("nqn");
     let add = |fabric: &mut FabricConfig| {
@@ -145,13 +149,16 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let permissions = Permissions { shrink: body.shrink, ..Permissions::default() };
     // An image's size is its cluster's matter, which does not belong to what is served.
     let served = find(ask, &ask.administration.fabric(), nsid).cloned();
+    let group = group_at(ask, &body, served.as_ref().ok())?;
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
     let size = resized.as_ref().and_then(|_| body.size.take());
     let edit = |fabric: &mut FabricConfig| {
         let subsystem = ask.subsystem_mut(fabric)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
         let namespace = namespace.ok_or_else(|| gone(nsid))?;
-        body.apply(namespace)
+        body.apply(namespace)?;
+        namespace.ana_group = group.unwrap_or(namespace.ana_group);
+        Ok(())
     };
     let about_body = |mut refusal: Refusal| {
         // The body is a namespace, and not the configuration that it stands in.
@@ -176,6 +183,19 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     })?;
     changed.map_err(about_body)?;
     task.map_or_else(|| show(ask), |task| Answer::begun(&task))
+}
+
+/// The load-balancing group of gateways that a namespace goes to when it is to prefer a location, and no group is named.
+fn group_at(
+    ask: &Ask<'_>,
+    patch: &NamespacePatch,
+    served: Option<&NamespaceConfig>,
+) -> Result<Option<u32>, Refusal> {
+    let (Some(membership), Some(location)) = (ask.administration.membership(), patch.location()) else {
+        return Ok(None);
+    };
+    let group = membership.group_at(location, served.map(|config| config.ana_group))?;
+    Ok((!patch.is_grouped()).then_some(group))
 }
 
 /// Reopens a namespace's file or device after a failure.
@@ -286,6 +306,11 @@ impl NamespaceBody {
             BackendConfig::Rbd(_) => wrong("a snapshot cannot be made like that; clone it"),
             _ => wrong("it goes with rbd only"),
         }
+    }
+
+    /// The location that it prefers.
+    pub(super) fn location(&self) -> Option<&str> {
+        self.config.location.as_deref()
     }
 
     /// The ANA group it goes to when it asks for none.
