@@ -5,20 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::limits::GATEWAY_PRESENCE_MS;
 
-use super::kept_hosts::{KeptHostWatch, departed};
 use super::membership::Membership;
 use super::presence::{Presence, PresenceWatch, UnreachedHost, stranded, unreached};
 use super::store::StoreError;
 
 /// Last reports, of this gateway and of the others.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct HostReports {
     next_ms: u64,
     said: Option<Presence>,
-    pub(super) heard: BTreeMap<String, Presence>,
+    heard: BTreeMap<String, Presence>,
     watch: PresenceWatch,
-    /// Denied hosts that keep connections of which none is left.
-    pub(super) kept: KeptHostWatch,
 }
 
 impl Membership {
@@ -30,17 +27,24 @@ impl Membership {
             return;
         }
         reports.next_ms = now_ms + GATEWAY_PRESENCE_MS;
-        let last = reports.clone();
+        let (said, watch) = (reports.said.clone(), reports.watch.clone());
         // Who asks for the group's status does not wait for the cluster.
         drop(reports);
-        match self.exchange(last, now_ms) {
-            Ok(reports) => *self.host_reports() = reports,
+        match self.exchange(said.as_ref(), watch, now_ms) {
+            Ok((said, heard, watch)) => {
+                let mut reports = self.host_reports();
+                (reports.said, reports.heard, reports.watch) = (Some(said), heard, watch);
+            }
             Err(error) => tracing::debug!(%error, "gateways do not hear which hosts are here"),
         }
     }
 
-    fn exchange(&self, last: HostReports, now_ms: u64) -> Result<HostReports, StoreError> {
-        let HostReports { next_ms, said, mut watch, mut kept, .. } = last;
+    fn exchange(
+        &self,
+        said: Option<&Presence>,
+        mut watch: PresenceWatch,
+        now_ms: u64,
+    ) -> Result<(Presence, BTreeMap<String, Presence>, PresenceWatch), StoreError> {
         let guests = self.target.get().map(|target| target.guests()).unwrap_or_default();
         let heard = self.store().presences()?;
         let (state, me) = {
@@ -48,9 +52,8 @@ impl Membership {
             (seen.state.clone(), seen.me.clone())
         };
         watch.note(unreached(&state, &me, &guests, &heard), now_ms);
-        kept.note(departed(&state, &me, &guests, &heard), now_ms);
         let says = Presence::new(me.epoch, &guests, watch.reported());
-        if said.as_ref() != Some(&says) {
+        if said != Some(&says) {
             self.store().say_presence(&me.gateway, &says)?;
         }
         // A gateway of another name may never come back.
@@ -59,7 +62,7 @@ impl Membership {
         if !gone.is_empty() {
             self.store().forget_presences(gone)?;
         }
-        Ok(HostReports { next_ms, said: Some(says), heard, watch, kept })
+        Ok((says, heard, watch))
     }
 
     /// The hosts of this gateway that have no path to another one which serves what they may use.

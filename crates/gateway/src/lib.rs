@@ -20,7 +20,6 @@ mod handed_member;
 mod held_writes;
 mod host_presence;
 mod host_reports;
-mod kept_hosts;
 mod lease;
 mod local_fabric;
 mod location;

@@ -58,7 +58,7 @@ impl Presence {
 
     /// True if this host has no controller there, as far as the report of a gateway in this epoch
     /// shows.
-    pub(crate) fn lacks(&self, guest: &Guest, epoch: u64) -> bool {
+    fn lacks(&self, guest: &Guest, epoch: u64) -> bool {
         self.epoch == epoch && !self.is_cut && !self.guests.contains(&number(guest))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::limits::{ANA_GROUPS_MAX, HOSTS_MAX};
+use engine::limits::ANA_GROUPS_MAX;
 use engine::target::{AnaGroupConfig, GroupState, HostKeyConfig, SubsystemConfig};
 use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -198,18 +198,13 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
             // One without a connection has none to keep. The list would be full one day.
             let is_connected = |kept: &String| connected.as_ref().is_none_or(|known| known.contains(kept));
             subsystem.kept_hosts.retain(is_connected);
-            if let Some(membership) = ask.administration.membership() {
-                let is_full = subsystem.kept_hosts.len() > HOSTS_MAX;
-                let departed = membership.departed_hosts(&subsystem.nqn, host, is_full);
-                subsystem.kept_hosts.retain(|kept| !departed.contains(kept));
-            }
         }
         Ok(())
     })?;
     Ok(Answer::done())
 }
 
-/// Hosts with controllers of the subsystem that the path names; `None` in a group, whose gateways report theirs to each other.
+/// Hosts with controllers of the subsystem that the path names; `None` in a group, of which this gateway knows only its own.
 fn connected(ask: &Ask<'_>) -> Option<BTreeSet<String>> {
     if ask.administration.membership().is_some() {
         return None;
