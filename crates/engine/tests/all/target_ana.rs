@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::raw_host::{ENGINES, Give, SPACES, TestTarget, assert_status};
 use crate::reservation_party::Party;
 use crate::target_manage::{asked, controllers, known, start};
-use engine::target::{AnaGroupConfig, GroupState, WriteProtection};
+use engine::target::{AnaGroupConfig, GroupState, Visibility, WriteProtection};
 use nvme::Status;
 use nvme::features::{FeatureId, Select, value};
 use nvme::identify::{Cns, NSID_ALL};
@@ -43,6 +43,11 @@ fn refuses(host: &mut Party, refusal: Status) {
     }
     let list = GetLbaStatus { start: 0, room_bytes: 4096, blocks: 0 }.encode(NSID);
     assert_eq!(host.host.admin.run(list, Give::Room(4096)).status, refusal);
+    refuses_deletion(host, refusal);
+}
+
+/// Checks that no deletion reaches the administration.
+fn refuses_deletion(host: &mut Party, refusal: Status) {
     for nsid in [NSID, NSID_ALL] {
         let delete = NamespaceManagement::Delete.encode(nsid);
         assert_eq!(host.host.admin.run(delete, Give::Nothing).status, refusal, "deletion of {nsid:#x}");
@@ -54,6 +59,7 @@ fn admin_commands_that_need_a_namespace_fail_with_the_status_of_its_group() {
     for engine in ENGINES {
         let (target, requests) = start(engine);
         let mut host = Party::connect(target.address(), 1);
+        let mut other = Party::connect(target.address(), 2);
         let owner = known(&host.host);
         target.apply_to(NSID, |namespace| {
             namespace.ana_group = GROUP;
@@ -77,6 +83,13 @@ fn admin_commands_that_need_a_namespace_fail_with_the_status_of_its_group() {
             let detach = (NamespaceAttachment::Detach.encode(NSID), Give::Asked(list.as_bytes()));
             let (_, reply) = asked(&mut host.host, &requests, detach, Ok(0));
             assert_eq!(reply.status, Status::SUCCESS, "attachment is not access");
+            target.apply_to(NSID, |namespace| namespace.visible = Visibility::Only(Vec::new()));
+            assert!(host.host.admin.identified(NSID, Cns::NAMESPACE).iter().all(|byte| *byte == 0));
+            refuses_deletion(&mut host, refusal);
+            let delete = (NamespaceManagement::Delete.encode(NSID), Give::Nothing);
+            let (_, reply) = asked(&mut other.host, &requests, delete, Err(Status::INVALID_NAMESPACE));
+            assert_eq!(reply.status, Status::INVALID_NAMESPACE, "another host learns nothing of the group");
+            target.apply_to(NSID, |namespace| namespace.visible = Visibility::default());
             put(&target, GroupState::NonOptimized);
             assert_eq!(host.get_feature(MASK, NSID, Select::Current), Ok(mask), "after {state:?}");
             let list = GetLbaStatus { start: 0, room_bytes: 4096, blocks: 0 }.encode(NSID);

@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 
 use super::answer::Answer;
 use crate::limits::ANA_GROUPS_MAX;
-use crate::target::config::{FabricConfig, KnownHost, SubsystemConfig};
+use crate::target::config::{FabricConfig, KnownHost, NamespaceConfig, SubsystemConfig};
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Asker, HostRequest, PendingRequest};
@@ -74,20 +74,22 @@ fn manage(entry: &SubmissionEntry, controller: &Controller, data: &[u8]) -> Resu
     }
 }
 
-/// Checks that the namespace, or all namespaces of the host, are accessible to it (Base 8.1.1). A deletion takes the
-/// blocks, which another path may be serving.
+/// Checks that the namespace, or each of the host's own, is accessible to the host (Base 8.1.1), attached or not. A deletion
+/// takes the blocks, which another path may be serving.
 fn check_access(controller: &Controller, nsid: Option<u32>) -> Result<(), Status> {
-    let table = controller.table();
-    let refusal = match nsid {
-        Some(nsid) => table.refusal(nsid),
-        None => {
-            let host = controller.host.known();
-            let state = controller.subsystem.state();
-            let own = state.config.namespaces.iter().filter(|config| host.owns(config));
-            own.map(|config| config.nsid).find_map(|nsid| table.refusal(nsid))
-        }
+    let host = controller.host.known();
+    let state = &mut *controller.subsystem.state_mut();
+    let is_concerned = |config: &&NamespaceConfig| match nsid {
+        Some(nsid) => config.nsid == nsid && host.knows(config),
+        None => host.owns(config),
     };
-    refusal.map_or(Ok(()), Err)
+    for config in state.config.namespaces.iter().filter(is_concerned) {
+        let access = state.ana.cell(config.ana_group, controller.port, &state.config);
+        if let Some(refusal) = access.refusal() {
+            return Err(refusal);
+        }
+    }
+    Ok(())
 }
 
 /// A namespace as the host describes it. What is not the host's to say in that structure is not looked at.
