@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use crate::raw_host::held_writes::{FILE, begin_write, each_engine, hold_back};
 use crate::raw_host::resets::{instance, reset};
 use crate::raw_host::{Client, Give, Host, Options, Random, TestTarget, assert_status, pattern};
+use engine::limits::ASYNC_EVENTS_MAX;
 use engine::target::ControllerStatus;
-use nvme::Status;
+use nvme::command::admin_opcode;
 use nvme::cross_reset::IMMEDIATE_RESET_SUCCESSFUL;
 use nvme::fabrics::{configuration, controller_status, disconnect, property};
 use nvme::io::IoCommand;
+use nvme::{Status, SubmissionEntry};
 use prerequisite::wait_until;
 
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
@@ -82,6 +84,27 @@ fn a_controller_that_is_enabled_too_soon_becomes_ready_when_its_reset_is_complet
         wait_until("it is enabled again", || host.try_io(1).1.status.is_success());
         assert!(began.elapsed() >= Duration::from_millis(DELAY_MS.into()), "not before the write");
         assert_eq!(status(&mut host), controller_status::READY);
+    });
+}
+
+#[test]
+fn event_requests_end_with_a_reset_that_comes_during_another_one() {
+    each_engine(|engine| {
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
+        hold_back(&target, DELAY_MS);
+        begin_write(&mut queue, 3, &pattern(4096, 1));
+        let request = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
+        for _ in 0..2 {
+            configure(&mut host, 0);
+            configure(&mut host, ENABLED);
+            for _ in 0..ASYNC_EVENTS_MAX {
+                host.admin.submit(request, Give::Nothing);
+            }
+        }
+        let beyond = host.admin.submit(request, Give::Nothing);
+        let reply = host.admin.wait();
+        assert_eq!(reply.command_id, beyond, "those of before the second reset count no longer");
+        assert_status(reply.status, Status::ASYNC_EVENT_LIMIT_EXCEEDED, "one too many");
     });
 }
 

@@ -12,7 +12,7 @@ use super::intake::{Intake, Taken, check_capsule};
 use super::{cross_reset, discovery, features, identify, lba_status, log_page, namespace_admin, property};
 use crate::limits::{ABORTS_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
 use crate::ring::{Buffer, BufferPool};
-use crate::target::controller::{Controller, Quiesce};
+use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Address, Asker, Owner};
 use crate::target::queue::{Disconnect, Next, Payload, Reply};
@@ -175,8 +175,8 @@ impl AdminCommands {
         let mut aborted = None;
         let answer = match entry.opcode {
             admin_opcode::FABRICS => {
-                let (answer, begun) = property::answer(entry, &controller, fabric);
-                if matches!(begun, Some(Quiesce::Disable | Quiesce::Both)) {
+                let (answer, is_reset) = property::answer(entry, &controller, fabric);
+                if is_reset {
                     // They end with the reset, without completions (Base 5.1.2): the host requests events again.
                     self.events.clear();
                 }

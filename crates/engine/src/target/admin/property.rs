@@ -16,21 +16,21 @@ use crate::target::fabric::Fabric;
 /// waits for the command itself.
 const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
-/// Answers a Fabrics command on an admin queue, with the transition that it begins, if it begins one.
+/// Answers a Fabrics command on an admin queue; true if the command resets the controller.
 pub(super) fn answer(
     entry: &SubmissionEntry,
     controller: &Arc<Controller>,
     fabric: &Fabric,
-) -> (Answer, Option<Quiesce>) {
+) -> (Answer, bool) {
     let answer = match entry.fabrics_type() {
         fabrics_type::PROPERTY_GET => get_property(entry, controller),
         fabrics_type::PROPERTY_SET => match set_property(entry, controller) {
-            Ok(begun) => {
+            Ok((is_reset, begun)) => {
                 // After the controller is no longer ready: a command that begins behind the fence would outlive the reset.
                 if let Some(quiesce) = begun {
                     fabric.quiesce(controller, quiesce);
                 }
-                return (Status::SUCCESS.into(), begun);
+                return (Status::SUCCESS.into(), is_reset);
             }
             Err(status) => status.into(),
         },
@@ -38,7 +38,7 @@ pub(super) fn answer(
         fabrics_type::DISCONNECT => Status::INVALID_QUEUE_TYPE.do_not_retry().into(),
         _ => Status::INVALID_OPCODE.do_not_retry().into(),
     };
-    (answer, None)
+    (answer, false)
 }
 
 fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {
@@ -63,8 +63,8 @@ fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {
     Answer::Status(Status::SUCCESS, value)
 }
 
-/// Sets a property; what that begins.
-fn set_property(entry: &SubmissionEntry, controller: &Controller) -> Result<Option<Quiesce>, Status> {
+/// Sets a property; the effect is that of [`Controller::configure`].
+fn set_property(entry: &SubmissionEntry, controller: &Controller) -> Result<(bool, Option<Quiesce>), Status> {
     let access = PropertyAccess::decode(entry)?;
     match (access.offset, access.wide) {
         (property::CONFIGURATION, false) => Ok(controller.configure(access.value as u32)),

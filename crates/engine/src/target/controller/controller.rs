@@ -214,17 +214,19 @@ impl Controller {
         lock(&self.state)
     }
 
-    /// Writes Controller Configuration. What it begins, if anything, closes the I/O queues and ends with their last command.
-    pub(crate) fn configure(&self, value: u32) -> Option<Quiesce> {
+    /// Writes Controller Configuration: true if that is a reset (CC.EN from 1 to 0), also while an earlier one is under way; and
+    /// the transition that it begins, if any, which closes the I/O queues and ends with their last command.
+    pub(crate) fn configure(&self, value: u32) -> (bool, Option<Quiesce>) {
         let mut state = self.state();
         let old = std::mem::replace(&mut state.configuration, value);
         let was_enabled = old & configuration::ENABLE != 0;
         let enabled = value & configuration::ENABLE != 0;
+        let is_reset = was_enabled && !enabled;
         let mut begun = None;
         // A host that enables the controller before a reset has ended gets it enabled when it has.
         if enabled && !was_enabled && !state.is_disabling {
             state.status = self.status_enabled(value);
-        } else if !enabled && was_enabled && !state.is_disabling {
+        } else if is_reset && !state.is_disabling {
             // Not ready before the fence is raised: the queues begin nothing that it could miss.
             state.is_disabling = true;
             begun = Some(Quiesce::Disable);
@@ -238,7 +240,7 @@ impl Controller {
             state.status = with_shutdown(state.status, 0);
         }
         self.update_ready(&state);
-        begun
+        (is_reset, begun)
     }
 
     /// No command of an I/O queue can still take effect: a reset is complete, and all but the identity is back where it

@@ -336,7 +336,7 @@ fn controller(subsystem: &Arc<Subsystem>) -> Arc<Controller> {
         Controller::new(instance, subsystem.clone(), host, (1, guest), (None, false), 0, Moment(1));
     /// CC.EN with entries of 64 and 16 bytes.
     const ENABLED: u32 = 0x0046_0001;
-    assert!(controller.configure(ENABLED).is_none());
+    assert_eq!(controller.configure(ENABLED), (false, None));
     assert!(controller.is_ready());
     Arc::new(controller)
 }
