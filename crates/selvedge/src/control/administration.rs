@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use engine::backend::{BackendConfig, BackendError, RbdConfig};
@@ -38,6 +38,8 @@ pub(crate) struct Administration {
     target: Arc<Target>,
     /// Store of the configuration. The holder of the lock may change what is served.
     store: Mutex<ConfigStore>,
+    /// Locked for writing by a hand-over, and for reading by the end of a controller, which does not wait for long changes.
+    handing_over: RwLock<()>,
     /// Set once another process serves in place of this one, which makes all further changes.
     has_left: AtomicBool,
     /// Long tasks. They change nothing that is served, and need no lock of these.
@@ -102,10 +104,10 @@ impl Administration {
         let (audit, confinement) = (AuditLog::none(), Confinement::none());
         let (store, tasks) = (Mutex::new(store), Tasks::default());
         let (live, examiner) = (SharedHub::default(), Examiner::default());
-        let sweeps = SweepBoard::default();
         Self {
             target,
             store,
+            handing_over: RwLock::new(()),
             has_left: AtomicBool::new(false),
             tasks,
             membership,
@@ -113,7 +115,7 @@ impl Administration {
             confinement,
             live,
             examiner,
-            sweeps,
+            sweeps: SweepBoard::default(),
             packet_paths: PacketPaths::on(Machine::live()),
         }
     }
@@ -124,9 +126,10 @@ impl Administration {
         Self { audit, ..self }
     }
 
-    /// Lets nothing be changed as long as what this gives is there.
+    /// Lets nothing be changed, and no controller be ended, as long as the guard is there.
     pub(crate) fn hold_still(&self) -> impl Sized + '_ {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        (store, self.handing_over.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Leaves all further changes to another process, also those that wait for the guard of [`Self::hold_still`].
@@ -281,7 +284,8 @@ impl Administration {
 
     /// Ends a controller, unless another process has it; true if there was one.
     pub(crate) fn reset_controller(&self, cntlid: u16) -> Result<bool, Refusal> {
-        let _guard = self.lock()?;
+        let _guard = self.handing_over.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_serves()?;
         Ok(self.target.reset_controller(cntlid))
     }
 
