@@ -294,7 +294,7 @@ impl Worker {
 
     /// Assigns a client to the threads in turn.
     fn assign(&mut self, socket: Socket, peer: String) {
-        // Another thread may have ended already, and would close the connection without a word.
+        // The others end at the same time, and one without clients at once.
         if self.stopping.load(Ordering::Acquire) {
             return self.take_client(socket, peer);
         }
@@ -302,8 +302,11 @@ impl Worker {
         self.next_thread = (thread + 1) % (self.other_workers.len() + 1);
         match thread.checked_sub(1) {
             None => self.take_client(socket, peer),
-            // A thread that is gone takes none, which closes the connection.
-            Some(other) => self.other_workers[other].send(WorkerCommand::Client(socket, peer)),
+            Some(other) => {
+                if let Some((socket, peer)) = self.other_workers[other].give(socket, peer) {
+                    self.take_client(socket, peer);
+                }
+            }
         }
     }
 
@@ -380,6 +383,10 @@ impl Worker {
         if self.end_at.is_none() {
             self.begin_to_end();
         }
+        // Clients of the first thread that it gave away just before the end.
+        while let Ok(command) = self.commands.try_recv() {
+            self.execute(command);
+        }
         let now = self.ring.now();
         if self.refuses_until.is_some_and(|until| now >= until) {
             self.refuses_until = None;
@@ -394,7 +401,13 @@ impl Worker {
         let now = self.ring.now();
         self.end_at = Some(now.after(Duration::from_millis(END_TIMEOUT_MS)));
         self.refuses_until = Some(now.after(Duration::from_millis(END_HANDSHAKE_MS)));
-        (0..self.listeners.len()).for_each(|at| self.accept(at));
+        for _ in 0..CLIENTS_PER_THREAD_MAX / ACCEPTS_PER_TURN {
+            self.accept_again = false;
+            (0..self.listeners.len()).for_each(|at| self.accept(at));
+            if !self.accept_again {
+                break;
+            }
+        }
         self.accept_again = false;
         for (token, listener) in (LISTENER_TOKEN..).zip(&self.listeners) {
             self.ring.unwatch(listener, token);

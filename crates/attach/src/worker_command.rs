@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{SendError, Sender};
 
 use engine::ring::{Socket, Waker};
 
@@ -43,5 +43,16 @@ impl WorkerHandle {
     pub(crate) fn send(&self, command: WorkerCommand) {
         let _ = self.commands.send(command);
         self.waker.wake();
+    }
+
+    /// Gives the thread a client that has connected. Returns the client if the thread has ended.
+    pub(crate) fn give(&self, socket: Socket, peer: String) -> Option<(Socket, String)> {
+        match self.commands.send(WorkerCommand::Client(socket, peer)) {
+            Err(SendError(WorkerCommand::Client(socket, peer))) => Some((socket, peer)),
+            _ => {
+                self.waker.wake();
+                None
+            }
+        }
     }
 }
