@@ -5,6 +5,7 @@ use std::fmt;
 
 use engine::ceph::CephError;
 use engine::target::TargetError;
+use engine::target::hand_over::Fault;
 
 /// Why a change of what all gateways serve was refused, or cannot be made now. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +118,18 @@ pub enum SuccessionError {
     Target(#[from] TargetError),
 }
 
+impl SuccessionError {
+    /// Party at fault.
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::Pruning => Fault::Time,
+            Self::Dead | Self::DeadMeanwhile | Self::LateMeanwhile | Self::Ceph(_) | Self::Target(_) => {
+                Fault::System
+            }
+        }
+    }
+}
+
 /// Why a gateway cannot run, or has ended otherwise than it should.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -133,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_succession_says_why() {
+    fn a_refused_succession_says_why_and_blames_the_cluster() {
         let configuration = TargetError::Config("a target listens on at most 1 address".to_owned());
         for (error, said) in [
             (
@@ -146,6 +159,8 @@ mod tests {
             (SuccessionError::Target(configuration), "a target listens on at most 1 address"),
         ] {
             assert_eq!(error.to_string(), said);
+            let fault = if matches!(error, SuccessionError::Pruning) { Fault::Time } else { Fault::System };
+            assert_eq!(error.fault(), fault, "{said}");
         }
     }
 }

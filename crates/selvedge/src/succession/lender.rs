@@ -6,7 +6,7 @@ use std::time::Instant;
 use engine::ceph::ClusterConnection;
 use engine::target::hand_over::{Fault, HandOverError, Lends};
 use engine::target::{FabricConfig, Target};
-use gateway::{Membership, ServingGuard};
+use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
@@ -20,6 +20,11 @@ impl<T> Held for T {}
 /// Configuration of a target, with the identities by which hosts know it.
 fn served(target: &Target) -> FabricConfig {
     target.config().with_identities(&target.namespace_identities())
+}
+
+/// Failure of a gateway's part in its group.
+fn of_gateway(error: SuccessionError) -> HandOverError {
+    HandOverError::program(error.fault(), error)
 }
 
 /// Releases resources, and takes them back.
@@ -44,7 +49,7 @@ pub(super) struct Lender<'a> {
 
 impl<'a> Lender<'a> {
     /// Prepares the offer.
-    pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, String> {
+    pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, HandOverError> {
         let membership = administration.membership();
         // From here on, what is dropped is offered no longer.
         let mut lender = Self {
@@ -59,10 +64,11 @@ impl<'a> Lender<'a> {
             begun: None,
             has_left: false,
         };
+        let connections = target.cluster_connections();
         lender.offered = OfferedCeph {
             locked: target.locked_images(),
-            connections: target.cluster_connections().map_err(|error| error.to_string())?,
-            member: membership.map(Membership::offer).transpose().map_err(|error| error.to_string())?,
+            connections: connections.map_err(|error| HandOverError::program(Fault::System, error))?,
+            member: membership.map(Membership::offer).transpose().map_err(of_gateway)?,
         };
         Ok(lender)
     }
@@ -112,8 +118,7 @@ impl Lends for Lender<'_> {
         let membership = self.membership.zip(self.offered.member.as_ref()).zip(self.turn.as_deref());
         let member =
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
-        let member = member.transpose();
-        let member = member.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
+        let member = member.transpose().map_err(of_gateway)?;
         self.target.lend_images()?;
         let handed = serde_json::to_value(HandedCeph { member });
         handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::target::Target;
-use engine::target::hand_over::{About, Greeting, Offer, Word, unknown_to};
+use engine::target::hand_over::{About, Fault, Greeting, HandOverError, Offer, Word, unknown_to};
 use gateway::Membership;
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
@@ -125,7 +125,10 @@ impl Estate {
             match self.serve(&Channel::new(stream)) {
                 Ok(true) => return self.end(),
                 Ok(false) => {}
-                Err(error) => tracing::warn!("an upgrade has failed, and this process serves on: {error}"),
+                Err(error) => tracing::warn!(
+                    fault = ?error.fault(),
+                    "an upgrade has failed, and this process serves on: {error}"
+                ),
             }
         }
     }
@@ -137,13 +140,17 @@ impl Estate {
     }
 
     /// Answers a connection; true if another process serves now.
-    fn serve(&self, channel: &Channel) -> Result<bool, String> {
-        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(text)?;
+    fn serve(&self, channel: &Channel) -> Result<bool, HandOverError> {
+        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(io::Error::from)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
+            let reason = format!("a process of user {} may not ask for it", peer.uid.as_raw());
+            return Err(HandOverError::program(Fault::OtherProcess, reason));
         }
-        match Greeting::hear(channel).map_err(text)? {
-            Greeting::Asks => channel.say(&Word::About(self.about()), &[]).map_err(text).map(|()| false),
+        match Greeting::hear(channel)? {
+            Greeting::Asks => {
+                channel.say(&Word::About(self.about()), &[])?;
+                Ok(false)
+            }
             Greeting::Comes { version, knows } => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
                 self.hand_over(channel, peer.pid, &knows)
@@ -173,24 +180,24 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, channel: &Channel, peer: Pid, knows: &[String]) -> Result<bool, String> {
+    fn hand_over(&self, channel: &Channel, peer: Pid, knows: &[String]) -> Result<bool, HandOverError> {
         let successor = peer.as_raw_nonzero().get() as u32;
-        let refuse = |reasons: Vec<String>| {
-            let _ = channel.say(&Word::Refused(reasons.clone()), &[]);
-            Err(reasons.join("; "))
+        let refuse = |error: HandOverError| {
+            let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
+            Err(error)
         };
         let obstacles = self.obstacles();
         if !obstacles.is_empty() {
-            return refuse(obstacles);
+            return refuse(HandOverError::Obstacles(obstacles));
         }
-        let next = OtherProcess::open(peer).map_err(text)?;
+        let next = OtherProcess::open(peer)?;
         // The pipe outlives this process: a byte in it means that the process has resumed, and that
         // its hand-over is void.
         let (has_resumed, resumed) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(text)?;
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
         let mut lender = match Lender::new(&self.target, &self.administration) {
             Ok(lender) => lender,
-            Err(reason) => return refuse(vec![reason]),
+            Err(error) => return refuse(error),
         };
         let belongings = Belongings {
             ceph: lender.offered().clone(),
@@ -202,21 +209,21 @@ impl Estate {
         };
         let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {
-            return refuse(vec![reason.to_string()]);
+            return refuse(reason);
         }
         let offer = Offer {
             needs: needs.iter().map(|need| (*need).to_owned()).collect(),
             fabric: lender.served().clone(),
             listening: 0,
-            beside: serde_json::to_value(belongings).map_err(text)?,
+            beside: serde_json::to_value(belongings)
+                .map_err(|error| HandOverError::program(Fault::ThisProcess, error))?,
             memories: Vec::new(),
         };
-        self.offer(channel, offer, &has_resumed).map_err(text)?;
+        self.offer(channel, offer, &has_resumed)?;
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed);
-        let is_over = is_over.map_err(text)?;
+        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed)?;
         Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }
@@ -248,8 +255,4 @@ impl Estate {
             tracing::error!("the next process has died; this one serves on, and hosts connect again");
         }
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -182,11 +182,14 @@ impl Successor {
         }
         let mut heir = Heir::new(target, member, &self.belongings.ceph);
         let taken = target.succeed(&self.channel, &self.former, &mut heir);
-        let taken =
-            taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
+        let taken = taken.map_err(|reason| {
+            tracing::error!(fault = ?reason.fault(), "the hand-over has failed");
+            Failure::failed(format!("the former process serves on: {reason}"))
+        })?;
         if let Succeeded::StartsAnew(reason) = taken {
             tracing::warn!(
                 reason = reason.to_string(),
+                fault = ?reason.fault(),
                 "the previous process died during the hand-over; starting without its connections"
             );
             self.take_outputs();
