@@ -2,9 +2,10 @@
 //! on the way.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -73,7 +74,7 @@ impl Testbed {
 
     fn is_administered(&self) -> bool {
         let folder = self.folder.path();
-        let asks = |place: &str| std::os::unix::net::UnixStream::connect(folder.join(place)).is_ok();
+        let asks = |place: &str| UnixStream::connect(folder.join(place)).is_ok();
         asks("control.sock") && asks("control.sock.upgrade")
     }
 
@@ -276,6 +277,18 @@ fn a_program_that_is_another_one_changes_nothing() {
         assert!(lives(testbed.process) && testbed.is_administered());
     }
     verified(&testbed.bench(1, &[]).wait_with_output().expect("it ends"));
+}
+
+#[test]
+fn the_log_names_the_party_at_fault_for_a_failed_upgrade() {
+    let testbed = Testbed::start("memory:1m");
+    let mut stranger =
+        UnixStream::connect(testbed.folder.path().join("control.sock.upgrade")).expect("it listens");
+    stranger.write_all(&[b'?'; 64]).expect("it can be written to");
+    wait_until("the target logs the failure", || {
+        let log = std::fs::read_to_string(testbed.folder.path().join("log")).expect("a log");
+        log.lines().any(|line| line.contains("an upgrade has failed") && line.contains("fault=OtherProcess"))
+    });
 }
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then. `None` if the upgrade was over before,
