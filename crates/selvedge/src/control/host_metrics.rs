@@ -12,7 +12,7 @@ use super::{browser, routes};
 /// Router of the metrics, which are for everybody but foreign pages in a browser.
 pub(super) fn router(text: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
     let answer = move |request: Request| async move {
-        match browser::check(request.headers(), request.extensions().get()) {
+        match browser::check(request.headers(), request.extensions().get(), false) {
             Ok(()) => ([(CONTENT_TYPE, engine::target::CONTENT_TYPE)], text()).into_response(),
             Err(refusal) => routes::refuse(&refusal),
         }
