@@ -28,7 +28,8 @@ use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Party};
 use super::host_metrics;
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
-    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT, THREADS_MAX,
+    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HOST_METRICS_SHUTDOWN_TIMEOUT, SHUTDOWN_LOOK,
+    SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
 use super::live::viewer::Ending;
 use super::routes;
@@ -127,10 +128,14 @@ impl Control {
             let tls = tls.zip(administration.clone());
             Acceptor::new(listening, tls).map_err(failed)?
         };
+        let patience = match administration {
+            Some(_) => SHUTDOWN_TIMEOUT,
+            None => HOST_METRICS_SHUTDOWN_TIMEOUT,
+        };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || serve(runtime, acceptor, spoken, stopped))
+            .spawn(move || serve(runtime, acceptor, spoken, (stopped, patience)))
             .map_err(failed)?;
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread), administration })
     }
@@ -244,7 +249,13 @@ impl Acceptor {
     }
 }
 
-fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot::Receiver<()>) {
+/// Serves until `stopped` ends; requests under way have this time.
+fn serve(
+    runtime: Runtime,
+    acceptor: Acceptor,
+    spoken: Spoken,
+    (stopped, patience): (oneshot::Receiver<()>, Duration),
+) {
     runtime.block_on(async move {
         let limiter = ConnectionLimiter::default();
         let (end, ending) = watch::channel(());
@@ -266,14 +277,14 @@ fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot:
         drop(end);
         accepting.abort();
         let _ = accepting.await;
-        let _ = timeout(SHUTDOWN_TIMEOUT, async {
+        let _ = timeout(patience, async {
             while !limiter.is_empty() {
                 sleep(SHUTDOWN_LOOK).await;
             }
         })
         .await;
     });
-    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    runtime.shutdown_timeout(patience);
 }
 
 async fn serve_tls(
