@@ -1,6 +1,7 @@
 //! `/metrics` of a process without a target. Its caller writes the text, and has checked the address.
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use axum::routing::get;
@@ -11,7 +12,7 @@ use super::refusal::Refusal;
 use super::{browser, routes};
 
 /// Router of the metrics, which are for everybody but foreign pages in a browser.
-pub(super) fn router(text: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
+pub(super) fn router(text: impl Fn() -> Bytes + Clone + Send + Sync + 'static) -> Router {
     let answer = move |request: Request| async move {
         match browser::check(request.headers(), request.extensions().get(), false) {
             Ok(()) => {
@@ -43,8 +44,9 @@ mod tests {
     fn ask(path: &str, headers: &[(&str, &str)]) -> (u16, bool) {
         let identified = Identified::default();
         let peer = Peer::Remote { address: ([127, 0, 0, 1], 9).into(), certificate: None };
-        let router =
-            router(|| "a 1\n".to_owned()).layer(Extension(peer)).layer(Extension(identified.clone()));
+        let router = router(|| Bytes::from_static(b"a 1\n"))
+            .layer(Extension(peer))
+            .layer(Extension(identified.clone()));
         let mut request = hyper::Request::builder().uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::{Extension, Router};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
@@ -75,11 +76,11 @@ impl Control {
         Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
     }
 
-    /// Serves the metrics of a host, which `text` writes for each request, to everybody who reaches
+    /// Serves the metrics of a host, which `text` returns for each request, to everybody who reaches
     /// the address.
     pub(crate) fn start_host_metrics(
         address: SocketAddr,
-        text: impl Fn() -> String + Clone + Send + Sync + 'static,
+        text: impl Fn() -> Bytes + Clone + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let listening = listen_for_metrics(address)?;
         Self::serve(listening, None, Spoken::Http1(host_metrics::router(text)), None)
