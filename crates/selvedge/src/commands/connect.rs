@@ -34,7 +34,10 @@ const DISKS_LIMIT: Duration = Duration::from_secs(5);
 pub(super) fn run(flags: &ConnectFlags) -> Result<(), Failure> {
     refuse_others(flags)?;
     persistence::check(flags)?;
-    let connection = Connection::new(&flags.connection)?;
+    let connection = match flags.nqn {
+        Some(_) => Connection::new(&flags.connection)?,
+        None => Connection::to_discover(&flags.connection)?,
+    };
     if flags.dry_run {
         return plan(flags, &requests(flags, &connection)?);
     }

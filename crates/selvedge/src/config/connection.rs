@@ -78,6 +78,12 @@ fn known_host(
 impl Connection {
     /// Checks the flags; a name is looked up here.
     pub(crate) fn new(flags: &ConnectionFlags) -> Result<Self, Failure> {
+        refuse_tclass(flags).map_err(Failure::usage)?;
+        Self::to_discover(flags)
+    }
+
+    /// The same for addresses that a discovery service may replace by others, also of another family.
+    pub(crate) fn to_discover(flags: &ConnectionFlags) -> Result<Self, Failure> {
         let path_addresses = path_addresses(flags)?;
         Self::to(path_addresses, flags).map_err(Failure::usage)
     }
@@ -87,7 +93,7 @@ impl Connection {
         if flags.reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
             return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
         }
-        check_service(&path_addresses, flags)?;
+        warn_of_service(&path_addresses, flags);
         let known = known_host(&path_addresses, flags)?;
         let tls = Tls::of(flags, known.as_ref())?;
         let mut host = match (&known, &flags.hostnqn) {
@@ -123,7 +129,7 @@ impl Connection {
 
     /// The same, where only one address makes sense.
     pub(crate) fn one(flags: &ConnectionFlags) -> Result<Self, Failure> {
-        let connection = Self::new(flags)?;
+        let connection = Self::to_discover(flags)?;
         match connection.path_addresses.len() {
             1 => Ok(connection),
             count => Err(Failure::usage(format!("this command takes one --traddr, not {count}"))),
@@ -280,16 +286,27 @@ fn path_addresses(flags: &ConnectionFlags) -> Result<Vec<PathAddress>, Failure> 
     Ok(path_addresses)
 }
 
-/// Refuses a mark that no packet of these connections would have.
-fn check_service(path_addresses: &[PathAddress], flags: &ConnectionFlags) -> Result<(), String> {
-    let sends_ipv4 = |path: &PathAddress| path.address.ip().to_canonical().is_ipv4();
-    if flags.tclass.is_some() && path_addresses.iter().all(|path| path.address.is_ipv4()) {
+/// Refuses a traffic class where all addresses are written as IPv4 addresses. The addresses of a name may change.
+fn refuse_tclass(flags: &ConnectionFlags) -> Result<(), String> {
+    let is_ipv4 = |text: &String| {
+        let literal = text.parse::<HostAddress>().ok().and_then(|written| written.literal(flags.trsvcid));
+        literal.is_some_and(|address| address.ip().is_ipv4())
+    };
+    if flags.tclass.is_some() && flags.traddr.iter().all(is_ipv4) {
         return Err("--tclass is for IPv6 addresses; connections over IPv4 have a --tos".to_owned());
     }
-    if flags.tos.is_some() && !path_addresses.iter().any(sends_ipv4) {
-        return Err("--tos is for IPv4 addresses; connections over IPv6 have a --tclass".to_owned());
-    }
     Ok(())
+}
+
+/// Warns of a mark that no packet to these addresses has.
+fn warn_of_service(path_addresses: &[PathAddress], flags: &ConnectionFlags) {
+    let sends_ipv4 = |path: &PathAddress| path.address.ip().to_canonical().is_ipv4();
+    if flags.tos.is_some() && !path_addresses.iter().any(sends_ipv4) {
+        tracing::warn!("--tos has no effect on connections over IPv6, which have a --tclass");
+    }
+    if flags.tclass.is_some() && path_addresses.iter().all(|path| path.address.is_ipv4()) {
+        tracing::warn!("--tclass has no effect on connections over IPv4, which have a --tos");
+    }
 }
 
 fn keep_alive_ms(seconds: u32) -> Result<u32, String> {
@@ -423,9 +440,23 @@ mod tests {
             "-a 127.0.0.1 -k 4000000",
             "-a 127.0.0.1 -I 12",
             "-a 127.0.0.1 --tclass 8",
-            "-a ::1 --tos 8",
         ] {
-            assert!(matches!(Connection::new(&ConnectionFlags::of(arguments)), Err(Failure::Usage(_))));
+            let flags = ConnectionFlags::of(arguments);
+            assert!(matches!(Connection::new(&flags), Err(Failure::Usage(_))), "{arguments}");
         }
+    }
+
+    #[test]
+    fn marks_of_another_family_are_kept_where_addresses_may_change() {
+        let marks = |connection: Result<Connection, Failure>| {
+            let connection = connection.expect("no contradiction");
+            (connection.discovery().tos, connection.discovery().tclass)
+        };
+        assert_eq!(marks(Connection::new(&ConnectionFlags::of("-a ::1 --tos 8"))), (Some(8), None));
+        let by_name = ConnectionFlags::of("-a localhost -w 127.0.0.1 --tclass 8");
+        assert_eq!(marks(Connection::new(&by_name)), (None, Some(8)));
+        let by_address = ConnectionFlags::of("-a 127.0.0.1 --tclass 8");
+        assert_eq!(marks(Connection::to_discover(&by_address)), (None, Some(8)));
+        assert_eq!(marks(Connection::one(&by_address)), (None, Some(8)));
     }
 }

@@ -312,6 +312,20 @@ fn metrics_off_loopback_are_for_those_who_may_read_them() {
     }
 }
 
+#[test]
+fn a_page_of_a_foreign_name_does_not_read_open_metrics() {
+    let flags = "--control none --metrics 127.0.0.1:0";
+    let house = House::new(tempfile::tempdir().unwrap(), flags).ok().unwrap();
+    let address = house.metrics.as_ref().unwrap().endpoint().socket_address().unwrap();
+    for (host, expected) in [("evil.example", 403), ("localhost", 200)] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        assert_eq!(finish(stream).status, expected, "{host}");
+    }
+}
+
 /// An authority, and certificates that it has signed.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 

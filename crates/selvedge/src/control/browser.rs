@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use hyper::HeaderMap;
-use hyper::header::{HOST, HeaderName, ORIGIN};
+use hyper::header::{ACCEPT_LANGUAGE, HOST, HeaderName, ORIGIN};
 
 use super::access::Peer;
 use super::refusal::Refusal;
@@ -14,11 +14,21 @@ use super::refusal::Refusal;
 /// section 2.3).
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses requests of pages other than the server's own, for every user.
-pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refusal> {
+/// Refuses requests of pages other than the server's own, for every user. `has_tokens` is true if remote users have to
+/// show a token or a certificate.
+pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>, has_tokens: bool) -> Result<(), Refusal> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let (site, origin, host) = (text(&SITE), text(&ORIGIN), text(&HOST).unwrap_or_default());
-    if site.is_none() && origin.is_none() {
+    let (is_named_by_address, is_near) = match peer {
+        Some(Peer::Local { .. }) => (true, true),
+        Some(Peer::Remote { address, .. }) => {
+            (!has_tokens, !has_tokens && address.ip().to_canonical().is_loopback())
+        }
+        Some(Peer::Process) | None => (false, false),
+    };
+    // Without TLS, a page of such a name sends neither header with a GET, but every browser sends its languages.
+    let is_browser = site.is_some() || origin.is_some() || (is_near && headers.contains_key(ACCEPT_LANGUAGE));
+    if !is_browser {
         // Not a browser, which other programs may pretend to be or not.
         return Ok(());
     }
@@ -31,7 +41,7 @@ pub(super) fn check(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refu
         (None, None) => true,
     };
     // By a name of its own that it lets lead here, a page seems to be this server's. A token it would not have.
-    let is_here = !matches!(peer, Some(Peer::Local { .. })) || is_of_this_machine(host);
+    let is_here = !is_named_by_address || is_of_this_machine(host);
     if is_own && is_here {
         return Ok(());
     }
@@ -54,11 +64,19 @@ mod tests {
 
     const LOCAL: Peer = Peer::Local { uid: 0, pid: None };
 
+    fn remote(address: [u8; 4]) -> Peer {
+        Peer::Remote { address: (address, 9).into(), certificate: None }
+    }
+
     fn judge(lines: &[(&'static str, &'static str)], peer: &Peer) -> bool {
+        judge_with(lines, peer, true)
+    }
+
+    fn judge_with(lines: &[(&'static str, &'static str)], peer: &Peer, has_tokens: bool) -> bool {
         let pairs = lines.iter().map(|(name, value)| {
             (HeaderName::from_static(name), value.parse().unwrap_or_else(|_| panic!("{value}")))
         });
-        check(&pairs.collect(), Some(peer)).is_ok()
+        check(&pairs.collect(), Some(peer), has_tokens).is_ok()
     }
 
     #[test]
@@ -108,7 +126,28 @@ mod tests {
         ] {
             assert!(!ask(host, &LOCAL), "{host}");
         }
-        let remote = Peer::Remote { address: ([192, 0, 2, 1], 9).into(), certificate: None };
-        assert!(ask("target.example:4421", &remote), "who has a token has it for this name");
+        assert!(ask("target.example:4421", &remote([192, 0, 2, 1])), "who has a token has it for this name");
+    }
+
+    #[test]
+    fn a_name_is_not_this_server_where_no_token_is_asked_for() {
+        let (near, far) = (remote([127, 0, 0, 1]), remote([192, 0, 2, 1]));
+        for peer in [&near, &far] {
+            for (host, is_ours) in
+                [("127.0.0.1:9465", true), ("localhost:9465", true), ("evil.example", false)]
+            {
+                let lines = [("host", host), ("sec-fetch-site", "same-origin")];
+                assert_eq!(judge_with(&lines, peer, false), is_ours, "{host} by {peer}");
+            }
+            let lines = [("host", "evil.example"), ("origin", "http://evil.example")];
+            assert!(!judge_with(&lines, peer, false), "{peer}");
+        }
+        let clear = |host, peer: &Peer, has_tokens| {
+            judge_with(&[("host", host), ("accept-language", "en")], peer, has_tokens)
+        };
+        assert!(!clear("evil.example:9465", &near, false) && !clear("evil.example:9465", &LOCAL, true));
+        assert!(clear("localhost:9465", &near, false) && clear("127.0.0.1:9465", &near, false));
+        assert!(clear("storage-1:9464", &far, false), "every client of that network may read them");
+        assert!(clear("target.example:4421", &near, true), "it has no token");
     }
 }

@@ -54,6 +54,10 @@ impl Identified {
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -147,7 +151,7 @@ impl ConnectionLimiter {
 
 impl Entry {
     fn is_displaceable(&self) -> bool {
-        !self.is_leaving && !self.identified.0.load(Ordering::Relaxed)
+        !self.is_leaving && !self.identified.is_set()
     }
 }
 

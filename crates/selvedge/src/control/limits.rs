@@ -51,6 +51,8 @@ pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) const SHUTDOWN_LOOK: Duration = Duration::from_millis(10);
 /// Requests under way may take this long when the target is shut down.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same for metrics of attached disks, which change nothing: a silent client must not keep the process of detached disks.
+pub(super) const HOST_METRICS_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Bytes of an access file: a few hundred entries.
 pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
 /// Connections at a time of one user of the machine, or of one network: others get a permit beside a party that takes all it

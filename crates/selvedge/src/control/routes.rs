@@ -356,7 +356,8 @@ fn router_of(
 
 /// Finds out who asks, before anything else of the request counts.
 async fn identify(State(service): State<Service>, mut request: Request, next: Next) -> Response {
-    if let Err(refusal) = browser::check(request.headers(), request.extensions().get::<Peer>()) {
+    let peer = request.extensions().get::<Peer>();
+    if let Err(refusal) = browser::check(request.headers(), peer, service.access.is_some()) {
         return refuse(&refusal);
     }
     let identified = request.extensions().get::<Identified>().cloned();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::{Extension, Router};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
@@ -28,7 +29,8 @@ use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Party};
 use super::host_metrics;
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
-    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT, THREADS_MAX,
+    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HOST_METRICS_SHUTDOWN_TIMEOUT, SHUTDOWN_LOOK,
+    SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
 use super::live::viewer::Ending;
 use super::routes;
@@ -74,11 +76,11 @@ impl Control {
         Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
     }
 
-    /// Serves the metrics of a host, which `text` writes for each request, to everybody who reaches
+    /// Serves the metrics of a host, which `text` returns for each request, to everybody who reaches
     /// the address.
     pub(crate) fn start_host_metrics(
         address: SocketAddr,
-        text: impl Fn() -> String + Clone + Send + Sync + 'static,
+        text: impl Fn() -> Bytes + Clone + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let listening = listen_for_metrics(address)?;
         Self::serve(listening, None, Spoken::Http1(host_metrics::router(text)), None)
@@ -127,10 +129,14 @@ impl Control {
             let tls = tls.zip(administration.clone());
             Acceptor::new(listening, tls).map_err(failed)?
         };
+        let patience = match administration {
+            Some(_) => SHUTDOWN_TIMEOUT,
+            None => HOST_METRICS_SHUTDOWN_TIMEOUT,
+        };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || serve(runtime, acceptor, spoken, stopped))
+            .spawn(move || serve(runtime, acceptor, spoken, (stopped, patience)))
             .map_err(failed)?;
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread), administration })
     }
@@ -244,7 +250,13 @@ impl Acceptor {
     }
 }
 
-fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot::Receiver<()>) {
+/// Serves until `stopped` ends; requests under way have this time.
+fn serve(
+    runtime: Runtime,
+    acceptor: Acceptor,
+    spoken: Spoken,
+    (stopped, patience): (oneshot::Receiver<()>, Duration),
+) {
     runtime.block_on(async move {
         let limiter = ConnectionLimiter::default();
         let (end, ending) = watch::channel(());
@@ -266,14 +278,14 @@ fn serve(runtime: Runtime, acceptor: Acceptor, spoken: Spoken, stopped: oneshot:
         drop(end);
         accepting.abort();
         let _ = accepting.await;
-        let _ = timeout(SHUTDOWN_TIMEOUT, async {
+        let _ = timeout(patience, async {
             while !limiter.is_empty() {
                 sleep(SHUTDOWN_LOOK).await;
             }
         })
         .await;
     });
-    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    runtime.shutdown_timeout(patience);
 }
 
 async fn serve_tls(

@@ -91,6 +91,22 @@ fn prometheus_gets_the_stages_of_commands_by_path() {
 }
 
 #[test]
+fn a_taken_address_of_metrics_does_not_keep_a_disk_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = holder.local_addr().expect("an address").to_string();
+    let more = ["--metrics", &*address];
+    let (attached, _) = attached(&mut attach(folder.path(), &format!("127.0.0.1:{port}"), &more));
+    let line = format!("cannot listen on {address} for metrics");
+    await_line(folder.path(), &line);
+    drop(holder);
+    prerequisite::wait_until("metrics are served", || metrics(&address).is_some());
+    assert_eq!(log(folder.path()).matches(&line).count(), 1, "{}", log(folder.path()));
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
 fn metrics_are_refused_to_a_network_unless_anybody_may_read_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = ["--metrics", "0.0.0.0:0"];

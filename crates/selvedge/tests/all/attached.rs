@@ -151,6 +151,9 @@ fn the_disks_of_a_file_are_one_process_s() {
         "{}",
         stderr(&checked)
     );
+    let refused = world.run(&[&check[..], &["--metrics", "0.0.0.0:0"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--metrics-for-anybody"), "{}", stderr(&refused));
     // One that cannot be attached keeps no other away.
     let more = format!("{text}[disk.z]\nnsid = 99\nnbd = \"unix:z.nbd\"\n");
     std::fs::write(world.path("attach.toml"), more).expect("written");

@@ -187,7 +187,8 @@ pub(super) fn audit() -> Value {
     ] })
 }
 
-/// History of an hour, with five minutes without samples, and three in which the storage was slow.
+/// History of an hour, with five minutes without samples, three in which the storage was slow, and the first five
+/// without histograms of stages.
 pub(super) fn history() -> Value {
     let now = now_s() as u64;
     let flow = |commands: u64, is_slow: bool| {
@@ -218,10 +219,14 @@ pub(super) fn history() -> Value {
         .filter(|step| !(200..260).contains(step))
         .map(|step| {
             let commands = 40_000 + step * 20;
-            json!({
+            let mut point = json!({
                 "time_s": now - (720 - step) * 5, "interval_s": 5.0, "read": flow(commands, (400..436).contains(&step)),
                 "write": flow(commands / 6, false), "other": 0, "errors": 1,
-            })
+            });
+            if step < 60 {
+                point["read"]["stage_buckets"] = json!({});
+            }
+            point
         })
         .collect();
     json!({ "step_s": 5, "points_max": 720, "points": points })

@@ -109,6 +109,14 @@ fn latency(page: &mut Page<'_>) -> Result<(), String> {
             text(".reading")
         ),
     )?;
+    let picture = "document.querySelector('#view figure svg')";
+    page.ask(&format!("{picture}.dispatchEvent(new KeyboardEvent('keydown', {{ key: 'Home' }}))"))?;
+    wait(
+        page,
+        "a histogram that is not kept is not called empty",
+        &format!("{}.includes('not kept for this step')", text(".reading")),
+    )?;
+    page.ask(&format!("{picture}.dispatchEvent(new Event('blur'))"))?;
     choose(page, "buffer")?;
     wait(
         page,

@@ -1,12 +1,14 @@
 //! Metrics of attached disks for Prometheus: their paths, and the time of their commands by stage at
 //! this host. They are served on an address of their own (`--metrics`).
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use attach::Disk;
+use axum::body::Bytes;
 use engine::initiator::{PathState, PathStatus, Paths, Stage, StageLatencies};
 use engine::limits::METRICS_PATHS_MAX;
 use engine::target::Exposition;
@@ -16,60 +18,77 @@ use crate::failure::Failure;
 use crate::flags::attach::HostMetricsFlags;
 use crate::version;
 
-/// Attempts to listen after which a process says that the former one's address is not free yet.
-const ATTEMPTS_MAX: u32 = 30;
+/// Interval of attempts to listen. All disks of a process look for the listener.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Paths of all disks of a process.
-type AllPaths = Arc<Mutex<Vec<Arc<Paths>>>>;
+/// Time after which a process logs that the former one's address is not free yet.
+const FORMER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Age of a text at which it is written again. Threads publish their times as seldom.
+const TEXT_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Disks of a process.
+type AllDisks = Arc<Mutex<ReportedDisks>>;
 
 /// Metrics of a process, and their listener.
 #[derive(Debug)]
 pub(super) struct HostMetrics {
     address: Option<SocketAddr>,
-    all: AllPaths,
+    all: AllDisks,
     listener: Mutex<Listener>,
 }
 
 /// A listener, or the attempts to have one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listener {
     control: Option<Control>,
-    attempts: u32,
+    /// Time of the next attempt.
+    next: Instant,
+    /// Time from which on a failure is logged, which happens once.
+    warns_from: Option<Instant>,
 }
 
 impl HostMetrics {
     /// Starts the listener, if a flag asks for it. That of a process in place of another one, which
-    /// still has the address, is started by `look`.
+    /// still has the address, is started by `look`, and so is one whose address is taken: disks do
+    /// not wait for their metrics.
+    ///
+    /// # Errors
+    /// When the flags contradict each other.
     pub(super) fn start(flags: &HostMetricsFlags, is_successor: bool) -> Result<Self, Failure> {
         let address = flags.listener().map_err(Failure::usage)?;
-        let metrics = Self { address, all: AllPaths::default(), listener: Mutex::default() };
+        let now = Instant::now();
+        let warns_from = Some(if is_successor { now + FORMER_PATIENCE } else { now });
+        let listener = Mutex::new(Listener { control: None, next: now, warns_from });
+        let metrics = Self { address, all: AllDisks::default(), listener };
         if !is_successor {
-            lock(&metrics.listener).control = metrics.listen()?;
+            metrics.look();
         }
         Ok(metrics)
     }
 
-    fn listen(&self) -> Result<Option<Control>, Failure> {
-        let Some(address) = self.address else { return Ok(None) };
+    fn listen(&self, address: SocketAddr) -> Result<Control, Failure> {
         let all = self.all.clone();
         // The paths are locked meanwhile: none of them outlives its disk here.
-        let control = Control::start_host_metrics(address, move || text(&reported(&lock(&all))))?;
+        let control = Control::start_host_metrics(address, move || lock(&all).text(Instant::now()))?;
         let address = control.endpoint().socket_address().unwrap_or(address);
         eprintln!("metrics at http://{address}/metrics");
-        Ok(Some(control))
+        Ok(control)
     }
 
-    /// Starts the listener if it is missing and the former process has left its address.
+    /// Starts the listener if it is missing and its address is free.
     pub(super) fn look(&self) {
+        let Some(address) = self.address else { return };
         let mut listener = lock(&self.listener);
-        if listener.control.is_some() {
+        let now = Instant::now();
+        if listener.control.is_some() || now < listener.next {
             return;
         }
-        match self.listen() {
-            Ok(control) => listener.control = control,
+        match self.listen(address) {
+            Ok(control) => listener.control = Some(control),
             Err(failure) => {
-                listener.attempts = listener.attempts.saturating_add(1);
-                if listener.attempts == ATTEMPTS_MAX {
+                listener.next = now + ATTEMPT_INTERVAL;
+                if listener.warns_from.take_if(|from| *from <= now).is_some() {
                     tracing::warn!("{}; trying again", failure.line().unwrap_or_default());
                 }
             }
@@ -79,20 +98,63 @@ impl HostMetrics {
     /// Reports the paths of these disks until the result is dropped.
     pub(super) fn report(&self, disks: &[Disk]) -> Reported {
         let own: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-        lock(&self.all).extend(own.iter().cloned());
+        let mut all = lock(&self.all);
+        own.iter().for_each(|paths| all.add(paths.clone()));
         Reported { all: self.all.clone(), own }
+    }
+}
+
+/// Disks that are reported, with the text about them.
+#[derive(Debug, Default)]
+struct ReportedDisks {
+    disks: Vec<ReportedDisk>,
+    /// The last text and its time. Clients that read slowly share it.
+    text: Option<(Instant, Bytes)>,
+}
+
+/// A disk that is reported.
+#[derive(Debug)]
+struct ReportedDisk {
+    subsystem: String,
+    nsid: u32,
+    /// Numbers of its paths among those to the namespace; other disks that come and go leave them.
+    numbers: Range<usize>,
+    paths: Arc<Paths>,
+}
+
+impl ReportedDisks {
+    fn add(&mut self, paths: Arc<Paths>) {
+        let (subsystem, nsid) = (paths.subsystem_nqn().to_owned(), paths.namespace().nsid);
+        let same = self.disks.iter().filter(|disk| disk.nsid == nsid && disk.subsystem == subsystem);
+        let first = same.map(|disk| disk.numbers.end).max().unwrap_or(0);
+        let numbers = first..first + paths.status().len();
+        self.disks.push(ReportedDisk { subsystem, nsid, numbers, paths });
+        self.text = None;
+    }
+
+    fn text(&mut self, now: Instant) -> Bytes {
+        match &self.text {
+            Some((written, text)) if now.saturating_duration_since(*written) < TEXT_AGE_MAX => text.clone(),
+            _ => {
+                let text = Bytes::from(text(&reported(&self.disks)));
+                self.text = Some((now, text.clone()));
+                text
+            }
+        }
     }
 }
 
 /// Paths that are reported.
 pub(super) struct Reported {
-    all: AllPaths,
+    all: AllDisks,
     own: Vec<Arc<Paths>>,
 }
 
 impl Drop for Reported {
     fn drop(&mut self) {
-        lock(&self.all).retain(|paths| !self.own.iter().any(|own| Arc::ptr_eq(own, paths)));
+        let mut all = lock(&self.all);
+        all.disks.retain(|disk| !self.own.iter().any(|own| Arc::ptr_eq(own, &disk.paths)));
+        all.text = None;
     }
 }
 
@@ -121,20 +183,22 @@ impl PathMetrics {
     }
 }
 
-/// The paths of all disks. Those of two disks with one namespace are numbered as if they were one's.
-fn reported(all: &[Arc<Paths>]) -> Vec<PathMetrics> {
-    let mut counts: BTreeMap<(String, u32), usize> = BTreeMap::new();
-    let mut reported = Vec::new();
-    for paths in all {
-        let (subsystem, nsid) = (paths.subsystem_nqn(), paths.namespace().nsid);
-        let count = counts.entry((subsystem.to_owned(), nsid)).or_default();
-        for (status, stages) in paths.status().into_iter().zip(paths.stages()) {
-            let subsystem = subsystem.to_owned();
-            reported.push(PathMetrics { subsystem, nsid, path: *count, status, stages });
-            *count += 1;
-        }
-    }
-    reported
+/// The paths of all disks.
+fn reported(all: &[ReportedDisk]) -> Vec<PathMetrics> {
+    let of_disk = |disk: &ReportedDisk| {
+        let (subsystem, nsid) = (disk.subsystem.clone(), disk.nsid);
+        let paths = disk.paths.status().into_iter().zip(disk.paths.stages());
+        let numbered = disk.numbers.clone().zip(paths);
+        let path = move |(path, (status, stages))| PathMetrics {
+            subsystem: subsystem.clone(),
+            nsid,
+            path,
+            status,
+            stages,
+        };
+        numbered.map(path).collect::<Vec<PathMetrics>>()
+    };
+    all.iter().flat_map(of_disk).collect()
 }
 
 /// The text that Prometheus scrapes.
@@ -172,10 +236,14 @@ fn text(paths: &[PathMetrics]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use engine::Histogram;
-    use engine::target::Measured;
+    use engine::backend::BackendConfig;
+    use engine::initiator::{ConnectOptions, PathOptions};
+    use engine::target::{
+        FabricConfig, Measured, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig,
+    };
     use engine::transport::Transport;
 
     use super::*;
@@ -266,5 +334,43 @@ mod tests {
         assert!(text.contains("selvedge_omitted{kind=\"path\"} 5\n"));
         let live = Measured::all(&text).filter(|sample| sample.name == "selvedge_host_path_live");
         assert_eq!(live.count(), METRICS_PATHS_MAX);
+    }
+
+    #[test]
+    fn a_path_keeps_its_number_when_another_disk_ends() {
+        let nqn = "nqn.2026-01.org.example:disks";
+        let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+        let fabric = FabricConfig {
+            ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+            subsystems: vec![SubsystemConfig::new(nqn, "A", "Selvedge").with(vec![namespace])],
+            ..FabricConfig::default()
+        };
+        let config = TargetConfig { fabric, poll_us_max: 0, ..TargetConfig::default() };
+        let target = Target::start(&config).expect("a target");
+        let disk = || {
+            let path = ConnectOptions::new(target.ports()[0], nqn);
+            let paths = Arc::new(Paths::connect(PathOptions::once(path, 1)).expect("a path"));
+            Disk { name: "1".to_owned(), description: String::new(), paths, is_read_only: false }
+        };
+        let metrics = HostMetrics::start(&HostMetricsFlags::default(), false).expect("no listener");
+        let numbers = || {
+            let all = lock(&metrics.all);
+            reported(&all.disks).iter().map(|path| path.path).collect::<Vec<usize>>()
+        };
+        let first = metrics.report(&[disk()]);
+        let _second = metrics.report(&[disk()]);
+        assert_eq!(numbers(), [0, 1]);
+        drop(first);
+        assert_eq!(numbers(), [1]);
+        let _third = metrics.report(&[disk()]);
+        assert_eq!(numbers(), [1, 2]);
+    }
+
+    #[test]
+    fn clients_of_one_second_share_a_text() {
+        let (now, mut disks) = (Instant::now(), ReportedDisks::default());
+        let first = disks.text(now);
+        assert_eq!(disks.text(now + TEXT_AGE_MAX / 2).as_ptr(), first.as_ptr());
+        assert_ne!(disks.text(now + TEXT_AGE_MAX).as_ptr(), first.as_ptr(), "it is written again");
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
     for table in &tables {
         of_table(table, check(&table.flags))?;
     }
+    asked.metrics.listener().map_err(Failure::usage)?;
     if asked.is_check {
         let names: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
         eprintln!("{} is valid: {}", asked.config.display(), names.join(", "));

@@ -44,11 +44,14 @@ export class Latency {
     const buckets = (point) => this.part === "" ? of(point).buckets : of(point).stage_buckets?.[this.part] ?? [];
     const tell = (point) => {
       const [half, most] = [within(buckets(point), 0.5), within(buckets(point), 0.99)];
-      if (half === null) return this.part === "" ? "no commands" : "no commands in this stage";
+      if (half === null) {
+        if (this.part === "") return "no commands";
+        return of(point).stages_us?.[this.part] > 0 ? "not kept for this step" : "no commands in this stage";
+      }
       return `${count(total(buckets(point)) / point.interval_s)} IOPS, p50 ≤ ${time(half)}, p99 ≤ ${time(most)}`;
     };
     this.heat = new Heat(TITLE, buckets, tell, time);
-    const mean = (stage) => (point) => (of(point).stages_us[stage] ?? 0) / Math.max(1, commands(of(point)));
+    const mean = (stage) => (point) => (of(point).stages_us?.[stage] ?? 0) / Math.max(1, commands(of(point)));
     this.split = new Parts("Mean time of a command by stage", STAGES.map(([kind, stage]) => [kind, stage, mean(stage)]), time);
     this.table = new Table("Stages in the latest step", [
       { head: "Stage", sort: (row) => row.at, of: (row) => row.stage },
@@ -80,8 +83,8 @@ export class Latency {
     this.heat.update(points);
     this.split.update(points);
     const last = points[points.length - 1]?.[this.kind];
-    const all = last ? Object.values(last.stages_us).reduce((sum, us) => sum + us, 0) : 0;
-    this.table.update(STAGES.filter(([, stage]) => last?.stages_us[stage] > 0).map(([, stage], at) => ({
+    const all = last ? Object.values(last.stages_us ?? {}).reduce((sum, us) => sum + us, 0) : 0;
+    this.table.update(STAGES.filter(([, stage]) => last?.stages_us?.[stage] > 0).map(([, stage], at) => ({
       key: stage, words: stage, at, stage, mean: last.stages_us[stage] / Math.max(1, commands(last)), share: last.stages_us[stage] / all,
     })));
   }
