@@ -139,10 +139,10 @@ pub(super) struct PollWindows {
 }
 
 impl PollWindows {
-    /// Windows of at most `max_us` microseconds, for a process that may use this number of processors. Where there is but one,
-    /// all that is waited for needs it: windows are the usual ones, and yield.
-    pub(super) fn new(max_us: u64, processors: usize) -> Self {
-        let max_us = if processors > 1 { max_us } else { max_us.min(POLL_USUAL_US) };
+    /// Windows of at most `max_us` microseconds. They follow the time that events take only on a machine where that `pays`:
+    /// with short sleeps that end in time, and with a processor for those that are waited for.
+    pub(super) fn new(max_us: u64, pays: bool) -> Self {
+        let max_us = if pays { max_us } else { max_us.min(POLL_USUAL_US) };
         let window = |max_us: u64| PollWindow::new(max_us.min(POLL_USUAL_US), max_us);
         Self {
             windows: [window(max_us), window(max_us), window(max_us), window(max_us.min(POLL_BUSY_US_MAX))],

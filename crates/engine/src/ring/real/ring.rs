@@ -70,7 +70,9 @@ impl Ring {
                 }
             },
         };
-        let windows = PollWindows::new(options.poll_us_max, core::processors());
+        // Sleeps of epoll end whole milliseconds late.
+        let pays = matches!(machinery, Machinery::IoUring(_)) && core::processors() > 1;
+        let windows = PollWindows::new(options.poll_us_max, pays);
         let (yielding, away) = (Yielding::default(), Away::new(waker.clone()));
         let (is_large, waited) = (false, Duration::ZERO);
         let mut ring = Self { machinery, windows, yielding, waker, away, is_large, waited };
@@ -292,5 +294,47 @@ impl Ring {
         }
         self.away.take_back(events);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::poll::Outstanding::{self, Large, Many, Nothing, Small};
+    use super::*;
+    use crate::limits::{POLL_US_MAX, POLL_USUAL_US, WAKE_UP_US_MAX};
+
+    /// A ring that may poll for as long as reactors do by default, where a wake-up costs 25 µs; nothing where the machine
+    /// refuses the engine.
+    fn ring(engine: Engine) -> Option<Ring> {
+        let ring = Ring::new(RingOptions { engine, poll_us_max: POLL_US_MAX });
+        let mut ring = prerequisite::available("io_uring", ring)?;
+        ring.windows.set_wake_up(Duration::from_micros(25));
+        Some(ring)
+    }
+
+    /// True if the ring ever follows waits of a length that a ring with exact timers dozes or polls for.
+    fn follows(ring: &mut Ring, outstanding: Outstanding) -> bool {
+        let usual = Plan { doze: Duration::ZERO, poll: Duration::from_micros(2 * POLL_USUAL_US) };
+        (5..5 * WAKE_UP_US_MAX).step_by(5).any(|wait_us| {
+            (0..2000).any(|_| {
+                let plan = ring.windows.plan(outstanding, Moment(0));
+                ring.windows.slept(outstanding, Duration::from_micros(wait_us), Duration::ZERO);
+                plan.doze > usual.doze || plan.poll > usual.poll
+            })
+        })
+    }
+
+    #[test]
+    fn a_ring_on_epoll_never_dozes() {
+        let mut ring = ring(Engine::Epoll).unwrap();
+        assert!(
+            [Nothing, Small, Large, Many].into_iter().all(|outstanding| !follows(&mut ring, outstanding))
+        );
+    }
+
+    #[test]
+    fn a_ring_on_io_uring_follows_its_disk() {
+        let Some(mut ring) = ring(Engine::IoUring) else { return };
+        assert_eq!(follows(&mut ring, Small), core::processors() > 1);
     }
 }
