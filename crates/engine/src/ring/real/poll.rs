@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::typical::Typical;
 use crate::limits::{
-    POLL_BUSY_US_MAX, POLL_END_WAKE_UPS, POLL_SMALL_LENGTH_MAX, POLL_USUAL_US, POLL_WHOLE_WAKE_UPS,
-    STORES_BUSY, WAKE_UP_US_MAX, WAKE_UP_US_MIN,
+    POLL_BUSY_US_MAX, POLL_END_WAKE_UPS, POLL_SMALL_LENGTH_MAX, POLL_US_MAX, POLL_USUAL_US,
+    POLL_WHOLE_WAKE_UPS, STORES_BUSY, WAKE_UP_US_MAX, WAKE_UP_US_MIN,
 };
 use crate::ring::{Moment, StorageOp};
 
@@ -286,7 +286,12 @@ impl PollWindow {
     /// Course of a wait that takes as long as most do.
     fn course(&self, wake_up_ns: u64) -> Plan {
         let expected_ns = self.expected.ns();
-        let whole_ns = (POLL_WHOLE_WAKE_UPS * wake_up_ns).clamp(self.usual_ns, self.max_ns);
+        let whole_ns = if self.max_ns > POLL_US_MAX * 1000 {
+            // More than the default is an operator's wish, whatever it saves.
+            self.max_ns
+        } else {
+            (POLL_WHOLE_WAKE_UPS * wake_up_ns).clamp(self.usual_ns, self.max_ns)
+        };
         if self.is_fixed() || expected_ns > whole_ns.max(POLL_END_WAKE_UPS * wake_up_ns) {
             Plan::of(0, self.usual_ns)
         } else if expected_ns <= whole_ns {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Outstanding::{Large, Many, Nothing, Small};
 use super::*;
-use crate::limits::POLL_US_MAX;
 use crate::ring::Buffer;
 
 const WAKE_UP: Duration = Duration::from_micros(25);
@@ -478,6 +477,23 @@ fn no_window_is_longer_than_was_asked_for() {
             let expected = if asked < wait_us { 0 } else { window };
             assert_eq!(reach(&windows, outstanding, Moment(0)), us(expected), "{asked}, {outstanding:?}");
         }
+    }
+}
+
+#[test]
+fn longer_polling_than_by_default_is_done_for_all_waits_within_it() {
+    let wait = Duration::from_micros(400);
+    for (asked, plan) in [
+        (500, Plan { doze: Duration::ZERO, poll: Duration::from_micros(500) }),
+        (POLL_US_MAX, Plan::default()),
+        (390, Plan::default()),
+    ] {
+        let mut windows = PollWindows::new(asked, true);
+        windows.set_wake_up(WAKE_UP);
+        polled_percent(&mut windows, Small, wait, 100);
+        assert_eq!(windows.plan(Small, Moment(0)), plan, "{asked} µs");
+        polled_percent(&mut windows, Small, Duration::from_millis(5), 100);
+        assert_eq!(windows.plan(Small, Moment(0)), Plan::default(), "{asked} µs, and no longer than that");
     }
 }
 
