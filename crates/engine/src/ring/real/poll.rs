@@ -135,6 +135,8 @@ pub(super) struct PollWindows {
     windows: [PollWindow; 4],
     wake_up: Typical,
     withdrawal: Withdrawal,
+    /// Time of the waits since the last event.
+    eventless: Duration,
     is_adaptive: bool,
 }
 
@@ -148,6 +150,7 @@ impl PollWindows {
             windows: [window(max_us), window(max_us), window(max_us), window(max_us.min(POLL_BUSY_US_MAX))],
             wake_up: Typical::of(WAKE_UP_US_MIN * 1000),
             withdrawal: Withdrawal::default(),
+            eventless: Duration::ZERO,
             is_adaptive: max_us > POLL_USUAL_US,
         }
     }
@@ -180,15 +183,26 @@ impl PollWindows {
 
     /// Polling has found an event after `waited`.
     pub(super) fn found(&mut self, outstanding: Outstanding, waited: Duration) {
+        self.eventless = Duration::ZERO;
         self.windows[outstanding as usize].found(waited, self.wake_up.ns());
     }
 
     /// An event came to the sleeping ring after `waited`, of which `polled` were polled.
     pub(super) fn slept(&mut self, outstanding: Outstanding, waited: Duration, polled: Duration) {
+        self.eventless = Duration::ZERO;
         if waited >= IDLE {
             self.windows.iter_mut().for_each(PollWindow::forget);
         } else {
             self.windows[outstanding as usize].slept(waited, polled, self.wake_up.ns());
+        }
+    }
+
+    /// A wait has ended after `waited` without an event, by its timeout: it says nothing of the time that events take, but
+    /// many of them say that the ring is idle.
+    pub(super) fn expired(&mut self, waited: Duration) {
+        self.eventless = self.eventless.saturating_add(waited);
+        if self.eventless >= IDLE {
+            self.windows.iter_mut().for_each(PollWindow::forget);
         }
     }
 

@@ -401,11 +401,28 @@ fn storage_that_never_answers_ends_polling_after_one_window() {
         let window = reach(&windows, outstanding, Moment(0));
         assert!(!window.is_zero() && window <= USUAL, "{outstanding:?}: {window:?}");
         // The ring's owner looks after its own affairs meanwhile, twice a second.
-        windows.slept(outstanding, Duration::from_millis(500), window);
+        windows.expired(Duration::from_millis(500));
         let percent = polled_percent(&mut windows, outstanding, Duration::from_millis(500), 100);
         assert_eq!(percent, 0, "{outstanding:?}");
         assert_eq!(reach(&windows, outstanding, Moment(0)), Duration::ZERO, "{outstanding:?}");
     }
+}
+
+#[test]
+fn waits_that_end_without_an_event_teach_nothing_until_the_ring_is_idle() {
+    let (wait, timeout) = (Duration::from_micros(60), Duration::from_millis(5));
+    let mut windows = windows(WAKE_UP);
+    polled_percent(&mut windows, Small, wait, 100);
+    let plan = windows.plan(Small, Moment(0));
+    assert!(plan.poll > wait);
+    for _ in 0..10 {
+        (0..19).for_each(|_| windows.expired(timeout));
+        assert_eq!(windows.plan(Small, Moment(0)), plan);
+        wait_once(&mut windows, Small, wait, Moment(0));
+    }
+    (0..20).for_each(|_| windows.expired(timeout));
+    assert_eq!(windows.plan(Small, Moment(0)), Plan::default(), "after 100 ms");
+    windows.expired(Duration::MAX);
 }
 
 #[test]

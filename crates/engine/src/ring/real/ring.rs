@@ -213,10 +213,15 @@ impl Ring {
         let waited = ended.since(began);
         self.waited += waited;
         // The length of a wait without the time that was lost in it is unknown.
-        if !polled.was_lost && polled.has_found {
+        if polled.was_lost {
+            return Ok(());
+        }
+        if polled.has_found {
             self.windows.found(outstanding, waited);
-        } else if !polled.was_lost {
+        } else if events.len() > before_events {
             self.windows.slept(outstanding, waited, polled.took);
+        } else {
+            self.windows.expired(waited);
         }
         Ok(())
     }
