@@ -36,15 +36,22 @@ fn reach(windows: &PollWindows, outstanding: Outstanding, now: Moment) -> Durati
 /// A wait for an event that comes after `wait`, where a wake-up takes as long as the windows assume. The time polled.
 fn wait_once(windows: &mut PollWindows, outstanding: Outstanding, wait: Duration, now: Moment) -> Duration {
     let wake_up = Duration::from_nanos(windows.wake_up.ns());
+    wait_for_once(windows, outstanding, wait, wake_up, now)
+}
+
+/// The same, where a wake-up takes this time.
+fn wait_for_once(
+    windows: &mut PollWindows,
+    outstanding: Outstanding,
+    wait: Duration,
+    wake_up: Duration,
+    now: Moment,
+) -> Duration {
     let Plan { doze, poll } = windows.plan(outstanding, now);
     let mut dozed = Duration::ZERO;
     if !doze.is_zero() {
-        if wait <= doze {
-            windows.slept(outstanding, wait + wake_up, Duration::ZERO);
-            return Duration::ZERO;
-        }
-        dozed = doze + wake_up;
-        windows.dozed(doze, dozed);
+        dozed = doze.min(wait) + wake_up;
+        windows.dozed(doze, dozed, wait <= dozed);
     }
     let polled = poll.min(wait.saturating_sub(dozed));
     if wait <= dozed {
@@ -106,8 +113,8 @@ impl End {
         } else {
             arrival.after(wake_up)
         };
-        if !doze.is_zero() && came > doze {
-            self.windows.dozed(doze, dozed);
+        if !doze.is_zero() {
+            self.windows.dozed(doze, doze.min(came) + wake_up, came <= dozed);
         }
         let mut gap = None;
         while steal_percent > 0 && self.stolen_at <= at {
@@ -285,16 +292,45 @@ fn what_a_wake_up_costs_is_learned_from_timed_sleeps() {
     for at in 0..200 {
         // Some of which an event has ended, or in which time was stolen.
         let took = [doze / 2, doze + real, doze + real, doze + real, Duration::from_secs(1)][at % 5];
-        windows.dozed(doze, took);
+        windows.dozed(doze, took, took < doze);
     }
     let cost = Duration::from_nanos(windows.wake_up.ns());
     assert!(cost >= real && cost < 2 * real, "{cost:?}");
     polled_percent(&mut windows, Small, wait, 10);
     assert_eq!(windows.plan(Small, Moment(0)).doze, Duration::ZERO, "it wakes up too late for a doze");
-    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1)));
+    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1), true));
+    assert_eq!(Duration::from_nanos(windows.wake_up.ns()), cost, "an event ended it just before its end");
+    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1), false));
     assert_eq!(windows.wake_up.ns(), WAKE_UP_US_MIN * 1000);
-    (0..200).for_each(|_| windows.dozed(doze, Duration::from_secs(1)));
+    (0..200).for_each(|_| windows.dozed(doze, doze + real, true));
+    assert_eq!(Duration::from_nanos(windows.wake_up.ns()), real, "at least that, whatever ended it");
+    (0..200).for_each(|_| windows.dozed(doze, Duration::from_secs(1), false));
     assert_eq!(windows.wake_up.ns(), WAKE_UP_US_MAX * 1000);
+}
+
+#[test]
+fn a_wrong_cost_of_a_wake_up_is_corrected_where_it_matters() {
+    let us = Duration::from_micros;
+    for (assumed_us, real_us, wait_us, is_corrected) in [
+        (5, 25, 60, true),
+        (5, 60, 150, true),
+        (100, 25, 60, true),
+        (100, 25, 150, true),
+        // Polled for from its beginning with either.
+        (100, 40, 60, false),
+        (100, 25, 8, false),
+    ] {
+        let [corrected, right] = [assumed_us, real_us].map(|wake_up_us| {
+            let mut windows = windows(us(wake_up_us));
+            for _ in 0..100_000 {
+                wait_for_once(&mut windows, Small, us(wait_us), us(real_us), Moment(0));
+            }
+            (windows.wake_up.ns(), windows.windows[Small as usize].plan(windows.wake_up.ns()))
+        });
+        let case = format!("{assumed_us} for {real_us} µs, waits of {wait_us} µs");
+        assert_eq!(corrected.1, right.1, "{case}");
+        assert_eq!(corrected.0 == real_us * 1000, is_corrected, "{case}: {} ns", corrected.0);
+    }
 }
 
 #[test]
@@ -387,7 +423,7 @@ fn a_clock_that_jumps_keeps_polling_away_no_longer_than_others_do() {
     for waited in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::ZERO] {
         windows.found(Small, waited);
         windows.slept(Small, waited, Duration::ZERO);
-        windows.dozed(short, waited);
+        windows.dozed(short, waited, false);
     }
     assert!(reach(&windows, Small, Moment(0)) <= poll);
     assert!(polled_percent(&mut windows, Small, short, 200) > 50, "and it is polled again");

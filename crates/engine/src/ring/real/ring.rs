@@ -198,7 +198,7 @@ impl Ring {
             let doze = timeout.map_or(doze, |timeout| timeout.min(doze));
             self.harvest(Some(doze), events)?;
             now = self.now();
-            self.windows.dozed(doze, now.since(began));
+            self.windows.dozed(doze, now.since(began), events.len() > before_events);
         }
         let mut polled = Polled::default();
         if events.len() == before_events {
