@@ -34,8 +34,8 @@ const PAUSE_WAITS_MAX: u32 = 512;
 const IDLE_WINDOWS: u64 = 2000;
 /// The same for all windows together.
 const IDLE: Duration = Duration::from_micros(IDLE_WINDOWS * POLL_USUAL_US);
-/// Waits after which one of some length is dozed for in part, if none has been meanwhile: it measures a wake-up, of which an
-/// estimate that allows no dozes would stay wrong. Few enough that a late end of such a wait is beyond the 99.9th percentile.
+/// Waits after which one measures a wake-up, if none has meanwhile, since an estimate that allows no dozes would stay wrong. A
+/// measure can make its wait longer: as many others put that beyond the 99.9th percentile.
 const MEASURE_WAITS: u32 = 1024;
 /// Longest waits that are dozed for with any cost of a wake-up.
 const DOZED_NS_MAX: u64 = POLL_END_WAKE_UPS * WAKE_UP_US_MAX * 1000;
@@ -139,7 +139,7 @@ impl Plan {
 pub(super) struct PollWindows {
     windows: [PollWindow; 4],
     wake_up: Typical,
-    /// Waits since the last doze.
+    /// Waits since a wake-up was measured.
     unmeasured: u32,
     withdrawal: Withdrawal,
     /// Time of the waits since the last event.
@@ -199,6 +199,16 @@ impl PollWindows {
         }
     }
 
+    /// The ring slept for `rest` after polling that found nothing. A wake-up costs no more than that, which may be less than was
+    /// assumed: waits then seem to be within the window, while their events come behind it. It counts no oftener than another
+    /// measure, since it moves the estimate to one side only.
+    fn missed(&mut self, rest: Duration) {
+        if self.unmeasured >= MEASURE_WAITS {
+            self.unmeasured = 0;
+            self.wake_up.count(wake_up_ns(rest).min(self.wake_up.ns()));
+        }
+    }
+
     /// Counts a wait that has ended with an event.
     fn ended(&mut self) {
         self.eventless = Duration::ZERO;
@@ -218,6 +228,9 @@ impl PollWindows {
             self.windows.iter_mut().for_each(PollWindow::forget);
         } else {
             self.windows[outstanding as usize].slept(waited, polled, self.wake_up.ns());
+            if !polled.is_zero() {
+                self.missed(waited.saturating_sub(polled));
+            }
         }
     }
 
