@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use super::clock::now;
@@ -15,7 +15,7 @@ use super::uring::Uring;
 use super::waker::Waker;
 use crate::ring::{Engine, Event, Moment, RingOptions, StorageOp, core};
 
-/// Naps by which a new ring measures the cost of a wake-up: together half a millisecond.
+/// Naps by which the first ring of a process measures the cost of a wake-up: together half a millisecond.
 const NAPS: usize = 5;
 /// Length of a nap: as short as waits for which the cost counts, in which a core does not fall into a deeper sleep.
 const NAP: Duration = Duration::from_micros(50);
@@ -77,11 +77,21 @@ impl Ring {
         let (is_large, waited) = (false, Duration::ZERO);
         let mut ring = Self { machinery, windows, yielding, waker, away, is_large, waited };
         if ring.windows.is_adaptive() {
-            let cost = ring.wake_up_cost()?;
-            tracing::debug!(?cost, "measured a wake-up of a ring's thread");
-            ring.windows.set_wake_up(cost);
+            // Measured once, not by each ring.
+            static WAKE_UP: OnceLock<Option<Duration>> = OnceLock::new();
+            if let Some(cost) = WAKE_UP.get_or_init(|| ring.measured_wake_up()) {
+                ring.windows.set_wake_up(*cost);
+            }
         }
         Ok(ring)
+    }
+
+    /// The cost of a wake-up, unless the ring cannot sleep: then it begins with the least and learns.
+    fn measured_wake_up(&mut self) -> Option<Duration> {
+        self.wake_up_cost()
+            .inspect(|cost| tracing::debug!(?cost, "measured a wake-up of a ring's thread"))
+            .inspect_err(|error| tracing::debug!(%error, "cannot measure a wake-up of a ring's thread"))
+            .ok()
     }
 
     /// Measures the time from an event until a thread that slept for it runs. The event is a timer's, since it alone needs no
