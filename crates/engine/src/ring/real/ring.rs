@@ -317,6 +317,7 @@ mod tests {
     use super::super::poll::Outstanding::{self, Large, Many, Nothing, Small};
     use super::*;
     use crate::limits::{POLL_US_MAX, POLL_USUAL_US, WAKE_UP_US_MAX};
+    use crate::ring::core;
 
     /// A ring that may poll for as long as reactors do by default, where a wake-up costs 25 µs; nothing where the machine
     /// refuses the engine.
