@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use engine::initiator::{ConnectOptions, Controller, Data, Queue, QueueState, Request};
-use engine::limits::RECEIVE_LENGTH;
+use engine::limits::{POLL_USUAL_US, RECEIVE_LENGTH};
 use engine::ring::{Buffer, Event, Readiness, Ring, RingOptions};
 use nvme::io::{Fused, IoCommand};
 use nvme::{Status, SubmissionEntry};
@@ -32,7 +32,8 @@ impl Remote {
     pub(crate) fn connect(address: SocketAddr, nqn: &str, nsid: u32) -> Result<Remote, String> {
         let controller = Controller::connect(ConnectOptions::new(address, nqn)).map_err(|e| e.to_string())?;
         let info = controller.namespace(nsid).map_err(|error| error.to_string())?;
-        let mut ring = Ring::new(RingOptions::default()).map_err(|error| error.to_string())?;
+        let options = RingOptions { poll_us_max: POLL_USUAL_US, ..RingOptions::default() };
+        let mut ring = Ring::new(options).map_err(|error| error.to_string())?;
         let queue =
             Queue::open(&mut ring, 0, &controller.queue_options(1)).map_err(|error| error.to_string())?;
         let mut remote = Remote {

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use engine::initiator::{CommandQueues as _, Data, Driver, Ended, InitiatorError, PathQueues, Paths};
-use engine::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH, REQUEST_COMMANDS_MAX};
+use engine::limits::{BUFFER_LENGTH_MAX, POLL_USUAL_US, RECEIVE_LENGTH, REQUEST_COMMANDS_MAX};
 use engine::ring::{Buffer, BufferPool, Ring, RingOptions};
 use nvme::Status;
 use nvme::io::{IoCommand, encode_ranges};
@@ -150,7 +150,9 @@ impl Queue {
                 ),
             ));
         }
-        let mut ring = Ring::new(RingOptions::default()).map_err(|error| ring_failed(&error))?;
+        // The thread is the caller's, and has other work than to learn how long to poll.
+        let ring_options = RingOptions { poll_us_max: POLL_USUAL_US, ..RingOptions::default() };
+        let mut ring = Ring::new(ring_options).map_err(|error| ring_failed(&error))?;
         let depth = depth as usize;
         let queues = PathQueues::open(&paths, &mut ring, 0, 0, 1, depth.max(REQUEST_COMMANDS_MAX));
         let mut queue = Self {

@@ -323,7 +323,8 @@ pub const RING_ENTRIES: u32 = 512;
 /// call, a tenth of each one's own, and few enough that the first is not held up for long (some microseconds each).
 pub const STORES_WAITING_MAX: usize = 8;
 /// Time a ring polls before it sleeps, at most, in microseconds: twice as long as a fast disk and the network to it take.
-/// `--poll-us` sets it; at `POLL_USUAL_US` and below, windows do not follow the time that events take.
+/// `--poll-us` sets it; at `POLL_USUAL_US` and below, windows do not follow the time that events take, and above this all
+/// waits of that time are polled for.
 pub const POLL_US_MAX: u64 = 200;
 /// Time a ring polls at most where events come within half of it, or far too late to poll for; twice that in a trial of polling,
 /// and nothing where polling has not paid.

@@ -74,6 +74,8 @@ pub fn run(linkage: Linkage) -> ExitCode {
         return ExitCode::from(2);
     }
     report::terminal::look();
+    // Before confinement hides the cgroup, whose quota counts.
+    engine::ring::core::processors();
     match commands::run(&flags.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

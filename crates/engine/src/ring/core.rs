@@ -3,6 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -76,10 +78,14 @@ pub fn available() -> Vec<usize> {
     }
 }
 
-/// Number of processors this process may use, whichever of them its threads are kept on.
+/// Number of processors this process may use, by its affinity and its cgroup's quota: two in a simulation. It is looked up at the
+/// first call, which belongs before threads are kept on processors, and before the process gives up access to files.
 pub fn processors() -> usize {
-    // The first thread's, which is seldom kept on one.
-    sched_getaffinity(Some(rustix::process::getpid())).map_or(1, |set| set.count() as usize)
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    if cfg!(feature = "simulation") {
+        return 2;
+    }
+    *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, usize::from))
 }
 
 /// Processor time the calling thread has used.
@@ -121,4 +127,19 @@ pub(super) fn borrow_descriptor(owner: &impl AsRawFd) -> io::Result<BorrowedFd<'
     // SAFETY: it is not -1, and the owner keeps it open for as long as it is borrowed here.
     #[allow(unsafe_code)]
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_kept_on_one_processor_counts_all() {
+        let before = processors();
+        let thread = std::thread::spawn(|| {
+            pin_to(available()[0]).expect("a processor of this process");
+            processors()
+        });
+        assert_eq!(thread.join().expect("no panic"), before);
+    }
 }

@@ -109,6 +109,8 @@ impl Target {
             return Err(TargetError::Config("a target needs an address to listen on".to_owned()));
         }
         check_reactors(&config.reactors)?;
+        // Counted before reactors are kept on one each.
+        ring::core::processors();
         let archive = config.state_dir.as_deref().map(reservation_worker::open_archive).transpose()?;
         check_controller_ids(config)?;
         let clusters = change::clusters(config);

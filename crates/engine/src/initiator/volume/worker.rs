@@ -18,7 +18,7 @@ use crate::initiator::driver::{CommandQueues, Driver, QueueSet};
 use crate::initiator::path::{PathQueues, Paths};
 use crate::initiator::queue::Data;
 use crate::initiator::{InitiatorError, QueueOptions};
-use crate::limits::RECEIVE_LENGTH;
+use crate::limits::{POLL_USUAL_US, RECEIVE_LENGTH};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Engine, Ring, RingOptions, Waker};
@@ -101,7 +101,8 @@ impl Worker {
         let stopping = Arc::new(AtomicBool::new(false));
         let theirs = stopping.clone();
         let thread = thread::Builder::new().name(format!("volume-{number}")).spawn(move || {
-            let ring = Ring::new(RingOptions { engine, ..RingOptions::default() });
+            // A program has other work for its processors, too.
+            let ring = Ring::new(RingOptions { engine, poll_us_max: POLL_USUAL_US });
             match ring.map_err(InitiatorError::system(NO_RING)).and_then(open) {
                 Ok(driver) => {
                     let waker = driver.ring().waker();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::typical::Typical;
 use crate::limits::{
-    POLL_BUSY_US_MAX, POLL_END_WAKE_UPS, POLL_SMALL_LENGTH_MAX, POLL_USUAL_US, POLL_WHOLE_WAKE_UPS,
-    STORES_BUSY, WAKE_UP_US_MAX, WAKE_UP_US_MIN,
+    POLL_BUSY_US_MAX, POLL_END_WAKE_UPS, POLL_SMALL_LENGTH_MAX, POLL_US_MAX, POLL_USUAL_US,
+    POLL_WHOLE_WAKE_UPS, STORES_BUSY, WAKE_UP_US_MAX, WAKE_UP_US_MIN,
 };
 use crate::ring::{Moment, StorageOp};
 
@@ -34,6 +34,11 @@ const PAUSE_WAITS_MAX: u32 = 512;
 const IDLE_WINDOWS: u64 = 2000;
 /// The same for all windows together.
 const IDLE: Duration = Duration::from_micros(IDLE_WINDOWS * POLL_USUAL_US);
+/// Waits after which one measures a wake-up, if none has meanwhile, since an estimate that allows no dozes would stay wrong. A
+/// measure can make its wait longer: as many others put that beyond the 99.9th percentile.
+const MEASURE_WAITS: u32 = 1024;
+/// Longest waits that are dozed for with any cost of a wake-up.
+const DOZED_NS_MAX: u64 = POLL_END_WAKE_UPS * WAKE_UP_US_MAX * 1000;
 /// Longest undisturbed step of polling; one usually takes a few microseconds. In a longer one,
 /// another thread had the core.
 pub(super) const GAP: Duration = Duration::from_micros(100);
@@ -134,20 +139,26 @@ impl Plan {
 pub(super) struct PollWindows {
     windows: [PollWindow; 4],
     wake_up: Typical,
+    /// Waits since a wake-up was measured.
+    unmeasured: u32,
     withdrawal: Withdrawal,
+    /// Time of the waits since the last event.
+    eventless: Duration,
     is_adaptive: bool,
 }
 
 impl PollWindows {
-    /// Windows of at most `max_us` microseconds, for a process that may use this number of processors. Where there is but one,
-    /// all that is waited for needs it: windows are the usual ones, and yield.
-    pub(super) fn new(max_us: u64, processors: usize) -> Self {
-        let max_us = if processors > 1 { max_us } else { max_us.min(POLL_USUAL_US) };
+    /// Windows of at most `max_us` microseconds. They follow the time that events take only on a machine where that `pays`:
+    /// with short sleeps that end in time, and with a processor for those that are waited for.
+    pub(super) fn new(max_us: u64, pays: bool) -> Self {
+        let max_us = if pays { max_us } else { max_us.min(POLL_USUAL_US) };
         let window = |max_us: u64| PollWindow::new(max_us.min(POLL_USUAL_US), max_us);
         Self {
             windows: [window(max_us), window(max_us), window(max_us), window(max_us.min(POLL_BUSY_US_MAX))],
             wake_up: Typical::of(WAKE_UP_US_MIN * 1000),
+            unmeasured: 0,
             withdrawal: Withdrawal::default(),
+            eventless: Duration::ZERO,
             is_adaptive: max_us > POLL_USUAL_US,
         }
     }
@@ -167,28 +178,68 @@ impl PollWindows {
         if self.withdrawal.is_away(now) {
             return Plan::default();
         }
-        self.windows[outstanding as usize].plan(self.wake_up.ns())
+        let window = &self.windows[outstanding as usize];
+        let plan = window.plan(self.wake_up.ns());
+        if plan.doze.is_zero() && self.unmeasured >= MEASURE_WAITS {
+            return Plan { doze: window.measuring_doze(), ..plan };
+        }
+        plan
     }
 
-    /// A doze that was to last for `asked` has ended after `took`. Where it was not an event that ended it, the difference is
-    /// what a wake-up costs.
-    pub(super) fn dozed(&mut self, asked: Duration, took: Duration) {
+    /// A doze that was to last for `asked` has ended after `took`. The difference is what a wake-up costs. Where there is an
+    /// event, the event may have ended the doze sooner: a wake-up costs at least that, and so it counts only where it is more
+    /// than was assumed. Without those, an estimate that is far too low would stay: each doze would end behind its event.
+    pub(super) fn dozed(&mut self, asked: Duration, took: Duration, has_event: bool) {
+        self.unmeasured = 0;
         if took > asked {
-            self.wake_up.count(wake_up_ns(took - asked));
+            let cost_ns = wake_up_ns(took - asked);
+            if !has_event || cost_ns > self.wake_up.ns() {
+                self.wake_up.count(cost_ns);
+            }
         }
+    }
+
+    /// The ring slept for `rest` after polling that found nothing. A wake-up costs no more than that, which may be less than was
+    /// assumed: waits then seem to be within the window, while their events come behind it. It counts no oftener than another
+    /// measure, since it moves the estimate to one side only.
+    fn missed(&mut self, rest: Duration) {
+        if self.unmeasured >= MEASURE_WAITS {
+            self.unmeasured = 0;
+            self.wake_up.count(wake_up_ns(rest).min(self.wake_up.ns()));
+        }
+    }
+
+    /// Counts a wait that has ended with an event.
+    fn ended(&mut self) {
+        self.eventless = Duration::ZERO;
+        self.unmeasured = self.unmeasured.saturating_add(1);
     }
 
     /// Polling has found an event after `waited`.
     pub(super) fn found(&mut self, outstanding: Outstanding, waited: Duration) {
+        self.ended();
         self.windows[outstanding as usize].found(waited, self.wake_up.ns());
     }
 
     /// An event came to the sleeping ring after `waited`, of which `polled` were polled.
     pub(super) fn slept(&mut self, outstanding: Outstanding, waited: Duration, polled: Duration) {
+        self.ended();
         if waited >= IDLE {
             self.windows.iter_mut().for_each(PollWindow::forget);
         } else {
             self.windows[outstanding as usize].slept(waited, polled, self.wake_up.ns());
+            if !polled.is_zero() {
+                self.missed(waited.saturating_sub(polled));
+            }
+        }
+    }
+
+    /// A wait has ended after `waited` without an event, by its timeout: it says nothing of the time that events take, but
+    /// many of them say that the ring is idle.
+    pub(super) fn expired(&mut self, waited: Duration) {
+        self.eventless = self.eventless.saturating_add(waited);
+        if self.eventless >= IDLE {
+            self.windows.iter_mut().for_each(PollWindow::forget);
         }
     }
 
@@ -283,10 +334,20 @@ impl PollWindow {
         self.usual_ns == self.max_ns
     }
 
+    /// Longest wait that is polled for from its beginning.
+    fn whole_ns(&self, wake_up_ns: u64) -> u64 {
+        if self.max_ns > POLL_US_MAX * 1000 {
+            // More than the default is an operator's wish, whatever it saves.
+            self.max_ns
+        } else {
+            (POLL_WHOLE_WAKE_UPS * wake_up_ns).clamp(self.usual_ns, self.max_ns)
+        }
+    }
+
     /// Course of a wait that takes as long as most do.
     fn course(&self, wake_up_ns: u64) -> Plan {
         let expected_ns = self.expected.ns();
-        let whole_ns = (POLL_WHOLE_WAKE_UPS * wake_up_ns).clamp(self.usual_ns, self.max_ns);
+        let whole_ns = self.whole_ns(wake_up_ns);
         if self.is_fixed() || expected_ns > whole_ns.max(POLL_END_WAKE_UPS * wake_up_ns) {
             Plan::of(0, self.usual_ns)
         } else if expected_ns <= whole_ns {
@@ -297,6 +358,17 @@ impl PollWindow {
             let ahead_ns = wake_up_ns * 3 / 2;
             Plan::of(expected_ns.saturating_sub(ahead_ns), (2 * ahead_ns).min(self.max_ns))
         }
+    }
+
+    /// Doze that measures a wake-up: half of a wait of which the course depends on that cost. Where a wake-up takes the other
+    /// half or more, the wait is polled for in any case, and the estimate does not matter.
+    fn measuring_doze(&self) -> Duration {
+        let expected_ns = self.expected.ns();
+        let depends = !self.is_fixed()
+            && self.trial == 0
+            && expected_ns > self.whole_ns(WAKE_UP_US_MIN * 1000)
+            && expected_ns <= DOZED_NS_MAX;
+        Duration::from_nanos(if depends { expected_ns / 2 } else { 0 })
     }
 
     fn found(&mut self, waited: Duration, wake_up_ns: u64) {

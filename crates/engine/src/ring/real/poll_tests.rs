@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Outstanding::{Large, Many, Nothing, Small};
 use super::*;
-use crate::limits::POLL_US_MAX;
 use crate::ring::Buffer;
 
 const WAKE_UP: Duration = Duration::from_micros(25);
@@ -23,7 +22,7 @@ impl Random {
 
 /// Windows of a ring on a machine of two cores, where a wake-up costs this time.
 fn windows(wake_up: Duration) -> PollWindows {
-    let mut windows = PollWindows::new(POLL_US_MAX, 2);
+    let mut windows = PollWindows::new(POLL_US_MAX, true);
     windows.set_wake_up(wake_up);
     windows
 }
@@ -37,15 +36,22 @@ fn reach(windows: &PollWindows, outstanding: Outstanding, now: Moment) -> Durati
 /// A wait for an event that comes after `wait`, where a wake-up takes as long as the windows assume. The time polled.
 fn wait_once(windows: &mut PollWindows, outstanding: Outstanding, wait: Duration, now: Moment) -> Duration {
     let wake_up = Duration::from_nanos(windows.wake_up.ns());
+    wait_for_once(windows, outstanding, wait, wake_up, now)
+}
+
+/// The same, where a wake-up takes this time.
+fn wait_for_once(
+    windows: &mut PollWindows,
+    outstanding: Outstanding,
+    wait: Duration,
+    wake_up: Duration,
+    now: Moment,
+) -> Duration {
     let Plan { doze, poll } = windows.plan(outstanding, now);
     let mut dozed = Duration::ZERO;
     if !doze.is_zero() {
-        if wait <= doze {
-            windows.slept(outstanding, wait + wake_up, Duration::ZERO);
-            return Duration::ZERO;
-        }
-        dozed = doze + wake_up;
-        windows.dozed(doze, dozed);
+        dozed = doze.min(wait) + wake_up;
+        windows.dozed(doze, dozed, wait <= dozed);
     }
     let polled = poll.min(wait.saturating_sub(dozed));
     if wait <= dozed {
@@ -107,8 +113,8 @@ impl End {
         } else {
             arrival.after(wake_up)
         };
-        if !doze.is_zero() && came > doze {
-            self.windows.dozed(doze, dozed);
+        if !doze.is_zero() {
+            self.windows.dozed(doze, doze.min(came) + wake_up, came <= dozed);
         }
         let mut gap = None;
         while steal_percent > 0 && self.stolen_at <= at {
@@ -223,7 +229,7 @@ fn frequent_events_are_polled_for() {
     let mut windows = windows(WAKE_UP);
     polled_percent(&mut windows, Nothing, Duration::from_micros(8), 50);
     assert_eq!(windows.plan(Nothing, Moment(0)), Plan { doze: Duration::ZERO, poll: USUAL });
-    let mut never = PollWindows::new(0, 2);
+    let mut never = PollWindows::new(0, true);
     for wait_us in [8, 60, 150, 5000] {
         assert_eq!(polled_percent(&mut never, Small, Duration::from_micros(wait_us), 1000), 0);
         assert_eq!(never.plan(Small, Moment(0)), Plan::default());
@@ -270,7 +276,7 @@ fn a_device_that_is_slower_than_polling_is_worth_costs_little_of_it() {
         let percent = polled_percent(&mut windows, Small, wait, 20_000);
         assert!(percent <= 12, "{wait_us} µs: {percent} % of a core");
         // And without a share where the longest polling was set as short as the usual one.
-        let mut fixed = PollWindows::new(POLL_USUAL_US, 2);
+        let mut fixed = PollWindows::new(POLL_USUAL_US, true);
         let percent = polled_percent(&mut fixed, Small, wait, 20_000);
         assert!(percent <= 7, "{wait_us} µs: {percent} % of a core");
     }
@@ -286,16 +292,45 @@ fn what_a_wake_up_costs_is_learned_from_timed_sleeps() {
     for at in 0..200 {
         // Some of which an event has ended, or in which time was stolen.
         let took = [doze / 2, doze + real, doze + real, doze + real, Duration::from_secs(1)][at % 5];
-        windows.dozed(doze, took);
+        windows.dozed(doze, took, took < doze);
     }
     let cost = Duration::from_nanos(windows.wake_up.ns());
     assert!(cost >= real && cost < 2 * real, "{cost:?}");
     polled_percent(&mut windows, Small, wait, 10);
     assert_eq!(windows.plan(Small, Moment(0)).doze, Duration::ZERO, "it wakes up too late for a doze");
-    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1)));
+    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1), true));
+    assert_eq!(Duration::from_nanos(windows.wake_up.ns()), cost, "an event ended it just before its end");
+    (0..200).for_each(|_| windows.dozed(doze, doze + Duration::from_nanos(1), false));
     assert_eq!(windows.wake_up.ns(), WAKE_UP_US_MIN * 1000);
-    (0..200).for_each(|_| windows.dozed(doze, Duration::from_secs(1)));
+    (0..200).for_each(|_| windows.dozed(doze, doze + real, true));
+    assert_eq!(Duration::from_nanos(windows.wake_up.ns()), real, "at least that, whatever ended it");
+    (0..200).for_each(|_| windows.dozed(doze, Duration::from_secs(1), false));
     assert_eq!(windows.wake_up.ns(), WAKE_UP_US_MAX * 1000);
+}
+
+#[test]
+fn a_wrong_cost_of_a_wake_up_is_corrected_where_it_matters() {
+    let us = Duration::from_micros;
+    for (assumed_us, real_us, wait_us, is_corrected) in [
+        (5, 25, 60, true),
+        (5, 60, 150, true),
+        (100, 25, 60, true),
+        (100, 25, 150, true),
+        // Polled for from its beginning with either.
+        (100, 40, 60, false),
+        (100, 25, 8, false),
+    ] {
+        let [corrected, right] = [assumed_us, real_us].map(|wake_up_us| {
+            let mut windows = windows(us(wake_up_us));
+            for _ in 0..100_000 {
+                wait_for_once(&mut windows, Small, us(wait_us), us(real_us), Moment(0));
+            }
+            (windows.wake_up.ns(), windows.windows[Small as usize].plan(windows.wake_up.ns()))
+        });
+        let case = format!("{assumed_us} for {real_us} µs, waits of {wait_us} µs");
+        assert_eq!(corrected.1, right.1, "{case}");
+        assert_eq!(corrected.0 == real_us * 1000, is_corrected, "{case}: {} ns", corrected.0);
+    }
 }
 
 #[test]
@@ -388,7 +423,7 @@ fn a_clock_that_jumps_keeps_polling_away_no_longer_than_others_do() {
     for waited in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::ZERO] {
         windows.found(Small, waited);
         windows.slept(Small, waited, Duration::ZERO);
-        windows.dozed(short, waited);
+        windows.dozed(short, waited, false);
     }
     assert!(reach(&windows, Small, Moment(0)) <= poll);
     assert!(polled_percent(&mut windows, Small, short, 200) > 50, "and it is polled again");
@@ -402,7 +437,7 @@ fn storage_that_never_answers_ends_polling_after_one_window() {
         let window = reach(&windows, outstanding, Moment(0));
         assert!(!window.is_zero() && window <= USUAL, "{outstanding:?}: {window:?}");
         // The ring's owner looks after its own affairs meanwhile, twice a second.
-        windows.slept(outstanding, Duration::from_millis(500), window);
+        windows.expired(Duration::from_millis(500));
         let percent = polled_percent(&mut windows, outstanding, Duration::from_millis(500), 100);
         assert_eq!(percent, 0, "{outstanding:?}");
         assert_eq!(reach(&windows, outstanding, Moment(0)), Duration::ZERO, "{outstanding:?}");
@@ -410,9 +445,26 @@ fn storage_that_never_answers_ends_polling_after_one_window() {
 }
 
 #[test]
-fn a_machine_of_one_core_keeps_to_the_usual_window() {
+fn waits_that_end_without_an_event_teach_nothing_until_the_ring_is_idle() {
+    let (wait, timeout) = (Duration::from_micros(60), Duration::from_millis(5));
+    let mut windows = windows(WAKE_UP);
+    polled_percent(&mut windows, Small, wait, 100);
+    let plan = windows.plan(Small, Moment(0));
+    assert!(plan.poll > wait);
+    for _ in 0..10 {
+        (0..19).for_each(|_| windows.expired(timeout));
+        assert_eq!(windows.plan(Small, Moment(0)), plan);
+        wait_once(&mut windows, Small, wait, Moment(0));
+    }
+    (0..20).for_each(|_| windows.expired(timeout));
+    assert_eq!(windows.plan(Small, Moment(0)), Plan::default(), "after 100 ms");
+    windows.expired(Duration::MAX);
+}
+
+#[test]
+fn a_machine_of_one_core_or_late_timers_keeps_to_the_usual_window() {
     for wait_us in [5, 60, 110, 150, 400, 5000] {
-        let mut windows = PollWindows::new(POLL_US_MAX, 1);
+        let mut windows = PollWindows::new(POLL_US_MAX, false);
         windows.set_wake_up(WAKE_UP);
         let wait = Duration::from_micros(wait_us);
         for _ in 0..1000 {
@@ -469,7 +521,7 @@ fn operations_differ_by_their_number_and_length() {
 fn no_window_is_longer_than_was_asked_for() {
     let us = Duration::from_micros;
     for (asked, usual, longest, busy) in [(0, 0, 0, 0), (5, 5, 5, 5), (90, 50, 90, 15), (1000, 50, 120, 15)] {
-        let mut windows = PollWindows::new(asked, 2);
+        let mut windows = PollWindows::new(asked, true);
         if windows.is_adaptive() {
             windows.set_wake_up(WAKE_UP);
         }
@@ -478,6 +530,23 @@ fn no_window_is_longer_than_was_asked_for() {
             let expected = if asked < wait_us { 0 } else { window };
             assert_eq!(reach(&windows, outstanding, Moment(0)), us(expected), "{asked}, {outstanding:?}");
         }
+    }
+}
+
+#[test]
+fn longer_polling_than_by_default_is_done_for_all_waits_within_it() {
+    let wait = Duration::from_micros(400);
+    for (asked, plan) in [
+        (500, Plan { doze: Duration::ZERO, poll: Duration::from_micros(500) }),
+        (POLL_US_MAX, Plan::default()),
+        (390, Plan::default()),
+    ] {
+        let mut windows = PollWindows::new(asked, true);
+        windows.set_wake_up(WAKE_UP);
+        polled_percent(&mut windows, Small, wait, 100);
+        assert_eq!(windows.plan(Small, Moment(0)), plan, "{asked} µs");
+        polled_percent(&mut windows, Small, Duration::from_millis(5), 100);
+        assert_eq!(windows.plan(Small, Moment(0)), Plan::default(), "{asked} µs, and no longer than that");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use super::clock::now;
@@ -15,7 +15,7 @@ use super::uring::Uring;
 use super::waker::Waker;
 use crate::ring::{Engine, Event, Moment, RingOptions, StorageOp, core};
 
-/// Naps by which a new ring measures the cost of a wake-up: together half a millisecond.
+/// Naps by which the first ring of a process measures the cost of a wake-up: together half a millisecond.
 const NAPS: usize = 5;
 /// Length of a nap: as short as waits for which the cost counts, in which a core does not fall into a deeper sleep.
 const NAP: Duration = Duration::from_micros(50);
@@ -70,16 +70,28 @@ impl Ring {
                 }
             },
         };
-        let windows = PollWindows::new(options.poll_us_max, core::processors());
+        // Sleeps of epoll end whole milliseconds late.
+        let pays = matches!(machinery, Machinery::IoUring(_)) && core::processors() > 1;
+        let windows = PollWindows::new(options.poll_us_max, pays);
         let (yielding, away) = (Yielding::default(), Away::new(waker.clone()));
         let (is_large, waited) = (false, Duration::ZERO);
         let mut ring = Self { machinery, windows, yielding, waker, away, is_large, waited };
         if ring.windows.is_adaptive() {
-            let cost = ring.wake_up_cost()?;
-            tracing::debug!(?cost, "measured a wake-up of a ring's thread");
-            ring.windows.set_wake_up(cost);
+            // Measured once, not by each ring.
+            static WAKE_UP: OnceLock<Option<Duration>> = OnceLock::new();
+            if let Some(cost) = WAKE_UP.get_or_init(|| ring.measured_wake_up()) {
+                ring.windows.set_wake_up(*cost);
+            }
         }
         Ok(ring)
+    }
+
+    /// The cost of a wake-up, unless the ring cannot sleep: then it begins with the least and learns.
+    fn measured_wake_up(&mut self) -> Option<Duration> {
+        self.wake_up_cost()
+            .inspect(|cost| tracing::debug!(?cost, "measured a wake-up of a ring's thread"))
+            .inspect_err(|error| tracing::debug!(%error, "cannot measure a wake-up of a ring's thread"))
+            .ok()
     }
 
     /// Measures the time from an event until a thread that slept for it runs. The event is a timer's, since it alone needs no
@@ -196,7 +208,7 @@ impl Ring {
             let doze = timeout.map_or(doze, |timeout| timeout.min(doze));
             self.harvest(Some(doze), events)?;
             now = self.now();
-            self.windows.dozed(doze, now.since(began));
+            self.windows.dozed(doze, now.since(began), events.len() > before_events);
         }
         let mut polled = Polled::default();
         if events.len() == before_events {
@@ -211,10 +223,15 @@ impl Ring {
         let waited = ended.since(began);
         self.waited += waited;
         // The length of a wait without the time that was lost in it is unknown.
-        if !polled.was_lost && polled.has_found {
+        if polled.was_lost {
+            return Ok(());
+        }
+        if polled.has_found {
             self.windows.found(outstanding, waited);
-        } else if !polled.was_lost {
+        } else if events.len() > before_events {
             self.windows.slept(outstanding, waited, polled.took);
+        } else {
+            self.windows.expired(waited);
         }
         Ok(())
     }
@@ -292,5 +309,48 @@ impl Ring {
         }
         self.away.take_back(events);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::poll::Outstanding::{self, Large, Many, Nothing, Small};
+    use super::*;
+    use crate::limits::{POLL_US_MAX, POLL_USUAL_US, WAKE_UP_US_MAX};
+    use crate::ring::core;
+
+    /// A ring that may poll for as long as reactors do by default, where a wake-up costs 25 µs; nothing where the machine
+    /// refuses the engine.
+    fn ring(engine: Engine) -> Option<Ring> {
+        let ring = Ring::new(RingOptions { engine, poll_us_max: POLL_US_MAX });
+        let mut ring = prerequisite::available("io_uring", ring)?;
+        ring.windows.set_wake_up(Duration::from_micros(25));
+        Some(ring)
+    }
+
+    /// True if the ring ever follows waits of a length that a ring with exact timers dozes or polls for.
+    fn follows(ring: &mut Ring, outstanding: Outstanding) -> bool {
+        let usual = Plan { doze: Duration::ZERO, poll: Duration::from_micros(2 * POLL_USUAL_US) };
+        (5..5 * WAKE_UP_US_MAX).step_by(5).any(|wait_us| {
+            (0..2000).any(|_| {
+                let plan = ring.windows.plan(outstanding, Moment(0));
+                ring.windows.slept(outstanding, Duration::from_micros(wait_us), Duration::ZERO);
+                plan.doze > usual.doze || plan.poll > usual.poll
+            })
+        })
+    }
+
+    #[test]
+    fn a_ring_on_epoll_never_dozes() {
+        let mut ring = ring(Engine::Epoll).unwrap();
+        assert!(
+            [Nothing, Small, Large, Many].into_iter().all(|outstanding| !follows(&mut ring, outstanding))
+        );
+    }
+
+    #[test]
+    fn a_ring_on_io_uring_follows_its_disk() {
+        let Some(mut ring) = ring(Engine::IoUring) else { return };
+        assert_eq!(follows(&mut ring, Small), core::processors() > 1);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use chart::units;
-use engine::ring::Ring;
+use engine::ring::{Ring, RingOptions};
 
 use super::live::Live;
 use super::path_view::PathView;
@@ -226,7 +226,8 @@ fn about(run: &Run<'_>, name: &str, label: &'static str, length: Option<Duration
     let workload = &run.fitted.workload;
     let failed = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
     // The workers choose alike; theirs are not there yet.
-    let engine = Ring::new(run.ring).map_err(failed)?.engine_name();
+    let options = RingOptions { poll_us_max: 0, ..run.ring };
+    let engine = Ring::new(options).map_err(failed)?.engine_name();
     let (jobs, depth) = (units::plural(workload.jobs.into(), "job"), workload.depth);
     let policy = match run.paths.status().len() {
         2.. => format!(", {}", run.paths.policy()),
