@@ -116,7 +116,7 @@ Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd 127.0.0.1:10809 --nbd-tls-psk-file keys.psk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost
-  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd --metrics 127.0.0.1:9465
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk --metrics 127.0.0.1:9465
   selvedge attach list")]
 #[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
