@@ -62,6 +62,9 @@ impl Stop {
         let register = || {
             let signals = asking();
             for signal in &signals {
+                // From here on the signal does not end the process, so that it must not be lost either.
+                signal_hook::flag::register_usize(*signal, came.clone(), *signal as usize)?;
+                signal_hook::flag::register(*signal, flag.clone())?;
                 // Of a closed terminal both the shell and the kernel send a SIGHUP: it never ends anything at once.
                 if is_first && *signal != SIGHUP {
                     // In this order the first signal finds the flag down and raises it; the second finds it up.
@@ -72,13 +75,15 @@ impl Stop {
                     )?;
                     signal_hook::flag::register(*signal, is_urgent.clone())?;
                 }
-                signal_hook::flag::register_usize(*signal, came.clone(), *signal as usize)?;
-                signal_hook::flag::register(*signal, flag.clone())?;
             }
             Signals::new(signals)
         };
         let signals =
             register().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+        // It may have come between the two registrations.
+        if is_first && came.load(Ordering::Relaxed) != 0 {
+            flag.store(true, Ordering::Relaxed);
+        }
         Ok(Self { flag, signals })
     }
 

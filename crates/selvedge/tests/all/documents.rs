@@ -18,7 +18,10 @@ use crate::serving::listed_commands;
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// Commands that cannot run here: a part of the command, and the reason.
-const NOT_RUN: [(&str, &str); 36] = [
+const NOT_RUN: [(&str, &str); 39] = [
+    ("--tclass", "needs a network of IPv6: the engine's tests and the suite paths have one"),
+    ("-f eth1,eth2 --tos", "needs interfaces of these names: the engine's tests have some"),
+    ("-t mptcp -a fd00", "needs MPTCP over IPv6 with a key: the suite paths has them"),
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
