@@ -167,7 +167,7 @@ impl Arguments {
     /// Of each workload.
     ///
     /// # Errors
-    /// It has no room for a cut, or an option has several values and there is nothing to compare.
+    /// No room for a cut, or an option has several values and there is nothing to compare.
     pub(crate) fn runtime_s(&self) -> Result<u32, String> {
         let lengths = [self.scenario.len(), self.congestion.len(), self.family.len(), self.tls.len()];
         if !self.compare && lengths.iter().any(|&length| length > 1) {

@@ -48,7 +48,7 @@ impl Judgement {
     }
 }
 
-/// One direction of a cell over both transports.
+/// Direction of a cell over both transports.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Duel {
     /// Cells of both sides.

@@ -238,7 +238,7 @@ impl Network {
     /// Output of a command beside the host's ends of the links.
     ///
     /// # Errors
-    /// It cannot be started, or fails.
+    /// A start that fails, or a run that does.
     pub(crate) fn output_at_host(&self, words: &[&str]) -> Result<String, String> {
         let failed = |reason: &str| format!("`{}` failed: {reason}", words.join(" "));
         let mut command = Command::new(words[0]);

@@ -42,7 +42,7 @@ pub(crate) struct View<'a> {
     pub(crate) listeners: &'a [Listener],
     /// Further properties of these ports, for other gateways.
     pub(crate) ports: &'a [GatewayPort],
-    /// Its location, if it has one.
+    /// Location, if it has one.
     pub(crate) location: Option<&'a str>,
     /// Formats that it reads. None while another process takes the gateway over, which may read
     /// fewer.
