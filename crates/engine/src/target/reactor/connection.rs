@@ -4,6 +4,7 @@
 mod connecting;
 mod proof;
 mod secure;
+mod state;
 mod succession;
 mod sweep;
 
@@ -18,17 +19,16 @@ use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 use secure_channel::RecordError;
 
-use super::frozen_queue::FrozenQueue;
+use self::state::State;
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
-use super::securing::Securing;
 use crate::limits::{
     CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
 use crate::secure_stream::Protection;
-use crate::target::admin::{AdminContext, Intake};
+use crate::target::admin::AdminContext;
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::io::{Capsule, Commands, Context, Next, Reply};
@@ -63,10 +63,8 @@ pub(super) struct Connection {
     port: u16,
     peer: SocketAddr,
     pub(super) queue: Queue<HeldNamespace>,
-    pub(super) role: Role,
+    state: State,
     seen: Seen,
-    /// True once a Connect has succeeded.
-    pub(super) is_queue: bool,
     /// Bytes that the connection may process of work left from its last turn: other connections of
     /// the reactor have such work too.
     pub(super) work_share: u64,
@@ -79,19 +77,8 @@ pub(super) struct Connection {
     pub(super) is_dirty: bool,
     /// The reactor's next sweep looks at it.
     pub(super) is_watched: bool,
-    /// Set once no more commands are accepted; those under way still finish.
-    is_draining: bool,
-    /// A Disconnect that is answered when all that was under way has ended.
-    disconnect: Option<u16>,
-    /// Set once the host has authenticated without TLS to generate a TLS key, and is expected to
-    /// reconnect with it.
-    is_preparing: bool,
     /// State of the host's authentication, if it has to authenticate.
     authentication: Option<Box<HostAuthentication>>,
-    /// Commands that came since it was to come to rest for another process.
-    frozen: Option<Box<FrozenQueue>>,
-    /// State while TLS has not been ruled out or established.
-    securing: Option<Box<Securing>>,
     /// Parameters of TLS, with the identity of the host's key; `None` without TLS.
     protection: Option<Arc<Protection>>,
 }
@@ -106,46 +93,50 @@ impl Connection {
             port,
             peer,
             queue: Queue::new(address.connection, socket, deadline),
-            role: Role::New(Intake::new(1)),
+            state: State::new(),
             seen: Seen::new(fabric.peculiarities.clone(), peer),
-            is_queue: false,
             work_share: WORK_BYTES_PER_TURN,
             is_due: false,
             is_shared: false,
             is_dirty: false,
             is_watched: false,
-            is_draining: false,
-            disconnect: None,
-            is_preparing: false,
             authentication: None,
-            frozen: None,
-            securing: Some(Box::default()),
             protection: None,
         }
     }
 
+    /// Role of the connection.
+    pub(super) const fn role(&self) -> &Role {
+        self.state.role()
+    }
+
+    /// True once a Connect has succeeded.
+    pub(super) const fn is_queue(&self) -> bool {
+        self.role().is_queue()
+    }
+
     /// The controller it belongs to.
     pub(super) fn controller(&self) -> Option<&Arc<Controller>> {
-        match &self.role {
-            Role::New(_) | Role::Unproved(_) | Role::Left => None,
-            Role::Admin(commands) => Some(&commands.controller),
+        match self.role() {
             Role::Io(commands) => Some(&commands.of.controller),
+            Role::Admin(commands) | Role::Preparing(commands) => Some(&commands.controller),
+            Role::Securing(_) | Role::New(_) | Role::Unproved(_) | Role::Left { .. } => None,
         }
     }
 
     /// Host and controller that the connection's commands belong to; `None` before a controller is
     /// assigned.
     pub(super) fn owner(&self) -> Option<Owner> {
-        match &self.role {
-            Role::New(_) | Role::Unproved(_) | Role::Left => None,
-            Role::Admin(commands) => Some(commands.owner()),
+        match self.role() {
             Role::Io(commands) => Some(commands.owner()),
+            Role::Admin(commands) | Role::Preparing(commands) => Some(commands.owner()),
+            Role::Securing(_) | Role::New(_) | Role::Unproved(_) | Role::Left { .. } => None,
         }
     }
 
     /// Commands of an I/O queue.
     pub(super) fn io(&self) -> Option<&Commands> {
-        match &self.role {
+        match self.role() {
             Role::Io(commands) => Some(commands),
             _ => None,
         }
@@ -153,37 +144,39 @@ impl Connection {
 
     /// The same, to be worked on.
     pub(super) fn io_mut(&mut self) -> Option<&mut Commands> {
-        match &mut self.role {
+        match self.state.role_mut() {
             Role::Io(commands) => Some(commands),
             _ => None,
         }
     }
 
+    /// Removes and returns the commands of an I/O queue, whose connection is closed.
+    pub(super) fn take_io(&mut self) -> Option<Box<Commands>> {
+        self.state.take_io()
+    }
+
     /// Stops taking commands; those under way still finish.
-    pub(super) const fn drain(&mut self) {
-        self.is_draining = true;
+    pub(super) fn drain(&mut self) {
+        self.state.drain();
     }
 
     /// True once a draining connection has nothing under way.
     pub(super) fn has_drained(&self) -> bool {
-        if !self.is_draining || self.has_work() || self.disconnect.is_some() {
+        if !self.state.is_draining() || self.has_work() || self.state.has_disconnect() {
             return false;
         }
         // A host takes the end of the admin queue for the end of all: it comes last.
-        match &self.role {
-            Role::Admin(commands) => !commands.controller.state().has_io_queues(),
-            _ => true,
-        }
+        self.role().admin().is_none_or(|commands| !commands.controller.state().has_io_queues())
     }
 
     /// True while a command is under way.
     fn is_busy(&self) -> bool {
-        match &self.role {
-            Role::New(intake) => intake.busy() > 0,
-            Role::Admin(commands) => commands.is_busy(),
+        match self.role() {
             Role::Io(commands) => commands.slots.busy() > 0,
+            Role::Admin(commands) | Role::Preparing(commands) => commands.is_busy(),
+            Role::New(intake) => intake.busy() > 0,
             // The worker's result for it is not needed: the connection may leave.
-            Role::Unproved(_) | Role::Left => false,
+            Role::Securing(_) | Role::Unproved(_) | Role::Left { .. } => false,
         }
     }
 
@@ -194,8 +187,7 @@ impl Connection {
 
     /// Ends the queue, and notifies the host after all that was under way.
     pub(super) fn leave(&mut self, now: Moment) {
-        self.is_draining = false;
-        self.role = Role::Left;
+        self.state.leave();
         self.queue.disconnect(now);
     }
 
@@ -208,10 +200,10 @@ impl Connection {
             self.queue
                 .discard_input(scratch)
                 .map(|is_more| if is_more { NextTurn::Again } else { NextTurn::Wait })
-        } else if self.securing.is_some() {
+        } else if matches!(self.role(), Role::Securing(_)) {
             self.secure(env, scratch)
         } else {
-            if let Role::Io(commands) = &mut self.role {
+            if let Role::Io(commands) = self.state.role_mut() {
                 commands.begin_turn(self.work_share);
             }
             self.pump(env);
@@ -243,10 +235,7 @@ impl Connection {
 
     fn receive(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Result<NextTurn, Disconnect> {
         for _ in 0..RECEIVE_BUDGET {
-            if self.is_draining && !self.queue.is_amid_data() && !self.is_busy() {
-                return Ok(NextTurn::Wait);
-            }
-            if self.frozen.is_some() && !self.wants_more_before_rest() {
+            if !self.state.is_running() && !self.wants_more_before_end() {
                 return Ok(NextTurn::Wait);
             }
             // A host that does not read what it asked for gets no more commands taken.
@@ -263,6 +252,16 @@ impl Connection {
             self.flush(env).map_err(|_| Disconnect::Gone)?;
         }
         Ok(NextTurn::Again)
+    }
+
+    /// True if a connection that is paused or drains still has to read, because only its host can
+    /// end something.
+    #[cold]
+    fn wants_more_before_end(&self) -> bool {
+        if self.state.is_draining() && !self.queue.is_amid_data() && !self.is_busy() {
+            return false;
+        }
+        self.wants_more_before_rest()
     }
 
     /// Takes all that stands in what was received.
@@ -296,10 +295,7 @@ impl Connection {
                 }
             }
         }
-        if self.frozen.is_some() {
-            return self.resume_between_pdus(env);
-        }
-        Ok(())
+        if self.state.is_running() { Ok(()) } else { self.resume_between_pdus(env) }
     }
 
     fn on_command(
@@ -308,11 +304,7 @@ impl Connection {
         capsule: Capsule<'_>,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        if self.is_draining {
-            // It was not accepted, so the host may send it again on another path or connection.
-            return Ok(());
-        }
-        if self.frozen.is_some() && self.keep_for_later(entry, capsule.length, env.pool) {
+        if !self.state.is_running() && !self.is_taken_now(entry, capsule.length, env.pool) {
             return Ok(());
         }
         self.queue.count_entry();
@@ -320,20 +312,15 @@ impl Connection {
         if HostAuthentication::is_meant(entry) && self.authentication.is_some() {
             return self.authenticate(entry, capsule.length, env);
         }
-        let Self { queue, role, seen, is_preparing, .. } = self;
-        match role {
-            Role::Unproved(_) => self.ask_for_proof(entry, capsule.length),
-            Role::Admin(_) if *is_preparing && !proof::may_prepare(entry) => {
-                self.ask_for_proof(entry, capsule.length)
-            }
+        let Self { queue, state, seen, .. } = self;
+        match state.role_mut() {
             Role::Io(_) if capsule.length > IN_CAPSULE_LENGTH_MAX => {
                 Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into())
             }
             Role::Io(commands) if entry.opcode == admin_opcode::FABRICS => {
                 if entry.fabrics_type() == fabrics_type::DISCONNECT {
                     // The queue's other commands end first: what the host does next must not meet one of them.
-                    self.disconnect = Some(entry.command_id.get());
-                    self.is_draining = true;
+                    state.disconnect(entry.command_id.get());
                 } else {
                     // As nvmet and SPDK's target say, whatever its type: SPDK's tests of its host expect no other answer.
                     queue.reply(commands.refuse(entry, Status::INVALID_OPCODE.do_not_retry()));
@@ -347,7 +334,9 @@ impl Connection {
                 self.pump(env);
                 Ok(())
             }
-            Role::Admin(commands) => {
+            Role::Unproved(_) => self.ask_for_proof(entry, capsule.length),
+            Role::Preparing(_) if !proof::may_prepare(entry) => self.ask_for_proof(entry, capsule.length),
+            Role::Admin(commands) | Role::Preparing(commands) => {
                 let mut ctx = AdminContext { pool: env.pool, fabric: env.fabric, seen };
                 commands
                     .begin(entry, capsule.length, &mut ctx)?
@@ -356,8 +345,15 @@ impl Connection {
                 Ok(())
             }
             Role::New(_) => self.first_command(entry, capsule.length, env),
-            Role::Left => Ok(()),
+            Role::Securing(_) | Role::Left { .. } => Ok(()),
         }
+    }
+
+    /// True if a command is executed although its connection is paused or drains. Others are kept,
+    /// or dropped: a command that was not accepted may be sent again on another path or connection.
+    #[cold]
+    fn is_taken_now(&mut self, entry: &SubmissionEntry, data_length: usize, pool: &mut BufferPool) -> bool {
+        !self.state.is_draining() && !self.keep_for_later(entry, data_length, pool)
     }
 
     fn on_data(
@@ -367,7 +363,7 @@ impl Connection {
         is_intact: bool,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        if self.frozen.is_some() && slot == succession::LATER {
+        if slot == succession::LATER && self.state.frozen().is_some() {
             self.kept_data_came(&buffer, is_intact);
             env.pool.give(buffer);
             return Ok(());
@@ -376,14 +372,14 @@ impl Connection {
             self.message_came(slot, (buffer, is_intact), env);
             return Ok(());
         }
-        let Self { queue, role, seen, .. } = self;
-        match role {
+        let Self { queue, state, seen, .. } = self;
+        match state.role_mut() {
             Role::Io(commands) => {
                 let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
                 let mut ctx = Context { storage: ring, pool, fabric, seen, now };
                 queue.take(commands.data_came(slot, buffer, is_intact, &mut ctx));
             }
-            Role::Admin(commands) => {
+            Role::Admin(commands) | Role::Preparing(commands) => {
                 let mut ctx = AdminContext { pool: env.pool, fabric: env.fabric, seen };
                 let wanted = commands.data_came(slot, buffer, is_intact, &mut ctx);
                 wanted.into_iter().for_each(|next| queue.take(next));
@@ -398,14 +394,15 @@ impl Connection {
                 let status = Status::TRANSIENT_TRANSPORT_ERROR;
                 queue.reply(Reply::new(entry.command_id.get(), status, 0));
             }
-            Role::Unproved(_) | Role::Left => env.pool.give(buffer),
+            Role::Securing(_) | Role::Unproved(_) | Role::Left { .. } => env.pool.give(buffer),
         }
         Ok(())
     }
 
     /// Goes on with commands that can go on now, until none can.
     pub(super) fn pump(&mut self, env: &mut Environment<'_>) {
-        let Self { queue, role: Role::Io(commands), seen, .. } = self else { return };
+        let Self { queue, state, seen, .. } = self;
+        let Role::Io(commands) = state.role_mut() else { return };
         let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
         let mut ctx = Context { storage: ring, pool, fabric, seen, now };
         while let Some(next) = commands.advance(&mut ctx) {
@@ -421,7 +418,8 @@ impl Connection {
     ) where
         W: IntoIterator<Item = Next>,
     {
-        let Self { queue, role: Role::Io(commands), seen, .. } = self else { return };
+        let Self { queue, state, seen, .. } = self;
+        let Role::Io(commands) = state.role_mut() else { return };
         let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
         let mut ctx = Context { storage: ring, pool, fabric, seen, now };
         act(commands, &mut ctx).into_iter().for_each(|next| queue.take(next));
@@ -436,8 +434,8 @@ impl Connection {
     /// Tells the host of events, if it is an admin queue.
     pub(super) fn tell_events(&mut self) {
         // While the queue is frozen, events wait for the process that resumes it.
-        if self.frozen.is_none()
-            && let Role::Admin(commands) = &mut self.role
+        if self.state.frozen().is_none()
+            && let Some(commands) = self.state.role_mut().admin_mut()
         {
             commands.tell_events().into_iter().for_each(|next| self.queue.take(next));
         }
@@ -445,9 +443,9 @@ impl Connection {
 
     /// Answers a command of an admin queue whose work another thread has finished.
     pub(super) fn answer_held(&mut self, command_id: u16, status: Status, result: u64) {
-        let reply = match &mut self.role {
-            Role::Admin(commands) => commands.answer_held(command_id, status, result),
-            _ => Reply::new(command_id, status, result),
+        let reply = match self.state.role_mut().admin_mut() {
+            Some(commands) => commands.answer_held(command_id, status, result),
+            None => Reply::new(command_id, status, result),
         };
         if !self.queue.is_terminated() {
             self.queue.reply(reply);
@@ -456,7 +454,7 @@ impl Connection {
 
     /// Answers a command of an admin queue with data from another thread.
     pub(super) fn answer_held_with(&mut self, command_id: u16, data: &[u8], env: &mut Environment<'_>) {
-        let Role::Admin(commands) = &mut self.role else { return };
+        let Some(commands) = self.state.role_mut().admin_mut() else { return };
         if self.queue.is_terminated() {
             return;
         }
@@ -468,13 +466,15 @@ impl Connection {
 
     /// Answers a Disconnect when all other commands have ended.
     pub(super) fn answer_disconnect(&mut self, env: &mut Environment<'_>, next: NextTurn) -> NextTurn {
-        let is_too_soon = next == NextTurn::Close || self.queue.is_terminated() || self.has_work();
-        if self.disconnect.is_none() || is_too_soon {
+        if self.state.is_running() {
             return next;
         }
-        if let Some(command_id) = self.disconnect.take() {
-            self.queue.reply(Reply::new(command_id, Status::SUCCESS, 0));
+        let is_too_soon = next == NextTurn::Close || self.queue.is_terminated() || self.has_work();
+        if is_too_soon {
+            return next;
         }
+        let Some(command_id) = self.state.take_disconnect() else { return next };
+        self.queue.reply(Reply::new(command_id, Status::SUCCESS, 0));
         self.flush_or_close(env, next)
     }
 
@@ -482,7 +482,7 @@ impl Connection {
     pub(super) fn flush_or_close(&mut self, env: &mut Environment<'_>, next: NextTurn) -> NextTurn {
         let flushed = self.flush(env);
         self.queue.settle(env.now);
-        if let Role::Io(commands) = &mut self.role {
+        if let Role::Io(commands) = self.state.role_mut() {
             commands.settle(env.now);
         }
         match flushed {
@@ -495,7 +495,7 @@ impl Connection {
     /// True if something waits only for the connection's next turn.
     fn wants_turn(&self) -> bool {
         let has_commands = || self.io().is_some_and(Commands::wants_turn);
-        let has_handshake = || self.securing.as_ref().is_some_and(|securing| securing.wants_turn());
+        let has_handshake = || matches!(self.role(), Role::Securing(securing) if securing.wants_turn());
         self.queue.wants_turn() || has_commands() || has_handshake()
     }
 
@@ -503,7 +503,7 @@ impl Connection {
     fn flush(&mut self, env: &mut Environment<'_>) -> io::Result<()> {
         loop {
             let left_bytes = self.queue.flush(env.ring, env.pool, env.now)?;
-            let Role::Io(commands) = &mut self.role else { return Ok(()) };
+            let Role::Io(commands) = self.state.role_mut() else { return Ok(()) };
             commands.buffers_left(left_bytes);
             if left_bytes == 0 {
                 return Ok(());
@@ -532,7 +532,7 @@ impl Connection {
 
     /// Stops all commands except those at the storage or a worker.
     pub(super) fn stop(&mut self, pool: &mut BufferPool) {
-        if let Role::Io(commands) = &mut self.role {
+        if let Role::Io(commands) = self.state.role_mut() {
             commands.stop(pool);
         }
     }

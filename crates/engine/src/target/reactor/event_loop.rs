@@ -196,7 +196,7 @@ impl EventLoop {
     fn has_its_turn(&mut self, token: u32) -> bool {
         let connection = self.connections.get(token as usize).and_then(Option::as_ref);
         if !connection.is_some_and(|connection| {
-            matches!(connection.role, Role::New(_) | Role::Unproved(_) | Role::Left)
+            !matches!(connection.role(), Role::Io(_) | Role::Admin(_) | Role::Preparing(_))
         }) {
             return true;
         }
@@ -374,7 +374,7 @@ impl EventLoop {
         };
         connection.is_dirty = false;
         connection.work_share = self.work_share;
-        let was_queue = connection.is_queue;
+        let was_queue = connection.is_queue();
         let mut env = Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
         let verdict = turn(connection, &mut env, &mut self.scratch);
         let verdict = connection.answer_disconnect(&mut env, verdict);
@@ -384,7 +384,7 @@ impl EventLoop {
                 self.timers.push(Reverse((alarm, token, connection.address.serial)));
             }
         }
-        if connection.is_queue && !was_queue {
+        if connection.is_queue() && !was_queue {
             self.mailbox.count_queue();
             self.half_open.remove(|open| *open == token);
             self.keep_alives.add_queue(connection.controller());
@@ -434,16 +434,13 @@ impl EventLoop {
         }
         // While the socket is still open: its descriptor could belong to another connection afterwards.
         self.ring.unwatch(connection.queue.socket(), token);
-        self.mailbox.discount_connection(connection.is_queue);
-        if !connection.is_queue {
+        self.mailbox.discount_connection(connection.is_queue());
+        if !connection.is_queue() {
             self.half_open.remove(|open| *open == token);
         }
         self.keep_alives.remove_queue(connection.controller());
         release(&self.fabric, &connection);
-        let orphaned = match connection.role {
-            Role::Io(commands) => OrphanedSlots::of(*commands, &self.fabric),
-            _ => None,
-        };
+        let orphaned = connection.take_io().and_then(|commands| OrphanedSlots::of(*commands, &self.fabric));
         // The token stays taken while the storage has operations that carry it: their completions would else be taken for
         // those of the next connection with this token.
         match orphaned {
@@ -486,9 +483,9 @@ impl EventLoop {
 
 /// Takes a queue out of its controller, and with an admin queue ends the controller.
 fn release(fabric: &Fabric, connection: &Connection) {
-    match &connection.role {
-        Role::New(_) | Role::Unproved(_) | Role::Left => {}
-        Role::Admin(commands) => {
+    match connection.role() {
+        Role::Securing(_) | Role::New(_) | Role::Unproved(_) | Role::Left { .. } => {}
+        Role::Admin(commands) | Role::Preparing(commands) => {
             let controller = &commands.controller;
             tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");
             fabric.end_controller(controller);

@@ -24,7 +24,7 @@ impl Connection {
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
         check_capsule(data_length)?;
-        let Role::New(intake) = &mut self.role else { return Ok(()) };
+        let Role::New(intake) = self.state.role_mut() else { return Ok(()) };
         let command_id = entry.command_id.get();
         let is_connect =
             entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT;
@@ -66,8 +66,7 @@ impl Connection {
                 let is_proved = !matches!(connected.role, Role::Unproved(_));
                 let asked = if is_proved { 0 } else { proof::asked(&connected) };
                 let answer = (entry.command_id.get(), u64::from(connected.controller_id) | asked);
-                self.role = connected.role;
-                self.is_queue = is_proved;
+                self.state.connected(connected.role);
                 self.queue.connected(connected.entries, connected.has_flow_control, answer);
                 let may_authenticate = connected.wants_proof.is_some();
                 let within = proof::time_to_prove(&Connect::decode(entry), connected.controller_id, env);

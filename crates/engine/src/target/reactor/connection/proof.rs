@@ -105,7 +105,7 @@ impl Connection {
         env: &mut Environment<'_>,
     ) {
         // A connection that has ended, or is ending, gets no further response.
-        if self.queue.is_terminated() || matches!(self.role, Role::Left) {
+        if self.queue.is_terminated() || matches!(self.role(), Role::Left { .. }) {
             return;
         }
         let Some(held) = &mut self.authentication else { return };
@@ -121,7 +121,7 @@ impl Connection {
             }
             Outcome::Over => self.turn_away(env),
         }
-        if let Role::Io(commands) = &mut self.role {
+        if let Role::Io(commands) = self.state.role_mut() {
             commands.buffer_leaves(buffer_bytes);
         }
         self.queue.take(next);
@@ -137,26 +137,27 @@ impl Connection {
             Some(psk) => self.keep_key(&psk, how, env),
             None => false,
         };
-        if !matches!(self.role, Role::Unproved(_)) {
+        if !matches!(self.role(), Role::Unproved(_)) {
             return;
         }
         if !has_key && self.authentication.as_ref().is_some_and(|held| held.concatenation().generates()) {
             // No key could be made of it, without which it is of no use.
-            self.is_draining = true;
+            self.state.drain();
             return;
         }
-        let Role::Unproved(unproved) = std::mem::replace(&mut self.role, Role::Left) else { return };
+        let Some(unproved) = self.state.proved() else { return };
         let promised = unproved.promised.as_ref().map(|promised| promised.promise);
         match self.try_connect(&unproved.connect, &unproved.data, Some((how, promised)), env) {
             Ok(connected) => {
-                self.role = connected.role;
-                self.is_queue = true;
-                self.is_preparing = has_key;
+                self.state.connected(match connected.role {
+                    Role::Admin(commands) if has_key => Role::Preparing(commands),
+                    role => role,
+                });
                 let wait = Duration::from_millis(GENERATED_KEY_WAIT_MS);
                 self.queue.close_at(has_key.then(|| env.now.after(wait)));
             }
             // It was let in when it connected, and would not be now; the log says why.
-            Err(_) => self.is_draining = true,
+            Err(_) => self.state.drain(),
         }
     }
 
@@ -166,7 +167,7 @@ impl Connection {
         let Ok(names) = Names::new(held.host_nqn(), held.subsystem_nqn()) else { return false };
         let Some(key) = GeneratedKey::new(&names, psk, how).map(Arc::new) else { return false };
         env.fabric.generated_keys.keep(&key, env.now);
-        if let Role::Admin(commands) = &self.role {
+        if let Some(commands) = self.role().admin() {
             env.fabric.generated_keys.claim(&key);
             if let Some(before) = commands.controller.hold_key(key) {
                 env.fabric.generated_keys.retire(&before, env.now);
@@ -192,8 +193,8 @@ impl Connection {
 
     /// The host knows that it has failed: nothing more is taken from it.
     fn turn_away(&mut self, env: &Environment<'_>) {
-        self.is_draining = true;
-        if let Role::Admin(commands) = &self.role {
+        self.state.drain();
+        if let Some(commands) = self.role().admin() {
             env.fabric.end_controller(&commands.controller);
         }
     }

@@ -28,7 +28,7 @@ impl Connection {
         env: &mut Environment<'_>,
         scratch: &mut [u8],
     ) -> Result<NextTurn, Disconnect> {
-        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        let Role::Securing(securing) = self.state.role_mut() else { return Ok(NextTurn::Again) };
         securing.is_due = false;
         match securing.stage {
             Stage::Working => return Ok(NextTurn::Wait),
@@ -64,7 +64,7 @@ impl Connection {
 
     /// All that has come is the queue's.
     fn settle_with(&mut self, env: &mut Environment<'_>) -> Result<NextTurn, Disconnect> {
-        let Some(mut securing) = self.securing.take() else { return Ok(NextTurn::Again) };
+        let Some(mut securing) = self.state.secured() else { return Ok(NextTurn::Again) };
         self.take(&mut securing.bytes, env)?;
         Ok(NextTurn::Again)
     }
@@ -78,7 +78,7 @@ impl Connection {
         if self.tls_use(env) != TlsUse::Required || env.fabric.directory().concatenates_on(self.port) {
             return self.settle_with(env);
         }
-        self.securing = None;
+        self.state.refused();
         if let Some(times) = env.fabric.refusals.count_in_clear() {
             let port = self.port;
             tracing::warn!(peer = %self.peer, port, times, "Refused a host without TLS, which this port requires: connect with --tls");
@@ -94,7 +94,7 @@ impl Connection {
         hello: Box<ClientHello>,
         env: &mut Environment<'_>,
     ) -> Result<NextTurn, Disconnect> {
-        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        let Role::Securing(securing) = self.state.role_mut() else { return Ok(NextTurn::Again) };
         let bytes = std::mem::take(&mut securing.bytes);
         if self.tls_use(env) == TlsUse::Off {
             if let Some(times) = env.fabric.refusals.count_handshake() {
@@ -110,7 +110,7 @@ impl Connection {
     }
 
     fn compute(&mut self, step: HandshakeStep, env: &Environment<'_>) -> Result<NextTurn, Disconnect> {
-        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        let Role::Securing(securing) = self.state.role_mut() else { return Ok(NextTurn::Again) };
         securing.stage = Stage::Working;
         let mailboxes = env.fabric.mailboxes().clone();
         let asker = Asker { mailboxes, address: self.address, command_id: 0, peer: self.peer };
@@ -129,8 +129,8 @@ impl Connection {
         done: HandshakeDone,
         env: &mut Environment<'_>,
     ) {
-        let Some(securing) = &mut self.securing else { return };
-        if self.queue.is_terminated() || matches!(self.role, Role::Left) {
+        let Role::Securing(securing) = self.state.role_mut() else { return };
+        if self.queue.is_terminated() {
             return;
         }
         securing.is_due = true;
@@ -186,7 +186,7 @@ impl Connection {
     /// Ends the queue of a host that has not replaced worn keys, after all that is under way. Linux
     /// hosts cannot replace keys, and reconnect.
     pub(super) fn end_before_keys_do(&mut self) {
-        if !self.is_draining && self.frozen.is_none() && self.queue.is_worn() {
+        if self.state.is_running() && self.queue.is_worn() {
             tracing::info!(peer = %self.peer, "the TLS keys of a queue are worn, and its host has not replaced them: it ends");
             self.drain();
         }
@@ -194,7 +194,7 @@ impl Connection {
 
     /// Says these last bytes in clear, and takes nothing more.
     fn hang_up(&mut self, bytes: &[u8], env: &Environment<'_>) {
-        self.securing = None;
+        self.state.refused();
         self.queue.send_raw(bytes);
         self.queue.hang_up(env.now);
     }

@@ -31,27 +31,28 @@ pub(super) const LATER: u16 = u16::MAX;
 impl Connection {
     /// Comes to rest: what is under way ends, and nothing else begins. It means nothing of other connections.
     pub(in crate::target::reactor) fn freeze(&mut self, env: &mut Environment<'_>) {
-        if !self.is_queue || self.is_leaving() || self.frozen.is_some() {
+        if !self.is_queue() || self.is_leaving() || self.state.frozen().is_some() {
             return;
         }
-        self.frozen = Some(Box::new(FrozenQueue::new(env.now)));
+        self.state.pause(FrozenQueue::new(env.now));
         self.lift_limits(env);
     }
 
     /// True if the connection is ending anyway, and is therefore not handed over.
     pub(in crate::target::reactor) fn is_leaving(&self) -> bool {
-        self.is_draining || self.queue.is_terminated() || matches!(self.role, Role::Left)
+        self.state.is_draining() || self.queue.is_terminated() || matches!(self.role(), Role::Left { .. })
     }
 
     /// True if the connection waits only for its host: for a command, or for the rest of one.
     pub(in crate::target::reactor) fn waits_for_host(&self) -> bool {
-        !self.is_queue || self.is_preparing || self.queue.waits_for_host() || self.authenticates()
+        let is_preparing = matches!(self.role(), Role::Preparing(_));
+        !self.is_queue() || is_preparing || self.queue.waits_for_host() || self.authenticates()
     }
 
     /// True if the host owes data or a reply's receipt, and has made no progress for the stall
     /// limit.
     pub(in crate::target::reactor) fn is_stalled(&self, order: &Freeze, now: Moment) -> bool {
-        let moved = self.frozen.as_ref().map_or(order.begun, |frozen| frozen.moved);
+        let moved = self.state.frozen().map_or(order.begun, |frozen| frozen.moved);
         self.waits_for_host() && now >= moved.after(order.stall)
     }
 
@@ -71,35 +72,38 @@ impl Connection {
     /// ones may have started to wait since.
     pub(in crate::target::reactor) fn comes_to_rest(&mut self, env: &mut Environment<'_>) -> bool {
         let unsent_bytes = self.queue.unsent_bytes();
-        if let Some(frozen) = &mut self.frozen
+        if let Some(frozen) = self.state.frozen_mut()
             && std::mem::replace(&mut frozen.unsent_bytes, unsent_bytes) != unsent_bytes
         {
             frozen.moved = env.now;
         }
-        if self.frozen.is_some() && self.is_busy() {
+        if self.state.frozen().is_some() && self.is_busy() {
             self.lift_limits(env);
         }
         self.is_at_rest()
     }
 
     fn is_at_rest(&self) -> bool {
-        let is_idle = match &self.role {
+        let is_idle = match self.role() {
             Role::Admin(commands) => commands.is_at_rest(),
             Role::Io(commands) => commands.slots.busy() == 0 && commands.slots.kept() == 0,
-            Role::New(_) | Role::Unproved(_) | Role::Left => return self.is_untouched(),
+            Role::Preparing(_) => false,
+            Role::Securing(_) | Role::New(_) | Role::Unproved(_) | Role::Left { .. } => {
+                return self.is_untouched();
+            }
         };
-        is_idle && !self.is_preparing && !self.authenticates() && self.queue.is_at_rest()
+        is_idle && !self.authenticates() && self.queue.is_at_rest()
     }
 
     /// True if nothing has been received: the connection can be handed over as it is.
     fn is_untouched(&self) -> bool {
-        self.securing.as_ref().is_some_and(|securing| securing.is_untouched())
+        matches!(self.role(), Role::Securing(securing) if securing.is_untouched())
     }
 
     /// True if the queue still has to read although it is being frozen, because only its host can
     /// end something.
     pub(super) fn wants_more_before_rest(&self) -> bool {
-        let Some(frozen) = &self.frozen else { return true };
+        let Some(frozen) = self.state.frozen() else { return true };
         if frozen.is_thawing {
             return true;
         }
@@ -117,7 +121,7 @@ impl Connection {
         let ends_pair = entry.fused() == Fused::Second as u8
             && self.io().is_some_and(|commands| commands.awaits_second());
         let is_of_exchange = HostAuthentication::is_meant(entry) && self.authenticates();
-        let Some(frozen) = self.frozen.as_mut().filter(|_| !ends_pair && !is_of_exchange) else {
+        let Some(frozen) = self.state.frozen_mut().filter(|_| !ends_pair && !is_of_exchange) else {
             return false;
         };
         frozen.commands.push(Kept { entry: *entry, data: Vec::new(), is_intact: true });
@@ -130,7 +134,7 @@ impl Connection {
 
     /// The data of the command that was kept last.
     pub(super) fn kept_data_came(&mut self, data: &[u8], is_intact: bool) {
-        if let Some(kept) = self.frozen.as_mut().and_then(|frozen| frozen.commands.last_mut()) {
+        if let Some(kept) = self.state.frozen_mut().and_then(|frozen| frozen.commands.last_mut()) {
             kept.data = data.to_vec();
             kept.is_intact = is_intact;
         }
@@ -140,11 +144,13 @@ impl Connection {
     /// connection here. `None` if the connection is not quiesced.
     pub(in crate::target::reactor) fn hand_over(&mut self, now: Moment) -> Option<Frozen> {
         let (socket, port, peer) = (self.queue.socket().clone(), self.port, self.peer);
-        if !self.is_queue {
-            let is_untouched = self.is_untouched();
-            self.is_shared |= is_untouched;
-            self.frozen = is_untouched.then(|| Box::new(FrozenQueue::handed(Vec::new(), now)));
-            return is_untouched.then_some(Frozen { socket, port, peer, queue: None });
+        if !self.is_queue() {
+            if !self.is_untouched() || !self.state.is_running() {
+                return None;
+            }
+            self.is_shared = true;
+            self.state.pause(FrozenQueue::handed(Vec::new(), now));
+            return Some(Frozen { socket, port, peer, queue: None });
         }
         if !self.is_at_rest() {
             return None;
@@ -152,13 +158,13 @@ impl Connection {
         let QueueState { digests, alignment, entries, head, has_flow_control, stream } =
             self.queue.state()?;
         let begun = self.queue.take_begun_header();
-        let frozen = self.frozen.as_mut()?;
+        let frozen = self.state.frozen_mut()?;
         let mut received = FrozenQueue::encode(std::mem::take(&mut frozen.commands), digests);
         received.extend(begun);
         frozen.received.clone_from(&received);
         frozen.is_handed = true;
         self.is_shared = true;
-        let (controller_id, queue_id, event_requests) = match &self.role {
+        let (controller_id, queue_id, event_requests) = match self.role() {
             Role::Admin(commands) => (commands.controller.id, 0, commands.event_requests().to_vec()),
             Role::Io(commands) => (commands.of.controller.id, commands.of.queue_id, Vec::new()),
             _ => return None,
@@ -202,12 +208,12 @@ impl Connection {
 
     /// True once the connection has been handed over.
     pub(in crate::target::reactor) fn is_handed(&self) -> bool {
-        self.frozen.as_ref().is_some_and(|frozen| frozen.is_handed)
+        self.state.frozen().is_some_and(|frozen| frozen.is_handed)
     }
 
     /// Goes on, with what has come meanwhile.
     pub(in crate::target::reactor) fn thaw(&mut self, env: &mut Environment<'_>) -> NextTurn {
-        let Some(frozen) = &mut self.frozen else { return NextTurn::Wait };
+        let Some(frozen) = self.state.frozen_mut() else { return NextTurn::Wait };
         frozen.is_thawing = true;
         if let Some(controller) = self.controller() {
             controller.note_received(env.now);
@@ -219,13 +225,13 @@ impl Connection {
     /// Something has come of a queue that is to come to rest, or to go on: it does so between two PDUs. Amid one, what was kept
     /// would be taken for its data.
     pub(super) fn resume_between_pdus(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
-        let Some(frozen) = &mut self.frozen else { return Ok(()) };
+        let Some(frozen) = self.state.frozen_mut() else { return Ok(()) };
         frozen.moved = env.now;
         if frozen.is_thawing && self.queue.is_between_data() { self.resume(env) } else { Ok(()) }
     }
 
     fn resume(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
-        let Some(frozen) = self.frozen.take() else { return Ok(()) };
+        let Some(frozen) = self.state.resume() else { return Ok(()) };
         let FrozenQueue { commands, mut received, .. } = *frozen;
         if !commands.is_empty() {
             // It was not handed over: what came in part is still with the receiver, and comes behind these.
@@ -250,10 +256,9 @@ impl Connection {
             None => None,
         };
         self.queue.go_on(state, env.fabric.tls_record_limit);
-        self.securing = None;
         self.rejoin(&queue, &controller, env)?;
         self.is_shared = true;
-        self.frozen = Some(Box::new(FrozenQueue::handed(queue.received.clone(), env.now)));
+        self.state.pause(FrozenQueue::handed(queue.received.clone(), env.now));
         Ok(())
     }
 
@@ -305,12 +310,11 @@ impl Connection {
             Role::Admin(mut commands) => {
                 commands.go_on(&queue.event_requests);
                 commands.controller.go_on(controller);
-                self.role = Role::Admin(commands);
+                self.state.adopted(Role::Admin(commands));
             }
-            Role::Io(commands) => self.role = Role::Io(commands),
+            Role::Io(commands) => self.state.adopted(Role::Io(commands)),
             _ => return Err(AdoptionError::Unauthenticated),
         }
-        self.is_queue = true;
         let within = Duration::from_millis(AUTHENTICATION_TIMEOUT_MS);
         self.may_authenticate(wants_proof, within, connected.entries);
         Ok(())

@@ -7,7 +7,6 @@ use std::time::Duration;
 use nvme::Status;
 
 use super::super::connection::{Connection, Environment, NextTurn};
-use super::super::role::Role;
 use super::EventLoop;
 use crate::limits::{HALF_OPEN_DROPPED_AT_ONCE, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::Moment;
@@ -217,9 +216,8 @@ impl EventLoop {
 
     /// Answers the event requests of a controller whose admin queue is here, as far as there are events.
     fn tell_events(&mut self, controller: u16, now: Moment) {
-        let is_its_admin_queue = |connection: &&Connection| match &connection.role {
-            Role::Admin(commands) => commands.controller.id == controller,
-            _ => false,
+        let is_its_admin_queue = |connection: &&Connection| {
+            connection.role().admin().is_some_and(|commands| commands.controller.id == controller)
         };
         let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
         if let Some(token) =

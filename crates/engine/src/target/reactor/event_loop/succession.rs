@@ -25,7 +25,7 @@ impl EventLoop {
     /// Brings all queues to rest.
     fn freeze(&mut self, order: Freeze, now: Moment) {
         self.freezing = Some(Freezing { order, disconnected: BTreeSet::new(), is_reported: false });
-        for token in self.tokens(|connection| connection.is_queue) {
+        for token in self.tokens(Connection::is_queue) {
             self.turn(token, now, |connection, env, _| {
                 connection.freeze(env);
                 connection.flush_or_close(env, NextTurn::Again)
