@@ -320,3 +320,107 @@ impl State {
         Kind { role, phase }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use nvme::SubmissionEntry;
+
+    use super::*;
+    use crate::ring::Moment;
+
+    const EVENTS: [Event; 12] = [
+        Event::Secured,
+        Event::Refused,
+        Event::Promised,
+        Event::Proved,
+        Event::Joined,
+        Event::Prepared,
+        Event::Adopted,
+        Event::Paused,
+        Event::Resumed,
+        Event::Drained,
+        Event::Disconnected,
+        Event::Ended,
+    ];
+
+    fn name(Kind { role, phase }: Kind) -> String {
+        match phase {
+            PhaseKind::Running => format!("{role:?}"),
+            _ => format!("{role:?}, {phase:?}"),
+        }
+    }
+
+    #[test]
+    fn all_states_and_the_events_that_they_allow_are_those_of_the_text() {
+        let mut states = vec![State::new().kind()];
+        let mut table = String::new();
+        let mut at = 0;
+        while let Some(state) = states.get(at).copied() {
+            writeln!(table, "{}", name(state)).unwrap();
+            let mut never = String::new();
+            for event in EVENTS {
+                let Some(next) = state.next(event) else {
+                    write!(never, " {event:?}").unwrap();
+                    continue;
+                };
+                writeln!(table, "  {event:?}: {}", name(next)).unwrap();
+                if !states.contains(&next) {
+                    states.push(next);
+                }
+            }
+            writeln!(table, "  never:{never}").unwrap();
+            at += 1;
+        }
+        assert_eq!(table, include_str!("state_transitions.txt"), "state_transitions.txt should be:\n{table}");
+    }
+
+    fn unproved() -> Role {
+        let connect = SubmissionEntry::default();
+        Role::Unproved(Box::new(Unproved { connect, data: vec![7], promised: None }))
+    }
+
+    #[test]
+    fn a_host_that_has_proved_its_name_finds_its_connect() {
+        let mut state = State::new();
+        assert!(state.proved().is_none());
+        assert!(state.secured().is_some_and(|securing| securing.is_untouched()));
+        assert!(state.secured().is_none());
+        state.connected(unproved());
+        assert!(!state.role().is_queue());
+        assert_eq!(state.proved().map(|unproved| unproved.data), Some(vec![7]));
+        assert!(matches!(state.role(), Role::New(_)));
+    }
+
+    #[test]
+    fn a_pause_outlives_the_end_of_its_connection() {
+        let mut state = State::new();
+        assert!(state.resume().is_none());
+        state.pause(FrozenQueue::handed(vec![7], Moment(0)));
+        state.drain();
+        assert!(state.is_draining() && state.frozen().is_some_and(|frozen| frozen.is_handed));
+        state.leave();
+        assert!(!state.is_draining() && matches!(state.role(), Role::Left { was_queue: false }));
+        assert!(state.frozen_mut().is_some_and(|frozen| frozen.is_handed));
+        assert_eq!(state.resume().map(|frozen| frozen.received), Some(vec![7]));
+        assert!(state.is_running() && state.resume().is_none());
+    }
+
+    #[test]
+    fn a_disconnect_is_answered_once_whatever_else_ends_its_connection() {
+        for is_paused in [false, true] {
+            let mut state = State::new();
+            if is_paused {
+                state.pause(FrozenQueue::new(Moment(0)));
+            }
+            // As `disconnect` does, but for the role: an I/O queue takes a whole target.
+            state.begin_to_drain(Some(7));
+            state.drain();
+            assert_eq!(state.resume().is_some(), is_paused);
+            assert!(state.has_disconnect());
+            assert_eq!((state.take_disconnect(), state.take_disconnect()), (Some(7), None));
+            assert!(state.is_draining() && !state.has_disconnect());
+        }
+    }
+}
