@@ -284,9 +284,11 @@ impl Administration {
 
     /// Ends a controller, unless another process has it; true if there was one.
     pub(crate) fn reset_controller(&self, cntlid: u16) -> Result<bool, Refusal> {
+        // Before the wait: after a hand-over that fails, a new controller may have the identifier.
+        let instance = self.target.controller_instance(cntlid);
         let _guard = self.handing_over.read().unwrap_or_else(PoisonError::into_inner);
         self.check_serves()?;
-        Ok(self.target.reset_controller(cntlid))
+        Ok(instance.is_some_and(|instance| self.target.reset_instance(instance)))
     }
 
     /// Lets no write to these namespaces begin that is asked for from now on, at any gateway of the group.
@@ -583,15 +585,9 @@ mod tests {
     #[test]
     fn permanent_protection_stays() {
         let permanent = fabric(1 << 20, WriteProtection::Permanent);
+        let shrink = Permissions { shrink: true, ..Permissions::default() };
         for less in [WriteProtection::None, WriteProtection::On, WriteProtection::UntilRestart] {
-            assert!(
-                check(
-                    &permanent,
-                    &fabric(1 << 20, less),
-                    Permissions { shrink: true, ..Permissions::default() }
-                )
-                .is_err()
-            );
+            assert!(check(&permanent, &fabric(1 << 20, less), shrink).is_err());
             assert_eq!(check(&fabric(1 << 20, less), &permanent, Permissions::default()), Ok(()));
         }
         let gone = FabricConfig { subsystems: Vec::new(), ..permanent.clone() };
