@@ -1,6 +1,7 @@
 //! Requests to a process that has handed its target over: those that change something are refused, also those that need no lock of
 //! the administration, such as the log level, the end of a controller, and tasks on images.
 
+use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -8,8 +9,9 @@ use engine::initiator::{ConnectOptions, Controller};
 use engine::target::{FabricConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use prerequisite::{patience, wait_until};
 
-use super::access::{Access, Peer};
+use super::access::{Access, Caller, Identity, Peer, Rights};
 use super::administration::{Administration, Permissions};
+use super::ask::Ask;
 use super::in_process::InProcess;
 use super::routes::ROUTES;
 use super::test_target;
@@ -90,6 +92,38 @@ fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() 
     drop(still);
     assert_eq!(waiting.join().unwrap().unwrap_err().status, 421);
     assert_eq!(ids(), [second], "the next process has the controller");
+}
+
+#[test]
+fn the_log_level_and_the_threshold_of_slow_commands_wait_for_a_hand_over_and_go_to_the_next_process() {
+    let target = test_target::start(fabric());
+    let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+    let still = administration.hold_still();
+    let put = |path: &'static str, body: &'static str| {
+        let route = ROUTES.iter().find(|route| route.method == "PUT" && route.path == path).unwrap();
+        waiting(&administration, move |administration| {
+            let caller = Caller { identity: Identity::Process, rights: Rights::admin(), lists: Vec::new() };
+            let ask = Ask {
+                administration,
+                caller: &caller,
+                path: &[],
+                query: "",
+                body: body.as_bytes(),
+                record: RefCell::default(),
+                preview: None,
+            };
+            (route.handler)(&ask).map(|answer| answer.status)
+        })
+    };
+    let threshold = put("/v1/slow-commands", r#"{ "threshold_ms": 5 }"#);
+    let level = put("/v1/log", r#"{ "level": "trace" }"#);
+    assert!(!threshold.is_finished() && !level.is_finished(), "they wait for the hand-over");
+    administration.leave();
+    drop(still);
+    for change in [threshold, level] {
+        assert_eq!(change.join().unwrap().unwrap_err().status, 421);
+    }
+    assert_eq!(target.slow_commands().threshold, None);
 }
 
 #[test]
