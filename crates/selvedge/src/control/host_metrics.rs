@@ -31,13 +31,18 @@ pub(super) fn router(text: impl Fn() -> Bytes + Clone + Send + Sync + 'static) -
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
     use axum::Extension;
     use axum::body::Body;
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
+    use prerequisite::patience;
     use tokio::runtime::Builder;
 
     use super::super::access::Peer;
+    use super::super::server::Control;
     use super::*;
 
     /// Status of the response to a request with these headers, and true if its connection keeps its permit.
@@ -64,5 +69,24 @@ mod tests {
         let page = ("sec-fetch-site", "same-origin");
         assert_eq!(ask("/metrics", &[("host", "evil.example"), page]), (403, false));
         assert_eq!(ask("/metrics", &[("host", "127.0.0.1:9465"), page]), (200, true));
+    }
+
+    #[test]
+    fn the_listener_gives_a_page_of_a_foreign_name_nothing() {
+        let text = || Bytes::from_static(b"a 1\n");
+        let control = Control::start_host_metrics(([127, 0, 0, 1], 0).into(), text).expect("a listener");
+        let address = control.endpoint().socket_address().expect("an address");
+        // Browsers send the second alone to a name without TLS.
+        for header in ["Sec-Fetch-Site: same-origin", "Accept-Language: en"] {
+            for (host, expected) in [("evil.example", "403"), ("localhost", "200")] {
+                let mut stream = TcpStream::connect(address).expect("a connection");
+                stream.set_read_timeout(Some(patience())).expect("a time limit");
+                let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n");
+                stream.write_all(head.as_bytes()).expect("a request");
+                let mut response = String::new();
+                stream.read_to_string(&mut response).expect("a response");
+                assert_eq!(response.split(' ').nth(1), Some(expected), "{host}, {header}");
+            }
+        }
     }
 }
