@@ -454,7 +454,8 @@ impl Target {
         self.fabric.controller(cntlid).map(|controller| controller.instance)
     }
 
-    /// Ends this controller, and no later one with its identifier, as [`Self::reset_controller`] does. Whether it was there.
+    /// Ends this controller, and no later one with its identifier, as [`Self::reset_controller`]
+    /// does. Whether it was there.
     pub fn reset_instance(&self, instance: ControllerInstance) -> bool {
         let found = self.fabric.controller(instance.controller_id);
         let found = found.filter(|controller| controller.instance == instance);

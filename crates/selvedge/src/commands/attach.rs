@@ -242,7 +242,8 @@ impl Attaching<'_> {
         }
     }
 
-    /// Options of a server that takes no client yet: another process may have the disks, or get them at the same moment.
+    /// Options of a server that takes no client yet: another process may have the disks, or get
+    /// them at the same moment.
     fn server_options(&self) -> ServerOptions {
         ServerOptions { threads: self.threads, ring: self.ring(), is_held: true }
     }

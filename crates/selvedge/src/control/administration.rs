@@ -38,7 +38,7 @@ pub(crate) struct Administration {
     target: Arc<Target>,
     /// Store of the configuration. The holder of the lock may change what is served.
     store: Mutex<ConfigStore>,
-    /// Locked for writing by a hand-over, and for reading by changes that do not wait for long ones, as the end of a controller.
+    /// Locked for writing by a hand-over, for reading by changes that do not wait for long ones.
     handing_over: RwLock<()>,
     /// Set once another process serves in place of this one, which makes all further changes.
     has_left: AtomicBool,
@@ -483,7 +483,7 @@ impl Administration {
         self.check_serves().map(|()| store)
     }
 
-    /// Guard that keeps the target in this process, for a change that does not wait for others and is over at once.
+    /// Guard that keeps the target in this process, for a change that is over at once.
     pub(super) fn stay(&self) -> Result<RwLockReadGuard<'_, ()>, Refusal> {
         let guard = self.handing_over.read().unwrap_or_else(PoisonError::into_inner);
         self.check_serves().map(|()| guard)

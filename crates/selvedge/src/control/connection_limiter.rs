@@ -1,8 +1,8 @@
 //! Limits on the connections at a listener of the control API, and on responses that are not read.
-//! Any process of the machine, and any address, can open connections and say nothing: each party has
-//! a quota, the oldest connection that has not identified itself makes room for one that comes, and
-//! some permits are reserved for root and the target's own user. A connection that has identified
-//! itself keeps its permit.
+//! Any process of the machine, and any address, can open connections and say nothing: each party
+//! has a quota, the oldest connection that has not identified itself makes room for one that comes,
+//! and some permits are reserved for root and the target's own user. A connection that has
+//! identified itself keeps its permit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -208,7 +208,8 @@ impl ConnectionPermit {
         self.serial
     }
 
-    /// Counts the bytes of a response until this is dropped; false if the party or all parties have too many that are not read.
+    /// Counts the bytes of a response until this is dropped; false if the party or all parties have
+    /// too many that are not read.
     pub(super) fn holds(&self, bytes: usize) -> bool {
         let mut guard = self.shared.lock();
         let entries = &mut guard.1;

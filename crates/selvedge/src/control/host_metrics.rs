@@ -93,8 +93,8 @@ mod tests {
         }
     }
 
-    /// Connects from a loopback address with this end, and asks for the metrics; the connection, and the status of the response,
-    /// of which no more is read.
+    /// Connects from a loopback address with this end, and asks for the metrics; the connection,
+    /// and the status of the response, of which no more is read.
     fn begin(address: SocketAddr, from: u8) -> (TcpStream, String) {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         set_socket_recv_buffer_size(&socket, 4096).expect("a small buffer");

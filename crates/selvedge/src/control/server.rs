@@ -383,7 +383,8 @@ async fn serve_connection<S>(
     }
 }
 
-/// Returns the response, or a refusal where clients have not read too many others. That to a change is never held back.
+/// Returns the response, or a refusal where clients have not read too many others. That to a change
+/// is never held back.
 fn kept_within(permit: &ConnectionPermit, is_question: bool, response: Response) -> Response {
     let bytes = response.body().size_hint().exact().unwrap_or_default();
     if !is_question || permit.holds(usize::try_from(bytes).unwrap_or(usize::MAX)) {

@@ -38,7 +38,7 @@ pub(super) struct Adjusted {
 }
 
 impl Adjusted {
-    /// Those of this process and its target.
+    /// Settings of this process and its target.
     pub(super) fn of(target: &Target) -> Self {
         let threshold = target.slow_commands().threshold;
         let slow_commands =

@@ -32,10 +32,12 @@ const ADDRESS_LENGTH: usize = 8;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const FLAGS: u16 = 8;
-/// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, tentative. The first is another flag of IPv4 addresses.
+/// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, tentative. The first is another flag
+/// of IPv4 addresses.
 const TRANSIENT: u32 = 0x01 | 0x08 | 0x40;
-/// Deprecated, which is no source of new connections, and permanent, which never expires. Both together are an administrator's
-/// choice (keepalived's addresses); deprecated alone is an address that a router has withdrawn.
+/// Deprecated, which is no source of new connections, and permanent, which never expires. Both
+/// together are an administrator's choice (keepalived's addresses); deprecated alone is an address
+/// that a router has withdrawn.
 const DEPRECATED: u32 = 0x20;
 const PERMANENT: u32 = 0x80;
 
@@ -189,8 +191,8 @@ mod tests {
             assert_eq!(short, long, "{flags:#x}");
             long
         };
-        // Permanent (80h), without a test for duplicates (02h), with temporary ones beside it (100h), deprecated by an
-        // administrator (A0h).
+        // Permanent (80h), without a test for duplicates (02h), with temporary ones beside it
+        // (100h), deprecated by an administrator (A0h).
         for lasting in [0, 0x80, 0x82, 0x100, 0xa0] {
             assert!(!is_transient("2001:db8::1", lasting), "{lasting:#x}");
         }
@@ -204,7 +206,8 @@ mod tests {
         assert!(!is_transient("192.0.2.1", 0x81), "a further IPv4 address of an interface");
     }
 
-    /// Linux 6.18 after `ip address add ADDRESS/64 dev lo nodad preferred_lft 0`, and the same with `valid_lft 3600`.
+    /// Linux 6.18 after `ip address add ADDRESS/64 dev lo nodad preferred_lft 0`, and the same with
+    /// `valid_lft 3600`.
     #[test]
     fn a_deprecated_address_lasts_if_it_never_expires() {
         let own = |flags: &str, last: &str, valid: &str| {

@@ -371,7 +371,8 @@ impl Described {
         let mut identify = IdentifyNamespace::default();
         identify.size_blocks = U64::new(namespace.blocks());
         identify.capacity_blocks = U64::new(namespace.blocks());
-        // Where the controller has no access, it does not know how much is used (NVM 4.1.5.1, NUSE).
+        // Where the controller has no access, it does not know how much is used (NVM 4.1.5.1,
+        // NUSE).
         if !matches!(self.ana_state, AnaState::Inaccessible | AnaState::PersistentLoss) {
             identify.utilization_blocks = U64::new(namespace.blocks());
         }

@@ -14,11 +14,12 @@ const INSISTS_AFTER: Duration = Duration::from_secs(3);
 /// Manner in which a process is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// The process waits for users of its disks, however often it has been asked (SIGHUP, where it knows that).
+    /// The process waits for users of its disks, however often it has been asked (SIGHUP, where it
+    /// knows that).
     Waiting,
     /// The same if this is the first signal; a later one removes disks in use (SIGTERM).
     Plain,
-    /// It gets a second signal if the first does not end it.
+    /// The process gets a second signal if the first does not end it.
     Insisting,
 }
 
@@ -59,7 +60,8 @@ impl Process {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
             Ok(poll(&mut polled, Some(&timeout))? > 0)
         };
-        // The signal of a closed terminal never insists. A process that nohup(1) started does not get it.
+        // The signal of a closed terminal never insists. A process that nohup(1) started does not
+        // get it.
         let is_patient = manner == Manner::Waiting && catches(self.pid, Signal::HUP);
         pidfd_send_signal(&descriptor, if is_patient { Signal::HUP } else { Signal::TERM })?;
         if manner == Manner::Insisting && !has_ended(INSISTS_AFTER.min(limit))? {
@@ -108,7 +110,8 @@ mod tests {
         assert!(process.end(Duration::ZERO, Manner::Waiting).unwrap() && !is_there(process.pid));
     }
 
-    /// A process that executes this script and has said that it is ready. The tests may run below nohup(1).
+    /// A process that executes this script and has said that it is ready. The tests may run below
+    /// nohup(1).
     fn started(script: &str) -> (Child, Process) {
         let mut command = Command::new("env");
         let mut child = command
