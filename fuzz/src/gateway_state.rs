@@ -28,7 +28,7 @@ pub fn check(bytes: &[u8]) {
     }
     let read = match read_group(&group, &beats, &hosts, GATEWAY) {
         Ok(read) => read,
-        Err(what) => return assert!(!what.is_empty(), "nothing is said"),
+        Err(error) => return assert!(!error.to_string().is_empty(), "nothing is said"),
     };
     assert!(read.open.is_subset(&read.hold) && read.hold.is_subset(&read.owned), "{read:#?}");
     assert!(read.ports_elsewhere <= OTHER_PORTS_MAX, "{}", read.ports_elsewhere);
@@ -36,7 +36,7 @@ pub fn check(bytes: &[u8]) {
     same_again(&read, &beats, &hosts);
     if let Some(next) = &read.next {
         let next = read_group(next, &beats, &hosts, GATEWAY);
-        let next = next.unwrap_or_else(|line| panic!("{line}: {:#?}", read.next));
+        let next = next.unwrap_or_else(|error| panic!("{error}: {:#?}", read.next));
         assert!(next.hold.is_subset(&next.owned), "{next:#?}");
     }
 }
@@ -49,7 +49,7 @@ fn gateways(pairs: &Pairs) -> usize {
 /// A group that was accepted and is written by a gateway is read as the same.
 fn same_again(read: &GroupRead, beats: &Pairs, hosts: &Pairs) {
     let again = read_group(&read.written, beats, hosts, GATEWAY);
-    let mut again = again.unwrap_or_else(|line| panic!("{line}: {:#?}", read.written));
+    let mut again = again.unwrap_or_else(|error| panic!("{error}: {:#?}", read.written));
     // A group that is written whole begins with the first version.
     again.status.version = read.status.version;
     assert_eq!(again, *read);

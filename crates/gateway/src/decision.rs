@@ -49,6 +49,31 @@ pub(crate) struct View<'a> {
     pub(crate) reads: Option<&'a Reads>,
 }
 
+impl<'a> View<'a> {
+    /// View of a gateway that has its lease and serves what it holds, with nothing else to say.
+    pub(crate) fn of_serving(me: &'a Owner, peers: &'a Peers, held: &'a BTreeSet<u32>) -> Self {
+        static NOT_TRIED: BTreeSet<u64> = BTreeSet::new();
+        static NOT_FENCED: BTreeSet<String> = BTreeSet::new();
+        Self {
+            me,
+            tried: &NOT_TRIED,
+            has_lease: true,
+            is_leaving: false,
+            peers,
+            fenced: &NOT_FENCED,
+            held,
+            open: held,
+            has_late: false,
+            has_given_up: false,
+            is_deserted: false,
+            listeners: &[],
+            ports: &[],
+            location: None,
+            reads: None,
+        }
+    }
+}
+
 /// Next actions of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
@@ -344,24 +369,8 @@ mod tests {
 
     fn decided_by(state: &GroupState, peers: &Peers, change: impl FnOnce(&mut View<'_>)) -> Decision {
         let (me, tried) = (Owner { gateway: "a".to_owned(), epoch: 1 }, BTreeSet::from([7]));
-        let (none, own) = (BTreeSet::new(), BTreeSet::from([1]));
-        let mut view = View {
-            me: &me,
-            tried: &tried,
-            has_lease: true,
-            is_leaving: false,
-            peers,
-            fenced: &none,
-            held: &own,
-            open: &own,
-            has_late: true,
-            has_given_up: false,
-            is_deserted: false,
-            listeners: &[],
-            ports: &[],
-            location: None,
-            reads: None,
-        };
+        let own = BTreeSet::from([1]);
+        let mut view = View { tried: &tried, has_late: true, ..View::of_serving(&me, peers, &own) };
         change(&mut view);
         decide(state, &view)
     }

@@ -15,6 +15,7 @@ use super::lease::{LeaseWatch, Peers};
 use super::local_fabric::LocalFabric;
 use super::presence::{Presence, stranded};
 use super::state::{GroupState, Owner};
+pub use super::state_error::StateError;
 use super::status::GroupStatus;
 use super::store::known_in;
 
@@ -47,32 +48,21 @@ pub struct GroupRead {
 ///
 /// # Errors
 /// What is wrong with the group's own object. What is wrong with beats and reports of hosts is left out.
-pub fn read_group(group: &Pairs, beats: &Pairs, hosts: &Pairs, gateway: &str) -> Result<GroupRead, String> {
-    let state = GroupState::of_pairs(group).map_err(|error| error.to_string())?;
+pub fn read_group(
+    group: &Pairs,
+    beats: &Pairs,
+    hosts: &Pairs,
+    gateway: &str,
+) -> Result<GroupRead, StateError> {
+    let state = GroupState::of_pairs(group)?;
     let beats: BTreeMap<String, Beat> = known_in(beats.clone());
     let presences: BTreeMap<String, Presence> = known_in(hosts.clone());
     let epoch = state.gateways.get(gateway).map_or(1, |known| known.epoch);
     let me = Owner { gateway: gateway.to_owned(), epoch };
     let peers = peers(&state, &beats);
     let owned: BTreeSet<u32> = state.owned(&me).collect();
-    let (none, reads) = (BTreeSet::new(), Reads::own(epoch));
-    let view = View {
-        me: &me,
-        tried: &BTreeSet::new(),
-        has_lease: true,
-        is_leaving: false,
-        peers: &peers,
-        fenced: &none,
-        held: &owned,
-        open: &owned,
-        has_late: false,
-        has_given_up: false,
-        is_deserted: false,
-        listeners: &[],
-        ports: &[],
-        location: None,
-        reads: Some(&reads),
-    };
+    let reads = Reads::own(epoch);
+    let view = View { reads: Some(&reads), ..View::of_serving(&me, &peers, &owned) };
     let decision = decide(&state, &view);
     let local = LocalFabric {
         state: &state,
@@ -119,4 +109,16 @@ fn whole(state: &GroupState, before: &GroupState) -> Pairs {
     let events = GroupEvent::between(before, state, 0);
     tracing::trace!(set = change.set.len(), remove = change.remove.len(), events = events.len(), "a group");
     state.change_from(&GroupState::default()).set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_of_a_later_format_is_refused_by_that() {
+        let group = Pairs::from([("format".to_owned(), b"99".to_vec())]);
+        let read = read_group(&group, &Pairs::new(), &Pairs::new(), "a");
+        assert_eq!(read.map(drop), Err(StateError::Format("99".to_owned())));
+    }
 }

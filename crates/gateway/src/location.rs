@@ -103,23 +103,10 @@ mod tests {
     }
 
     fn decided(state: &GroupState, me: &Owner, peers: &Peers, held: &BTreeSet<u32>) -> Decision {
-        let (tried, fenced) = (BTreeSet::new(), BTreeSet::new());
         let view = View {
-            me,
-            tried: &tried,
-            has_lease: true,
-            is_leaving: false,
-            peers,
-            fenced: &fenced,
-            held,
-            open: held,
-            has_late: false,
-            has_given_up: false,
             is_deserted: peers.deserted.contains(&me.gateway),
-            listeners: &[],
-            ports: &[],
             location: state.location_of(&me.gateway),
-            reads: None,
+            ..View::of_serving(me, peers, held)
         };
         decide(state, &view)
     }
@@ -268,26 +255,10 @@ mod tests {
             let mut state = GroupState { format: Format(format), ..GroupState::default() };
             state.register(&owner("a", 1), &[]).unwrap();
             assert_eq!(state.location_of("a"), None);
-            let (none, held) = (BTreeSet::new(), BTreeSet::from([1]));
+            let held = BTreeSet::from([1]);
             let peers = Peers { well: BTreeSet::from(["a".to_owned()]), ..Peers::default() };
             let me = owner("a", 1);
-            let view = View {
-                me: &me,
-                tried: &BTreeSet::new(),
-                has_lease: true,
-                is_leaving: false,
-                peers: &peers,
-                fenced: &none,
-                held: &held,
-                open: &held,
-                has_late: false,
-                has_given_up: false,
-                is_deserted: false,
-                listeners: &[],
-                ports: &[],
-                location: Some("east"),
-                reads: None,
-            };
+            let view = View { location: Some("east"), ..View::of_serving(&me, &peers, &held) };
             decide(&state, &view).write.expect("it serves its group")
         };
         assert_eq!(recorded(1).location_of("a"), None);

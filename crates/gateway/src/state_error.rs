@@ -8,7 +8,7 @@ pub(crate) struct GroupFull;
 
 /// Content of a group's object that no gateway has written, or one of another version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StateError {
+pub enum StateError {
     /// Format of another version of this program, or none.
     #[error(
         "it has format {0}, and this selvedge reads formats {lowest} to {highest}; use one that fits",

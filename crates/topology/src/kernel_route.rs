@@ -28,7 +28,8 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// Leading bits that all of its network have.
     pub prefix_length: u8,
-    /// True for an IPv6 address that does not last or cannot be used: temporary, deprecated, tentative or duplicate.
+    /// True for an IPv6 address that does not last or cannot be used: temporary, tentative,
+    /// duplicate, or deprecated and about to expire.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_transient: bool,
 }

@@ -54,6 +54,7 @@ pub use messaging::{
     AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, Pulse,
     RefusedHost, RefusedHosts, TakeReset, TargetEnded,
 };
+use nvme::cross_reset::ControllerInstance;
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
 pub use report::{
@@ -445,11 +446,23 @@ impl Target {
     /// Ends the controller with this identifier as if its host had been silent for too long; the host may come back.
     /// Whether there was one.
     pub fn reset_controller(&self, cntlid: u16) -> bool {
-        let controller = self.fabric.controller(cntlid);
-        if let Some(controller) = &controller {
+        self.controller_instance(cntlid).is_some_and(|instance| self.reset_instance(instance))
+    }
+
+    /// Instance of the controller with this identifier, if there is one.
+    pub fn controller_instance(&self, cntlid: u16) -> Option<ControllerInstance> {
+        self.fabric.controller(cntlid).map(|controller| controller.instance)
+    }
+
+    /// Ends this controller, and no later one with its identifier, as [`Self::reset_controller`]
+    /// does. Whether it was there.
+    pub fn reset_instance(&self, instance: ControllerInstance) -> bool {
+        let found = self.fabric.controller(instance.controller_id);
+        let found = found.filter(|controller| controller.instance == instance);
+        if let Some(controller) = &found {
             self.fabric.end_controller(controller);
         }
-        controller.is_some()
+        found.is_some()
     }
 
     /// Ends all controllers, and gives later ones the new `tag` (`TargetConfig::tag`). `passed` is

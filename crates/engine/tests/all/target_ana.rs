@@ -54,6 +54,12 @@ fn refuses_deletion(host: &mut Party, refusal: Status) {
     }
 }
 
+/// Utilization of the namespace (NUSE).
+fn used_blocks(host: &mut Party, cns: Cns) -> u64 {
+    let identify = host.host.admin.identified(NSID, cns);
+    u64::from_le_bytes(identify[16..24].try_into().expect("eight bytes"))
+}
+
 #[test]
 fn admin_commands_that_need_a_namespace_fail_with_the_status_of_its_group() {
     for engine in ENGINES {
@@ -78,6 +84,9 @@ fn admin_commands_that_need_a_namespace_fail_with_the_status_of_its_group() {
             let identify = host.host.admin.identified_namespace(NSID);
             assert_eq!(identify.size_blocks.get(), SPACES[1].blocks(), "{state:?}");
             assert_eq!(identify.ana_group_id.get(), GROUP, "{state:?}");
+            let used = if state == GroupState::Change { SPACES[1].blocks() } else { 0 };
+            assert_eq!(used_blocks(&mut host, Cns::NAMESPACE), used, "{state:?}");
+            assert_eq!(used_blocks(&mut host, Cns::ALLOCATED_NAMESPACE), used, "{state:?}, allocated");
             assert_ne!(host.host.admin.identified(NSID, Cns::NAMESPACE_DESCRIPTORS)[..4], [0; 4]);
             let list = controllers(&[host.host.controller_id]);
             let detach = (NamespaceAttachment::Detach.encode(NSID), Give::Asked(list.as_bytes()));
@@ -92,6 +101,7 @@ fn admin_commands_that_need_a_namespace_fail_with_the_status_of_its_group() {
             target.apply_to(NSID, |namespace| namespace.visible = Visibility::default());
             put(&target, GroupState::NonOptimized);
             assert_eq!(host.get_feature(MASK, NSID, Select::Current), Ok(mask), "after {state:?}");
+            assert_eq!(used_blocks(&mut host, Cns::NAMESPACE), SPACES[1].blocks(), "after {state:?}");
             let list = GetLbaStatus { start: 0, room_bytes: 4096, blocks: 0 }.encode(NSID);
             assert_eq!(
                 host.host.admin.run(list, Give::Room(4096)).status,

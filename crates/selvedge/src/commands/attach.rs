@@ -242,8 +242,10 @@ impl Attaching<'_> {
         }
     }
 
-    fn server_options(&self, is_held: bool) -> ServerOptions {
-        ServerOptions { threads: self.threads, ring: self.ring(), is_held }
+    /// Options of a server that takes no client yet: another process may have the disks, or get
+    /// them at the same moment.
+    fn server_options(&self) -> ServerOptions {
+        ServerOptions { threads: self.threads, ring: self.ring(), is_held: true }
     }
 
     fn prints_text(&self) -> bool {
@@ -301,8 +303,7 @@ impl Attaching<'_> {
         let duplicate = listener.duplicate().map_err(Failure::failed)?;
         let (file, own_listener, address) = listener.parts();
         let recorded: Vec<RecordedDisk> = recorded.into_iter().map(|disk| address.record(disk)).collect();
-        let is_held = inheritance.is_some();
-        let server = Server::start_with(disks, vec![own_listener], tls, self.server_options(is_held));
+        let server = Server::start_with(disks, vec![own_listener], tls, self.server_options());
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
         let holder = server.holder();
         if let Some(inheritance) = &mut inheritance {
@@ -325,6 +326,9 @@ impl Attaching<'_> {
         }
         let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
         let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous)?;
+        if inheritance.is_none() {
+            holder.thaw(false);
+        }
         self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener: duplicate });
         match inheritance {
             Some(inheritance) => inheritance.serves(),

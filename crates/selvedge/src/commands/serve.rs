@@ -61,12 +61,13 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
             None => begin(flags, list.as_ref(), successor)?,
         };
     administration.audit().write(Event::done(Kind::Start));
+    // Before an administrator can change it.
+    target.keep_slow_commands(slow_commands);
     let host_requests = HostRequestWorker::open(&target, administration.clone())?;
     let size_watch = SizeWatch::start(&administration);
     let metrics = listeners.start_metrics(&administration)?;
     let calls = listeners.start_calls(&administration)?;
     let controls = listeners.start_controls(&target, &administration)?;
-    target.keep_slow_commands(slow_commands);
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target, former)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);

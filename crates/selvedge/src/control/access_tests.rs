@@ -317,12 +317,15 @@ fn a_page_of_a_foreign_name_does_not_read_open_metrics() {
     let flags = "--control none --metrics 127.0.0.1:0";
     let house = House::new(tempfile::tempdir().unwrap(), flags).ok().unwrap();
     let address = house.metrics.as_ref().unwrap().endpoint().socket_address().unwrap();
-    for (host, expected) in [("evil.example", 403), ("localhost", 200)] {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(patience())).unwrap();
-        let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        assert_eq!(finish(stream).status, expected, "{host}");
+    // Browsers send the second alone to a name without TLS.
+    for header in ["Sec-Fetch-Site: same-origin", "Accept-Language: en"] {
+        for (host, expected) in [("evil.example", 403), ("localhost", 200)] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(patience())).unwrap();
+            let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            assert_eq!(finish(stream).status, expected, "{host}, {header}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
 use engine::backend::{BackendConfig, BackendError, RbdConfig};
@@ -38,7 +38,7 @@ pub(crate) struct Administration {
     target: Arc<Target>,
     /// Store of the configuration. The holder of the lock may change what is served.
     store: Mutex<ConfigStore>,
-    /// Locked for writing by a hand-over, and for reading by the end of a controller, which does not wait for long changes.
+    /// Locked for writing by a hand-over, for reading by changes that do not wait for long ones.
     handing_over: RwLock<()>,
     /// Set once another process serves in place of this one, which makes all further changes.
     has_left: AtomicBool,
@@ -284,9 +284,10 @@ impl Administration {
 
     /// Ends a controller, unless another process has it; true if there was one.
     pub(crate) fn reset_controller(&self, cntlid: u16) -> Result<bool, Refusal> {
-        let _guard = self.handing_over.read().unwrap_or_else(PoisonError::into_inner);
-        self.check_serves()?;
-        Ok(self.target.reset_controller(cntlid))
+        // Before the wait: after a hand-over that fails, a new controller may have the identifier.
+        let instance = self.target.controller_instance(cntlid);
+        let _stays = self.stay()?;
+        Ok(instance.is_some_and(|instance| self.target.reset_instance(instance)))
     }
 
     /// Lets no write to these namespaces begin that is asked for from now on, at any gateway of the group.
@@ -482,6 +483,12 @@ impl Administration {
         self.check_serves().map(|()| store)
     }
 
+    /// Guard that keeps the target in this process, for a change that is over at once.
+    pub(super) fn stay(&self) -> Result<RwLockReadGuard<'_, ()>, Refusal> {
+        let guard = self.handing_over.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_serves().map(|()| guard)
+    }
+
     /// Refuses a change once another process makes all changes.
     pub(super) fn check_serves(&self) -> Result<(), Refusal> {
         if self.has_left.load(Ordering::Acquire) { Err(Refusal::served_elsewhere()) } else { Ok(()) }
@@ -565,10 +572,8 @@ mod tests {
     fn a_namespace_becomes_smaller_only_on_purpose() {
         let (large, small) = (fabric(2 << 20, WriteProtection::None), fabric(1 << 20, WriteProtection::None));
         let refusal = check(&large, &small, Permissions::default()).unwrap_err();
-        assert_eq!(
-            (refusal.status, refusal.field.as_deref()),
-            (409, Some("subsystems[0].namespaces[0].size"))
-        );
+        let found = (refusal.status, refusal.field.as_deref());
+        assert_eq!(found, (409, Some("subsystems[0].namespaces[0].size")));
         assert_eq!(check(&large, &small, Permissions { shrink: true, ..Permissions::default() }), Ok(()));
         assert_eq!(check(&small, &large, Permissions::default()), Ok(()));
     }
@@ -583,15 +588,9 @@ mod tests {
     #[test]
     fn permanent_protection_stays() {
         let permanent = fabric(1 << 20, WriteProtection::Permanent);
+        let shrink = Permissions { shrink: true, ..Permissions::default() };
         for less in [WriteProtection::None, WriteProtection::On, WriteProtection::UntilRestart] {
-            assert!(
-                check(
-                    &permanent,
-                    &fabric(1 << 20, less),
-                    Permissions { shrink: true, ..Permissions::default() }
-                )
-                .is_err()
-            );
+            assert!(check(&permanent, &fabric(1 << 20, less), shrink).is_err());
             assert_eq!(check(&fabric(1 << 20, less), &permanent, Permissions::default()), Ok(()));
         }
         let gone = FabricConfig { subsystems: Vec::new(), ..permanent.clone() };

@@ -1,7 +1,8 @@
-//! Limits on the connections at a listener of the control API. Any process of the machine, and any address, can open
-//! connections and say nothing: each party has a quota, the oldest connection that has not identified itself makes room for one
-//! that comes, and some permits are reserved for root and the target's own user. A connection that has identified itself keeps
-//! its permit.
+//! Limits on the connections at a listener of the control API, and on responses that are not read.
+//! Any process of the machine, and any address, can open connections and say nothing: each party
+//! has a quota, the oldest connection that has not identified itself makes room for one that comes,
+//! and some permits are reserved for root and the target's own user. A connection that has
+//! identified itself keeps its permit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +16,10 @@ use engine::seldom::Seldom;
 use engine::target::Network;
 use tokio::task::AbortHandle;
 
-use super::limits::{CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX};
+use super::limits::{
+    CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX, UNREAD_BYTES_MAX,
+    UNREAD_BYTES_PER_PARTY_MAX,
+};
 
 /// Party that connections belong to before they have identified themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +70,8 @@ struct Entry {
     party: Party,
     identified: Identified,
     task: Option<AbortHandle>,
+    /// Bytes of its response.
+    unread_bytes: usize,
     /// Set once it has made room for another connection.
     is_leaving: bool,
 }
@@ -111,7 +117,14 @@ impl ConnectionLimiter {
         }
         *last += 1;
         let (serial, identified) = (*last, Identified::default());
-        let entry = Entry { serial, party, identified: identified.clone(), task: None, is_leaving: false };
+        let entry = Entry {
+            serial,
+            party,
+            identified: identified.clone(),
+            task: None,
+            unread_bytes: 0,
+            is_leaving: false,
+        };
         entries.push(entry);
         Some(ConnectionPermit { shared: self.0.clone(), serial, identified })
     }
@@ -194,6 +207,26 @@ impl ConnectionPermit {
     pub(super) const fn serial(&self) -> u64 {
         self.serial
     }
+
+    /// Counts the bytes of a response until this is dropped; false if the party or all parties have
+    /// too many that are not read.
+    pub(super) fn holds(&self, bytes: usize) -> bool {
+        let mut guard = self.shared.lock();
+        let entries = &mut guard.1;
+        let Some(at) = entries.iter().position(|entry| entry.serial == self.serial) else { return false };
+        let party = entries[at].party;
+        let sum = |counts: &dyn Fn(Party) -> bool| -> usize {
+            entries.iter().filter(|entry| counts(entry.party)).map(|entry| entry.unread_bytes).sum()
+        };
+        let (own, shared) = (sum(&|other| other == party), sum(&|other| !other.is_operator()));
+        let is_within = |sum: usize, limit: usize| sum.saturating_add(bytes) <= limit;
+        let is_own_within = own == 0 || is_within(own, UNREAD_BYTES_PER_PARTY_MAX);
+        let is_admitted = is_own_within && (party.is_operator() || is_within(shared, UNREAD_BYTES_MAX));
+        if is_admitted {
+            entries[at].unread_bytes += bytes;
+        }
+        is_admitted
+    }
 }
 
 impl Drop for ConnectionPermit {
@@ -204,6 +237,7 @@ impl Drop for ConnectionPermit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::ANSWER_BYTES_MAX;
     use super::*;
 
     const OTHER_USER: Party = Party::User(65_534);
@@ -276,5 +310,24 @@ mod tests {
         all.iter().for_each(|permit| permit.identified.set());
         assert!(limiter.enter(network(99)).is_none() && limiter.enter(OTHER_USER).is_none());
         assert_eq!(enter(&limiter, Party::User(0), CONNECTIONS_KEPT).len(), CONNECTIONS_KEPT);
+    }
+
+    #[test]
+    fn a_party_that_reads_nothing_leaves_room_for_the_responses_of_others() {
+        let limiter = ConnectionLimiter::default();
+        let part = UNREAD_BYTES_PER_PARTY_MAX / 4;
+        let slow = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
+        assert_eq!(slow.iter().filter(|permit| permit.holds(part)).count(), 4);
+        let other = enter(&limiter, network(2), 2);
+        assert!(other[0].holds(ANSWER_BYTES_MAX), "the largest response");
+        assert!(!other[1].holds(1), "a second one beside it");
+        let third = enter(&limiter, network(3), 1);
+        assert!(!third[0].holds(ANSWER_BYTES_MAX), "all parties have too many");
+        let root = enter(&limiter, Party::User(0), 1);
+        assert!(root[0].holds(ANSWER_BYTES_MAX));
+        drop(other);
+        assert!(third[0].holds(ANSWER_BYTES_MAX));
+        drop(slow);
+        assert!(enter(&limiter, network(1), 1)[0].holds(part));
     }
 }

@@ -1,25 +1,51 @@
 //! Requests to a process that has handed its target over: those that change something are refused, also those that need no lock of
 //! the administration, such as the log level, the end of a controller, and tasks on images.
 
+use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 
 use engine::initiator::{ConnectOptions, Controller};
-use engine::target::{FabricConfig, PortConfig, SubsystemConfig};
+use engine::target::{FabricConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use prerequisite::{patience, wait_until};
 
-use super::access::{Access, Peer};
+use super::access::{Access, Caller, Identity, Peer, Rights};
 use super::administration::{Administration, Permissions};
+use super::ask::Ask;
 use super::in_process::InProcess;
 use super::routes::ROUTES;
 use super::test_target;
 
-#[test]
-fn a_process_that_has_handed_its_target_over_begins_no_change() {
-    let target = test_target::start(FabricConfig {
+fn fabric() -> FabricConfig {
+    FabricConfig {
         ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
         subsystems: vec![SubsystemConfig::new("nqn.test:a", "A", "Selvedge")],
         ..FabricConfig::default()
+    }
+}
+
+/// A thread that executes `action`, and has come so far that it waits, or has been carried out.
+fn waiting<T: Send + 'static>(
+    administration: &Arc<Administration>,
+    action: impl FnOnce(&Arc<Administration>) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let (tell, started) = mpsc::channel();
+    let administration = administration.clone();
+    let waiting = thread::spawn(move || {
+        tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+        action(&administration)
     });
+    let status = format!("/proc/self/task/{}/status", started.recv().unwrap());
+    wait_until("the request waits, or has been carried out", || {
+        let sleeps = std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tS"));
+        sleeps || waiting.is_finished()
+    });
+    waiting
+}
+
+#[test]
+fn a_process_that_has_handed_its_target_over_begins_no_change() {
+    let target = test_target::start(fabric());
     let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
     let access = Arc::new(Access::of_this_process());
     let api = InProcess::of_peer(administration.clone(), access, Peer::Process).unwrap();
@@ -38,11 +64,7 @@ fn a_process_that_has_handed_its_target_over_begins_no_change() {
 
 #[test]
 fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() {
-    let target = test_target::start(FabricConfig {
-        ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
-        subsystems: vec![SubsystemConfig::new("nqn.test:a", "A", "Selvedge")],
-        ..FabricConfig::default()
-    });
+    let target = test_target::start(fabric());
     let connect = || Controller::connect(ConnectOptions::new(target.ports()[0], "nqn.test:a")).unwrap();
     let ids = || -> Vec<u16> {
         let controllers = target.status().controllers.into_iter();
@@ -55,7 +77,7 @@ fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() 
     let change = administration.change(Permissions::default(), |_| {
         let (tell, ended) = mpsc::channel();
         let administration = administration.clone();
-        std::thread::spawn(move || tell.send(administration.reset_controller(first)));
+        thread::spawn(move || tell.send(administration.reset_controller(first)));
         assert_eq!(ended.recv_timeout(patience()), Ok(Ok(true)));
         Ok(())
     });
@@ -64,22 +86,64 @@ fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() 
     let _second = connect();
     let second = ids()[0];
     let still = administration.hold_still();
-    let (tell, thread) = mpsc::channel();
-    let waiting = std::thread::spawn({
-        let administration = administration.clone();
-        move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
-            administration.reset_controller(second)
-        }
-    });
-    let status = format!("/proc/self/task/{}/status", thread.recv().unwrap());
-    wait_until("the request waits, or has been carried out", || {
-        let sleeps = std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tS"));
-        sleeps || waiting.is_finished()
-    });
+    let waiting = waiting(&administration, move |administration| administration.reset_controller(second));
     assert!(!waiting.is_finished() && ids() == [second], "it waits for the hand-over");
     administration.leave();
     drop(still);
     assert_eq!(waiting.join().unwrap().unwrap_err().status, 421);
     assert_eq!(ids(), [second], "the next process has the controller");
+}
+
+#[test]
+fn the_log_level_and_the_threshold_of_slow_commands_wait_for_a_hand_over_and_go_to_the_next_process() {
+    let target = test_target::start(fabric());
+    let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+    let still = administration.hold_still();
+    let put = |path: &'static str, body: &'static str| {
+        let route = ROUTES.iter().find(|route| route.method == "PUT" && route.path == path).unwrap();
+        waiting(&administration, move |administration| {
+            let caller = Caller { identity: Identity::Process, rights: Rights::admin(), lists: Vec::new() };
+            let ask = Ask {
+                administration,
+                caller: &caller,
+                path: &[],
+                query: "",
+                body: body.as_bytes(),
+                record: RefCell::default(),
+                preview: None,
+            };
+            (route.handler)(&ask).map(|answer| answer.status)
+        })
+    };
+    let threshold = put("/v1/slow-commands", r#"{ "threshold_ms": 5 }"#);
+    let level = put("/v1/log", r#"{ "level": "trace" }"#);
+    assert!(!threshold.is_finished() && !level.is_finished(), "they wait for the hand-over");
+    administration.leave();
+    drop(still);
+    for change in [threshold, level] {
+        assert_eq!(change.join().unwrap().unwrap_err().status, 421);
+    }
+    assert_eq!(target.slow_commands().threshold, None);
+}
+
+#[test]
+fn the_end_of_a_controller_that_waits_spares_the_next_one_with_its_identifier() {
+    let config =
+        TargetConfig { fabric: fabric(), poll_us_max: 0, controller_ids: 1..=1, ..TargetConfig::default() };
+    let target = Arc::new(Target::start(&config).unwrap());
+    let connect = || Controller::connect(ConnectOptions::new(target.ports()[0], "nqn.test:a")).unwrap();
+    let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+    let first = connect();
+    let still = administration.hold_still();
+    let waiting = waiting(&administration, |administration| administration.reset_controller(1));
+    assert!(!waiting.is_finished(), "it waits for the hand-over");
+    // As after a hand-over whose next process has died: hosts connect again.
+    assert!(target.reset_controller(1));
+    drop(first);
+    wait_until("the identifier is free", || target.status().controllers.is_empty());
+    let _second = connect();
+    drop(still);
+    assert_eq!(waiting.join().unwrap(), Ok(false));
+    let controllers = target.status().controllers;
+    assert!(matches!(&controllers[..], [controller] if controller.cntlid == 1 && !controller.ending));
 }

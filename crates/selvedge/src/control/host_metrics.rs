@@ -31,13 +31,21 @@ pub(super) fn router(text: impl Fn() -> Bytes + Clone + Send + Sync + 'static) -
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+
     use axum::Extension;
     use axum::body::Body;
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
+    use prerequisite::{patience, wait_until};
+    use rustix::net::sockopt::set_socket_recv_buffer_size;
+    use rustix::net::{AddressFamily, SocketType};
     use tokio::runtime::Builder;
 
     use super::super::access::Peer;
+    use super::super::limits::UNREAD_BYTES_PER_PARTY_MAX;
+    use super::super::server::Control;
     use super::*;
 
     /// Status of the response to a request with these headers, and true if its connection keeps its permit.
@@ -64,5 +72,54 @@ mod tests {
         let page = ("sec-fetch-site", "same-origin");
         assert_eq!(ask("/metrics", &[("host", "evil.example"), page]), (403, false));
         assert_eq!(ask("/metrics", &[("host", "127.0.0.1:9465"), page]), (200, true));
+    }
+
+    #[test]
+    fn the_listener_gives_a_page_of_a_foreign_name_nothing() {
+        let text = || Bytes::from_static(b"a 1\n");
+        let control = Control::start_host_metrics(([127, 0, 0, 1], 0).into(), text).expect("a listener");
+        let address = control.endpoint().socket_address().expect("an address");
+        // Browsers send the second alone to a name without TLS.
+        for header in ["Sec-Fetch-Site: same-origin", "Accept-Language: en"] {
+            for (host, expected) in [("evil.example", "403"), ("localhost", "200")] {
+                let mut stream = TcpStream::connect(address).expect("a connection");
+                stream.set_read_timeout(Some(patience())).expect("a time limit");
+                let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n");
+                stream.write_all(head.as_bytes()).expect("a request");
+                let mut response = String::new();
+                stream.read_to_string(&mut response).expect("a response");
+                assert_eq!(response.split(' ').nth(1), Some(expected), "{host}, {header}");
+            }
+        }
+    }
+
+    /// Connects from a loopback address with this end, and asks for the metrics; the connection,
+    /// and the status of the response, of which no more is read.
+    fn begin(address: SocketAddr, from: u8) -> (TcpStream, String) {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        set_socket_recv_buffer_size(&socket, 4096).expect("a small buffer");
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).expect("an address");
+        rustix::net::connect(&socket, &address).expect("a connection");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(patience())).expect("a time limit");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: storage-1\r\n\r\n").expect("a request");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).expect("a response");
+        let status = String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default().to_owned();
+        (stream, status)
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_holds_its_own_share_and_no_more() {
+        let text = Bytes::from(vec![b'#'; UNREAD_BYTES_PER_PARTY_MAX]);
+        let control = Control::start_host_metrics(([127, 0, 0, 1], 0).into(), move || text.clone());
+        let control = control.expect("a listener");
+        let address = control.endpoint().socket_address().expect("an address");
+        let (slow, status) = begin(address, 1);
+        assert_eq!(status, "200");
+        assert_eq!(begin(address, 1).1, "503", "of the same address");
+        assert_eq!(begin(address, 2).1, "200", "of another address");
+        drop(slow);
+        wait_until("the memory is free", || begin(address, 1).1 == "200");
     }
 }

@@ -58,6 +58,11 @@ pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
 /// Connections at a time of one user of the machine, or of one network: others get a permit beside a party that takes all it
 /// can.
 pub(super) const CONNECTIONS_PER_PARTY_MAX: usize = 16;
+/// Bytes of responses that clients of one party have not read, and of all parties but operators. A
+/// party may have one response of any size, and beside two parties that read nothing there is room
+/// for the largest.
+pub(super) const UNREAD_BYTES_PER_PARTY_MAX: usize = 32 << 20;
+pub(super) const UNREAD_BYTES_MAX: usize = 128 << 20;
 /// A client has this long to end its TLS handshake.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a file of certificates or a key: what a system trusts has a quarter of that.
@@ -145,6 +150,7 @@ pub(super) const SUCCESSION_INTERVAL: Duration = Duration::from_millis(50);
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(CONNECTIONS_PER_PARTY_MAX < CONNECTIONS_MAX);
+    assert!(2 * UNREAD_BYTES_PER_PARTY_MAX + ANSWER_BYTES_MAX <= UNREAD_BYTES_MAX);
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
     assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");

@@ -21,6 +21,7 @@ pub(super) fn show(_: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let wanted: LogBody = ask.body()?;
+    let _stays = ask.administration.stay()?;
     log::set_level(&wanted.level).map_err(|reason| Refusal::unprocessable(reason).about("level"))?;
     // A warning: the log explains its own change at nearly every level.
     tracing::warn!(log_level = wanted.level, "the log level has changed");

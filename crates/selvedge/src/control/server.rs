@@ -10,9 +10,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use axum::response::Response;
 use axum::{Extension, Router};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,6 +36,7 @@ use super::limits::{
     SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
 use super::live::viewer::Ending;
+use super::refusal::Refusal;
 use super::routes;
 use super::socket::{Listening, SocketFile};
 use super::tls::{self, ServerTls};
@@ -333,7 +337,13 @@ async fn serve_connection<S>(
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
             // A client that has said all it has to say still gets its answer.
             http.keep_alive(false).half_close(true);
-            let service = TowerToHyperService::new(router.layer(Extension(ending)));
+            let responses = TowerToHyperService::new(router.layer(Extension(ending)));
+            let permit = Arc::new(permit);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (permit, is_question) = (permit.clone(), *request.method() == Method::GET);
+                let response = responses.call(request);
+                async move { response.await.map(|response| kept_within(&permit, is_question, response)) }
+            });
             match timeout(CONNECTION_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),
@@ -371,4 +381,15 @@ async fn serve_connection<S>(
             }
         }
     }
+}
+
+/// Returns the response, or a refusal where clients have not read too many others. That to a change
+/// is never held back.
+fn kept_within(permit: &ConnectionPermit, is_question: bool, response: Response) -> Response {
+    let bytes = response.body().size_hint().exact().unwrap_or_default();
+    if !is_question || permit.holds(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        return response;
+    }
+    let refusal = Refusal::new(503, "responses that this client or others do not read take too much memory");
+    routes::refuse(&refusal.hint("read them, or ask again later"))
 }

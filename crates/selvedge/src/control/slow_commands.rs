@@ -118,6 +118,8 @@ pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let reason = "threshold_ms has to be a time in milliseconds, of 0 or more";
         time.ok_or_else(|| Refusal::unprocessable(reason).about("threshold_ms"))
     };
-    ask.administration.keep_slow_commands(wanted.threshold_ms.map(time).transpose()?);
+    let threshold = wanted.threshold_ms.map(time).transpose()?;
+    let _stays = ask.administration.stay()?;
+    ask.administration.keep_slow_commands(threshold);
     show(ask)
 }

@@ -184,7 +184,8 @@ pub(crate) struct AttachFlags {
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
     pub(crate) engine: EngineFlag,
 
-    /// Longest time a thread polls before it sleeps, in microseconds; 0 never polls [default: 200]
+    /// Longest time a thread polls before it sleeps, in microseconds; 0 never polls;
+    /// at most 50 on epoll and with one CPU [default: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     #[arg(help_heading = "This program's own options")]
     pub(crate) poll_us: Option<u64>,

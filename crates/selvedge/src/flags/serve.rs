@@ -198,7 +198,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<EngineFlag>,
 
-    /// Longest time to poll before sleeping, in microseconds; 0 never polls [default: 200]
+    /// Longest time to poll before sleeping, in microseconds; 0 never polls;
+    /// at most 50 on epoll and with one CPU [default: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) poll_us: Option<u64>,
 

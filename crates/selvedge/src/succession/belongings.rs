@@ -1,8 +1,10 @@
 //! State that a process hands over beside its target.
 
+use engine::target::Target;
 use serde::{Deserialize, Serialize};
 
 use super::handed_ceph::OfferedCeph;
+use crate::log;
 use crate::mptcp::HandedSettings;
 
 /// All of it.
@@ -26,6 +28,23 @@ pub(super) struct Belongings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlowCommandThreshold {
     pub(super) threshold_ns: Option<u64>,
+}
+
+/// Settings that an administrator changes while the process runs, and that no configuration has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Adjusted {
+    pub(super) log_level: Option<String>,
+    pub(super) slow_commands: SlowCommandThreshold,
+}
+
+impl Adjusted {
+    /// Settings of this process and its target.
+    pub(super) fn of(target: &Target) -> Self {
+        let threshold = target.slow_commands().threshold;
+        let slow_commands =
+            SlowCommandThreshold { threshold_ns: threshold.map(|time| time.as_nanos() as u64) };
+        Self { log_level: log::changed_level(), slow_commands }
+    }
 }
 
 impl Belongings {

@@ -9,6 +9,7 @@ use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;
 
+use super::belongings::Adjusted;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::cluster_connections::names_one;
 use crate::control::administration::Administration;
@@ -34,6 +35,8 @@ pub(super) struct Lender<'a> {
     membership: Option<&'a Membership>,
     /// Configuration at the time of the offer.
     served: FabricConfig,
+    /// The same of what no configuration has.
+    adjusted: Adjusted,
     /// Guard that keeps administrators from changing anything.
     still: Option<Box<dyn Held + 'a>>,
     offered: OfferedCeph,
@@ -57,6 +60,7 @@ impl<'a> Lender<'a> {
             administration,
             membership,
             served: served(target),
+            adjusted: Adjusted::of(target),
             still: None,
             offered: OfferedCeph::default(),
             connections: Vec::new(),
@@ -80,6 +84,11 @@ impl<'a> Lender<'a> {
     /// Configuration at the time of the offer.
     pub(super) const fn served(&self) -> &FabricConfig {
         &self.served
+    }
+
+    /// The same of what no configuration has.
+    pub(super) const fn adjusted(&self) -> &Adjusted {
+        &self.adjusted
     }
 
     /// Milliseconds since everything was quiesced.
@@ -107,6 +116,11 @@ impl Lends for Lender<'_> {
         // A gateway's next process has it of the group.
         if self.membership.is_none() && served(self.target) != self.served {
             let reason = "what it serves was changed meanwhile; upgrade it again";
+            return Err(HandOverError::program(Fault::ThisProcess, reason));
+        }
+        if Adjusted::of(self.target) != self.adjusted {
+            let reason =
+                "its log level or threshold of slow commands was changed meanwhile; upgrade it again";
             return Err(HandOverError::program(Fault::ThisProcess, reason));
         }
         self.turn = self.membership.map(Membership::serving_guard);
@@ -168,5 +182,36 @@ impl Drop for Lender<'_> {
         if let Some(membership) = self.membership.filter(|_| !self.has_left) {
             membership.withdraw();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use engine::target::{PortConfig, SubsystemConfig, TargetConfig};
+
+    use super::*;
+
+    #[test]
+    fn a_threshold_of_slow_commands_that_changes_after_the_offer_refuses_the_hand_over() {
+        let fabric = FabricConfig {
+            ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+            subsystems: vec![SubsystemConfig::new("nqn.test:a", "A", "Selvedge")],
+            ..FabricConfig::default()
+        };
+        let config = TargetConfig { fabric, poll_us_max: 0, ..TargetConfig::default() };
+        let target = Arc::new(Target::start(&config).unwrap());
+        let administration = Administration::new(target.clone(), None).unwrap();
+        let mut lender = Lender::new(&target, &administration).unwrap();
+        target.keep_slow_commands(Some(Duration::from_millis(5)));
+        let refused = lender.hold_still().unwrap_err();
+        assert_eq!(refused.fault(), Fault::ThisProcess);
+        assert!(refused.to_string().contains("slow commands"), "{refused}");
+        drop(lender);
+        let mut lender = Lender::new(&target, &administration).unwrap();
+        assert_eq!(lender.adjusted().slow_commands.threshold_ns, Some(5_000_000));
+        assert!(lender.hold_still().is_ok());
     }
 }

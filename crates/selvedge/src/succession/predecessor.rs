@@ -19,7 +19,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
-use super::belongings::{Belongings, SlowCommandThreshold};
+use super::belongings::Belongings;
 use super::channel::Channel;
 use super::lender::Lender;
 use super::other_process::OtherProcess;
@@ -202,10 +202,8 @@ impl Estate {
         let belongings = Belongings {
             ceph: lender.offered().clone(),
             settings: self.settings.clone(),
-            log_level: crate::log::changed_level(),
-            slow_commands: Some(SlowCommandThreshold {
-                threshold_ns: self.target.slow_commands().threshold.map(|time| time.as_nanos() as u64),
-            }),
+            log_level: lender.adjusted().log_level.clone(),
+            slow_commands: Some(lender.adjusted().slow_commands),
         };
         let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {

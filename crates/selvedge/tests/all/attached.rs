@@ -1,10 +1,13 @@
 //! `selvedge attach list`, `detach` and `recover` as processes, with disks that need no driver of
 //! the kernel: records, lists, detached disks, and remains of a killed process.
 
+use std::fs::{DirBuilder, File};
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::thread;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -133,6 +136,46 @@ fn one_of_two_that_attach_at_once_gets_the_disk() {
         prerequisite::wait_until("the other one is attached", || listed().contains(&place));
         assert_eq!(end(one, Signal::TERM), Some(0), "round {round}");
     }
+}
+
+#[test]
+fn no_client_is_greeted_before_the_disk_is_the_process_s() {
+    let world = World::new();
+    let folder = world.path("attach");
+    DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
+    // As a process that looks for records, and is about to write its own.
+    let lock = File::open(&folder).expect("the folder");
+    lock.lock().expect("it is free");
+    let mut command = program(world.folder.path(), &arguments(&world.port, &["--nbd", "unix:a.nbd"]));
+    let attached = Running(command.stdout(Stdio::null()).spawn().expect("the program runs"));
+    let socket = world.path("a.nbd");
+    let mut client = prerequisite::wait_for("it listens", || UnixStream::connect(&socket).ok());
+    let has_record = thread::spawn({
+        let folder = folder.clone();
+        move || {
+            client.read_exact(&mut [0; 18]).expect("a greeting");
+            let mut files = std::fs::read_dir(folder).expect("a folder");
+            files.any(|file| file.expect("an entry").path().extension().is_some_and(|end| end == "json"))
+        }
+    });
+    let process = PathBuf::from(format!("/proc/{}", attached.0.id()));
+    let waits = || {
+        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file == folder)
+    };
+    let sleeps = || -> u64 {
+        let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+    };
+    prerequisite::wait_until("it waits for the lock", || waits() || has_record.is_finished());
+    let before = sleeps();
+    prerequisite::wait_until("it has tried the lock again", || {
+        sleeps() > before + 4 || has_record.is_finished()
+    });
+    drop(lock);
+    assert!(has_record.join().expect("a greeting"), "it was greeted before there was a record");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
 }
 
 #[test]

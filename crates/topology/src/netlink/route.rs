@@ -32,8 +32,14 @@ const ADDRESS_LENGTH: usize = 8;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const FLAGS: u16 = 8;
-/// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, deprecated, tentative. The first is another flag of IPv4 addresses.
-const TRANSIENT: u32 = 0x01 | 0x08 | 0x20 | 0x40;
+/// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, tentative. The first is another flag
+/// of IPv4 addresses.
+const TRANSIENT: u32 = 0x01 | 0x08 | 0x40;
+/// Deprecated, which is no source of new connections, and permanent, which never expires. Both
+/// together are an administrator's choice (keepalived's addresses); deprecated alone is an address
+/// that a router has withdrawn.
+const DEPRECATED: u32 = 0x20;
+const PERMANENT: u32 = 0x80;
 
 /// Index of the interface by which packets leave for `destination`, when they come from `source`.
 ///
@@ -107,7 +113,8 @@ fn address(payload: &[u8]) -> Option<(u32, InterfaceAddress)> {
     let address = ip_address(own)?;
     // Kernels before 3.14 have the flags in the fixed part alone.
     let flags = attributes.number(FLAGS).unwrap_or_else(|| u32::from(fixed[2]));
-    let is_transient = address.is_ipv6() && flags & TRANSIENT != 0;
+    let expires = flags & (DEPRECATED | PERMANENT) == DEPRECATED;
+    let is_transient = address.is_ipv6() && (flags & TRANSIENT != 0 || expires);
     Some((
         index,
         InterfaceAddress { interface: String::new(), address, prefix_length: fixed[1], is_transient },
@@ -184,17 +191,37 @@ mod tests {
             assert_eq!(short, long, "{flags:#x}");
             long
         };
-        // Permanent (80h), without a test for duplicates (02h), with temporary ones beside it (100h).
-        for lasting in [0, 0x80, 0x82, 0x100] {
+        // Permanent (80h), without a test for duplicates (02h), with temporary ones beside it
+        // (100h), deprecated by an administrator (A0h).
+        for lasting in [0, 0x80, 0x82, 0x100, 0xa0] {
             assert!(!is_transient("2001:db8::1", lasting), "{lasting:#x}");
         }
-        for flag in [0x01, 0x08, 0x20, 0x40] {
+        assert!(is_transient("2001:db8::1", 0x20), "withdrawn by a router");
+        for flag in [0x01, 0x08, 0x40, 0x21] {
             assert!(
                 is_transient("2001:db8::1", flag) && is_transient("2001:db8::1", 0x80 | flag),
                 "{flag:#x}"
             );
         }
         assert!(!is_transient("192.0.2.1", 0x81), "a further IPv4 address of an interface");
+    }
+
+    /// Linux 6.18 after `ip address add ADDRESS/64 dev lo nodad preferred_lft 0`, and the same with
+    /// `valid_lft 3600`.
+    #[test]
+    fn a_deprecated_address_lasts_if_it_never_expires() {
+        let own = |flags: &str, last: &str, valid: &str| {
+            let hex = format!(
+                "0a40{flags}0001000000 14000100 20010db80000000000000000000000{last} 14000600 00000000 {valid} \
+                 40dd0000 40dd0000 08000800 {flags}000000"
+            );
+            let digits: Vec<u8> = hex.bytes().filter(|digit| *digit != b' ').collect();
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            let (_, own) = address(&digits.chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
+            (own.address.to_string(), own.is_transient)
+        };
+        assert_eq!(own("a2", "07", "ffffffff"), ("2001:db8::7".to_owned(), false));
+        assert_eq!(own("22", "08", "100e0000"), ("2001:db8::8".to_owned(), true));
     }
 
     proptest! {

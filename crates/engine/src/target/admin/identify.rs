@@ -17,6 +17,7 @@ use nvme::identify::{
     IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNamespaceNvm, IdentifyRequest, IoCommandSetList,
     LbaFormat, NSID_ALL, NamespaceIdentifiers, NamespaceList, set_ascii,
 };
+use nvme::log_page::AnaState;
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64, U128};
@@ -321,11 +322,14 @@ fn common_namespace() -> IdentifyNamespace {
 struct Described {
     namespace: Arc<Namespace>,
     group: u32,
+    /// State of the group on the port of the host.
+    ana_state: AnaState,
 }
 
 impl From<&Attachment> for Described {
     fn from(attachment: &Attachment) -> Self {
-        Self { namespace: attachment.namespace.clone(), group: attachment.group }
+        let Attachment { namespace, group, access } = attachment;
+        Self { namespace: namespace.clone(), group: *group, ana_state: access.state() }
     }
 }
 
@@ -343,7 +347,9 @@ impl Allocated {
         let known = state.config.namespaces.iter().filter(|config| host.knows(config));
         let all = known.filter_map(|config| {
             let namespace = state.namespaces.get(&config.nsid)?.clone();
-            Some((config.nsid, Described { namespace, group: config.ana_group }))
+            let group = config.ana_group;
+            let ana_state = state.config.group_state(group, controller.port).into();
+            Some((config.nsid, Described { namespace, group, ana_state }))
         });
         Self(all.collect())
     }
@@ -365,7 +371,11 @@ impl Described {
         let mut identify = IdentifyNamespace::default();
         identify.size_blocks = U64::new(namespace.blocks());
         identify.capacity_blocks = U64::new(namespace.blocks());
-        identify.utilization_blocks = U64::new(namespace.blocks());
+        // Where the controller has no access, it does not know how much is used (NVM 4.1.5.1,
+        // NUSE).
+        if !matches!(self.ana_state, AnaState::Inaccessible | AnaState::PersistentLoss) {
+            identify.utilization_blocks = U64::new(namespace.blocks());
+        }
         identify.capacity_bytes = U128::new(u128::from(namespace.blocks() << shift));
         // One format, the one it has: a namespace cannot be formatted into another.
         identify.lba_formats[0] = LbaFormat::new(shift as u8);

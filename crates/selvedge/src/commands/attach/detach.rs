@@ -13,7 +13,7 @@ use engine::address::HostAddress;
 use serde::Serialize;
 
 use super::list::is_orphan;
-use super::process::Process;
+use super::process::{Manner, Process};
 use super::record::{self, KnownRecord};
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
@@ -73,7 +73,12 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     }
     // A process that sees programs with its disks open waits for them, too.
     let is_open = || devices.iter().any(|device| users.opener(&name(device)).is_some());
-    let mut detached = Detached { insists: force && (used.is_some() || is_open()), ..Detached::default() };
+    let manner = match force {
+        false => Manner::Waiting,
+        true if used.is_some() || is_open() => Manner::Insisting,
+        true => Manner::Plain,
+    };
+    let mut detached = Detached { manner, detached: Vec::new() };
     records.into_iter().try_for_each(|known| detached.detach(&known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     // A process whose record is gone too has left nothing else to find it by.
@@ -115,11 +120,11 @@ pub(super) fn place(name: &str) -> String {
 }
 
 /// Detached disks, as printed.
-#[derive(Default, Serialize, schemars::JsonSchema)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(in crate::commands) struct Detached {
-    /// Set if processes are to end although their disks are in use.
+    /// Manner in which processes are asked to end.
     #[serde(skip)]
-    insists: bool,
+    manner: Manner,
     detached: Vec<DetachedDisk>,
 }
 
@@ -157,7 +162,7 @@ impl Detached {
     fn end(&mut self, known: &KnownRecord) -> Result<(), Failure> {
         let process = known.record.process;
         let pid = process.pid;
-        match process.end(END_LIMIT, self.insists) {
+        match process.end(END_LIMIT, self.manner) {
             Ok(true) => {}
             Ok(false) => {
                 let waited = END_LIMIT.as_secs();
@@ -169,7 +174,7 @@ impl Detached {
                 return Err(Failure::failed(format!("process {pid} cannot be asked to end: {error}")));
             }
         }
-        if self.insists {
+        if self.manner == Manner::Insisting {
             // A process that took both signals at once has left its devices.
             for device in known.devices(&FoundDevice::all().unwrap_or_default()) {
                 device.delete().map_err(Failure::failed)?;

@@ -59,7 +59,7 @@ pub(super) fn serve(
         sockets.push(path);
         listened.push((disk, listener));
     }
-    let server = VhostUserServer::start(listened, attaching.server_options(inheritance.is_some()));
+    let server = VhostUserServer::start(listened, attaching.server_options());
     let server =
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
     let holder = server.holder();
@@ -72,6 +72,9 @@ pub(super) fn serve(
     }
     let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
     let kept = attaching.keep(AttachMethod::VhostUser, recorded.clone(), previous)?;
+    if inheritance.is_none() {
+        holder.thaw(false);
+    }
     attaching.hold(kept.as_ref(), recorded, GroupServer::VhostUser { holder, listeners: copies });
     match inheritance {
         Some(inheritance) => inheritance.serves(),
