@@ -112,6 +112,11 @@ others() {
 19 --server-address $A namespace add -n $NQN --rbd-pool none --rbd-image calls-two-$$
 19 --server-address $A namespace add -n $NQN --rbd-pool rbd --rbd-image calls-none
 2 --server-address $A namespace add -n $NQN.none --rbd-pool rbd --rbd-image calls-none
+0 --server-address $A namespace add -n $NQN --rbd-pool rbd --rbd-image calls-trash-$$ --size 16MB --rbd-create-image --rbd-trash-image-on-delete
+22 --server-address $A namespace del -n $NQN --nsid 3
+0 --server-address $B namespace set_rbd_trash_image -n $NQN --nsid 3 --rbd-trash-image-on-delete no
+0 --server-address $A namespace set_rbd_trash_image -n $NQN --nsid 3 --rbd-trash-image-on-delete yes
+0 --server-address $A namespace del -n $NQN --nsid 3 --i-am-sure
 0 --server-address $A namespace get_io_stats -n $NQN --nsid 1
 0 --server-address $A namespace change_visibility -n $NQN --nsid 1 --auto-visible no
 0 --server-address $A namespace add_host -n $NQN --nsid 1 --host-nqn $HOST
@@ -180,6 +185,7 @@ done
 for address in "$A" "$B"; do until_open -a "$address" -n "$NQN" -q "$HOST" -S "$world/other.key"; done
 echo 'both gateways let the host in by its key, and not without'
 [[ $(rbd -c "$conf" info rbd/calls-two-$$ --format json) == *'"size":33554432'* ]] || die 'the image has another size'
+[[ $(rbd -c "$conf" trash ls rbd) == *calls-trash-$$* ]] || die 'the image of a deleted namespace is not in the trash'
 kill -KILL "${gateways[0]}"
 { publish "$B" 17; unpublish "$B" 0 0; unpublish "$B" 2 2; } | calls
 [[ $(rbd -c "$conf" ls rbd) == *calls-one-$$* ]] || die 'the image is gone with its namespace'

@@ -6,6 +6,8 @@ use crate::plan::{Fault, Mishap, Plan};
 
 /// Steps of an upgrade that goes well: before each of its seven words, amid it and behind it.
 pub(crate) const STEPS: u32 = 21;
+/// Number of the word `Go`, from 0, where no introduction comes before it.
+const GO: u32 = 5;
 
 /// Trouble of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +140,13 @@ impl Trouble {
     }
 
     /// True if hosts notice nothing, in absence of other mishaps.
-    pub(crate) const fn is_harmless(self) -> bool {
+    pub(crate) const fn is_harmless(self, is_gateway: bool) -> bool {
         match self {
             Self::None | Self::Version(_) | Self::Hangup { .. } => true,
-            // Of all words this is the one without which no process goes on with the former hosts.
-            Self::Damage { step } => step / 3 != 5,
+            // Without `Go` no process goes on with the former hosts. A gateway's next process
+            // introduces itself, so `Go` is a word later; the word before it, `Taken`, is missed
+            // when that process has the images' locks, which are broken then.
+            Self::Damage { step } => step / 3 != GO && !(is_gateway && step / 3 == GO + 1),
             _ => false,
         }
     }
@@ -174,7 +178,7 @@ impl Plan {
             };
             let trouble = Trouble::any(&mut random);
             // What comes late after a kill may do harm.
-            let is_fine = if is_alone { trouble.is_harmless() } else { !is_late || !trouble.kills() };
+            let is_fine = if is_alone { trouble.is_harmless(false) } else { !is_late || !trouble.kills() };
             let trouble = if is_fine { trouble } else { Trouble::None };
             let most = *random.pick(&[500, 500, 8_000]);
             let for_ms = random.between(1, most);
@@ -193,7 +197,7 @@ impl Plan {
     /// True if no mishap is visible to hosts.
     pub(crate) fn is_calm(&self) -> bool {
         let is_harmless = |mishap: &Mishap| match mishap.fault {
-            Fault::Upgrade { trouble, .. } => trouble.is_harmless(),
+            Fault::Upgrade { trouble, .. } => trouble.is_harmless(self.gateways.is_some()),
             _ => false,
         };
         self.mishaps.iter().all(is_harmless)
@@ -202,5 +206,20 @@ impl Plan {
     /// True if there are no hosts that come and go.
     pub(crate) const fn only_hosts(&self) -> bool {
         self.visitor.is_none() && self.leaver.is_none() && self.tenants.is_none() && self.disk.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_go_costs_connections_at_a_gateway_too() {
+        let costs = |is_gateway| {
+            let is_noticed = |word: &u32| !Trouble::Damage { step: word * 3 + 1 }.is_harmless(is_gateway);
+            (0..STEPS / 3).filter(is_noticed).collect::<Vec<_>>()
+        };
+        assert_eq!(costs(false), [GO]);
+        assert_eq!(costs(true), [GO, GO + 1]);
     }
 }

@@ -188,6 +188,12 @@ pub const HOST_REQUESTS_MAX: usize = 64;
 pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
+/// Namespaces whose reservation commands may wait for a cluster at the same time, each with a
+/// thread: further ones keep the reservation worker.
+pub const RESERVATION_BACKLOGS_MAX: usize = 32;
+/// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
+/// registered. A host whose command finds no room may send it again.
+pub const RESERVATION_BACKLOG_MAX: usize = 255;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Bytes of a namespace's reservations as they are kept, in a file or in an object of a cluster: a host's name has at most 223

@@ -17,7 +17,7 @@ use super::format::{WITH_KEYS_AND_PORTS, WITH_RESERVATIONS};
 use super::local_fabric::identified;
 use super::membership::Membership;
 use super::serving::Serving;
-use super::state::GroupState;
+use super::state::{GroupState, Owner};
 
 /// Failed attempts to write a configuration after which the change is refused.
 const FAILURES_MAX: usize = 3;
@@ -81,8 +81,8 @@ impl Membership {
         }
         let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
         check_format(&base, &shared)?;
-        if let Some(moved) = moved_from_another(&base, &shared, &serving.hold) {
-            return Err(served_elsewhere(moved).into());
+        if let Some(refused) = immovable(&base, &shared, &serving.hold) {
+            return Err(refused.into());
         }
         let leaves = self.may_move(&base, &shared, &serving.hold)?;
         let secrets = match new_secrets {
@@ -180,8 +180,7 @@ impl Membership {
             }
             // Who has given this gateway up meanwhile has its images, and has not let go of what is to move.
             let owned = current.owned(&me).collect();
-            if let Some(moved) = moved_from_another(&current, &shared.0, &owned) {
-                let refused = served_elsewhere(moved);
+            if let Some(refused) = immovable(&current, &shared.0, &owned) {
                 self.seen().learn(current);
                 return Err(refused);
             }
@@ -257,27 +256,31 @@ fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) ->
     })
 }
 
-fn served_elsewhere((nqn, nsid, owner): (&str, u32, &str)) -> Refused {
-    let what = format!("namespace {nsid} of {nqn} is served by gateway {owner}, which has its image open");
-    Refused::conflict(what).hint(format!("ask {owner} to move it"))
-}
-
-/// A namespace whose image another gateway has that lives, with that gateway, and which would go to another load-balancing group,
-/// be it held here or not. That gateway has to let go of it before its next owner learns of it.
-fn moved_from_another<'a>(
-    base: &'a GroupState,
-    wanted: &'a FabricConfig,
-    hold: &BTreeSet<u32>,
-) -> Option<(&'a str, u32, &'a str)> {
+/// Refusal of a move of an image's namespace to another load-balancing group, if one has to wait.
+///
+/// A fence stays with the former group: the next owner would use the image before the connections
+/// of a failed gateway are on the blocklist. Another gateway that is alive and has the image has to
+/// release it before its next owner learns of it.
+fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> Option<Refused> {
     wanted.subsystems.iter().find_map(|subsystem| {
-        let before = base.config.subsystem(&subsystem.nqn)?;
+        let (nqn, before) = (&subsystem.nqn, base.config.subsystem(&subsystem.nqn)?);
         let is_image = |namespace: &&NamespaceConfig| matches!(namespace.backend, BackendConfig::Rbd(_));
         subsystem.namespaces.iter().filter(is_image).find_map(|namespace| {
-            let known = before.namespaces.iter().find(|known| known.nsid == namespace.nsid);
+            let nsid = namespace.nsid;
+            let known = before.namespaces.iter().find(|known| known.nsid == nsid);
             let was = known.map(|known| known.ana_group).filter(|was| *was != namespace.ana_group)?;
-            let owner = base.groups.get(&was).and_then(|group| group.owner.as_ref())?;
-            let is_others = !hold.contains(&was) && base.is_alive(owner);
-            is_others.then_some((subsystem.nqn.as_str(), namespace.nsid, owner.gateway.as_str()))
+            let group = base.groups.get(&was)?;
+            let refused = |what: &str, hint: String| {
+                Some(Refused::conflict(format!("namespace {nsid} of {nqn} {what}")).hint(hint))
+            };
+            if !group.fence.is_empty() {
+                let what = format!("is in load-balancing group {was}, which is being taken over");
+                return refused(&what, "ask again in a moment".to_owned());
+            }
+            let owner = group.owner.as_ref().filter(|owner| base.is_alive(owner));
+            let Owner { gateway, .. } = owner.filter(|_| !hold.contains(&was))?;
+            let what = format!("is served by gateway {gateway}, which has its image open");
+            refused(&what, format!("ask {gateway} to move it"))
         })
     })
 }
@@ -287,7 +290,7 @@ mod tests {
     use engine::backend::RbdConfig;
     use engine::target::SubsystemConfig;
 
-    use super::super::state::{Life, Owner};
+    use super::super::state::Life;
     use super::*;
 
     #[test]
@@ -343,46 +346,77 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_namespace_is_moved_by_the_gateway_that_has_its_image() {
-        let mut state = GroupState::default();
+    const FROM_A: &str =
+        "namespace 1 of nqn.a is served by gateway a, which has its image open; ask a to move it";
+
+    /// An image in this load-balancing group.
+    fn fabric(ana_group: u32) -> FabricConfig {
+        let [pool, image] = ["rbd", "disk"].map(str::to_owned);
+        let image = RbdConfig {
+            pool,
+            namespace: String::new(),
+            image,
+            snapshot: None,
+            conf: None,
+            id: None,
+            encryption: None,
+        };
+        let namespace = NamespaceConfig::new(1, BackendConfig::Rbd(image), 4096);
+        let namespaces = vec![NamespaceConfig { ana_group, ..namespace }];
+        FabricConfig {
+            subsystems: vec![SubsystemConfig::new("nqn.a", "A", "Selvedge").with(namespaces)],
+            ..FabricConfig::default()
+        }
+    }
+
+    /// Gateways a and b, and an image in the load-balancing group of a.
+    fn group_of_two() -> GroupState {
+        let mut state = GroupState { config: fabric(1), ..GroupState::default() };
         for gateway in ["a", "b"] {
             state.register(&Owner { gateway: gateway.to_owned(), epoch: 1 }, &[]).unwrap();
         }
-        let fabric = |ana_group| {
-            let [pool, image] = ["rbd", "disk"].map(str::to_owned);
-            let image = RbdConfig {
-                pool,
-                namespace: String::new(),
-                image,
-                snapshot: None,
-                conf: None,
-                id: None,
-                encryption: None,
-            };
-            let namespace = NamespaceConfig::new(1, BackendConfig::Rbd(image), 4096);
-            let namespaces = vec![NamespaceConfig { ana_group, ..namespace }];
-            FabricConfig {
-                subsystems: vec![SubsystemConfig::new("nqn.a", "A", "Selvedge").with(namespaces)],
-                ..FabricConfig::default()
-            }
-        };
-        state.config = fabric(1);
+        state
+    }
+
+    /// Refusal of the move to this load-balancing group by a gateway that has these; empty if there is none.
+    fn refused(state: &GroupState, group: u32, hold: &BTreeSet<u32>) -> String {
+        immovable(state, &fabric(group), hold).map_or_else(String::new, |refused| refused.to_string())
+    }
+
+    #[test]
+    fn a_namespace_is_moved_by_the_gateway_that_has_its_image() {
+        let mut state = group_of_two();
         let (a, b) = (BTreeSet::from([1]), BTreeSet::from([2]));
-        assert_eq!(moved_from_another(&state, &fabric(2), &b), Some(("nqn.a", 1, "a")), "b does not have it");
+        assert_eq!(refused(&state, 2, &b), FROM_A, "b does not have it");
         let unlisted = BTreeSet::new();
-        assert_eq!(
-            moved_from_another(&state, &fabric(2), &unlisted),
-            Some(("nqn.a", 1, "a")),
-            "others neither"
-        );
-        assert_eq!(moved_from_another(&state, &fabric(2), &a), None, "a lets go of it");
-        assert_eq!(moved_from_another(&state, &fabric(1), &a), None, "it stays");
+        assert_eq!(refused(&state, 2, &unlisted), FROM_A, "others neither");
+        assert_eq!(refused(&state, 2, &a), "", "a lets go of it");
+        assert_eq!(refused(&state, 1, &a), "", "it stays");
         assert!(moves_away(&state, &fabric(2), &a), "a gives it away");
         assert!(!moves_away(&state, &fabric(2), &BTreeSet::from([1, 2])), "a keeps it");
         assert!(!moves_away(&state, &fabric(1), &a) && !moves_away(&state, &fabric(2), &b));
-        assert_eq!(moved_from_another(&state, &fabric(2), &BTreeSet::from([1, 2])), None, "one has both");
+        assert_eq!(refused(&state, 2, &BTreeSet::from([1, 2])), "", "one has both");
         state.gateways.get_mut("a").unwrap().life = Life::Dead;
-        assert_eq!(moved_from_another(&state, &fabric(2), &b), None, "it has no owner");
+        assert_eq!(refused(&state, 2, &b), "", "it has no owner, and nothing to put on the blocklist");
+    }
+
+    #[test]
+    fn a_namespace_stays_in_its_group_until_the_fence_of_a_failed_owner_is_done() {
+        const FENCED: &str = "namespace 1 of nqn.a is in load-balancing group 1, which is being taken over; \
+             ask again in a moment";
+        let mut state = group_of_two();
+        let [failed, heir] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
+        assert!(state.add_address(&failed, "10.0.0.1:0/1"));
+        let (own, both) = (BTreeSet::from([2]), BTreeSet::from([1, 2]));
+        for owner in [None, Some(heir)] {
+            let mut state = state.clone();
+            state.bury("a", |_, _| owner.clone());
+            for hold in [&own, &both] {
+                assert_eq!(refused(&state, 2, hold), FENCED, "{owner:?}, with the images of {hold:?}");
+                assert_eq!(refused(&state, 1, hold), "", "it stays");
+            }
+            state.groups.get_mut(&1).unwrap().fence.clear();
+            assert_eq!(refused(&state, 2, &both), "", "the connections are on the blocklist");
+        }
     }
 }

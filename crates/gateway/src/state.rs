@@ -444,6 +444,9 @@ mod tests {
             ("ana.x", "{}", "ana.x"),
             ("config", "", "config"),
             ("secrets", "{}", "secrets"),
+            ("write_pause", "{}", "write_pause"),
+            ("added", "[]", "added"),
+            ("drained", "{}", "drained"),
         ] {
             let mut pairs = pairs.clone();
             pairs.insert(key.to_owned(), value.as_bytes().to_vec());

@@ -254,8 +254,10 @@ pub(super) fn clones_are_what_was_there(testbed: &mut Testbed) -> Result<(), Str
     namespace.write_at(0, &after).map_err(said)?;
     let listed = desk.does(&["snapshot", &parent.to_string()])?;
     wanted("the snapshot is listed", listed["snapshots"][0]["name"] == "then")?;
+    let group = ["--load-balancing-group", "2"];
     let words = ["--snapshot", "then", "--rbd-image", "child", "--iops", "100000"];
-    let made = desk.does(&[&["clone", &parent.to_string()], &words[..]].concat())?;
+    let made = desk.does(&[&["clone", &parent.to_string()], &words[..], &group].concat())?;
+    wanted("the clone is in group 2", made["ana_group"] == 2)?;
     wanted("the clone has blocks of 512 bytes", made["block_size"] == 512)?;
     let child = nsid(&made)?;
     let clone = desk.target.namespace(child)?;

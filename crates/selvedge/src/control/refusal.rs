@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn an_image_without_exclusive_lock_is_refused_with_the_command_that_gives_it_one() {
+        let source = CephError::NoExclusiveLock { image: "rbd/disk".to_owned() }.into();
+        let refusal = Refusal::from(TargetError::Namespace { nqn: "nqn.a".to_owned(), nsid: 1, source });
+        assert_eq!(refusal.status, 422);
+        let line = refusal.to_string();
+        assert!(line.contains("rbd feature enable rbd/disk exclusive-lock"), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+
+    #[test]
     fn a_refusal_says_where_and_what_to_do() {
         let refusal = Refusal::conflict("it is there").about("nsid").hint("take another");
         assert_eq!(refusal.to_string(), "nsid: it is there; take another");

@@ -1,5 +1,6 @@
-//! The thread that does reservation commands.
+//! The threads that do reservation commands.
 
+mod backlogs;
 mod dropping;
 mod shared_reservations;
 mod worker;

@@ -1,5 +1,5 @@
 //! The reservation worker: a thread that does reservation commands one after the other, and keeps what is to outlive
-//! the target.
+//! the target. Commands that wait for a cluster have threads of their own.
 //! What the commands mean is in `reservation`. Reactors hand them over, and never wait for a disk.
 
 use std::io;
@@ -14,6 +14,7 @@ use nvme::reservation::{AcquireData, PersistenceChange, RegisterData, ReleaseDat
 use uuid::Uuid;
 use zerocopy::FromBytes;
 
+use super::backlogs::{Backlog, Backlogs};
 use super::shared_reservations;
 use crate::limits::RESERVATION_JOBS_MAX;
 use crate::ring::Vital;
@@ -46,8 +47,15 @@ impl ReservationWorker {
         let desk = fabric.clone();
         let thread = thread::Builder::new().name("reservations".to_owned()).spawn(move || {
             let _vital = Vital::begin();
+            let backlogs = {
+                let desk = desk.clone();
+                Backlogs::new(move |job| work(&desk, job))
+            };
             for job in jobs {
-                work(&desk, job);
+                match backlog(&desk, &job.task) {
+                    None => work(&desk, job),
+                    Some(backlog) => backlogs.hand(backlog, job).unwrap_or_else(refuse),
+                }
             }
         })?;
         fabric.reservation_jobs.open(sender);
@@ -93,6 +101,24 @@ pub(crate) fn forget(archive: Option<&ReservationDirectory>, removed: &[Uuid]) {
         if let Err(error) = archive.remove(*namespace) {
             tracing::warn!(%namespace, %error, "a removed namespace leaves its reservations behind");
         }
+    }
+}
+
+/// Backlog of a task that waits for a cluster.
+fn backlog(fabric: &Fabric, task: &Task) -> Option<Backlog> {
+    match task {
+        Task::Command { namespace, .. } => {
+            namespace.shared_reservations().map(|_| Backlog::Namespace(namespace.uuid))
+        }
+        Task::Persistence { .. } => fabric.clusters().are_images_shared().then_some(Backlog::Persistence),
+    }
+}
+
+/// Answers a job whose backlog has too many: the host may send it again.
+fn refuse(job: Job) {
+    match job.task {
+        Task::Command { slot, .. } => job.asker.finish(slot, Status::COMMAND_INTERRUPTED, Vec::new()),
+        Task::Persistence { .. } => job.asker.answer(Status::COMMAND_INTERRUPTED, 0),
     }
 }
 

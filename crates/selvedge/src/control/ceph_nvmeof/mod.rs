@@ -17,6 +17,8 @@ mod native;
 mod networks;
 #[cfg(test)]
 mod newer_calls_tests;
+#[cfg(test)]
+mod silent_cluster_tests;
 mod statistics;
 mod subsystems;
 #[cfg(test)]

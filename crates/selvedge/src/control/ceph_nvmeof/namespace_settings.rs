@@ -15,6 +15,9 @@ use super::namespaces::{check_group, check_location, find_namespace};
 use super::native::Native;
 
 const MIB: u64 = 1 << 20;
+/// Result of a resize whose second change fails.
+const FOLLOWS: &str =
+    "it has the size, and follows its image until `namespace set_auto_resize` says no again";
 
 pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
@@ -38,7 +41,7 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     if namespace.disable_auto_resize {
         // Hosts have learnt of this size, and learn of no later one.
         let held = native.patch_namespace(nqn, nsid, json!({ "disable_auto_resize": true })).await;
-        held.map_err(failed)?;
+        held.map_err(|error| failed(Failed { what: format!("{FOLLOWS}: {}", error.what), ..error }))?;
     }
     Ok(ReqStatus::default())
 }

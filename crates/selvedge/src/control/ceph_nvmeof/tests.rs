@@ -50,7 +50,21 @@ impl Testbed {
         Self::of(access, peer, test_target::start_sealing)
     }
 
+    /// The same, with calls that reach the control API by way of `through`.
+    pub(super) fn through(through: impl FnOnce(Router) -> Router) -> Self {
+        Self::made(Access::of_this_process(), Peer::Process, test_target::start_sealing, through)
+    }
+
     fn of(access: Access, peer: Peer, start: fn(FabricConfig) -> Arc<Target>) -> Self {
+        Self::made(access, peer, start, |native| native)
+    }
+
+    fn made(
+        access: Access,
+        peer: Peer,
+        start: fn(FabricConfig) -> Arc<Target>,
+        through: impl FnOnce(Router) -> Router,
+    ) -> Self {
         let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
         let fabric = FabricConfig {
             ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
@@ -58,7 +72,7 @@ impl Testbed {
             ..FabricConfig::default()
         };
         let administration = Arc::new(Administration::new(start(fabric), None).unwrap());
-        let native = routes::router(administration.clone(), Arc::new(access));
+        let native = through(routes::router(administration.clone(), Arc::new(access)));
         let router = super::router(native.clone(), administration, 5500);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Self { router, native, runtime, peer }
