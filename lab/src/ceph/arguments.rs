@@ -112,6 +112,7 @@ mod tests {
             gateways: 3,
             images: 2,
             outage: None,
+            locations: false,
             planned: false,
             seed: 7,
         };
@@ -119,6 +120,9 @@ mod tests {
         let campaign =
             Campaign { rounds: 3, seed: 9, output: "b".into(), gateways: 5, planned: true, ..campaign };
         let line = "gateways --program a --output b --rounds 3 --gateways 5 --planned --seed 9";
+        assert_eq!(parsed(line), Ok(Task::Gateways(campaign.clone())));
+        let campaign = Campaign { planned: false, locations: true, ..campaign };
+        let line = "gateways --program a --output b --rounds 3 --gateways 5 --locations --seed 9";
         assert_eq!(parsed(line), Ok(Task::Gateways(campaign)));
     }
 
@@ -139,6 +143,7 @@ mod tests {
             "gateways --program a --rounds 0",
             "gateways --program a --gateways 1",
             "gateways --program a --gateways 8",
+            "gateways --program a --locations --planned",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

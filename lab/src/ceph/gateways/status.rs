@@ -1,4 +1,4 @@
-//! What a gateway says of its group when it is asked by its control socket. It keeps out what should be so.
+//! What a gateway says of its group and of its work when it is asked by its control socket. It keeps out what should be so.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,6 +11,8 @@ use serde_json::Value;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// More than a group of a few gateways has to say.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// More than the metrics of a thousand namespaces.
+const METRICS_BYTES_MAX: u64 = 64 << 20;
 
 /// A group of gateways, as one of them sees it.
 #[derive(Debug)]
@@ -22,21 +24,11 @@ impl Status {
     /// # Errors
     /// It does not answer, or is not a gateway.
     pub(super) fn ask(socket: &Path) -> Result<Status, String> {
-        let failed = |error: std::io::Error| format!("no status at {}: {error}", socket.display());
-        let mut stream = UnixStream::connect(socket).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-        stream.write_all(b"GET /v1/gateways HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(failed)?;
-        let mut bytes = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
-        Status::parse(&String::from_utf8_lossy(&bytes))
+        Status::parse(&answer(socket, "/v1/gateways", ANSWER_BYTES_MAX)?)
     }
 
     fn parse(answer: &str) -> Result<Status, String> {
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("an answer without an end of its head")?;
-        let line = head.lines().next().unwrap_or_default();
-        if line.split(' ').nth(1) != Some("200") {
-            return Err(format!("a gateway answers `{line}`: {body}"));
-        }
+        let body = body_of(answer)?;
         serde_json::from_str(body).map(Status).map_err(|error| format!("no JSON ({error}): {body}"))
     }
 
@@ -89,6 +81,35 @@ impl Status {
     /// All of it in one line.
     pub(super) fn line(&self) -> String {
         self.0.to_string()
+    }
+}
+
+/// Metrics of the gateway behind `socket`, as Prometheus gets them.
+///
+/// # Errors
+/// It does not answer.
+pub(super) fn metrics(socket: &Path) -> Result<String, String> {
+    body_of(&answer(socket, "/metrics", METRICS_BYTES_MAX)?).map(str::to_owned)
+}
+
+fn answer(socket: &Path, path: &str, bytes_max: u64) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("no {path} at {}: {error}", socket.display());
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut bytes = Vec::new();
+    stream.take(bytes_max).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn body_of(answer: &str) -> Result<&str, String> {
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("an answer without an end of its head")?;
+    let line = head.lines().next().unwrap_or_default();
+    if line.split(' ').nth(1) == Some("200") {
+        Ok(body)
+    } else {
+        Err(format!("a gateway answers `{line}`: {body}"))
     }
 }
 
