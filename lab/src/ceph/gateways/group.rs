@@ -224,6 +224,14 @@ impl Group {
         Ok(())
     }
 
+    /// Writes a new secret of a host to a file.
+    ///
+    /// # Errors
+    /// It is not written.
+    pub(super) fn generate_secret(&self, file: &str) -> Result<(), String> {
+        Answer::of(&[&self.program, "key", "generate", "--output", file])?.well().map(drop)
+    }
+
     fn make_namespaces(&self) -> Result<(), String> {
         self.make_subsystem()?;
         for nsid in 1..=self.gateways.len() as u32 * self.members.images {
@@ -354,13 +362,19 @@ impl Group {
     /// # Errors
     /// It does not answer.
     pub(super) fn controllers(&self, gateway: usize) -> Result<Vec<u64>, String> {
-        let answer = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
-        let list: Value =
-            serde_json::from_str(&answer.output).map_err(|error| format!("controllers: {error}"))?;
-        let all = list["controllers"].as_array().ok_or("no list of controllers")?;
+        let all = self.connections(gateway)?;
         let mut all: Vec<u64> = all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect();
         all.sort_unstable();
         Ok(all)
+    }
+
+    /// The controllers that hosts have at a gateway.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn connections(&self, gateway: usize) -> Result<Vec<Value>, String> {
+        let list = self.ask(gateway, &["connection", "list", "-o", "json"])?.json()?;
+        list["controllers"].as_array().cloned().ok_or_else(|| "no list of controllers".to_owned())
     }
 
     /// Begins to ask a gateway for something.
@@ -450,11 +464,19 @@ impl Group {
     /// # Errors
     /// It does not come so far.
     pub(super) fn paths(&self, nsid: u32) -> Result<Vec<Value>, String> {
+        self.paths_of(nsid, &[])
+    }
+
+    /// The same of a host that further words of the bench name.
+    ///
+    /// # Errors
+    /// It does not come so far.
+    pub(super) fn paths_of(&self, nsid: u32, host: &[&str]) -> Result<Vec<Value>, String> {
         let addresses: Vec<&str> = self.gateways.iter().map(|gateway| gateway.address.as_str()).collect();
         let addresses = addresses.join(",");
         let nsid = nsid.to_string();
         let bench = ["bench", "-a", &addresses, "-n", NQN, "--nsid", &nsid, "-o", "json", "--rw", "read"];
-        let words = [&self.site.words()[..], &[&self.program], &bench, &["--size", "64k"]].concat();
+        let words = [&self.site.words()[..], &[&self.program], &bench, &["--size", "64k"], host].concat();
         let report = Answer::of(&words)?.json()?;
         report["paths"].as_array().cloned().ok_or_else(|| format!("a report without paths: {report}"))
     }

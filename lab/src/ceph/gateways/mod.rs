@@ -2,6 +2,7 @@
 //! and check every block. It decides how many rounds there are and what they add up to; a round is in `rounds`.
 
 mod blocklisting;
+mod crowd;
 mod draining;
 mod group;
 mod handovers;
@@ -30,7 +31,7 @@ const CHECKS: [(&str, Round); 6] = [
 ];
 
 /// Further checks, by their names.
-const OTHERS: [(&str, Check); 8] = [
+const OTHERS: [(&str, Check); 9] = [
     ("a gateway ends in order and returns", Rounds::hand_over_once),
     ("a gateway is cut off from its cluster in the middle of a change", Rounds::change_in_silence),
     ("a gateway is drained, started again, and let serve again", Rounds::drain_one),
@@ -38,6 +39,7 @@ const OTHERS: [(&str, Check); 8] = [
     ("a gateway whose connection is put on the blocklist goes on by another", Rounds::shut_one_out),
     ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
+    ("strangers that never authenticate take no controller and no place", Rounds::withstand_crowd),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
 ];
 

@@ -329,7 +329,7 @@ impl Hosts {
 }
 
 /// Of the paths to a namespace, as many as gateways, the one to `address` has to be optimized, and all others inaccessible.
-fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), String> {
+pub(super) fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), String> {
     for path in paths {
         let at = path["address"].as_str().unwrap_or_default();
         let wanted = if is_address(at, address) { "optimized" } else { "inaccessible" };
