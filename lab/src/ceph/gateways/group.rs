@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::control;
 use super::locations::{FAILBACK, location};
-use super::status::{self, Status};
+use super::status::Status;
 use crate::answer::Answer;
 use crate::ceph::cluster::Cluster;
 use crate::ceph::config::{POOL, Shape};
@@ -127,7 +128,7 @@ impl Gateway {
     /// # Errors
     /// It does not answer.
     pub(super) fn metrics(&self) -> Result<String, String> {
-        status::metrics(&self.socket)
+        control::get(&self.socket, "/metrics")
     }
 
     /// The group, as this gateway sees it.

@@ -2,6 +2,7 @@
 //! and check every block. It decides how many rounds there are and what they add up to; a round is in `rounds`.
 
 mod blocklisting;
+mod control;
 mod crowd;
 mod draining;
 mod group;
