@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use super::bench::Bench;
 use super::config::{OSDS_MAX, Shape, Store};
-use super::gateways::Campaign;
+use super::gateways::{Campaign, Namespaces};
 use super::trial::Trial;
 
 /// Task of the command line.
@@ -22,6 +22,8 @@ pub(crate) enum Task {
     Bench(Bench),
     /// Kill, stop or cut off one of several gateways at random, while hosts write and check every block
     Gateways(Campaign),
+    /// Measure memory and times of two gateways by their number of namespaces
+    Namespaces(Namespaces),
 }
 
 /// A cluster that stays until this process ends.
@@ -127,6 +129,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_namespaces_are_a_list() {
+        for line in ["namespaces --program a", "namespaces --program a --counts 64,1024 --images --minutes 5"]
+        {
+            assert!(matches!(parsed(line), Ok(Task::Namespaces(_))), "{line}");
+        }
+    }
+
+    #[test]
     fn refuses_nonsense() {
         for line in [
             "",
@@ -144,6 +154,9 @@ mod tests {
             "gateways --program a --gateways 1",
             "gateways --program a --gateways 8",
             "gateways --program a --locations --planned",
+            "namespaces",
+            "namespaces --program a --counts 0",
+            "namespaces --program a --minutes 0",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -18,6 +18,15 @@ pub(super) fn get(socket: &Path, path: &str) -> Result<String, String> {
     ask(socket, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"), ANSWER_TIMEOUT)
 }
 
+/// Body of its answer, within `limit`, to a request with a body. The method and path are `what`.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(super) fn send(socket: &Path, what: &str, body: &str, limit: Duration) -> Result<String, String> {
+    let head = format!("{what} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+    ask(socket, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()), limit)
+}
+
 fn ask(socket: &Path, request: &str, limit: Duration) -> Result<String, String> {
     let what = request.lines().next().unwrap_or_default();
     let failed = |error: std::io::Error| format!("{}: {what}: {error}", socket.display());

@@ -8,6 +8,8 @@ mod draining;
 mod group;
 mod handovers;
 mod locations;
+mod many_paths;
+mod namespaces;
 mod outage;
 mod rounds;
 mod silence;
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::answer::has_failed;
 use group::{IMAGES, Members};
+pub(super) use namespaces::Namespaces;
 use outage::Outage;
 use rounds::{Figures, Round, Rounds, hindrance};
 
