@@ -10,7 +10,7 @@ use crate::command::Step;
 use crate::suite::Fault;
 use crate::{bench, packages, usage_error, workspace};
 
-/// `cargo xtask lab guest build|run|shell`, `cargo xtask lab paths`.
+/// `cargo xtask lab guest build|run|shell`, `cargo xtask lab paths`, `cargo xtask lab namespaces`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
@@ -22,8 +22,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             Ok(never) => match never {},
             Err(reason) => failed(&reason),
         },
+        ["namespaces", ref measurement @ ..] => match namespaces(measurement) {
+            Ok(never) => match never {},
+            Err(reason) => failed(&reason),
+        },
         _ => usage_error(
-            "lab knows: guest build [--fresh], guest run JOB [ARG]..., guest shell, paths [ARG]...",
+            "lab knows: guest build [--fresh], guest run JOB [ARG]..., guest shell, paths [ARG]..., namespaces [ARG]...",
         ),
     }
 }
@@ -68,6 +72,18 @@ fn paths(experiment: &[&str]) -> Result<Infallible, String> {
     command.arg("paths").args(experiment).args(["--program", &program]);
     if !experiment.contains(&"--output") {
         command.arg("--output").arg(bench::kept_runs().join("paths"));
+    }
+    Err(format!("the lab's program does not start: {}", command.exec()))
+}
+
+/// Gateways by their number of namespaces, on a small Ceph. It takes no rights.
+fn namespaces(measurement: &[&str]) -> Result<Infallible, String> {
+    packages::ensure(&packages::CEPH)?;
+    let program = workspace::measured_program()?;
+    let mut command = Command::new(build_program()?);
+    command.args(["ceph", "namespaces"]).args(measurement).args(["--program", &program]);
+    if !measurement.contains(&"--output") {
+        command.arg("--output").arg(bench::kept_runs().join("namespaces"));
     }
     Err(format!("the lab's program does not start: {}", command.exec()))
 }

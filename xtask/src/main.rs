@@ -82,6 +82,7 @@ cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
 cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
+cargo xtask lab namespaces [ARG]...     two gateways with 64, 1,024 and 4,096 namespaces, kept under bench-runs/
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation or a test has to notice
 cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)

@@ -125,7 +125,7 @@ const SUITES: [Suite; 14] = [
         packages: &packages::CEPH,
         needs_root: true,
         inputs: &PROGRAM,
-        minutes: 16,
+        minutes: 19,
         workers: 1,
         jobs: ceph::jobs,
         run: ceph::run,

@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_of_the_location_takes_over_before_one_with_fewer_groups() {
+        let [c, a_and_d] = [4, 1 | 8];
+        // The group of c has no location that is left, and goes to a.
+        let state = settled(group(), &peers(ALL & !c, 0));
+        assert_eq!(owners(&state), ["a", "b", "a", "d"]);
+        let state = settled(state, &peers(a_and_d, 0));
+        assert_eq!(owners(&state), ["a", "a", "a", "d"]);
+    }
+
+    #[test]
     fn an_order_gives_groups_of_the_location_back() {
         let mut state = settled(group(), &peers(4, 0));
         assert!(state.lacks_own("b") && state.lacks_own("a"));

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use super::bench::Bench;
 use super::config::{OSDS_MAX, Shape, Store};
-use super::gateways::Campaign;
+use super::gateways::{Campaign, Namespaces};
 use super::trial::Trial;
 
 /// Task of the command line.
@@ -22,6 +22,8 @@ pub(crate) enum Task {
     Bench(Bench),
     /// Kill, stop or cut off one of several gateways at random, while hosts write and check every block
     Gateways(Campaign),
+    /// Measure memory and times of two gateways by their number of namespaces
+    Namespaces(Namespaces),
 }
 
 /// A cluster that stays until this process ends.
@@ -112,6 +114,7 @@ mod tests {
             gateways: 3,
             images: 2,
             outage: None,
+            locations: false,
             planned: false,
             seed: 7,
         };
@@ -119,7 +122,18 @@ mod tests {
         let campaign =
             Campaign { rounds: 3, seed: 9, output: "b".into(), gateways: 5, planned: true, ..campaign };
         let line = "gateways --program a --output b --rounds 3 --gateways 5 --planned --seed 9";
+        assert_eq!(parsed(line), Ok(Task::Gateways(campaign.clone())));
+        let campaign = Campaign { planned: false, locations: true, ..campaign };
+        let line = "gateways --program a --output b --rounds 3 --gateways 5 --locations --seed 9";
         assert_eq!(parsed(line), Ok(Task::Gateways(campaign)));
+    }
+
+    #[test]
+    fn numbers_of_namespaces_are_a_list() {
+        for line in ["namespaces --program a", "namespaces --program a --counts 64,1024 --images --minutes 5"]
+        {
+            assert!(matches!(parsed(line), Ok(Task::Namespaces(_))), "{line}");
+        }
     }
 
     #[test]
@@ -139,6 +153,10 @@ mod tests {
             "gateways --program a --rounds 0",
             "gateways --program a --gateways 1",
             "gateways --program a --gateways 8",
+            "gateways --program a --locations --planned",
+            "namespaces",
+            "namespaces --program a --counts 0",
+            "namespaces --program a --minutes 0",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -47,6 +47,10 @@ pub(crate) fn main(task: &Task) -> Result<(), String> {
         },
         Task::Test(trial) => judged(trial.run()?, "checks", trial.seed),
         Task::Gateways(campaign) => judged(campaign.run()?, "rounds", campaign.seed),
+        Task::Namespaces(namespaces) => match namespaces.run()? {
+            0 => Ok(()),
+            count => Err(format!("{count} measurements failed")),
+        },
     }
 }
 

@@ -85,10 +85,7 @@ impl Target {
     /// # Errors
     /// The system does not tell it.
     pub(super) fn of_status(&self, name: &str) -> Result<u64, String> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.program.id())).map_err(said)?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
-        number.ok_or_else(|| format!("the system does not tell {name} of a process"))
+        process_status(self.program.id(), name)
     }
 
     /// A controller with `io_queues` I/O queues.
@@ -160,6 +157,17 @@ impl Target {
             None => Err(format!("the target did not end within {} s of SIGTERM", END_LIMIT.as_secs())),
         }
     }
+}
+
+/// A number of /proc/PID/status.
+///
+/// # Errors
+/// The system does not tell it.
+pub(super) fn process_status(process: u32, name: &str) -> Result<u64, String> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).map_err(said)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| format!("the system does not tell {name} of a process"))
 }
 
 /// An error as what it says.

@@ -15,7 +15,7 @@ pub(crate) mod siege;
 mod target;
 mod tasks;
 mod testbed;
-mod wire;
+pub(crate) mod wire;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -185,7 +185,11 @@ fn folder(path: &Path) -> Result<PathBuf, String> {
     path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn raise_descriptors() -> Result<(), String> {
+/// Lets this process have as many connections as a crowd of hostile hosts.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn raise_descriptors() -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     if limit.current.is_none_or(|current| current >= DESCRIPTORS) {

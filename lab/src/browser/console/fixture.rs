@@ -12,6 +12,8 @@ pub(super) const DISKS: &str = "nqn.2026-01.org.example:disks";
 pub(super) const MARKUP: &str = "nqn.2026-01.org.example:<b>backup</b>";
 /// A name that is markup and turns the direction of text.
 pub(super) const HOSTILE: &str = "nqn.2026-01.org.evil:<img src=x onerror=\"window.hurt=1\">\u{202e}gpj.exe";
+/// Location whose name is markup.
+const WEST: &str = "west<i>";
 /// Bytes of the longest name that NVMe knows.
 pub(super) const NAME_BYTES_MAX: usize = 223;
 
@@ -236,30 +238,33 @@ pub(super) fn history() -> Value {
 pub(super) fn subsystems() -> Value {
     json!({ "subsystems": [
         { "nqn": DISKS, "model": "Selvedge", "allow_any_host": true, "hosts": [], "namespaces": [
-            { "nsid": 1, "backend": { "rbd": { "pool": "rbd", "image": "a" } } },
-            { "nsid": 2, "backend": { "file": { "path": "/srv/b.img" } }, "qos": { "iops": 2000, "bytes": 209_715_200 } },
-            { "nsid": 3, "backend": { "file": { "path": "/srv/c.img" } } },
+            { "nsid": 1, "backend": { "rbd": { "pool": "rbd", "image": "a" } }, "ana_group": 1, "location": WEST },
+            { "nsid": 2, "backend": { "file": { "path": "/srv/b.img" } }, "ana_group": 1, "qos": { "iops": 2000, "bytes": 209_715_200 } },
+            { "nsid": 3, "backend": { "file": { "path": "/srv/c.img" } }, "ana_group": 2 },
         ] },
         { "nqn": MARKUP, "model": "Selvedge", "allow_any_host": false, "hosts": [], "namespaces": [
-            { "nsid": 1, "backend": { "memory": { "size": 1_073_741_824 } } },
+            { "nsid": 1, "backend": { "memory": { "size": 1_073_741_824 } }, "ana_group": 1 },
         ] },
     ] })
 }
 
-/// A group of two gateways, of which one is silent. Minutes ago the other took its images over and gave them back.
+/// A group of two gateways at two locations, of which one is silent. Minutes ago the other took its images over and gave them
+/// back.
 pub(super) fn gateways() -> Value {
-    let gateway = |name: &str, number: u16, is_well: bool, address: &str| {
+    let gateway = |name: &str, number: u16, location: &str, is_well: bool, address: &str| {
         json!({
-            "name": name, "number": number, "life": "alive", "is_well": is_well, "has_hosts": is_well, "ports": [number],
+            "name": name, "number": number, "location": location, "life": "alive", "is_well": is_well, "has_hosts": is_well, "ports": [number],
             "listeners": [{ "address": address, "service": 4420 }], "connections": number, "is_drained": !is_well,
         })
     };
     json!({
         "group": "rbd/group", "gateway": "a", "has_lease": true, "version": 17,
-        "gateways": [gateway("a", 1, true, "10.0.0.1"), gateway("b<i>", 2, false, "fd00::2")],
+        "gateways": [gateway("a", 1, "east", true, "10.0.0.1"), gateway("b<i>", 2, WEST, false, "fd00::2")],
         "load_balancing_groups": [
-            { "id": 1, "preferred": "a", "owner": "a", "state": "serving", "namespaces": 2, "is_served_here": true },
-            { "id": 2, "preferred": "b<i>", "owner": null, "state": "handing_over", "namespaces": 2, "is_served_here": false },
+            { "id": 1, "preferred": "a", "location": "east", "is_degraded": true, "owner": "a", "state": "serving",
+              "namespaces": 2, "is_served_here": true },
+            { "id": 2, "preferred": "b<i>", "location": WEST, "is_degraded": true, "owner": null, "state": "handing_over",
+              "namespaces": 2, "is_served_here": false },
         ],
         "unreached_hosts": [
             { "host": HOSTILE, "subsystem": DISKS, "gateway": "b<i>", "load_balancing_group": 2, "connected_to": "a" },

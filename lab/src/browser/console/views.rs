@@ -65,6 +65,7 @@ pub(super) fn all(page: &mut Page<'_>, _set: &Set) -> Result<(), String> {
         has_text(page, text)?;
     }
     gateways(page)?;
+    locations(page)?;
     topology(page)?;
     open(page, "audit")?;
     for text in [
@@ -146,6 +147,18 @@ fn topology(page: &mut Page<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Namespaces of a group of gateways, some of which are not served at their location.
+fn locations(page: &mut Page<'_>) -> Result<(), String> {
+    open(page, &format!("subsystems/{}", DISKS.replace(':', "%3A")))?;
+    let cells =
+        "Array.from(document.querySelectorAll('#view tbody tr')).slice(0, 3).map(row => row.cells[4])";
+    let shown = format!(
+        "{cells}.map(cell => cell?.textContent + (cell?.querySelector('.mark') ? '!' : '')).join() ===
+            'west<i>, served from east!,east,west<i>, not served!'"
+    );
+    wait(page, "each namespace has its location, marked where it is served elsewhere", &shown)
+}
+
 /// A group of gateways, and what has happened there.
 fn gateways(page: &mut Page<'_>) -> Result<(), String> {
     open(page, "gateways")?;
@@ -159,6 +172,8 @@ fn gateways(page: &mut Page<'_>) -> Result<(), String> {
         "group 2: served by a, takeover took 2.8 s",
         "group 2: not served",
         "gateway b<i> was drained",
+        "east, not that of all its namespaces",
+        "west<i>, not served",
     ] {
         has_text(page, text)?;
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::control;
+use super::locations::{FAILBACK, location};
 use super::status::Status;
 use crate::answer::Answer;
 use crate::ceph::cluster::Cluster;
@@ -91,7 +93,12 @@ impl Gateway {
         );
         let site = Site::inside(&settings.network_namespaces[index], ip);
         let there = site.words().into_iter().map(str::to_owned).collect();
-        let (ip, shared) = (ip.to_string(), format!("{POOL}/group,conf={}", settings.conf.display()));
+        let (ip, mut shared) = (ip.to_string(), format!("{POOL}/group,conf={}", settings.conf.display()));
+        let mut place = Vec::new();
+        if settings.members.has_locations {
+            shared += &format!(",failback={}s", FAILBACK.as_secs());
+            place.extend(["--gateway-location", location(index)]);
+        }
         let control = format!("unix:{}", socket.display());
         let written = log.display().to_string();
         // What it said before it was killed is kept, and stands before what it says when it is back.
@@ -99,9 +106,10 @@ impl Gateway {
         // Hosts come by TLS and without.
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--tls", "allowed", "--control", &control];
         let flags =
-            [&flags[..], &["--bdevs-per-cluster", SHARERS[usize::from(settings.images > IMAGES)]]].concat();
+            [&flags[..], &["--bdevs-per-cluster", SHARERS[usize::from(settings.members.images > IMAGES)]]]
+                .concat();
         let member = ["--gateway-group", &shared, "--gateway-name", name];
-        let words = [&site.words(), &logged[..], &flags, &member].concat();
+        let words = [&site.words(), &logged[..], &flags, &member, &place].concat();
         let words = words.into_iter().map(str::to_owned).collect();
         Gateway {
             name,
@@ -113,6 +121,14 @@ impl Gateway {
             log,
             there,
         }
+    }
+
+    /// Metrics, as Prometheus gets them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn metrics(&self) -> Result<String, String> {
+        control::get(&self.socket, "/metrics")
     }
 
     /// The group, as this gateway sees it.
@@ -131,8 +147,17 @@ struct GroupSettings<'a> {
     conf: &'a Path,
     /// The network namespaces of gateways.
     network_namespaces: &'a [String],
+    members: Members,
+}
+
+/// Gateways of a group, as all of them are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Members {
+    pub(super) count: usize,
     /// Namespaces of each load-balancing group.
-    images: u32,
+    pub(super) images: u32,
+    /// True if they have locations, and give groups back after a delay.
+    pub(super) has_locations: bool,
 }
 
 /// Gateways and all that is around them.
@@ -143,8 +168,7 @@ pub(super) struct Group {
     pub(super) network: Network,
     /// The key of hosts that come by TLS.
     pub(super) key: PathBuf,
-    /// Namespaces of each load-balancing group.
-    images: u32,
+    pub(super) members: Members,
     /// Site of the hosts.
     site: Site,
     program: String,
@@ -152,16 +176,12 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts a cluster, `count` gateways, and a subsystem with `images` namespaces in the load-balancing group of each.
+    /// Starts a cluster, gateways, and a subsystem with namespaces in the load-balancing group of each.
     ///
     /// # Errors
     /// What failed and why.
-    pub(super) fn start(
-        program: &str,
-        output: &Path,
-        (count, images): (usize, u32),
-        seed: u64,
-    ) -> Result<Group, String> {
+    pub(super) fn start(program: &str, output: &Path, members: Members, seed: u64) -> Result<Group, String> {
+        let count = members.count;
         let network = Network::with_targets(seed, count, LINKS_EACH)?;
         let links: Vec<usize> = (0..count).map(|index| Links::of(index).cluster).collect();
         network.anchor(&CLUSTER.to_string(), &links)?;
@@ -172,13 +192,13 @@ impl Group {
             output,
             conf: cluster.conf(),
             network_namespaces: network.targets(),
-            images,
+            members,
         };
         let gateways = NAMES.iter().zip(0..count).zip(1..);
         let gateways = gateways.map(|((name, index), group)| Gateway::new(name, index, group, &settings));
         let (gateways, key) = (gateways.collect(), output.join("host.key"));
         let (program, output) = (program.to_owned(), output.to_owned());
-        let mut group = Group { gateways, cluster, network, key, images, site, program, output };
+        let mut group = Group { gateways, cluster, network, key, members, site, program, output };
         for number in 0..count {
             // One after the other: who comes first has the first number.
             group.gateways[number].daemon.start()?;
@@ -205,13 +225,21 @@ impl Group {
         Ok(())
     }
 
+    /// Writes a new secret of a host to a file.
+    ///
+    /// # Errors
+    /// It is not written.
+    pub(super) fn generate_secret(&self, file: &str) -> Result<(), String> {
+        Answer::of(&[&self.program, "key", "generate", "--output", file])?.well().map(drop)
+    }
+
     fn make_namespaces(&self) -> Result<(), String> {
         self.make_subsystem()?;
-        for nsid in 1..=self.gateways.len() as u32 * self.images {
+        for nsid in 1..=self.gateways.len() as u32 * self.members.images {
             let image = self.image(nsid);
             self.cluster.rbd(&["create", "--size", &format!("{IMAGE_MIB}M"), &image])?;
             let spec = format!("rbd:{image},conf={},nsid={nsid}", self.cluster.conf().display());
-            let group = ((nsid - 1) / self.images + 1).to_string();
+            let group = ((nsid - 1) / self.members.images + 1).to_string();
             self.administer(0, &["namespace", "add", NQN, &spec, "--load-balancing-group", &group])?;
         }
         Ok(())
@@ -335,13 +363,19 @@ impl Group {
     /// # Errors
     /// It does not answer.
     pub(super) fn controllers(&self, gateway: usize) -> Result<Vec<u64>, String> {
-        let answer = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
-        let list: Value =
-            serde_json::from_str(&answer.output).map_err(|error| format!("controllers: {error}"))?;
-        let all = list["controllers"].as_array().ok_or("no list of controllers")?;
+        let all = self.connections(gateway)?;
         let mut all: Vec<u64> = all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect();
         all.sort_unstable();
         Ok(all)
+    }
+
+    /// The controllers that hosts have at a gateway.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn connections(&self, gateway: usize) -> Result<Vec<Value>, String> {
+        let list = self.ask(gateway, &["connection", "list", "-o", "json"])?.json()?;
+        list["controllers"].as_array().cloned().ok_or_else(|| "no list of controllers".to_owned())
     }
 
     /// Begins to ask a gateway for something.
@@ -388,7 +422,7 @@ impl Group {
             output: &self.output,
             conf: self.cluster.conf(),
             network_namespaces: self.network.targets(),
-            images: self.images,
+            members: self.members,
         };
         let group = self.gateways.len() as u32 + 1;
         self.gateways[0] = Gateway::new(REPLACEMENT, 0, group, &settings);
@@ -403,13 +437,13 @@ impl Group {
 
     /// Namespace of a gateway's load-balancing group.
     pub(super) fn nsid(&self, gateway: usize, chance: u32) -> u32 {
-        self.gateways[gateway].group * self.images - chance % self.images
+        self.gateways[gateway].group * self.members.images - chance % self.members.images
     }
 
     /// Another namespace of the same load-balancing group.
     pub(super) const fn neighbour(&self, nsid: u32) -> u32 {
-        let first = (nsid - 1) / self.images * self.images + 1;
-        first + (nsid + 1 - first) % self.images
+        let first = (nsid - 1) / self.members.images * self.members.images + 1;
+        first + (nsid + 1 - first) % self.members.images
     }
 
     /// Content of a namespace's image.
@@ -431,11 +465,19 @@ impl Group {
     /// # Errors
     /// It does not come so far.
     pub(super) fn paths(&self, nsid: u32) -> Result<Vec<Value>, String> {
+        self.paths_of(nsid, &[])
+    }
+
+    /// The same of a host that further words of the bench name.
+    ///
+    /// # Errors
+    /// It does not come so far.
+    pub(super) fn paths_of(&self, nsid: u32, host: &[&str]) -> Result<Vec<Value>, String> {
         let addresses: Vec<&str> = self.gateways.iter().map(|gateway| gateway.address.as_str()).collect();
         let addresses = addresses.join(",");
         let nsid = nsid.to_string();
         let bench = ["bench", "-a", &addresses, "-n", NQN, "--nsid", &nsid, "-o", "json", "--rw", "read"];
-        let words = [&self.site.words()[..], &[&self.program], &bench, &["--size", "64k"]].concat();
+        let words = [&self.site.words()[..], &[&self.program], &bench, &["--size", "64k"], host].concat();
         let report = Answer::of(&words)?.json()?;
         report["paths"].as_array().cloned().ok_or_else(|| format!("a report without paths: {report}"))
     }
@@ -510,7 +552,7 @@ impl Group {
     pub(super) fn has_moved_on(&self) -> Result<(), String> {
         let is_moved = |status: &Status| {
             let has_all =
-                |gateway: &Gateway| status.namespaces(gateway.group) == Some(u64::from(self.images));
+                |gateway: &Gateway| status.namespaces(gateway.group) == Some(u64::from(self.members.images));
             !status.has_gateway(NAMES[0])
                 && status.namespaces(1).is_none()
                 && self.gateways.iter().all(has_all)

@@ -2,9 +2,14 @@
 //! and check every block. It decides how many rounds there are and what they add up to; a round is in `rounds`.
 
 mod blocklisting;
+mod control;
+mod crowd;
 mod draining;
 mod group;
 mod handovers;
+mod locations;
+mod many_paths;
+mod namespaces;
 mod outage;
 mod rounds;
 mod silence;
@@ -14,7 +19,8 @@ mod upgrades;
 use std::path::{Path, PathBuf};
 
 use crate::answer::has_failed;
-use group::IMAGES;
+use group::{IMAGES, Members};
+pub(super) use namespaces::Namespaces;
 use outage::Outage;
 use rounds::{Figures, Round, Rounds, hindrance};
 
@@ -29,7 +35,7 @@ const CHECKS: [(&str, Round); 6] = [
 ];
 
 /// Further checks, by their names.
-const OTHERS: [(&str, Check); 8] = [
+const OTHERS: [(&str, Check); 9] = [
     ("a gateway ends in order and returns", Rounds::hand_over_once),
     ("a gateway is cut off from its cluster in the middle of a change", Rounds::change_in_silence),
     ("a gateway is drained, started again, and let serve again", Rounds::drain_one),
@@ -37,7 +43,20 @@ const OTHERS: [(&str, Check); 8] = [
     ("a gateway whose connection is put on the blocklist goes on by another", Rounds::shut_one_out),
     ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
+    ("strangers that never authenticate take no controller and no place", Rounds::withstand_crowd),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
+];
+
+/// Rounds of gateways at three locations, by their names.
+const LOCATED: [(&str, Round); 2] = [
+    (
+        "a gateway is killed, and its location is used alone before and after that",
+        round(Outage::Killed, false),
+    ),
+    (
+        "a gateway is lost by hosts, and its location is used alone otherwise",
+        round(Outage::CutFromHosts, false),
+    ),
 ];
 
 /// A check besides the rounds.
@@ -71,6 +90,9 @@ pub(crate) struct Campaign {
     /// The outage of all rounds [default: random]
     #[arg(long, hide_default_value = true)]
     pub(super) outage: Option<Outage>,
+    /// Give gateways three locations in turn and groups back after a delay, and count commands at other locations
+    #[arg(long, conflicts_with = "planned")]
+    pub(super) locations: bool,
     /// Have gateways end in order and return, and namespaces move, instead of outages
     #[arg(long)]
     pub(super) planned: bool,
@@ -90,7 +112,8 @@ impl Campaign {
         }
         println!("seed {}", self.seed);
         let output = folder(&self.output)?;
-        let mut rounds = Rounds::new(&self.program, &output, (self.gateways, self.images), self.seed)?;
+        let members = Members { count: self.gateways, images: self.images, has_locations: self.locations };
+        let mut rounds = Rounds::new(&self.program, &output, members, self.seed)?;
         if self.planned {
             return Ok(rounds.hand_over(self.rounds));
         }
@@ -115,8 +138,8 @@ fn gateway_count(text: &str) -> Result<usize, String> {
 
 /// Number of the suite's rounds with `only` in their names.
 pub(super) fn count_checks(only: &str) -> usize {
-    let names = CHECKS.iter().map(|(name, _)| *name).chain(OTHERS.iter().map(|(name, _)| *name));
-    names.filter(|name| name.contains(only)).count()
+    let rounds = CHECKS.iter().chain(&LOCATED).map(|(name, _)| *name);
+    rounds.chain(OTHERS.iter().map(|(name, _)| *name)).filter(|name| name.contains(only)).count()
 }
 
 /// Plays the suite's rounds that have `only` in their names. How many failed.
@@ -128,19 +151,35 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
         println!("        gateways are not tried: {reason}");
         return Ok(1);
     }
-    let output = folder(&output.join("gateways"))?;
-    let mut rounds = Rounds::new(program, &output, (GATEWAYS, IMAGES), seed)?;
+    let members = Members { count: GATEWAYS, images: IMAGES, has_locations: false };
+    let located = LOCATED.iter().filter(|(name, _)| name.contains(only));
+    let mut failed = 0;
+    // One group after the other: networks have the name of this process.
+    if count_checks(only) > located.clone().count() {
+        let mut rounds = Rounds::new(program, &folder(&output.join("gateways"))?, members, seed)?;
+        failed += play(&mut rounds, CHECKS.iter().filter(|(name, _)| name.contains(only)));
+        for (name, check) in OTHERS.iter().filter(|(name, _)| name.contains(only)) {
+            failed += usize::from(has_failed(name, &check(&mut rounds)));
+        }
+    }
+    if located.clone().count() > 0 {
+        let members = Members { has_locations: true, ..members };
+        let mut rounds = Rounds::new(program, &folder(&output.join("locations"))?, members, seed)?;
+        failed += play(&mut rounds, located);
+    }
+    Ok(failed)
+}
+
+/// Plays rounds, and says what they add up to. How many failed.
+fn play<'a>(rounds: &mut Rounds, all: impl Iterator<Item = &'a (&'static str, Round)>) -> usize {
     let mut sum = Sum::default();
-    for (name, round) in CHECKS.iter().filter(|(name, _)| name.contains(only)) {
+    for (name, round) in all {
         sum.add(name, rounds.play(*round));
     }
     if sum.failed > 0 || !sum.good.is_empty() {
         sum.tell();
     }
-    for (name, check) in OTHERS.iter().filter(|(name, _)| name.contains(only)) {
-        sum.failed += usize::from(has_failed(name, &check(&mut rounds)));
-    }
-    Ok(sum.failed)
+    sum.failed
 }
 
 fn folder(path: &Path) -> Result<PathBuf, String> {

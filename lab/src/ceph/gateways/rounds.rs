@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::geteuid;
 use serde_json::Value;
 
-use super::group::{Group, NQN, SECURE_HOST};
+use super::group::{Group, Members, NQN, SECURE_HOST};
+use super::locations::{LocationWatch, is_delayed};
 use super::outage::Outage;
 use crate::ceph::testbed::{same, soon};
 use crate::chaos::host::{self, Damage, Deeds, Host, Plan};
@@ -90,13 +91,8 @@ impl Rounds {
     ///
     /// # Errors
     /// What failed and why.
-    pub(super) fn new(
-        program: &str,
-        output: &Path,
-        (gateways, images): (usize, u32),
-        seed: u64,
-    ) -> Result<Rounds, String> {
-        let group = Group::start(program, output, (gateways, images), seed)?;
+    pub(super) fn new(program: &str, output: &Path, members: Members, seed: u64) -> Result<Rounds, String> {
+        let group = Group::start(program, output, members, seed)?;
         let logs = output.join("hosts");
         std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
         let namespace = group.network.names().1.to_owned();
@@ -133,8 +129,10 @@ impl Rounds {
             (self.group.nsid(victim, self.dice.next()), self.group.nsid(other, self.dice.next()));
         let (runtime_s, size_mb) = if is_quiet { (SHORT_S, QUIET_RANGE_MIB) } else { (LONG_S, RANGE_MIB) };
         let mut hosts = self.start_hosts([nsid, beside], runtime_s, size_mb, is_quiet)?;
+        let mut watch = LocationWatch::begin(&self.group, [nsid, beside])?;
         std::thread::sleep(Duration::from_millis(u64::from(self.dice.next()) % 2_000));
 
+        watch.outage_begins(&self.group)?;
         let lasts = Duration::from_millis(outage.lasts_ms(&mut self.dice));
         let (began, began_ms) = (Instant::now(), now_ms());
         outage.begin(&mut self.group.network, &mut self.group.gateways[victim])?;
@@ -150,6 +148,10 @@ impl Rounds {
         outage.end(&mut self.group.network, &mut self.group.gateways[victim])?;
         let returned = self.group.await_service(victim, group, back)?;
         self.group.await_rest()?;
+        watch.outage_is_over(&self.group)?;
+        if self.group.members.has_locations {
+            is_delayed(outage, returned)?;
+        }
         let mut deeds = match ended {
             Some((deeds, before)) => {
                 std::thread::sleep(CALM);
@@ -161,6 +163,7 @@ impl Rounds {
         deeds.add(&hosts.check()?);
         self.has_states(nsid, victim)?;
         self.has_reported(other, victim, began_ms)?;
+        watch.end(&self.group)?;
         let figures = Figures {
             takeover_ms: ms(takeover),
             return_ms: ms(returned),
@@ -326,7 +329,7 @@ impl Hosts {
 }
 
 /// Of the paths to a namespace, as many as gateways, the one to `address` has to be optimized, and all others inaccessible.
-fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), String> {
+pub(super) fn has_states(paths: &[Value], address: &str, gateways: usize) -> Result<(), String> {
     for path in paths {
         let at = path["address"].as_str().unwrap_or_default();
         let wanted = if is_address(at, address) { "optimized" } else { "inaccessible" };

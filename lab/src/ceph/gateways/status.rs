@@ -1,16 +1,10 @@
 //! What a gateway says of its group when it is asked by its control socket. It keeps out what should be so.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
-/// A gateway that is opening images answers when it has them.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// More than a group of a few gateways has to say.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+use super::control;
 
 /// A group of gateways, as one of them sees it.
 #[derive(Debug)]
@@ -22,21 +16,10 @@ impl Status {
     /// # Errors
     /// It does not answer, or is not a gateway.
     pub(super) fn ask(socket: &Path) -> Result<Status, String> {
-        let failed = |error: std::io::Error| format!("no status at {}: {error}", socket.display());
-        let mut stream = UnixStream::connect(socket).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-        stream.write_all(b"GET /v1/gateways HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(failed)?;
-        let mut bytes = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
-        Status::parse(&String::from_utf8_lossy(&bytes))
+        Status::parse(&control::get(socket, "/v1/gateways")?)
     }
 
-    fn parse(answer: &str) -> Result<Status, String> {
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("an answer without an end of its head")?;
-        let line = head.lines().next().unwrap_or_default();
-        if line.split(' ').nth(1) != Some("200") {
-            return Err(format!("a gateway answers `{line}`: {body}"));
-        }
+    fn parse(body: &str) -> Result<Status, String> {
         serde_json::from_str(body).map(Status).map_err(|error| format!("no JSON ({error}): {body}"))
     }
 
@@ -106,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_finished_is_not_served() {
-        let status = Status::parse(&format!("HTTP/1.0 200 OK\r\na: b\r\n\r\n{BODY}")).unwrap();
+        let status = Status::parse(BODY).unwrap();
         assert_eq!([1, 2, 3].map(|group| status.serves(group)), [true, false, false]);
         assert_eq!(["a", "b", "c"].map(|name| status.is_well(name)), [true, false, false]);
         assert_eq!(["a", "b", "c"].map(|name| status.has_gateway(name)), [true, true, false]);
@@ -117,9 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_no_status() {
-        let refusal = Status::parse("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
-        assert!(refusal.contains("404"), "{refusal}");
-        assert!(Status::parse("HTTP/1.1 200 OK\r\n\r\nx").is_err());
+    fn a_text_is_no_status() {
+        assert!(Status::parse("x").is_err());
     }
 }

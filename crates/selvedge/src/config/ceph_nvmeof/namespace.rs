@@ -5,6 +5,7 @@ use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
 use engine::target::{
     FabricConfig, NamespaceConfig, QosConfig, SubsystemConfig, Visibility, WriteProtection,
 };
+use gateway::check_name;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
@@ -49,8 +50,16 @@ impl Reader<'_> {
 
     fn namespace(&mut self, entry: &Entry, subsystem: &str) -> Option<NamespaceConfig> {
         let image = ["rbd_pool_name", "rados_namespace_name", "rbd_image_name"];
-        let taken =
-            ["subsystem_nqn", "nsid", "block_size", "uuid", "anagrpid", "no_auto_visible", "read_only"];
+        let taken = [
+            "subsystem_nqn",
+            "nsid",
+            "block_size",
+            "uuid",
+            "anagrpid",
+            "location",
+            "no_auto_visible",
+            "read_only",
+        ];
         // What counted when the image was made, or added.
         let former = ["create_image", "size", "force", "rbd_data_pool_name"];
         let reported = ["trash_image", "disable_auto_resize", "encryption_entries", "encryption_algorithm"];
@@ -91,6 +100,7 @@ impl Reader<'_> {
         let mut config = NamespaceConfig::new(nsid, backend, size);
         config.uuid = self.uuid(entry)?;
         config.ana_group = self.group(entry)?;
+        config.location = self.location(entry)?;
         if self.flag(entry, "no_auto_visible")? {
             config.visible = Visibility::Only(Vec::new());
         }
@@ -142,6 +152,21 @@ impl Reader<'_> {
             self.lose(entry, format!("anagrpid: groups are 1 to {ANA_GROUPS_MAX} here; it is in group 1"));
         }
         Some(known.unwrap_or(1).max(1))
+    }
+
+    /// Location that the namespace prefers, if it has one.
+    fn location(&mut self, entry: &Entry) -> Option<Option<String>> {
+        let location = self.text(entry, "location")?;
+        if location.is_empty() {
+            return Some(None);
+        }
+        match check_name(&location) {
+            Ok(()) => Some(Some(location)),
+            Err(error) => {
+                self.lose(entry, format!("location: {error}: it prefers none"));
+                Some(None)
+            }
+        }
     }
 
     /// Limits the hosts that see the namespace, unless all do.

@@ -102,6 +102,11 @@ fn a_group_becomes_a_target_with_the_same_names() {
     let fixed = imported(&fixed);
     let kept = fixed.fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     assert_eq!(kept.filter(|namespace| namespace.disable_auto_resize).count(), 1);
+    let placed = |location: &str| {
+        let pairs = changed(&format!("namespace_{STORE}_1"), |value| value["location"] = json!(location));
+        imported(&pairs).fabric.subsystems[1].namespaces[0].location.clone()
+    };
+    assert_eq!(["rack1", "", "rack 1"].map(placed), [Some("rack1".to_owned()), None, None]);
     let warnings: Vec<_> = all.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("it and 1 more are left to the target that takes the place of node-b"));
@@ -267,7 +272,7 @@ fn losses_name_their_keys() {
         (&store, &|v| v["dhchap_key"] = json!("x"), "dhchap_key"),
         (&namespace, &|v| v["block_size"] = json!(1024), "block_size"),
         (&namespace, &|v| v["encryption_entries"] = json!([{"format": "luks2"}]), "encrypted by librbd"),
-        (&namespace, &|v| v["location"] = json!("rack1"), "location"),
+        (&namespace, &|v| v["location"] = json!("rack 1"), "location"),
         (&namespace, &|v| v["uuid"] = json!("6f1c5b2e-8a4b-4f0e-9d27-00000000000"), "uuid"),
         (&namespace, &|v| v["anagrpid"] = json!(4000), "anagrpid"),
         (&namespace, &|v| v["nsid"] = json!(2), "different namespaces"),

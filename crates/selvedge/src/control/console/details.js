@@ -2,7 +2,7 @@
 
 import { bandwidth, clock, count, make, name, percent, put, say, time, visible } from "./text.js";
 import { Heat, Parts } from "./chart.js";
-import { commands, flow, total, within } from "./model.js";
+import { commands, flow, place, total, within } from "./model.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { link } from "./views.js";
@@ -241,6 +241,7 @@ export class Gateways {
     this.remark = make("p", { class: "empty" });
     this.gateways = new Table("Gateways", [
       { head: "Gateway", sort: (row) => row.name, of: (row) => named(row.name) },
+      { head: "Location", sort: (row) => row.place, of: (row) => row.place },
       { head: "State", sort: (row) => row.state, of: (row) => row.level ? marked(row.state, row.level) : row.state },
       { head: "Serves", sort: (row) => row.serves, of: (row) => row.serves },
       { head: "Has hosts", sort: (row) => row.hosts, of: (row) => row.hosts },
@@ -252,6 +253,7 @@ export class Gateways {
       { head: "Group", sort: (row) => row.id, of: (row) => make("span", { class: "plain", "data-content": String(row.id) }, String(row.id)) },
       { head: "Served by", sort: (row) => row.owner ?? "", of: (row) => row.owner === null ? marked("no gateway", "critical") : named(row.owner) },
       { head: "Preferred gateway", sort: (row) => row.preferred, of: (row) => named(row.preferred) },
+      { head: "Location", sort: (row) => row.place, of: (row) => row.is_degraded ? marked(row.place, "warning") : row.place },
       { head: "State", sort: (row) => row.state, of: (row) => row.state.replaceAll("_", " ") },
       numeric("Namespaces", (row) => row.namespaces, String),
     ], { filter: false });
@@ -282,7 +284,7 @@ export class Gateways {
     if (!group) return;
     const owned = (gateway) => group.load_balancing_groups.filter((found) => found.owner === gateway).map((found) => found.id);
     this.gateways.update(group.gateways.map((gateway) => ({
-      ...gateway, key: gateway.name, words: words(gateway.name), hosts: gateway.has_hosts ? "yes" : "no",
+      ...gateway, key: gateway.name, words: words(gateway.name), place: visible(gateway.location ?? "–"), hosts: gateway.has_hosts ? "yes" : "no",
       state: gateway.life === "left" ? "ended" : !gateway.is_well ? "silent" : gateway.life === "dead" ? "given up"
         : gateway.is_drained ? "drained" : "healthy",
       level: gateway.life !== "left" && (!gateway.is_well || gateway.life === "dead") ? "warning" : null,
@@ -290,7 +292,12 @@ export class Gateways {
       serves: owned(gateway.name).map((id) => `group ${id}`).join(", ") || "nothing",
       listeners: gateway.listeners.map(({ address, service }) => `${address.includes(":") ? `[${address}]` : address}:${service}`).join(", "),
     })));
-    this.groups.update(group.load_balancing_groups.map((found) => ({ ...found, key: String(found.id).padStart(6, "0"), words: "" })));
+    this.groups.update(group.load_balancing_groups.map((found) => {
+      const served = model.locationOf(found.owner);
+      // Degraded at its own location: a namespace in it prefers another one.
+      const more = found.is_degraded && served === found.location ? ", not that of all its namespaces" : "";
+      return { ...found, key: String(found.id).padStart(6, "0"), words: "", place: visible(place(found.location, found.owner, served) + more) };
+    }));
     this.unreached.update(group.unreached_hosts.map((host) => ({ ...host, words: words(host.host, host.subsystem, host.gateway),
       key: JSON.stringify([host.host, host.subsystem, host.gateway, host.load_balancing_group]) })));
     // An older gateway of the group keeps no events.

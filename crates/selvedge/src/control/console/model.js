@@ -27,6 +27,10 @@ const add = (sum, flow, seconds) => {
   }
 };
 
+// Text of a location at which gateways are to serve something, and of the one from which they do.
+export const place = (wanted, owner, served) => wanted === undefined ? "–" : served === wanted ? wanted
+  : `${wanted}, ${(owner ?? null) === null ? "not served" : `served ${served === undefined ? "elsewhere" : `from ${served}`}`}`;
+
 export const total = (buckets) => buckets.reduce((sum, count) => sum + count, 0);
 export const commands = (flow) => total(flow.buckets);
 
@@ -129,6 +133,17 @@ export class Model {
       host.retransmits += busy.retransmits;
     }
     return [...hosts.values()];
+  }
+
+  // Location of a gateway of the group.
+  locationOf(gateway) { return this.gateways?.gateways.find((found) => found.name === gateway)?.location; }
+
+  // Location that a namespace prefers, or else that of its load-balancing group, with the one from which it is served.
+  placeOf(namespace) {
+    if (!this.gateways || !namespace) return { place: namespace?.location ?? "–", isElsewhere: false };
+    const group = this.gateways.load_balancing_groups.find((found) => found.id === namespace.ana_group);
+    const [wanted, served] = [namespace.location ?? group?.location, this.locationOf(group?.owner)];
+    return { place: place(wanted, group?.owner, served), isElsewhere: wanted !== undefined && served !== wanted };
   }
 
   // The configuration of a namespace, as far as it was seen.

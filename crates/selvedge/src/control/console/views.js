@@ -172,12 +172,16 @@ export class Subsystems {
         : make("span", { class: "mark", "data-level": "critical", "data-content": row.state }, row.state) },
       numeric("Size", (row) => row.size_bytes ?? 0, (bytes) => bytes > 0 ? size(bytes) : "–"),
       { head: "Backend", sort: (row) => row.backend, of: (row) => row.backend },
+      { head: "Location", sort: (row) => row.place, of: (row) => row.isElsewhere
+        ? make("span", { class: "mark", "data-level": "warning", "data-content": row.place }, row.place) : row.place },
       ...loads,
     ], { empty: "No namespaces. To add one: selvedge namespace add" });
     const rows = (model) => model.roster.namespaces.filter((namespace) => namespace.subsystem === this.nqn).map((namespace) => {
-      const backend = Object.keys(model.config(this.nqn, namespace.nsid)?.backend ?? {})[0] ?? "";
-      return { key: String(namespace.nsid).padStart(6, "0"), words: words(namespace.nsid, namespace.state, backend), backend,
-        load: model.load(this.nqn, namespace.nsid), ...namespace };
+      const config = model.config(this.nqn, namespace.nsid);
+      const backend = Object.keys(config?.backend ?? {})[0] ?? "";
+      const { place, isElsewhere } = model.placeOf(config);
+      return { key: String(namespace.nsid).padStart(6, "0"), words: words(namespace.nsid, namespace.state, backend, place), backend,
+        place: visible(place), isElsewhere, load: model.load(this.nqn, namespace.nsid), ...namespace };
     });
     return { title: "Namespaces", table, rows };
   }
