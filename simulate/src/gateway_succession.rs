@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ceph::ClusterConnection;
+use engine::hand_over::{Fault, HandOverError, NotOffered, Succeeded};
 use engine::simulation::{self, disk, sleep};
-use engine::target::hand_over::{Fault, HandOverError, Inherits, Lends, NotOffered, Succeeded, Word};
+use engine::target::hand_over::{Inherits, Lends, Word};
 use engine::target::{Target, TargetConfig};
 use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;

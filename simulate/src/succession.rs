@@ -6,12 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded};
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
-use engine::target::hand_over::{
-    Channel as _, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, Succeeded, Word,
-};
+use engine::target::hand_over::{Lends, Offer, Word};
 use gateway::Membership;
 use serde_json::Value;
 
@@ -64,7 +63,7 @@ impl Process for FormerProcess {
     }
 }
 
-impl Former for FormerProcess {
+impl OldProcess for FormerProcess {
     fn has_resumed(&self) -> bool {
         self.has_resumed.get()
     }

@@ -4,13 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use engine::hand_over;
 use engine::ring::{Hold, Socket, tcp};
 use engine::simulation::channel::{Receiver, Sender, channel};
 use engine::simulation::{self, SharedSocket, sleep};
-use engine::target::hand_over::{self, Word};
+use engine::target::hand_over::{SocketChannel, TargetProtocol, Word};
 
 use crate::upgrade::Upgrade;
 use crate::upgrade_plan::{Side, Trouble, Version};
@@ -165,7 +167,7 @@ impl io::Read for &UpgradeChannel {
     }
 }
 
-impl hand_over::Channel for UpgradeChannel {
+impl hand_over::Channel<TargetProtocol> for UpgradeChannel {
     type Descriptor = Descriptor;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
@@ -173,7 +175,7 @@ impl hand_over::Channel for UpgradeChannel {
         Ok(())
     }
 
-    fn say(&self, word: &Word, sockets: &[&Socket]) -> io::Result<()> {
+    fn say(&self, word: &Word, sockets: &[Arc<Socket>]) -> io::Result<()> {
         let shared: io::Result<Vec<Descriptor>> =
             sockets.iter().map(|socket| socket.share().map(Descriptor::Socket)).collect();
         self.say_with(word, shared?)
@@ -192,7 +194,9 @@ impl hand_over::Channel for UpgradeChannel {
         self.upgrade.has_heard(self.side, &word);
         Ok((word, received))
     }
+}
 
+impl SocketChannel for UpgradeChannel {
     fn socket(descriptor: Descriptor) -> io::Result<Socket> {
         match descriptor {
             Descriptor::Socket(socket) => socket.open(),

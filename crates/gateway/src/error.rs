@@ -4,8 +4,8 @@
 use std::fmt;
 
 use engine::ceph::CephError;
+use engine::hand_over::Fault;
 use engine::target::TargetError;
-use engine::target::hand_over::Fault;
 
 /// Why a change of what all gateways serve was refused, or cannot be made now. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -5,14 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::{Engine, Socket};
-use engine::target::hand_over::{
-    Channel, Fault, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, State, Succeeded,
-    Word, decode, encode, known,
+use engine::hand_over::{
+    Channel, Fault, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded, decode, encode,
 };
+use engine::ring::{Engine, Socket};
+use engine::target::hand_over::{Lends, Offer, SocketChannel, State, TargetProtocol, Word, known};
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
 use crate::raw_host::{Client, NQN, configure};
@@ -29,14 +30,14 @@ impl Script {
     }
 }
 
-impl Channel for Script {
+impl Channel<TargetProtocol> for Script {
     type Descriptor = OwnedFd;
 
     fn wait_at_most(&self, _: Option<Duration>) -> io::Result<()> {
         Ok(())
     }
 
-    fn say(&self, word: &Word, _: &[&Socket]) -> io::Result<()> {
+    fn say(&self, word: &Word, _: &[Arc<Socket>]) -> io::Result<()> {
         let name = format!("{word:?}");
         self.said.borrow_mut().push(name.split(['(', ' ']).next().unwrap_or_default().to_owned());
         Ok(())
@@ -48,7 +49,9 @@ impl Channel for Script {
         let (word, _) = decode(&encode(&word, 0)?[..])?;
         Ok((word, Vec::new()))
     }
+}
 
+impl SocketChannel for Script {
     fn socket(descriptor: OwnedFd) -> io::Result<Socket> {
         Socket::new(descriptor)
     }
@@ -70,7 +73,7 @@ impl Process for Other {
     }
 }
 
-impl Former for Other {
+impl OldProcess for Other {
     fn has_resumed(&self) -> bool {
         self.has_resumed
     }
@@ -123,7 +126,7 @@ fn the_next_process_does_not_serve_beside_the_former() {
         (vec![state()], "unexpected end of file"),
         (vec![state(), refused()], "a reason"),
         (vec![state(), state()], "it does not say that this process is to serve"),
-        (vec![Word::Go], "it does not say how its hosts are"),
+        (vec![Word::Go], "it does not say how its clients are"),
     ] {
         let error = next(words, LIVES).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.fault()), (said, Fault::OtherProcess));
@@ -175,9 +178,9 @@ fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words()
 #[test]
 fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to() {
     for (words, why) in [
-        (vec![], "the next process has not become ready: it has ended"),
+        (vec![], "the new process has not become ready: it has ended"),
         (vec![refused()], "a reason"),
-        (vec![Word::Go], "unexpected message of the next process, instead of Ready"),
+        (vec![Word::Go], "unexpected message of the new process, instead of Ready"),
     ] {
         let (outcome, has_resumed, said) = former(words, LIVES);
         let error = outcome.unwrap_err();
@@ -185,9 +188,9 @@ fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to
         assert!(!has_resumed && said.is_empty(), "nothing was handed over");
     }
     for (words, why) in [
-        (vec![Word::Ready], "the next process does not take the hosts over: it has ended"),
+        (vec![Word::Ready], "the new process does not take over: it has ended"),
         (vec![Word::Ready, refused()], "a reason"),
-        (vec![Word::Ready, Word::Ready], "unexpected message of the next process, instead of its result"),
+        (vec![Word::Ready, Word::Ready], "unexpected message of the new process, instead of its result"),
     ] {
         let (outcome, has_resumed, said) = former(words, LIVES);
         let error = outcome.unwrap_err();

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chart::units;
-use engine::target::hand_over::{About, Word};
+use engine::hand_over::About;
+use engine::target::hand_over::Word;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 

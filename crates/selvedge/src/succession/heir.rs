@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::target::hand_over::{Fault, HandOverError, Inherits};
+use engine::hand_over::{Fault, HandOverError};
+use engine::target::hand_over::Inherits;
 use engine::target::{Directives, Target};
 use gateway::Member;
 use serde_json::Value;

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
-use engine::target::hand_over::{Fault, HandOverError, Lends};
+use engine::hand_over::{Fault, HandOverError};
+use engine::target::hand_over::Lends;
 use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;

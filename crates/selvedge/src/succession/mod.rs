@@ -8,11 +8,11 @@ mod channel;
 mod handed_ceph;
 mod heir;
 mod lender;
+mod new_process;
+mod old_process;
 mod other_process;
-mod predecessor;
-mod successor;
 
 pub(crate) use channel::Channel;
-pub(crate) use other_process::OtherProcess;
-pub(crate) use predecessor::{Predecessor, place_of};
-pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor, await_death};
+pub(crate) use new_process::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor, await_death};
+pub(crate) use old_process::{Predecessor, place_of};
+pub(crate) use other_process::{OtherProcess, ResumeMark, WatchedProcess};

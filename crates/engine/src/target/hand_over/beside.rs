@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::target::succession::HandOverError;
+use crate::hand_over::HandOverError;
 
 /// The previous process' side.
 pub trait Lends {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ceph::{CephError, ClusterConnection};
+use crate::hand_over::HandOverError;
 use crate::limits::{CEPH_FENCE_S, IMAGES_BACK_MS};
 use crate::ring::{now, thread};
 use crate::target::Target;
 use crate::target::change;
 use crate::target::served::Namespace;
-use crate::target::succession::HandOverError;
 
 /// Interval of attempts to lock an image again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);

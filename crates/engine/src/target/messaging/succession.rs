@@ -9,9 +9,10 @@ use std::time::Duration;
 use nvme::Status;
 
 use super::arrival::Arrival;
+use crate::hand_over::HandOverError;
 use crate::ring::channel::Sender;
 use crate::ring::{Moment, Socket};
-use crate::target::succession::{HandOverError, HandedController, HandedQueue};
+use crate::target::succession::{HandedController, HandedQueue};
 
 /// Step of a hand-over.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use engine::target::hand_over::About;
+use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -198,7 +198,10 @@ fn await_succession(former: &Path, next: &mut Child) {
 
 fn ask(channel: &Channel) -> std::io::Result<About> {
     channel.wait_at_most(Some(ANSWER))?;
-    channel.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
+    channel.say(
+        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
+        &[],
+    )?;
     match channel.hear()? {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),

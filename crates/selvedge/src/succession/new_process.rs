@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::claims::{self, InheritedMemory};
-use engine::target::hand_over::{Former, NotOffered, Offer, Process, Succeeded, Word};
+use engine::hand_over::{NotOffered, Process as _, Succeeded};
+use engine::target::hand_over::{Offer, Word};
 use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
@@ -21,7 +22,7 @@ use super::belongings::Belongings;
 use super::channel::Channel;
 use super::handed_ceph;
 use super::heir::Heir;
-use super::other_process::OtherProcess;
+use super::other_process::{OtherProcess, WatchedProcess};
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
 
@@ -34,29 +35,10 @@ const END: Duration = Duration::from_secs(30);
 /// Time for the previous process to die where this one cannot take its place.
 const DEATH: Duration = Duration::from_secs(3);
 
-/// The former process.
-struct FormerProcess {
-    process: OtherProcess,
-    /// Has something to read once it has gone on after it had handed over.
-    has_resumed: OwnedFd,
-}
-
-impl Process for FormerProcess {
-    fn has_died(&self, time: Duration) -> bool {
-        self.process.has_died(time)
-    }
-}
-
-impl Former for FormerProcess {
-    fn has_resumed(&self) -> bool {
-        rustix::io::read(&self.has_resumed, &mut [0; 1]).is_ok_and(|read| read > 0)
-    }
-}
-
 /// A process that goes on in place of another one.
 pub(crate) struct Successor {
     channel: Channel,
-    former: FormerProcess,
+    former: WatchedProcess,
     offer: Offer,
     belongings: Belongings,
     /// Namespaces in memory, kept until this process serves.
@@ -118,7 +100,7 @@ impl Successor {
         let memories: Vec<InheritedMemory> = memories.collect();
         claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
-        let former = FormerProcess { process, has_resumed };
+        let former = WatchedProcess { process, mark: has_resumed };
         Ok(Self { channel, former, offer, belongings, memories, listening, outputs: [output, error] })
     }
 

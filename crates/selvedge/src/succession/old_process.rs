@@ -1,9 +1,9 @@
-//! The process that is replaced: it waits for the next one, hands over, and learns when the other
-//! serves. Until it has sent `Go`, any failure leaves it as it was.
+//! The old process of an upgrade of `serve`: it waits for the new one, hands over, and learns when
+//! that serves. Until it has sent `Go`, any failure leaves it as it was.
 
 use std::env;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use engine::hand_over::{About, Fault, Greeting, HandOverError};
 use engine::target::Target;
-use engine::target::hand_over::{About, Fault, Greeting, HandOverError, Offer, Word, unknown_to};
+use engine::target::hand_over::{Offer, TargetProtocol, Word, unknown_to};
 use gateway::Membership;
-use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
 use super::belongings::{Belongings, SlowCommandThreshold};
 use super::channel::Channel;
 use super::lender::Lender;
-use super::other_process::OtherProcess;
+use super::other_process::{OtherProcess, ResumeMark};
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
 use crate::mptcp::HandedSettings;
@@ -146,7 +146,7 @@ impl Estate {
             let reason = format!("a process of user {} may not ask for it", peer.uid.as_raw());
             return Err(HandOverError::program(Fault::OtherProcess, reason));
         }
-        match Greeting::hear(channel)? {
+        match Greeting::hear::<TargetProtocol>(channel)? {
             Greeting::Asks => {
                 channel.say(&Word::About(self.about()), &[])?;
                 Ok(false)
@@ -191,10 +191,7 @@ impl Estate {
             return refuse(HandOverError::Obstacles(obstacles));
         }
         let next = OtherProcess::open(peer)?;
-        // The pipe outlives this process: a byte in it means that the process has resumed, and that
-        // its hand-over is void.
-        let (has_resumed, resumed) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+        let mark = ResumeMark::new()?;
         let mut lender = match Lender::new(&self.target, &self.administration) {
             Ok(lender) => lender,
             Err(error) => return refuse(error),
@@ -219,17 +216,14 @@ impl Estate {
                 .map_err(|error| HandOverError::program(Fault::ThisProcess, error))?,
             memories: Vec::new(),
         };
-        self.offer(channel, offer, &has_resumed)?;
-        let tell_resumed = || {
-            let _ = rustix::io::write(&resumed, b"!");
-        };
-        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, tell_resumed)?;
+        self.offer(channel, offer, &mark)?;
+        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, || mark.set())?;
         Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }
 
     /// Offers what the next process prepares with, and what this one has open.
-    fn offer(&self, channel: &Channel, offer: Offer, has_resumed: &OwnedFd) -> io::Result<()> {
+    fn offer(&self, channel: &Channel, offer: Offer, mark: &ResumeMark) -> io::Result<()> {
         let listening = self.target.listening()?;
         let memories = self.target.memories()?;
         let mut holds = self.target.holds()?;
@@ -242,7 +236,7 @@ impl Estate {
         let files = memories.iter().map(|memory| &memory.file);
         let mut descriptors: Vec<BorrowedFd<'_>> =
             listening.iter().chain(files).chain(&holds).map(OwnedFd::as_fd).collect();
-        descriptors.extend([has_resumed.as_fd(), output.as_fd(), error.as_fd()]);
+        descriptors.extend([mark.reader(), output.as_fd(), error.as_fd()]);
         channel.say(&Word::Offer(Box::new(offer)), &descriptors)
     }
 
