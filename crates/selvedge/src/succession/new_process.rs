@@ -18,11 +18,11 @@ use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
-use super::belongings::Belongings;
 use super::channel::Channel;
 use super::handed_ceph;
-use super::heir::Heir;
 use super::other_process::{OtherProcess, WatchedProcess};
+use super::program_state::ProgramState;
+use super::take_over::TakeOver;
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
 
@@ -36,11 +36,11 @@ const END: Duration = Duration::from_secs(30);
 const DEATH: Duration = Duration::from_secs(3);
 
 /// A process that goes on in place of another one.
-pub(crate) struct Successor {
+pub(crate) struct NewProcess {
     channel: Channel,
-    former: WatchedProcess,
+    old: WatchedProcess,
     offer: Offer,
-    belongings: Belongings,
+    program_state: ProgramState,
     /// Namespaces in memory, kept until this process serves.
     memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
@@ -48,12 +48,12 @@ pub(crate) struct Successor {
     outputs: [OwnedFd; 2],
 }
 
-impl Successor {
-    /// The successor that this process is, if it was started as one.
+impl NewProcess {
+    /// The new process that this one is, if it was started as one.
     pub(crate) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(place) = env::var_os(PLACE_VARIABLE) else { return Ok(None) };
         match Self::greet(&place) {
-            Ok(successor) => Ok(Some(successor)),
+            Ok(new_process) => Ok(Some(new_process)),
             // It has died before it has offered anything, so the target is started without it. If
             // it lives after all, it still has the locks that this process needs.
             Err(NotOffered::Silence(error)) => {
@@ -81,11 +81,11 @@ impl Successor {
         if descriptors.len() < offer.listening + offer.memories.len() {
             return Err(NotOffered::Refused("it offers less than it says".to_owned()));
         }
-        let belongings: Belongings = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
-        if belongings.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
+        let program_state: ProgramState = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
+        if program_state.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
             return Err(NotOffered::Refused("it offers settings that are not MPTCP's".to_owned()));
         }
-        if let Some(level) = &belongings.log_level
+        if let Some(level) = &program_state.log_level
             && let Err(reason) = crate::log::set_level(level)
         {
             tracing::warn!("the log's level is not the former process's: {reason}");
@@ -100,15 +100,15 @@ impl Successor {
         let memories: Vec<InheritedMemory> = memories.collect();
         claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
-        let former = WatchedProcess { process, mark: has_resumed };
-        Ok(Self { channel, former, offer, belongings, memories, listening, outputs: [output, error] })
+        let old = WatchedProcess { process, mark: has_resumed };
+        Ok(Self { channel, old, offer, program_state, memories, listening, outputs: [output, error] })
     }
 
     /// Prepares a target with the previous process' configuration, to serve on demand.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
         // Opened beforehand, and taken when the former process lets go of them.
-        config.directives.standby.clone_from(&self.belongings.ceph.locked);
+        config.directives.standby.clone_from(&self.program_state.ceph.locked);
         self.hold(config);
     }
 
@@ -120,7 +120,7 @@ impl Successor {
 
     /// True if the previous process has died, so only this one can serve.
     pub(crate) fn is_alone(&self) -> bool {
-        self.former.has_died(DEATH)
+        self.old.has_died(DEATH)
     }
 
     /// Takes the place of a previous process that has died, with its sockets and its outputs.
@@ -129,12 +129,12 @@ impl Successor {
         config.inherited.clone_from(&self.listening);
         config.fabric.ports.clone_from(&self.offer.fabric.ports);
         self.take_outputs();
-        self.belongings.settings
+        self.program_state.settings
     }
 
     /// The gateway that the former process is, and its ports.
     pub(crate) fn gateway(&self) -> Result<(&OfferedMember, &[PortConfig]), Failure> {
-        let member = self.belongings.ceph.member.as_ref();
+        let member = self.program_state.ceph.member.as_ref();
         let member =
             member.ok_or_else(|| Failure::failed("the former process is not a gateway of a group"))?;
         Ok((member, &self.offer.fabric.ports))
@@ -143,13 +143,13 @@ impl Successor {
     /// Settings of the machine that the previous process has changed. This process restores them
     /// once it serves.
     pub(crate) fn settings(&self) -> Option<HandedSettings> {
-        self.belongings.settings.clone()
+        self.program_state.settings.clone()
     }
 
     /// Threshold of slow commands: that of the previous process, or of the command line where it does
     /// not say.
     pub(crate) fn slow_commands(&self, typed: Option<Duration>) -> Option<Duration> {
-        self.belongings.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
+        self.program_state.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
     }
 
     /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
@@ -162,8 +162,8 @@ impl Successor {
             let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             return Err(Failure::failed(format!("the former process serves on: {reason}")));
         }
-        let mut heir = Heir::new(target, member, &self.belongings.ceph);
-        let taken = target.succeed(&self.channel, &self.former, &mut heir);
+        let mut take_over = TakeOver::new(target, member, &self.program_state.ceph);
+        let taken = target.succeed(&self.channel, &self.old, &mut take_over);
         let taken = taken.map_err(|reason| {
             tracing::error!(fault = ?reason.fault(), "the hand-over has failed");
             Failure::failed(format!("the former process serves on: {reason}"))
@@ -175,7 +175,7 @@ impl Successor {
                 "the previous process died during the hand-over; starting without its connections"
             );
             self.take_outputs();
-            if !heir.start_over()? {
+            if !take_over.start_over()? {
                 // The blocks are as the former process has left them.
                 claims::inherit_memories(self.memories);
                 return Ok(false);
@@ -186,7 +186,7 @@ impl Successor {
         // Where the word cannot be said, the end of the channel says it, too.
         let _ = self.channel.say(&Word::Serving, &[]);
         drop(self.channel);
-        if !self.former.has_died(END) {
+        if !self.old.has_died(END) {
             tracing::warn!("the former process has not ended yet");
         }
         Ok(true)

@@ -19,10 +19,10 @@ use gateway::Membership;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
-use super::belongings::{Belongings, SlowCommandThreshold};
 use super::channel::Channel;
-use super::lender::Lender;
 use super::other_process::{OtherProcess, ResumeMark};
+use super::program_state::{ProgramState, SlowCommandThreshold};
+use super::release::Release;
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
 use crate::mptcp::HandedSettings;
@@ -32,7 +32,7 @@ use crate::state_directory::StateDirectory;
 /// Environment variables that a service manager gives to its service's main process alone.
 const SERVICE: [&str; 2] = ["NOTIFY_SOCKET", "WATCHDOG_USEC"];
 
-/// Socket on which a target with this control socket waits for its successor.
+/// Socket on which a target with this control socket waits for a new process.
 pub(crate) fn place_of(control: &Path) -> PathBuf {
     let mut place = control.as_os_str().to_owned();
     place.push(".upgrade");
@@ -40,7 +40,7 @@ pub(crate) fn place_of(control: &Path) -> PathBuf {
 }
 
 /// Everything that is handed over.
-struct Estate {
+struct UpgradeState {
     target: Arc<Target>,
     administration: Arc<Administration>,
     directory: Option<Arc<StateDirectory>>,
@@ -55,13 +55,13 @@ struct Estate {
 }
 
 /// A target that may be replaced by another process.
-pub(crate) struct Predecessor {
-    estate: Arc<Estate>,
+pub(crate) struct OldProcess {
+    state: Arc<UpgradeState>,
     file: SocketFile,
 }
 
-impl Predecessor {
-    /// Waits for a successor beside the first control socket that is a file. `None` where there is none, or it cannot be.
+impl OldProcess {
+    /// Waits for a new process beside the first control socket that is a file. `None` where there is none, or it cannot be.
     pub(crate) fn wait(
         controls: impl Iterator<Item = Endpoint>,
         target: &Arc<Target>,
@@ -74,7 +74,7 @@ impl Predecessor {
             _ => None,
         });
         let place = place_of(&paths.next()?);
-        let estate = Arc::new(Estate {
+        let state = Arc::new(UpgradeState {
             target: target.clone(),
             administration: administration.clone(),
             directory,
@@ -83,14 +83,14 @@ impl Predecessor {
             is_over: AtomicBool::new(false),
             ends: AtomicBool::new(false),
         });
-        let waiting = estate.clone();
+        let waiting = state.clone();
         let begin = || -> io::Result<SocketFile> {
             let (listener, file) = socket::listen(&place, false)?;
             thread::Builder::new().name("succession".to_owned()).spawn(move || waiting.wait(&listener))?;
             Ok(file)
         };
         match begin() {
-            Ok(file) => Some(Self { estate, file }),
+            Ok(file) => Some(Self { state, file }),
             Err(error) => {
                 tracing::warn!(%error, place = %place.display(), "this target cannot be upgraded without a restart");
                 None
@@ -100,18 +100,18 @@ impl Predecessor {
 
     /// True if another process serves in place of this one.
     pub(crate) fn is_over(&self) -> bool {
-        self.estate.is_over.load(Ordering::Acquire)
+        self.state.is_over.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Predecessor {
+impl Drop for OldProcess {
     fn drop(&mut self) {
-        self.estate.ends.store(true, Ordering::Release);
+        self.state.ends.store(true, Ordering::Release);
         let _ = UnixStream::connect(self.file.path());
     }
 }
 
-impl Estate {
+impl UpgradeState {
     fn wait(&self, listener: &UnixListener) {
         loop {
             let accepted = listener.accept();
@@ -181,7 +181,7 @@ impl Estate {
     }
 
     fn hand_over(&self, channel: &Channel, peer: Pid, knows: &[String]) -> Result<bool, HandOverError> {
-        let successor = peer.as_raw_nonzero().get() as u32;
+        let new_process = peer.as_raw_nonzero().get() as u32;
         let refuse = |error: HandOverError| {
             let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
             Err(error)
@@ -192,33 +192,33 @@ impl Estate {
         }
         let next = OtherProcess::open(peer)?;
         let mark = ResumeMark::new()?;
-        let mut lender = match Lender::new(&self.target, &self.administration) {
-            Ok(lender) => lender,
+        let mut release = match Release::new(&self.target, &self.administration) {
+            Ok(release) => release,
             Err(error) => return refuse(error),
         };
-        let belongings = Belongings {
-            ceph: lender.offered().clone(),
+        let program_state = ProgramState {
+            ceph: release.offered().clone(),
             settings: self.settings.clone(),
             log_level: crate::log::changed_level(),
             slow_commands: Some(SlowCommandThreshold {
                 threshold_ns: self.target.slow_commands().threshold.map(|time| time.as_nanos() as u64),
             }),
         };
-        let needs: Vec<&str> = self.target.needs().into_iter().chain(belongings.needs()).collect();
+        let needs: Vec<&str> = self.target.needs().into_iter().chain(program_state.needs()).collect();
         if let Some(reason) = unknown_to(knows, &needs) {
             return refuse(reason);
         }
         let offer = Offer {
             needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-            fabric: lender.served().clone(),
+            fabric: release.served().clone(),
             listening: 0,
-            beside: serde_json::to_value(belongings)
+            beside: serde_json::to_value(program_state)
                 .map_err(|error| HandOverError::program(Fault::ThisProcess, error))?,
             memories: Vec::new(),
         };
         self.offer(channel, offer, &mark)?;
-        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut lender, || mark.set())?;
-        Self::tell_end(successor, is_over, lender.pause_ms());
+        let is_over = self.target.hand_over_to(channel, (&next, knows), &mut release, || mark.set())?;
+        Self::tell_end(new_process, is_over, release.pause_ms());
         Ok(is_over)
     }
 
@@ -241,10 +241,10 @@ impl Estate {
     }
 
     /// Says whether the next process serves.
-    fn tell_end(successor: u32, is_over: bool, pause_ms: u64) {
+    fn tell_end(new_process: u32, is_over: bool, pause_ms: u64) {
         if is_over {
-            tracing::info!(pause_ms, process = successor, "the next process serves; this one ends");
-            let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
+            tracing::info!(pause_ms, process = new_process, "the next process serves; this one ends");
+            let _ = sd_notify::notify(&[NotifyState::MainPid(new_process)]);
         } else {
             tracing::error!("the next process has died; this one serves on, and hosts connect again");
         }

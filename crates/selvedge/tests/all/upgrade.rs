@@ -40,7 +40,7 @@ impl Testbed {
         let first = serve(folder.path(), address, namespace);
         let process = first.id();
         let testbed = Self { folder, address, first, process };
-        wait_until("it waits for its successor", || testbed.is_administered());
+        wait_until("it waits for a new process", || testbed.is_administered());
         testbed
     }
 
@@ -49,7 +49,7 @@ impl Testbed {
         let _ = self.first.wait();
         self.first = serve(self.folder.path(), self.address, namespace);
         self.process = self.first.id();
-        wait_until("it waits for its successor", || self.is_administered());
+        wait_until("it waits for a new process", || self.is_administered());
     }
 
     fn upgrade(&self, more: &[&str]) -> Child {
@@ -69,7 +69,7 @@ impl Testbed {
         assert_eq!(report["former_process"], self.process);
         self.process = report["process"].as_u64().expect("a number") as u32;
         // It listens for administrators when the former process does not any longer.
-        wait_until("it waits for its successor", || self.is_administered());
+        wait_until("it waits for a new process", || self.is_administered());
     }
 
     fn is_administered(&self) -> bool {

@@ -71,7 +71,7 @@ impl fmt::Display for UpgradedProcesses {
 /// A process that has disks.
 struct Running {
     process: u32,
-    /// Path of the socket at which it waits for its successor.
+    /// Path of the socket at which it waits for a new process.
     place: PathBuf,
     places: Vec<String>,
 }

@@ -7,7 +7,7 @@ use crate::mptcp::HandedSettings;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Belongings {
+pub(super) struct ProgramState {
     /// Locks and connections in Ceph clusters.
     #[serde(default)]
     pub(super) ceph: OfferedCeph,
@@ -28,7 +28,7 @@ pub(super) struct SlowCommandThreshold {
     pub(super) threshold_ns: Option<u64>,
 }
 
-impl Belongings {
+impl ProgramState {
     /// Features that the new process has to know.
     pub(super) fn needs(&self) -> impl Iterator<Item = &'static str> {
         let ceph = (!self.ceph.is_empty()).then_some("ceph");

@@ -29,7 +29,7 @@ fn of_gateway(error: SuccessionError) -> HandOverError {
 }
 
 /// Releases resources, and takes them back.
-pub(super) struct Lender<'a> {
+pub(super) struct Release<'a> {
     target: &'a Target,
     administration: &'a Administration,
     membership: Option<&'a Membership>,
@@ -48,12 +48,12 @@ pub(super) struct Lender<'a> {
     has_left: bool,
 }
 
-impl<'a> Lender<'a> {
+impl<'a> Release<'a> {
     /// Prepares the offer.
     pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, HandOverError> {
         let membership = administration.membership();
         // From here on, what is dropped is offered no longer.
-        let mut lender = Self {
+        let mut release = Self {
             target,
             administration,
             membership,
@@ -66,12 +66,12 @@ impl<'a> Lender<'a> {
             has_left: false,
         };
         let connections = target.cluster_connections();
-        lender.offered = OfferedCeph {
+        release.offered = OfferedCeph {
             locked: target.locked_images(),
             connections: connections.map_err(|error| HandOverError::program(Fault::System, error))?,
             member: membership.map(Membership::offer).transpose().map_err(of_gateway)?,
         };
-        Ok(lender)
+        Ok(release)
     }
 
     pub(super) const fn offered(&self) -> &OfferedCeph {
@@ -89,7 +89,7 @@ impl<'a> Lender<'a> {
     }
 }
 
-impl Lends for Lender<'_> {
+impl Lends for Release<'_> {
     /// By which connections the next process can be shut out.
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
@@ -163,7 +163,7 @@ impl Lends for Lender<'_> {
     }
 }
 
-impl Drop for Lender<'_> {
+impl Drop for Release<'_> {
     fn drop(&mut self) {
         self.turn = None;
         if let Some(membership) = self.membership.filter(|_| !self.has_left) {

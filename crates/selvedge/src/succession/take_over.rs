@@ -14,14 +14,14 @@ use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::failure::Failure;
 
 /// Take-over of the previous process' images and membership.
-pub(super) struct Heir<'a> {
+pub(super) struct TakeOver<'a> {
     target: &'a Arc<Target>,
     member: Option<&'a mut Member>,
     offered: &'a OfferedCeph,
     has_taken: bool,
 }
 
-impl<'a> Heir<'a> {
+impl<'a> TakeOver<'a> {
     pub(super) const fn new(
         target: &'a Arc<Target>,
         member: Option<&'a mut Member>,
@@ -56,7 +56,7 @@ impl<'a> Heir<'a> {
     }
 }
 
-impl Inherits for Heir<'_> {
+impl Inherits for TakeOver<'_> {
     /// By which connections this process can be shut out.
     fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         let connections = self.target.cluster_connections();
