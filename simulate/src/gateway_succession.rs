@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engine::ceph::ClusterConnection;
 use engine::hand_over::{Fault, HandOverError, NotOffered, Succeeded};
 use engine::simulation::{self, disk, sleep};
-use engine::target::hand_over::{Inherits, Lends, Word};
+use engine::target::hand_over::{Releases, TakesOver, Word};
 use engine::target::{Target, TargetConfig};
 use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl<'a> OldGateway<'a> {
     }
 }
 
-impl Lends for OldGateway<'_> {
+impl Releases for OldGateway<'_> {
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let connections = serde_json::from_value(said);
         self.connections = connections.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
@@ -65,7 +65,7 @@ impl Lends for OldGateway<'_> {
         let serving_guard = self.serving_guard.as_deref().expect("everything is held still before");
         let handed = self.membership.hand_over(&self.offered, serving_guard);
         let handed = handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
-        self.target.lend_images()?;
+        self.target.release_images()?;
         Ok(serde_json::to_value(handed).expect("plain data"))
     }
 
@@ -107,15 +107,15 @@ struct NewGateway<'a> {
     has_taken: bool,
 }
 
-impl Inherits for NewGateway<'_> {
+impl TakesOver for NewGateway<'_> {
     fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         let connections = self.target.cluster_connections();
         let connections = connections.map_err(|error| HandOverError::program(Fault::System, error))?;
         Ok((!connections.is_empty()).then(|| serde_json::to_value(connections).expect("plain data")))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
-        let handed = serde_json::from_value(lent.clone());
+    fn take(&mut self, released: &Value) -> Result<(), HandOverError> {
+        let handed = serde_json::from_value(released.clone());
         let handed: HandedMember =
             handed.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
         let taken = self.member.membership().take_over(self.offered, &handed, self.target);
@@ -126,7 +126,7 @@ impl Inherits for NewGateway<'_> {
 
     fn give_back(&mut self) {
         if std::mem::take(&mut self.has_taken)
-            && let Err(reason) = self.target.lend_images()
+            && let Err(reason) = self.target.release_images()
         {
             simulation::say(|| format!("an image stays locked: {reason}"));
         }

@@ -10,7 +10,7 @@ use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldPr
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
-use engine::target::hand_over::{Lends, Offer, Word};
+use engine::target::hand_over::{Offer, Releases, Word};
 use gateway::Membership;
 use serde_json::Value;
 
@@ -132,7 +132,7 @@ fn hand_over(
     target: &Target,
     (upgrade, channel): (&Upgrade, &UpgradeChannel),
     knows: &[String],
-    (beside, lends): (Value, &mut impl Lends),
+    (beside, releases): (Value, &mut impl Releases),
 ) -> Result<bool, HandOverError> {
     simulation::spare()?;
     let has_resumed = Rc::new(Cell::new(false));
@@ -151,7 +151,7 @@ fn hand_over(
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     channel.say_with(&Word::Offer(Box::new(offer)), descriptors)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(channel, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
+    target.hand_over_to(channel, (&OtherProcess(next), knows), releases, || has_resumed.set(true))
 }
 
 /// Files and sockets of the former process.

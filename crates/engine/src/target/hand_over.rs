@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use beside::{Inherits, Lends};
+pub use beside::{Releases, TakesOver};
 pub use new_process::SocketChannel;
 pub use old_process::unknown_to;
 pub use words::{Offer, State, TargetProtocol, Word, known};

@@ -13,7 +13,7 @@ use engine::hand_over::{
     Channel, Fault, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded, decode, encode,
 };
 use engine::ring::{Engine, Socket};
-use engine::target::hand_over::{Lends, Offer, SocketChannel, State, TargetProtocol, Word, known};
+use engine::target::hand_over::{Offer, Releases, SocketChannel, State, TargetProtocol, Word, known};
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
 use crate::raw_host::{Client, NQN, configure};
@@ -145,7 +145,7 @@ fn former(
 fn former_with(
     words: impl IntoIterator<Item = Word>,
     next: Other,
-    beside: &mut impl Lends,
+    beside: &mut impl Releases,
 ) -> (Result<bool, HandOverError>, bool, Vec<String>) {
     let (target, channel, resumed) = (target(false), Script::new(words), Cell::new(false));
     let outcome = target.hand_over_to(&channel, (&next, &known()), beside, || resumed.set(true));
@@ -203,7 +203,7 @@ fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to
 /// State beside a target that has changed since the offer.
 struct Changed;
 
-impl Lends for Changed {
+impl Releases for Changed {
     fn hold_still(&mut self) -> Result<(), HandOverError> {
         Err(HandOverError::program(Fault::ThisProcess, "it was changed meanwhile"))
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
 use engine::hand_over::{Fault, HandOverError};
-use engine::target::hand_over::Lends;
+use engine::target::hand_over::Releases;
 use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;
@@ -89,7 +89,7 @@ impl<'a> Release<'a> {
     }
 }
 
-impl Lends for Release<'_> {
+impl Releases for Release<'_> {
     /// By which connections the next process can be shut out.
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
@@ -120,7 +120,7 @@ impl Lends for Release<'_> {
         let member =
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
         let member = member.transpose().map_err(of_gateway)?;
-        self.target.lend_images()?;
+        self.target.release_images()?;
         let handed = serde_json::to_value(HandedCeph { member });
         handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }

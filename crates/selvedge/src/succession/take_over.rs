@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::hand_over::{Fault, HandOverError};
-use engine::target::hand_over::Inherits;
+use engine::target::hand_over::TakesOver;
 use engine::target::{Directives, Target};
 use gateway::Member;
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl<'a> TakeOver<'a> {
     }
 }
 
-impl Inherits for TakeOver<'_> {
+impl TakesOver for TakeOver<'_> {
     /// By which connections this process can be shut out.
     fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         let connections = self.target.cluster_connections();
@@ -68,9 +68,9 @@ impl Inherits for TakeOver<'_> {
         said.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
+    fn take(&mut self, released: &Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
-        let handed: HandedCeph = handed_ceph::read(lent).map_err(refused)?;
+        let handed: HandedCeph = handed_ceph::read(released).map_err(refused)?;
         match (self.member.as_deref(), &self.offered.member, &handed.member) {
             (None, None, None) => self.take_locks()?,
             (Some(member), Some(offered), Some(handed)) => {
@@ -88,7 +88,7 @@ impl Inherits for TakeOver<'_> {
 
     fn give_back(&mut self) {
         if std::mem::take(&mut self.has_taken)
-            && let Err(reason) = self.target.lend_images()
+            && let Err(reason) = self.target.release_images()
         {
             tracing::warn!(reason = reason.to_string(), "an image stays locked until this process has ended");
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::hand_over::HandOverError;
 
 /// The previous process' side.
-pub trait Lends {
+pub trait Releases {
     /// Checks the new process's introduction before it is ready.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ pub trait Lends {
 }
 
 /// The new process' side.
-pub trait Inherits {
+pub trait TakesOver {
     /// Information about this process that the previous one needs.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ pub trait Inherits {
     ///
     /// # Errors
     /// When it cannot: the previous process goes on.
-    fn take(&mut self, _lent: &Value) -> Result<(), HandOverError> {
+    fn take(&mut self, _released: &Value) -> Result<(), HandOverError> {
         Ok(())
     }
 
@@ -83,5 +83,5 @@ pub trait Inherits {
 }
 
 /// A target without such state.
-impl Lends for () {}
-impl Inherits for () {}
+impl Releases for () {}
+impl TakesOver for () {}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::HandOver;
-use super::beside::Inherits;
+use super::beside::TakesOver;
 use super::words::{KNOWN, Offer, State, TargetProtocol, known};
 use crate::hand_over::{self, Channel, HandOverError, NewService, NotOffered, OldProcess, Succeeded};
 use crate::ring::Socket;
@@ -54,7 +54,7 @@ impl Target {
         &self,
         channel: &C,
         old: &impl OldProcess,
-        beside: &mut impl Inherits,
+        beside: &mut impl TakesOver,
     ) -> Result<Succeeded, HandOverError> {
         let mut service = HostService { target: self, beside, channel: PhantomData::<C> };
         hand_over::take_over::<TargetProtocol, C>(channel, old, &mut service)
@@ -68,7 +68,7 @@ struct HostService<'a, I, C> {
     channel: PhantomData<C>,
 }
 
-impl<I: Inherits, C: SocketChannel> NewService<TargetProtocol, C::Descriptor> for HostService<'_, I, C> {
+impl<I: TakesOver, C: SocketChannel> NewService<TargetProtocol, C::Descriptor> for HostService<'_, I, C> {
     fn prepare(&mut self) -> Result<Option<Value>, HandOverError> {
         self.beside.introduction()
     }

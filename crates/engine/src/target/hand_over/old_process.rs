@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::HandOver;
-use super::beside::Lends;
+use super::beside::Releases;
 use super::words::{State, TargetProtocol};
 use crate::hand_over::{self, Channel, HandOverError, OldService, Process};
 use crate::ring::{Socket, thread};
@@ -30,7 +30,7 @@ impl Target {
         &self,
         channel: &impl Channel<TargetProtocol>,
         (new, knows): (&impl Process, &[String]),
-        beside: &mut impl Lends,
+        beside: &mut impl Releases,
         mark_resumed: impl FnOnce(),
     ) -> Result<bool, HandOverError> {
         let mark_resumed = Some(mark_resumed);
@@ -64,7 +64,7 @@ struct HostService<'a, L, F> {
     quiesced: HandOver,
 }
 
-impl<L: Lends, F: FnOnce()> OldService<TargetProtocol> for HostService<'_, L, F> {
+impl<L: Releases, F: FnOnce()> OldService<TargetProtocol> for HostService<'_, L, F> {
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         self.beside.introduced(said)
     }
